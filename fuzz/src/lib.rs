@@ -12,11 +12,14 @@
 
 pub mod aggregate;
 pub mod compression;
+pub mod control;
 pub mod envelopes;
 pub mod facade;
 pub mod fleet;
+pub mod http1;
 pub mod language;
 pub mod locks;
+pub mod moving;
 pub mod records;
 pub mod redo;
 pub mod requests;
@@ -43,7 +46,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -60,6 +63,9 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "redo", run: redo::run },
     Target { name: "values", run: values::run },
     Target { name: "records", run: records::run },
+    Target { name: "http1", run: http1::run },
+    Target { name: "control", run: control::run },
+    Target { name: "moving", run: moving::run },
 ];
 
 /// Runs a target on each file named on the command line.

@@ -13,7 +13,9 @@ use shunt_wire::cql::message::{
 use crate::written;
 
 mod facade;
+mod handover;
 mod fleet;
+mod http1;
 mod redo;
 mod language;
 mod locks;
@@ -49,10 +51,13 @@ pub fn seeds() -> Vec<Seed> {
     language::values(&mut add);
     records::records(&mut add);
     facade::facade(&mut add);
+    handover::control(&mut add);
+    handover::moving(&mut add);
     transaction::transaction(&mut add);
     fleet::fleet(&mut add);
     redo::redo(&mut add);
     locks::locks(&mut add);
+    http1::http1(&mut add);
     seeds
 }
 

@@ -101,6 +101,21 @@ fn records() {
 }
 
 #[test]
+fn http1() {
+    fuzz("http1");
+}
+
+#[test]
+fn control() {
+    fuzz("control");
+}
+
+#[test]
+fn moving() {
+    fuzz("moving");
+}
+
+#[test]
 fn the_corpus_has_every_seed_as_the_encoders_write_it_now() {
     for seed in seeds::seeds() {
         let target = TARGETS.into_iter().find(|target| target.name == seed.target).expect("a target of that name");

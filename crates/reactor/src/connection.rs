@@ -2,7 +2,7 @@
 
 use crate::sent_log::LogTable;
 
-/// Life of a slot. The service's id is valid in `Connecting`, `Open` and `Ending`.
+/// Life of a slot. The service's id is valid in `Connecting`, `Restoring`, `Open`, `Frozen` and `Ending`.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) enum State {
     /// Nobody uses the slot.
@@ -10,10 +10,15 @@ pub(crate) enum State {
     Free,
     /// An outgoing connect is on its way; output is gathered.
     Connecting,
+    /// It comes from elsewhere and has no socket yet, or the service has not heard of it; output is gathered. Closed by
+    /// the service meanwhile if the id is no longer valid.
+    Restoring,
     /// Bytes flow.
     Open,
     /// The service is being told that the connection ended.
     Ending,
+    /// It has left the loop and the service is about to be told; output is gathered.
+    Frozen,
     /// Closed by the service; what was written is still being sent, what arrives is discarded.
     Flushing,
     /// All was sent and the end of the stream announced; what arrives is discarded until the peer closes too.

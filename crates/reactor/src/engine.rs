@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use crate::connection::{Connection, State};
 use crate::io::Io;
+use crate::moving::{Frozen, NotFrozen};
 use crate::service::{CloseReason, ConnId, Service};
 use crate::timer::Due;
 
@@ -29,6 +30,20 @@ pub(crate) enum Command {
     Shutdown { index: u32 },
     /// Close the socket (with a reset if `reset`), then give the slot back with [`Io::release_slot`].
     Close { index: u32, reset: bool },
+    /// Take the connection out, if it is still there: see `moves.rs`.
+    Freeze { conn: ConnId },
+    /// Make a socket of a frozen connection.
+    Restore { index: u32 },
+}
+
+/// Something that came about when no service was at hand.
+pub(crate) enum Outcome {
+    /// The connection is broken; `closed` is due.
+    Failed(CloseReason),
+    /// It was frozen, or not; `frozen` is due.
+    Froze(Box<Result<Frozen, NotFrozen>>),
+    /// `restored` is due.
+    Restored,
 }
 
 impl Io {
@@ -82,7 +97,8 @@ impl Io {
     pub(crate) fn ended<S: Service>(&mut self, index: u32, reason: CloseReason, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         match connection.state {
-            State::Connecting | State::Open => {
+            State::Connecting | State::Open | State::Restoring => {
+                let reason = if connection.state == State::Restoring { not_restored(reason) } else { reason };
                 connection.state = State::Ending;
                 let conn = self.id(index);
                 service.closed(self, conn, reason);
@@ -98,16 +114,18 @@ impl Io {
             }
             State::Flushing if reason == CloseReason::Peer => connection.peer_ended = true,
             State::Flushing | State::Lingering => self.finish(index, false),
-            State::Free | State::Ending | State::Closed => {}
+            State::Free | State::Ending | State::Closed | State::Frozen => {}
         }
     }
 
     /// As [`ended`](Io::ended), for a driver that finds out while no service is at hand; reported in the next turn.
     pub(crate) fn fail(&mut self, index: u32, reason: CloseReason) {
         match self.connections[index as usize].state {
-            State::Connecting | State::Open => self.failed.push((self.id(index), reason)),
+            State::Connecting | State::Open | State::Restoring => {
+                self.outcomes.push((self.id(index), Outcome::Failed(reason)));
+            }
             State::Flushing | State::Lingering => self.finish(index, false),
-            State::Free | State::Ending | State::Closed => {}
+            State::Free | State::Ending | State::Closed | State::Frozen => {}
         }
     }
 
@@ -146,7 +164,7 @@ impl Io {
         }
     }
 
-    fn start_flushing(&mut self, index: u32) {
+    pub(crate) fn start_flushing(&mut self, index: u32) {
         self.connections[index as usize].state = State::Flushing;
         self.timers.set(self.now_ns.saturating_add(self.linger_ns), Due::Connection(self.id(index)));
         self.mark_dirty(index);
@@ -201,7 +219,7 @@ impl Io {
     pub(crate) fn wait_ns(&self, now_ns: u64) -> Option<u64> {
         let due = !(self.drained.is_empty()
             && self.resumed.is_empty()
-            && self.failed.is_empty()
+            && self.outcomes.is_empty()
             && self.dirty.is_empty()
             && self.commands.is_empty());
         if due {
@@ -210,18 +228,14 @@ impl Io {
         self.timers.next_ns().map(|at_ns| at_ns.saturating_sub(now_ns))
     }
 
-    /// Timers, failures found during the last flush, `drained`, and kept bytes of resumed connections. What falls due
+    /// Timers, what came about during the last flush, `drained`, and kept bytes of resumed connections. What falls due
     /// while this runs waits for the next turn, so that a turn always ends.
     pub(crate) fn run_due<S: Service>(&mut self, service: &mut S) {
         self.run_timers(service);
         self.pool.trim(self.now_ns);
-        for position in 0..self.failed.len() {
-            let (conn, reason) = self.failed[position];
-            if self.is_open(conn) {
-                self.ended(conn.index, reason, service);
-            }
+        if !self.outcomes.is_empty() {
+            self.tell_outcomes(service);
         }
-        self.failed.clear();
         let due = self.drained.len();
         for position in 0..due {
             let conn = self.drained[position];
@@ -237,6 +251,23 @@ impl Io {
         self.resumed.drain(..due);
     }
 
+    #[cold]
+    fn tell_outcomes<S: Service>(&mut self, service: &mut S) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        for (conn, outcome) in outcomes.drain(..) {
+            if !self.is_open(conn) {
+                continue;
+            }
+            match outcome {
+                Outcome::Failed(reason) => self.ended(conn.index, reason, service),
+                Outcome::Froze(outcome) => self.tell_frozen(conn, *outcome, service),
+                Outcome::Restored => self.tell_restored(conn, service),
+            }
+        }
+        outcomes.append(&mut self.outcomes);
+        self.outcomes = outcomes;
+    }
+
     fn run_timers<S: Service>(&mut self, service: &mut S) {
         for _ in 0..self.timers.len() {
             match self.timers.pop_due(self.now_ns) {
@@ -249,6 +280,15 @@ impl Io {
                 },
             }
         }
+    }
+}
+
+/// A connection that ended before it was restored was never there for the service.
+fn not_restored(reason: CloseReason) -> CloseReason {
+    match reason {
+        CloseReason::Reset | CloseReason::Peer => CloseReason::ConnectFailed(io::ErrorKind::ConnectionReset),
+        CloseReason::Error(kind) => CloseReason::ConnectFailed(kind),
+        other => other,
     }
 }
 

@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::buffer::Pool;
 use crate::connection::{Connection, State};
-use crate::engine::Command;
+use crate::engine::{Command, Outcome};
+use crate::moving::Moves;
 use crate::options::LoopOptions;
 use crate::sent_log::{NONE, Place, SentLog};
-use crate::service::{CloseReason, ConnId};
+use crate::service::ConnId;
 use crate::timer::{Due, Timers};
 
 /// The scratch buffer for output to dead connections is freed beyond this size.
@@ -64,8 +65,9 @@ pub struct Io {
     pub(crate) notify_check: Vec<u32>,
     /// `drained` is due.
     pub(crate) drained: Vec<ConnId>,
-    /// Connections the driver found broken outside a callback; `closed` is due.
-    pub(crate) failed: Vec<(ConnId, CloseReason)>,
+    /// What came about outside a callback, and is due to be told.
+    pub(crate) outcomes: Vec<(ConnId, Outcome)>,
+    pub(crate) moves: Moves,
     pub(crate) timers: Timers,
     pub(crate) pool: Pool,
     /// Every read goes here first, unless a large frame is being gathered.
@@ -125,6 +127,8 @@ impl Io {
         match connection.state {
             State::Connecting => self.abort(conn),
             State::Open => self.start_closing(conn.index),
+            // It is restored first, and then closed.
+            State::Restoring => self.retire(conn.index),
             _ => {}
         }
     }
@@ -134,13 +138,13 @@ impl Io {
         let Some(connection) = self.get_mut(conn) else {
             return;
         };
-        if matches!(connection.state, State::Connecting | State::Open) {
+        if matches!(connection.state, State::Connecting | State::Open | State::Restoring) {
             self.retire(conn.index);
             self.finish(conn.index, true);
         }
     }
 
-    /// True if the id still names a connection (connecting or open).
+    /// True if the id still names a connection (connecting, being restored, or open).
     #[inline]
     pub fn is_open(&self, conn: ConnId) -> bool {
         self.get(conn).is_some()
@@ -367,7 +371,8 @@ impl Io {
             resumed: Vec::with_capacity(64),
             notify_check: Vec::with_capacity(64),
             drained: Vec::with_capacity(64),
-            failed: Vec::with_capacity(64),
+            outcomes: Vec::with_capacity(64),
+            moves: Moves::new(options),
             timers: Timers::default(),
             pool: Pool::new(options.pool_bytes_max),
             receive_buffer: Vec::with_capacity(receive_bytes_max + crate::engine::KEPT_COPY_MAX),

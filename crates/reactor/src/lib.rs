@@ -14,6 +14,8 @@
 //! other due work, [`Service::turn_ended`], and one write for each connection that got output. All that one turn
 //! produced for a connection leaves in one write; that is where aggregation comes from.
 //!
+//! A connection can also leave its loop and go on in another one, on this host or elsewhere: see [`moving`].
+//!
 //! In steady state a turn allocates nothing: buffers come from a pool, lists keep their capacity.
 
 mod acceptor;
@@ -26,6 +28,8 @@ mod heap;
 mod input;
 mod io;
 mod mailbox;
+mod moves;
+pub mod moving;
 mod options;
 mod output;
 mod run;

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crate::moving::{FrozenLimits, Mover};
+
 /// Settings of one loop.
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
@@ -20,6 +22,12 @@ pub struct LoopOptions {
     /// Counted down by one when an accepted connection is gone. Give the same counter to the acceptor's
     /// [`CoreSlot`](crate::CoreSlot), which counts it up, and the load is right without the service's help.
     pub load: Option<Arc<AtomicUsize>>,
+    /// How connections are taken out of the loop and put into it.
+    pub mover: Mover,
+    /// What may be queued for a connection that is taken out.
+    pub frozen_limits: FrozenLimits,
+    /// What the kernel takes in for a connection that was restored while nobody reads, bytes; none: as much as of any other.
+    pub restored_receive_bytes: Option<usize>,
 }
 
 impl Default for LoopOptions {
@@ -30,6 +38,9 @@ impl Default for LoopOptions {
             pool_bytes_max: 64 << 20,
             linger_ns: 5_000_000_000,
             load: None,
+            mover: Mover::None,
+            frozen_limits: FrozenLimits::default(),
+            restored_receive_bytes: None,
         }
     }
 }

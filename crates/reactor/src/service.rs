@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::Io;
+use crate::moving::{Frozen, NotFrozen};
 
 /// Names one connection of one loop. The generation changes when the slot is used again, so a stale id never reaches
 /// somebody else's connection: every operation on it does nothing.
@@ -34,7 +35,7 @@ pub enum CloseReason {
     Peer,
     /// The peer reset the connection.
     Reset,
-    /// An outgoing connect was refused or could not be started.
+    /// An outgoing connect was refused or could not be started, or a connection could not be restored.
     ConnectFailed(io::ErrorKind),
     /// An outgoing connect did not complete within its time.
     ConnectTimedOut,
@@ -67,6 +68,14 @@ pub trait Service {
 
     /// The backlog fell to what was asked for with [`Io::notify_drained`].
     fn drained(&mut self, io: &mut Io, conn: ConnId);
+
+    /// What came of [`Io::freeze`]. With `Ok` the id is still valid during this call, and dead afterwards; with `Err` the
+    /// connection goes on as before.
+    fn frozen(&mut self, _io: &mut Io, _conn: ConnId, _outcome: Result<Frozen, NotFrozen>) {}
+
+    /// A connection that was put in with [`Io::restore`] is alive: what it brought along that is unread is presented
+    /// next, and what is unsent is on its way.
+    fn restored(&mut self, _io: &mut Io, _conn: ConnId) {}
 
     /// A timer set with [`Io::set_timer`] is due.
     fn timer(&mut self, io: &mut Io, key: u64);

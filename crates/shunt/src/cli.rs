@@ -12,7 +12,9 @@ use crate::lock::Lock;
 use crate::locks::Locks;
 #[cfg(feature = "node")]
 use crate::node::{NodeCommand, up::UpOptions};
+use crate::relay::{AgentCommand, DispatchCommand};
 use crate::settings::Settings;
+use crate::switch::Switch;
 
 const ABOUT: &str = "\
 A query tier for Apache Cassandra and compatible stores.
@@ -85,6 +87,35 @@ Signals:
   SIGTERM, SIGINT  stop accepting, finish the queries in flight (--drain-timeout-ms), end; one more, a second
                    or more after the first, ends at once
   SIGHUP           read the file again and apply what can change without closing clients
+";
+
+const SWITCH_EXAMPLES: &str = "\
+Examples:
+  shunt switch load --role dispatcher --interface eth0
+      On a dispatcher's host. Clients' packets pass untouched until a connection is handed over.
+
+  shunt switch load --role backend --interface eth0 --vip 203.0.113.10:80 --user shunt
+      On a backend's host, which has 203.0.113.10 on its loopback interface. The agent runs as shunt afterwards, with CAP_NET_ADMIN.
+
+  shunt switch status
+  shunt switch clean
+";
+
+const DISPATCH_EXAMPLES: &str = "\
+Examples:
+  shunt dispatch --listen 0.0.0.0:80 --backend 10.0.0.7:7000 10.0.0.8:7000 --key-file /etc/shunt/key
+      GET and HEAD go to the backend with the fewest requests in flight, all else to the first one.
+
+Signals:
+  SIGTERM, SIGINT  stop accepting, finish the answers that are under way (--drain-timeout-ms), end; one more, a second
+                   or more after the first, ends at once
+";
+
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  head -c 32 /dev/urandom | base64 > key && chmod 600 key
+  shunt agent --listen 10.0.0.7:7000 --upstream 127.0.0.1:8080 --protocol http --key-file key
+      Beside a stock server on 127.0.0.1:8080; dispatchers with the same key connect to port 7000.
 ";
 
 const LOCK_EXAMPLES: &str = "\
@@ -161,6 +192,15 @@ pub(crate) enum Command {
     #[cfg(not(feature = "node"))]
     #[command(hide = true, disable_help_flag = true)]
     Node(Ignored),
+    /// Take HTTP requests of clients and have agents beside stock servers answer them
+    #[command(after_help = format!("{DISPATCH_EXAMPLES}\n{}", exit::HELP))]
+    Dispatch(Box<DispatchCommand>),
+    /// Answer a dispatcher's requests, beside a stock HTTP server
+    #[command(after_help = format!("{AGENT_EXAMPLES}\n{}", exit::HELP))]
+    Agent(Box<AgentCommand>),
+    /// Load the programs that steer packets of connections which were handed over, show or remove them
+    #[command(after_help = format!("{SWITCH_EXAMPLES}\n{}", exit::HELP))]
+    Switch(Box<Switch>),
     /// Check a configuration without starting anything
     #[command(after_help = "Example:\n  shunt check --config shunt.toml")]
     Check(Box<Settings>),

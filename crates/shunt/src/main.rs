@@ -14,8 +14,10 @@ mod logging;
 mod node;
 mod open_files;
 mod proxy;
+mod relay;
 mod settings;
 mod supervise;
+mod switch;
 mod times;
 mod version;
 
@@ -40,6 +42,9 @@ fn main() -> ExitCode {
         Some(Command::Up(_)) => absent::refuse("up").into(),
         #[cfg(not(feature = "node"))]
         Some(Command::Node(_)) => absent::refuse("node").into(),
+        Some(Command::Dispatch(command)) => relay::dispatch(&command).into(),
+        Some(Command::Agent(command)) => relay::agent(&command).into(),
+        Some(Command::Switch(command)) => switch::run(&command).into(),
         Some(Command::Check(settings)) => check(&settings).into(),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor).into(),
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),

@@ -18,3 +18,4 @@
 pub mod aggregate;
 pub mod cql;
 pub mod error;
+pub mod http1;

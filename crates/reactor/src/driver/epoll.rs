@@ -12,6 +12,7 @@ use super::{Driver, SocketDriver, clock, socket};
 use crate::connection::State;
 use crate::engine::close_reason;
 use crate::io::Io;
+use crate::moving::{Frozen, FrozenLimits, NotFrozen};
 use crate::service::{CloseReason, Service};
 
 /// Events taken by one wait; the kernel rotates its list, so the others come first next time.
@@ -255,6 +256,28 @@ impl Driver for Epoll {
             socket.interest = Interest::default();
         }
         io.release_slot(index);
+    }
+
+    fn freeze(&mut self, io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+        let socket = &mut self.sockets[index as usize];
+        let fd = socket.fd.as_ref().ok_or(NotFrozen::NotEstablished)?;
+        let frozen = io.moves.mover.freeze(fd, room)?;
+        if socket.interest.registered {
+            // The descriptor may live on elsewhere, and its events must not come here.
+            let _ = epoll::delete(&self.epoll, fd);
+        }
+        *socket = Socket::default();
+        Ok(frozen)
+    }
+
+    fn restore(&mut self, io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, io::ErrorKind> {
+        let fd = io.moves.restore(&mut frozen)?;
+        // Asked for nothing: a reset is reported all the same.
+        epoll::add(&self.epoll, &fd, event_data(io, index), EventFlags::empty())
+            .map_err(|error| io::Error::from(error).kind())?;
+        self.insert(index, fd);
+        self.sockets[index as usize].interest.registered = true;
+        Ok(frozen)
     }
 }
 

@@ -12,9 +12,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use crate::connection::State;
 use crate::engine::Command;
 use crate::io::Io;
-use crate::service::Service;
+use crate::moving::{Frozen, FrozenLimits, NotFrozen};
+use crate::service::{ConnId, Service};
 
 /// The functions of a driver that the end of a turn needs. `index` is the slot in the connection table.
 pub(crate) trait Driver {
@@ -29,6 +31,12 @@ pub(crate) trait Driver {
     fn shutdown(&mut self, io: &mut Io, index: u32);
     /// Close, with a reset if `reset`; then [`Io::release_slot`], now or once nothing refers to the slot.
     fn close(&mut self, io: &mut Io, index: u32, reset: bool);
+    /// Lets the socket of an open connection go, unless the kernel holds more than `room` of it. Returns what the kernel
+    /// held. After an error the socket is as before.
+    fn freeze(&mut self, io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen>;
+    /// Makes a socket of this for the slot and does not read from it yet. Returns what is not in the socket: all that is
+    /// unread, and the unsent part of the output.
+    fn restore(&mut self, io: &mut Io, index: u32, frozen: Frozen) -> Result<Frozen, io::ErrorKind>;
 }
 
 /// The functions that [`run`](crate::run) needs beyond that from a driver of real sockets.
@@ -69,10 +77,30 @@ pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
             Command::Resume { index } => driver.resume(io, index),
             Command::Shutdown { index } => driver.shutdown(io, index),
             Command::Close { index, reset } => driver.close(io, index, reset),
+            Command::Freeze { conn } => freeze(io, driver, conn),
+            Command::Restore { index } => restore(io, driver, index),
         }
     }
     io.commands.clear();
     if !io.notify_check.is_empty() {
         io.check_new_notifies();
+    }
+}
+
+#[cold]
+fn freeze<D: Driver>(io: &mut Io, driver: &mut D, conn: ConnId) {
+    // Closed since, or frozen already: nothing follows.
+    if !io.is_open(conn) || io.connections[conn.index as usize].state == State::Frozen {
+        return;
+    }
+    let outcome = io.may_freeze(conn).and_then(|room| driver.freeze(io, conn.index, room));
+    io.froze(conn, outcome);
+}
+
+#[cold]
+fn restore<D: Driver>(io: &mut Io, driver: &mut D, index: u32) {
+    if let Some(frozen) = io.take_waiting(index) {
+        let outcome = driver.restore(io, index, frozen);
+        io.restore_ended(index, outcome);
     }
 }

@@ -39,6 +39,12 @@ fn prepare(socket: &OwnedFd, unacknowledged: Duration) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the kernel take in about so many bytes while nobody reads.
+pub(crate) fn limit_receive(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
+    // Linux takes twice as much as it is told, for what it needs beside the bytes.
+    Ok(sockopt::set_socket_recv_buffer_size(socket, bytes / 2)?)
+}
+
 /// Starts connecting without blocking; writability tells the end of it, [`connect_outcome`] which.
 pub(crate) fn start_connect(to: SocketAddr) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

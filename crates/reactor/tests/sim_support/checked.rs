@@ -1,5 +1,6 @@
 //! Wraps any service and asserts what `Service` promises, at every callback.
 
+use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use std::collections::HashMap;
 
@@ -76,6 +77,23 @@ impl<S: Service> Service for Checked<S> {
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         assert!(io.is_open(conn));
         self.inner.drained(io, conn);
+    }
+
+    fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+        self.must_be_open(io, conn, "frozen");
+        if let Ok(frozen) = &outcome {
+            let known = self.known.get_mut(&conn).unwrap();
+            known.open = false;
+            assert!(frozen.unread.starts_with(&known.rest), "what was not consumed is not the first that is unread");
+        }
+        self.inner.frozen(io, conn, outcome);
+    }
+
+    fn restored(&mut self, io: &mut Io, conn: ConnId) {
+        assert!(io.is_open(conn));
+        let known = Known { open: true, rest: Vec::new() };
+        assert!(self.known.insert(conn, known).is_none(), "{conn:?} was used before");
+        self.inner.restored(io, conn);
     }
 
     fn timer(&mut self, io: &mut Io, key: u64) {

@@ -6,3 +6,4 @@ pub mod checked;
 pub mod echo;
 pub mod pair;
 pub mod script;
+pub mod station;

@@ -3,7 +3,7 @@
 use super::network::{NOWHERE, Network};
 use super::options::SECOND;
 use super::queue::{Event, Packet};
-use super::wire::{End, News, Stage};
+use super::wire::{End, News, Stage, Wire};
 
 impl Network {
     /// A packet arrives.
@@ -24,7 +24,10 @@ impl Network {
                 self.wires[wire].stage = Stage::Broken;
                 self.tell(End { wire, side: 0 }, News::Refused);
             }
-            Packet::Data { side } => self.parcel_arrives(End { wire, side }),
+            Packet::Data { side, losses } if losses == self.wires[wire].pipes[side].losses => {
+                self.parcel_arrives(End { wire, side });
+            }
+            Packet::Data { .. } => {}
             Packet::Room { side } => {
                 let socket = &mut self.wires[wire].sockets[side];
                 socket.blocked = false;
@@ -37,7 +40,7 @@ impl Network {
 
     /// The keepalive of both ends has run out, unless they heard of each other since.
     pub(super) fn give_up(&mut self, wire: usize, silence: u32) {
-        if self.wires[wire].silences == silence && (self.wires[wire].silent || self.is_cut(wire)) {
+        if self.wires[wire].silences == silence && self.is_unanswered(wire) {
             for side in [0, 1] {
                 self.tell(End { wire, side }, News::TimedOut);
             }
@@ -84,14 +87,21 @@ impl Network {
         wire.pipes[end.side].parcel_arrives();
         if wire.sockets[end.side].attached {
             self.wake(end);
-        } else if wire.pipes[end.side].arrived > 0 {
+        } else if wire.sockets[end.side].away.is_none() && wire.pipes[end.side].arrived > 0 {
             // Bytes for a closed socket are answered with a reset.
             wire.pipes[end.side].discard_arrived();
             self.send_reset(end.other());
         }
     }
 
+    /// Nobody answers for one of the ends, or the answers do not get through.
+    pub(super) fn is_unanswered(&self, wire: usize) -> bool {
+        let Wire { silent, sockets, .. } = &self.wires[wire];
+        *silent || sockets.iter().any(|socket| socket.away.is_some()) || self.is_cut(wire)
+    }
+
     fn tell(&mut self, end: End, news: News) {
+        self.remember(end, news);
         let wire = &mut self.wires[end.wire];
         if matches!(news, News::Reset | News::TimedOut) {
             wire.sockets[end.side].lost = true;

@@ -6,6 +6,7 @@ use crate::connection::State;
 use crate::driver::{Driver, finish_turn};
 use crate::engine::close_reason;
 use crate::io::{Io, SimulatedClock};
+use crate::moving::{Frozen, FrozenLimits, NotFrozen};
 use crate::options::LoopOptions;
 use crate::service::{Accepted, CloseReason, ConnId, Service};
 use std::any::Any;
@@ -163,7 +164,7 @@ impl<S: Service> Running<S> {
     }
 
     fn act_on(&mut self, news: News, index: u32, end: End, network: &mut Network) {
-        let connecting = self.io.connections[index as usize].state == State::Connecting;
+        let connecting = matches!(self.io.connections[index as usize].state, State::Connecting | State::Restoring);
         let reason = match (news, connecting) {
             (News::Connected, _) => {
                 network.note(self.host, "connected", end, 0);
@@ -333,5 +334,21 @@ impl Driver for SimDriver<'_> {
         } else {
             io.release_slot(index);
         }
+    }
+
+    fn freeze(&mut self, _io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+        let end = self.sockets.get(index).ok_or(NotFrozen::NotEstablished)?;
+        let frozen = self.network.freeze(end, room)?;
+        self.network.note(self.host, "freeze", end, u64::from(frozen.state.send_sequence));
+        self.sockets.ends[index as usize] = None;
+        Ok(frozen)
+    }
+
+    fn restore(&mut self, _io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, ErrorKind> {
+        let end = self.network.restore(self.host, index, &frozen)?;
+        self.network.note(self.host, "restore", end, u64::from(frozen.state.send_sequence));
+        self.sockets.put(index, end);
+        frozen.unacknowledged.clear();
+        Ok(frozen)
     }
 }

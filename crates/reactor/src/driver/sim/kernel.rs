@@ -58,7 +58,7 @@ impl Network {
             }
         }
         if taken > 0 {
-            self.wires[end.wire].pipes[1 - end.side].bytes.extend(&bytes[..taken]);
+            self.wires[end.wire].pipes[1 - end.side].append(&bytes[..taken]);
             self.dispatch(end.other(), taken);
         }
         Ok(taken)
@@ -118,7 +118,7 @@ impl Network {
         socket.attached = false;
         socket.slot = None;
         let silent = socket.lost || wire.stage != Stage::Open;
-        let other = wire.sockets[1 - end.side].attached;
+        let other = wire.sockets[1 - end.side].attached || wire.sockets[1 - end.side].away.is_some();
         if other && !silent {
             if reset || unread {
                 self.send_reset(end.other());
@@ -153,7 +153,7 @@ impl Network {
         let pipe = &mut wire.pipes[to.side];
         pipe.parcels.push_back(length);
         pipe.last_arrival_ns = pipe.last_arrival_ns.max(self.now_ns + delay);
-        let event = Event::Packet { wire: to.wire, packet: Packet::Data { side: to.side } };
+        let event = Event::Packet { wire: to.wire, packet: Packet::Data { side: to.side, losses: pipe.losses } };
         self.queue.push(pipe.last_arrival_ns, event);
     }
 

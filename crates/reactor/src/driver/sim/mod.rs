@@ -16,6 +16,7 @@ mod clock;
 mod delivery;
 mod host;
 mod kernel;
+mod moving;
 mod network;
 mod options;
 mod queue;

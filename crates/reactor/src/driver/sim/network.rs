@@ -183,7 +183,7 @@ impl Network {
             return;
         }
         for wire in self.wires_between(a, b) {
-            if !self.wires[wire].silent {
+            if !self.is_unanswered(wire) {
                 self.wires[wire].silences += 1;
             }
         }
@@ -221,7 +221,7 @@ impl Network {
 
     pub(super) fn send_later(&mut self, wire: usize, packet: Packet) {
         let mut at = self.now_ns + self.random.range(&self.options.latency_ns);
-        if let Packet::Data { side } = packet {
+        if let Packet::Data { side, .. } = packet {
             let pipe: &mut Pipe = &mut self.wires[wire].pipes[side];
             pipe.last_arrival_ns = pipe.last_arrival_ns.max(at);
             at = pipe.last_arrival_ns;
@@ -267,7 +267,7 @@ impl Network {
         let to = match packet {
             Packet::Open { .. } => 1,
             Packet::Opened | Packet::Refused => 0,
-            Packet::Data { side } | Packet::Room { side } | Packet::Reset { side } => side,
+            Packet::Data { side, .. } | Packet::Room { side } | Packet::Reset { side } => side,
         };
         let hosts = self.wires[wire].hosts();
         !self.cuts.is_empty() && self.cuts.contains(&(hosts[1 - to], hosts[to]))

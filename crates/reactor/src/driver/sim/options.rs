@@ -40,6 +40,12 @@ pub struct Options {
     pub connect_lost: f64,
     /// A write turns the connection into a half-open one: nothing gets through any more and nobody is told.
     pub half_open: f64,
+    /// A connection cannot be frozen ([`NotFrozen::Moved`](crate::moving::NotFrozen::Moved)).
+    pub freeze_failed: f64,
+    /// What was on its way from a connection when it was frozen is lost, and is sent again when it is restored.
+    pub move_loss: f64,
+    /// A frozen connection cannot be restored (`ConnectFailed(OutOfMemory)`); the next attempt may succeed.
+    pub restore_failed: f64,
     /// After so long without a sign of the other side (half-open, partition) an end gives its connection up
     /// with `Error(TimedOut)`, as keepalive probes do.
     pub give_up_ns: u64,
@@ -64,6 +70,9 @@ impl Options {
             connect_refused: 0.0,
             connect_lost: 0.0,
             half_open: 0.0,
+            freeze_failed: 0.0,
+            move_loss: 0.0,
+            restore_failed: 0.0,
             give_up_ns: 60 * SECOND,
             accept_backlog: 128,
         }
@@ -80,13 +89,22 @@ impl Options {
             short_write: 0.4,
             deferral: 0.2,
             stall: 0.01,
+            freeze_failed: 0.1,
+            move_loss: 0.5,
             ..Options::calm()
         }
     }
 
     /// Everything at once.
     pub fn rough() -> Options {
-        Options { reset: 0.003, connect_refused: 0.05, connect_lost: 0.03, half_open: 0.001, ..Options::crumbs() }
+        Options {
+            reset: 0.003,
+            connect_refused: 0.05,
+            connect_lost: 0.03,
+            half_open: 0.001,
+            restore_failed: 0.1,
+            ..Options::crumbs()
+        }
     }
 
     /// Another mixture for every seed: each fault is either off or of a strength of its own. Runs with few
@@ -117,6 +135,10 @@ impl Options {
         if random.chance(0.5) {
             options.window_bytes = 16..random.range(&(512..65_536));
         }
+        let mut strength = |most: f64| if random.chance(0.5) { 0.0 } else { most };
+        options.freeze_failed = strength(0.3);
+        options.move_loss = strength(0.7);
+        options.restore_failed = strength(0.2);
         options
     }
 }

@@ -12,8 +12,8 @@ pub(super) enum Packet {
     Opened,
     /// Its refusal reaches side 0.
     Refused,
-    /// The oldest parcel under way reaches this side.
-    Data { side: usize },
+    /// The oldest parcel under way reaches this side, if none was lost since it was sent.
+    Data { side: usize, losses: u32 },
     /// The other side has read: this side may write again.
     Room { side: usize },
     /// The connection is reset, seen from this side.

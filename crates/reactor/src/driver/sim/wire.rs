@@ -38,6 +38,13 @@ pub(super) enum News {
     TimedOut,
 }
 
+/// What the state of an end must say that is restored: the next sequence number in each direction.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(super) struct Away {
+    pub(super) to_send: u32,
+    pub(super) to_receive: u32,
+}
+
 /// One host's view of the wire.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -50,6 +57,8 @@ pub(super) struct Socket {
     /// The host lost its power: it would answer anything with a reset once it is back.
     pub(super) forgotten: bool,
     pub(super) news: Option<News>,
+    /// It was frozen and is attached to no host until it is restored.
+    pub(super) away: Option<Away>,
     /// Its kernel knows that the connection is lost: nothing is sent from here any more.
     pub(super) lost: bool,
     /// A write was refused or cut short; the end waits for room.
@@ -65,9 +74,13 @@ pub(super) struct Socket {
 pub(super) struct Pipe {
     /// Sent and not yet read; the first `arrived` bytes can be read.
     pub(super) bytes: VecDeque<u8>,
+    /// How many bytes were ever put in, and not lost: the number of the next one.
+    pub(super) position: u64,
     pub(super) arrived: usize,
     /// Lengths of the parcels that have not arrived, oldest first.
     pub(super) parcels: VecDeque<usize>,
+    /// Counts the times that all parcels were lost, so that those are not taken for later ones.
+    pub(super) losses: u32,
     /// Most bytes that may be sent and unread.
     pub(super) window: usize,
     /// Arrival of the youngest parcel: none may overtake it.
@@ -81,6 +94,8 @@ impl Pipe {
     pub(super) fn new(window: usize) -> Pipe {
         Pipe {
             bytes: VecDeque::new(),
+            position: 0,
+            losses: 0,
             arrived: 0,
             parcels: VecDeque::new(),
             window: window.max(1),
@@ -92,6 +107,12 @@ impl Pipe {
 
     pub(super) fn room(&self) -> usize {
         self.window.saturating_sub(self.bytes.len())
+    }
+
+    /// Puts bytes in; they are on their way once they are dispatched.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        self.position += bytes.len() as u64;
     }
 
     /// The oldest parcel arrives. A parcel of no bytes is the end of the stream.
@@ -106,6 +127,8 @@ impl Pipe {
     /// Loses all that was sent and has not arrived.
     pub(super) fn lose_parcels(&mut self) {
         self.parcels.clear();
+        self.losses += 1;
+        self.position -= (self.bytes.len() - self.arrived) as u64;
         self.bytes.truncate(self.arrived);
     }
 
@@ -140,6 +163,13 @@ impl Wire {
         Wire { stage: Stage::Opening, sockets, pipes: windows.map(Pipe::new), silent: false, silences: 0 }
     }
 
+    /// Sequence number of the next byte to be put into the pipe that leads to this end. The first ones are such that they pass
+    /// through 0 early in some connections.
+    pub(super) fn next_sequence(&self, to: End) -> u32 {
+        let first = 0u32.wrapping_sub((to.wire as u32 * 2 + to.side as u32).wrapping_mul(997) % 65_536);
+        first.wrapping_add(self.pipes[to.side].position as u32)
+    }
+
     pub(super) fn hosts(&self) -> [usize; 2] {
         [self.sockets[0].host, self.sockets[1].host]
     }
@@ -154,6 +184,7 @@ impl Socket {
             attached,
             forgotten: false,
             news: None,
+            away: None,
             lost: false,
             blocked: false,
             room_announced: false,

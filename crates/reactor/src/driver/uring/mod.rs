@@ -24,6 +24,7 @@ use self::ring::{Completion, Kind, Ring};
 use super::{Driver, SocketDriver, clock, socket};
 use crate::connection::State;
 use crate::io::Io;
+use crate::moving::{Frozen, FrozenLimits, NotFrozen};
 use crate::service::{CloseReason, Service};
 
 /// So many completions from one call mean that there are probably more.
@@ -228,6 +229,17 @@ impl Driver for Uring {
         } else {
             self.release_if_idle(io, index);
         }
+    }
+
+    /// The kernel's receive and sends would have to be cancelled first.
+    fn freeze(&mut self, _io: &mut Io, _index: u32, _room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+        Err(NotFrozen::Unsupported)
+    }
+
+    fn restore(&mut self, io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, io::ErrorKind> {
+        let fd = io.moves.restore(&mut frozen)?;
+        self.insert(index, fd);
+        Ok(frozen)
     }
 }
 

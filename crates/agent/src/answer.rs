@@ -1,0 +1,353 @@
+//! Answers on their way back: read from the server, offered if they are large, and sent as far as there is credit.
+//!
+//! ```text
+//! awaited ──head──> held (size unknown) ──threshold──> offered ──FETCH──> relayed ──end──> the connection is free
+//!    │                │ end, or its time is over ─────────────────────────^
+//!    ├── small ───────────────────────────────────────────────────────────^
+//!    '── large ───────────────────────────────────────> offered
+//! ```
+
+use shunt_handover::limits::ETAG_BYTES_MAX;
+use shunt_handover::message::{self, Message};
+use shunt_reactor::{CloseReason, Io};
+use shunt_wire::http1::{BodyReader, Framing, Refusal, ResponseHead};
+
+use crate::limits;
+use crate::pool;
+use crate::request;
+use crate::state::{Agent, Exchange, Stage};
+use crate::taken;
+
+/// Timers that end the holding of an answer have this and the exchange's key in theirs.
+pub(crate) const HOLD_TIMER: u64 = 1 << 63;
+
+/// What came of looking at bytes of the server.
+enum Step {
+    /// So many bytes were used; there may be more to do.
+    Used(usize),
+    /// Nothing can be done with what is there.
+    Wait,
+    /// The connection is gone.
+    Gone,
+}
+
+/// Bytes have come from the server. Returns how many were used.
+pub(crate) fn received(agent: &mut Agent, io: &mut Io, upstream: usize, data: &[u8]) -> usize {
+    let mut used = 0;
+    loop {
+        match step(agent, io, upstream, &data[used..]) {
+            Step::Used(bytes) => used += bytes,
+            Step::Wait => return used,
+            Step::Gone => return data.len(),
+        }
+    }
+}
+
+fn step(agent: &mut Agent, io: &mut Io, upstream: usize, data: &[u8]) -> Step {
+    let Some(connection) = agent.upstreams.get(upstream) else { return Step::Gone };
+    if data.is_empty() || io.is_paused(connection.conn) {
+        return Step::Wait;
+    }
+    let Some(exchange) = connection.exchange else {
+        // Nobody asked for it, so that it would answer the next request.
+        pool::drop_connection(agent, io, upstream);
+        return Step::Gone;
+    };
+    match connection.body {
+        None => head(agent, io, upstream, exchange, data),
+        Some(_) => body(agent, io, upstream, exchange, data),
+    }
+}
+
+/// What of a head is needed when its bytes are gone.
+struct Found {
+    bytes: usize,
+    status: u16,
+    framing: Framing,
+    keep_alive: bool,
+    forwarded: Vec<u8>,
+    etag: Vec<u8>,
+}
+
+fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: &[u8]) -> Step {
+    let connection = &mut agent.upstreams[upstream];
+    let state = &mut agent.exchanges[exchange];
+    let read = |connection: &mut crate::state::Upstream| -> Result<Option<Found>, Refusal> {
+        let Some(head) = connection.reader.read(data)? else { return Ok(None) };
+        let response = ResponseHead::read(head, state.to_head)?;
+        let mut forwarded = Vec::new();
+        response.forward(&[], &mut forwarded);
+        let etag = response.strong_etag().filter(|etag| etag.len() <= ETAG_BYTES_MAX).unwrap_or_default().to_vec();
+        let (bytes, status, framing) = (head.len(), response.status, response.framing);
+        Ok(Some(Found { bytes, status, framing, keep_alive: response.keep_alive, forwarded, etag }))
+    };
+    let found = match read(connection) {
+        Ok(None) => return Step::Wait,
+        Ok(Some(found)) => found,
+        Err(refusal) => return refuse(agent, io, exchange, refusal),
+    };
+    connection.reader.reset();
+    // From the first byte of an answer on, asking again would not be the same.
+    state.is_repeatable = false;
+    state.request = Vec::new();
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    if found.status == 101 {
+        let reason = "the server has changed the protocol, which nobody asked for";
+        request::fail(agent, io, exchange, 502, reason);
+        return Step::Gone;
+    }
+    if found.status < 200 {
+        let Exchange { session, ticket, .. } = *state;
+        let interim = Message::Response { head: &found.forwarded, framing: message::Framing::None };
+        agent.sessions[session].send(io, ticket, &interim);
+        return Step::Used(found.bytes);
+    }
+    connection.body = Some(BodyReader::new(found.framing));
+    connection.keep_alive = found.keep_alive;
+    state.answer.head = found.forwarded;
+    state.answer.framing = found.framing;
+    state.answer.etag = found.etag;
+    decide(agent, io, exchange);
+    Step::Used(found.bytes)
+}
+
+/// Decides on an answer whose head is there.
+fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let state = &mut agent.exchanges[exchange];
+    match (agent.options.threshold_bytes, state.answer.framing) {
+        (Some(threshold), Framing::Length(length)) if length >= threshold => offer(agent, io, exchange),
+        (Some(_), Framing::Chunked | Framing::UntilClose) => {
+            state.answer.stage = Stage::Held;
+            state.deadline_ns = io.now_ns() + limits::HOLD_NS;
+            io.set_timer(state.deadline_ns, HOLD_TIMER | exchange as u64);
+        }
+        _ => relay(agent, io, exchange),
+    }
+}
+
+fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: &[u8]) -> Step {
+    if let Some(key) = agent.exchanges[exchange].direct {
+        return direct(agent, io, (upstream, exchange, key), data);
+    }
+    let connection = &mut agent.upstreams[upstream];
+    let state = &mut agent.exchanges[exchange];
+    let Some(reader) = &mut connection.body else { return Step::Wait };
+    if state.answer.stage == Stage::Offered {
+        // It is read on when the owner has said how it goes.
+        io.pause_reading(connection.conn);
+        return Step::Wait;
+    }
+    let session = &mut agent.sessions[state.session];
+    let is_held = state.answer.stage == Stage::Held;
+    // What is held is bounded by the threshold, what is sent by credit and by what the control connection takes.
+    let room = match is_held {
+        true => u64::MAX,
+        false if session.is_full => 0,
+        false => state.credit,
+    };
+    if room == 0 {
+        io.pause_reading(connection.conn);
+        return Step::Wait;
+    }
+    let visible = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+    let taken = match reader.take(visible) {
+        Ok(taken) => taken,
+        Err(refusal) => return refuse(agent, io, exchange, refusal),
+    };
+    let is_complete = reader.is_complete();
+    if is_held {
+        state.answer.kept.extend_from_slice(&visible[..taken]);
+        state.answer.is_complete = is_complete;
+        let is_large =
+            agent.options.threshold_bytes.is_some_and(|threshold| state.answer.kept.len() as u64 >= threshold);
+        if is_large {
+            offer(agent, io, exchange);
+        } else if is_complete {
+            relay(agent, io, exchange);
+        }
+        return Step::Used(taken);
+    }
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    state.credit -= taken as u64;
+    session.send_body(io, state.ticket, &visible[..taken]);
+    if !session.is_full && io.backlog(session.conn) > limits::SESSION_BACKLOG_BYTES_MAX {
+        session.is_full = true;
+        io.notify_drained(session.conn, limits::SESSION_BACKLOG_BYTES_LOW);
+    }
+    if is_complete {
+        finish(agent, io, exchange);
+    }
+    Step::Used(taken)
+}
+
+/// Bytes of a body that goes out on its client's own connection.
+fn direct(agent: &mut Agent, io: &mut Io, (upstream, exchange, key): (usize, usize, usize), data: &[u8]) -> Step {
+    let room = taken::room(agent, io, key);
+    let connection = &mut agent.upstreams[upstream];
+    if room == 0 {
+        io.pause_reading(connection.conn);
+        return Step::Wait;
+    }
+    let Some(reader) = &mut connection.body else { return Step::Wait };
+    let visible = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+    let used = match reader.take(visible) {
+        Ok(used) => used,
+        Err(refusal) => return refuse(agent, io, exchange, refusal),
+    };
+    let is_complete = reader.is_complete();
+    agent.exchanges[exchange].deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    taken::put(agent, io, key, &visible[..used]);
+    if is_complete {
+        finish_direct(agent, io, exchange);
+    }
+    Step::Used(used)
+}
+
+/// Asks the owner how the answer is to go to the client. Until it says so nothing more is read.
+fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let Exchange { session_id, ticket, .. } = agent.exchanges[exchange];
+    if !taken::may_offer(agent, io, session_id, ticket) {
+        return relay(agent, io, exchange);
+    }
+    let state = &mut agent.exchanges[exchange];
+    state.answer.stage = Stage::Offered;
+    state.deadline_ns = io.now_ns() + limits::OFFER_NS;
+    if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
+        io.pause_reading(connection.conn);
+    }
+    let answer = &state.answer;
+    let offer = Message::Offer { head: &answer.head, framing: framing(answer.framing), etag: &answer.etag };
+    agent.sessions[state.session].send(io, state.ticket, &offer);
+}
+
+/// The owner wants the answer that it was offered.
+pub(crate) fn fetch(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    if agent.exchanges[exchange].answer.stage == Stage::Offered {
+        relay(agent, io, exchange);
+    }
+}
+
+/// An answer has been held for long enough.
+pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    // The timer may be that of an exchange that has ended.
+    let is_due = |state: &Exchange| state.answer.stage == Stage::Held && state.deadline_ns <= io.now_ns();
+    if agent.exchanges.get(exchange).is_some_and(is_due) {
+        relay(agent, io, exchange);
+    }
+}
+
+/// Sends the head, and of the body what there is.
+fn relay(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let state = &mut agent.exchanges[exchange];
+    state.answer.stage = Stage::Relayed;
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    let answer = &state.answer;
+    let response = Message::Response { head: &answer.head, framing: framing(answer.framing) };
+    agent.sessions[state.session].send(io, state.ticket, &response);
+    state.answer.head = Vec::new();
+    state.answer.etag = Vec::new();
+    pump(agent, io, exchange);
+}
+
+/// Sends what is kept as far as there is credit, then reads on.
+pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
+    if state.answer.stage != Stage::Relayed {
+        return;
+    }
+    let session = &mut agent.sessions[state.session];
+    let kept = &mut state.answer.kept;
+    let sent = kept.len().min(usize::try_from(state.credit).unwrap_or(usize::MAX));
+    if sent > 0 {
+        session.send_body(io, state.ticket, &kept[..sent]);
+        state.credit -= sent as u64;
+        kept.drain(..sent);
+    }
+    if !kept.is_empty() || session.is_full {
+        return;
+    }
+    state.answer.kept = Vec::new();
+    if state.answer.is_complete || state.answer.framing == Framing::None {
+        finish(agent, io, exchange);
+        return;
+    }
+    let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else { return };
+    if state.credit > 0 && io.is_paused(connection.conn) {
+        state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+        io.resume_reading(connection.conn);
+    }
+}
+
+/// The answer is out.
+fn finish(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let state = &agent.exchanges[exchange];
+    if state.answer.framing != Framing::None {
+        agent.sessions[state.session].send(io, state.ticket, &Message::End);
+    }
+    free(agent, io, exchange);
+}
+
+/// The exchange is over, and its connection to the server is free.
+fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let state = &agent.exchanges[exchange];
+    // A server that answered before it had the whole request may take the rest for another one.
+    let was_whole = state.request_is_complete;
+    if let Some(upstream) = request::forget(agent, exchange) {
+        let goes_on = was_whole && agent.upstreams.get(upstream).is_some_and(|connection| connection.keep_alive);
+        pool::release(agent, io, upstream, goes_on);
+    }
+}
+
+/// All of an answer has been put into its client's own connection.
+pub(crate) fn finish_direct(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let Some(key) = agent.exchanges.get(exchange).and_then(|state| state.direct) else { return };
+    taken::is_out(agent, io, key);
+    free(agent, io, exchange);
+}
+
+fn refuse(agent: &mut Agent, io: &mut Io, exchange: usize, refusal: Refusal) -> Step {
+    request::fail(agent, io, exchange, 502, &format!("the server's answer is refused: {refusal}"));
+    Step::Gone
+}
+
+/// A connection to the server has ended.
+pub(crate) fn closed(agent: &mut Agent, io: &mut Io, upstream: usize, reason: CloseReason) {
+    let Some(connection) = agent.upstreams.get_mut(upstream) else { return };
+    let (exchange, was_used) = (connection.exchange.take(), connection.answers > 0);
+    let may_end = connection.body.as_ref().is_some_and(BodyReader::may_end_here);
+    pool::gone(agent, upstream);
+    let Some(exchange) = exchange else { return };
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
+    state.upstream = None;
+    let server = agent.options.upstream;
+    if may_end && reason == CloseReason::Peer {
+        state.answer.is_complete = true;
+        match state.answer.stage {
+            Stage::Held => relay(agent, io, exchange),
+            Stage::Direct => finish_direct(agent, io, exchange),
+            _ => pump(agent, io, exchange),
+        }
+    } else if state.is_repeatable && was_used {
+        // The server closed a connection that had nothing to do just when it got something.
+        state.is_repeatable = false;
+        pool::connect(agent, io, exchange);
+    } else {
+        let (status, what) = match (reason, state.answer.stage) {
+            (CloseReason::ConnectTimedOut, _) => (504, "does not answer a connect"),
+            (CloseReason::ConnectFailed(_), _) => (502, "cannot be connected to"),
+            (_, Stage::Awaited) => (502, "has closed the connection without an answer"),
+            _ => (502, "has broken off its answer"),
+        };
+        request::fail(agent, io, exchange, status, &format!("the server {server} {what}"));
+    }
+}
+
+/// As the control protocol has it.
+fn framing(framing: Framing) -> message::Framing {
+    match framing {
+        Framing::None => message::Framing::None,
+        Framing::Length(length) => message::Framing::Length(length),
+        Framing::Chunked => message::Framing::Chunked,
+        Framing::UntilClose => message::Framing::UntilClose,
+    }
+}

@@ -1,0 +1,167 @@
+//! What [`crate::taken`] wants done with clients' connections is done when the step that it came of is over.
+
+use shunt_handover::Flow;
+use shunt_handover::agent::{Close, SessionId};
+use shunt_handover::message::{Ending, Ticket};
+use shunt_reactor::moving::{Frozen, NotFrozen};
+use shunt_reactor::{CloseReason, ConnId, Io};
+use shunt_wire::http1::Framing;
+use tracing::warn;
+
+use crate::limits;
+use crate::state::{Agent, Peer, Stage, Taken, Wanted};
+use crate::{answer, request, taken};
+
+/// Does all that is wanted, in order; what is done may want more.
+pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
+    while let Some(wanted) = agent.wanted.pop_front() {
+        carry_out(agent, io, wanted);
+    }
+}
+
+fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
+    match wanted {
+        Wanted::Restore(flow, frozen, offer) => {
+            let conn = io.restore(*frozen);
+            let exchange = offer.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
+            if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
+                // It goes on also if the owner is lost.
+                state.is_taken = true;
+            }
+            let key = agent.taken.insert(Taken {
+                conn,
+                flow,
+                exchange,
+                sent: 0,
+                is_out: false,
+                is_arriving: true,
+                writes: 0,
+            });
+            agent.of_flow.insert(flow, key);
+            agent.set_peer(conn, Peer::Taken(key));
+        }
+        Wanted::Freeze(flow) => {
+            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get(*key)) {
+                io.freeze(taken.conn);
+            }
+        }
+        Wanted::Start(flow, session, ticket) => start(agent, io, flow, (session, ticket)),
+        Wanted::Relay(session, ticket) => {
+            if let Some(exchange) = exchange_of(agent, session, ticket) {
+                answer::fetch(agent, io, exchange);
+            }
+        }
+        Wanted::DropAnswer(session, ticket) => {
+            if let Some(exchange) = exchange_of(agent, session, ticket) {
+                request::cancel(agent, io, exchange);
+            }
+        }
+        Wanted::Close(flow, how) => {
+            let Some(taken) = remove(agent, io, flow) else { return };
+            match how {
+                Close::Reset => {
+                    // Its last packet has to get out, by which the client knows that there is no more.
+                    agent.own.own(flow, limits::RESET_MS);
+                    io.abort(taken.conn);
+                }
+                Close::Silent => {
+                    // Taken out, and dropped.
+                    agent.set_peer(taken.conn, Peer::ToBeDropped);
+                    io.freeze(taken.conn);
+                }
+            }
+        }
+        Wanted::Send(session, ticket, message) => {
+            let key = agent.session_keys.get(&session).copied();
+            if let Some(session) = key.and_then(|key| agent.sessions.get_mut(key)) {
+                session.send(io, ticket, &message);
+            }
+        }
+        Wanted::DropSession(session) => agent.ending.push(session),
+    }
+}
+
+/// An exchange by its owner's session and ticket, whether or not the session is still there.
+fn exchange_of(agent: &Agent, session: SessionId, ticket: Ticket) -> Option<usize> {
+    if let Some(key) = agent.session_keys.get(&session) {
+        return agent.sessions.get(*key)?.exchanges.get(&ticket).copied();
+    }
+    let mut orphans = agent.exchanges.iter().filter(|(_, state)| state.is_taken);
+    orphans.find(|(_, state)| state.session_id == session && state.ticket == ticket).map(|(key, _)| key)
+}
+
+/// Lets go of a connection, and of the rest of its answer.
+fn remove(agent: &mut Agent, io: &mut Io, flow: Flow) -> Option<Taken> {
+    let key = agent.of_flow.remove(&flow)?;
+    let taken = agent.taken.try_remove(key)?;
+    agent.set_peer(taken.conn, Peer::Nobody);
+    if let Some(exchange) = taken.exchange {
+        request::cancel(agent, io, exchange);
+    }
+    Some(taken)
+}
+
+/// What came of taking a connection out.
+pub(crate) fn frozen(agent: &mut Agent, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+    match agent.peer(conn) {
+        Peer::Taken(key) => {
+            let Some(flow) = agent.taken.get(key).map(|taken| taken.flow) else { return };
+            if outcome.is_ok() {
+                remove(agent, io, flow);
+            }
+            taken::frozen(agent, io, flow, outcome);
+        }
+        Peer::ToBeDropped => {
+            agent.set_peer(conn, Peer::Nobody);
+            if outcome.is_err() {
+                io.abort(conn);
+            }
+        }
+        Peer::Session(_) | Peer::Upstream(_) | Peer::Nobody => {}
+    }
+}
+
+/// A connection has ended, or was not let in.
+pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseReason) {
+    let Some(taken) = agent.taken.get_mut(key) else { return };
+    let (flow, sent, was_arriving) = (taken.flow, taken.sent, taken.is_arriving);
+    // Not let in, the answer is still offered.
+    let exchange = if was_arriving { taken.exchange.take() } else { None };
+    remove(agent, io, flow);
+    if was_arriving {
+        if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
+            state.is_taken = state.session == usize::MAX;
+        }
+        if !std::mem::replace(&mut agent.is_told, true) {
+            warn!(
+                ?reason,
+                "clients' connections do not come in here, and answers are relayed: that takes CAP_NET_ADMIN, and the virtual address"
+            );
+        }
+        return taken::not_restored(agent, io, flow);
+    }
+    let ending = if reason == CloseReason::Peer { Ending::Client } else { Ending::Reset };
+    taken::client_gone(agent, io, flow, ending, sent);
+}
+
+/// The answer goes out on the connection from here on.
+fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (SessionId, Ticket)) {
+    let Some(key) = agent.of_flow.get(&flow).copied() else { return };
+    let Some(exchange) = exchange_of(agent, session, ticket) else { return taken::no_answer(agent, io, flow) };
+    let (taken, state) = (&mut agent.taken[key], &mut agent.exchanges[exchange]);
+    state.answer.stage = Stage::Direct;
+    (state.direct, state.is_taken) = (Some(key), true);
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    taken.exchange = Some(exchange);
+    let out = io.output(taken.conn);
+    for part in [std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept)] {
+        out.extend_from_slice(&part);
+        taken.sent += part.len() as u64;
+    }
+    if state.answer.is_complete || state.answer.framing == Framing::None {
+        return answer::finish_direct(agent, io, exchange);
+    }
+    if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
+        io.resume_reading(connection.conn);
+    }
+}

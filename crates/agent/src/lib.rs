@@ -1,0 +1,37 @@
+//! The agent: it stands beside a stock HTTP server on the same host and answers the requests of dispatchers.
+//!
+//! ```text
+//! dispatcher ── control connection ──> session ── request ──> pool ── connection ──> stock server
+//!            <── RESPONSE, BODY, END ──          <── answer ─────────────────────────
+//! ```
+//! One session for each control connection, one exchange for each request of it, at most one exchange at a time on each
+//! connection to the server. An answer whose size says so is offered before any of it is sent: whoever owns the client's
+//! connection decides how it goes there.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `service.rs` | events of the loop, and what time brings |
+//! | `session.rs` | control connections: the handshake, and messages out |
+//! | `owner.rs` | messages in |
+//! | `request.rs` | requests on their way to the server |
+//! | `pool.rs` | connections to the server |
+//! | `answer.rs` | answers on their way back |
+//! | `state.rs` | what there is of each |
+
+mod answer;
+mod carry;
+mod limits;
+mod options;
+mod own;
+mod owner;
+mod pool;
+mod request;
+mod service;
+mod session;
+mod state;
+mod taken;
+
+pub use options::{AgentOptions, Random};
+pub use own::{Anywhere, Own};
+pub use service::AgentMail;
+pub use state::Agent;

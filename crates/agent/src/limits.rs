@@ -1,0 +1,52 @@
+//! Every bound of the agent, with the relations between them checked when it is compiled.
+
+use shunt_handover::limits::{CREDIT_BYTES, HEAD_BYTES_MAX};
+use shunt_wire::http1::HeadLimits;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+/// Control connections at a time: the event loops of all dispatchers.
+pub(crate) const SESSIONS_MAX: usize = 1024;
+/// Exchanges at a time; more are refused with 503.
+pub(crate) const EXCHANGES_MAX: usize = 8192;
+/// Bytes written to a control connection and not taken by the kernel beyond which no answer is read for it.
+pub(crate) const SESSION_BACKLOG_BYTES_MAX: usize = 4 << 20;
+/// Answers are read again when that has fallen to this.
+pub(crate) const SESSION_BACKLOG_BYTES_LOW: usize = SESSION_BACKLOG_BYTES_MAX / 4;
+/// Bytes of a request written to the server and not taken by the kernel up to which its sender is given more credit.
+pub(crate) const UPSTREAM_BACKLOG_BYTES_LOW: usize = 64 << 10;
+
+/// How long a connection that is reset here may still send: its reset leaves at the end of the turn. Milliseconds.
+pub(crate) const RESET_MS: u64 = 1_000;
+/// How often entries that are past their leases are removed.
+pub(crate) const TIDY_NS: u64 = 10 * SECOND;
+
+/// Bytes of an answer put into a client's connection and not taken by the kernel beyond which no more of it is read.
+pub(crate) const DIRECT_BACKLOG_BYTES_MAX: usize = 1 << 20;
+/// More is read when that has fallen to this.
+pub(crate) const DIRECT_BACKLOG_BYTES_LOW: usize = DIRECT_BACKLOG_BYTES_MAX / 4;
+
+/// The head of an answer. It grows by a blank in each field when it is passed on, and has to fit a message then.
+pub(crate) const ANSWER_HEAD: HeadLimits = HeadLimits { head_bytes: 48 << 10, line_bytes: 16 << 10, fields: 128 };
+/// A head with the blanks that it gets.
+const ANSWER_HEAD_GROWN: usize = ANSWER_HEAD.head_bytes + 2 * ANSWER_HEAD.fields;
+
+/// How often deadlines are looked at.
+pub(crate) const TICK_NS: u64 = 100 * MS;
+/// From a control connection's begin until both sides have shown that they have the key.
+pub(crate) const HANDSHAKE_NS: u64 = 5 * SECOND;
+/// A control connection on which nothing has come for so long is taken for lost; dispatchers send something each third of it.
+pub(crate) const SESSION_SILENCE_NS: u64 = 30 * SECOND;
+/// For a connection to the server, which is on this host.
+pub(crate) const CONNECT_NS: u64 = 3 * SECOND;
+/// How long an answer whose size is not known is held back, so that it may turn out to be large.
+pub(crate) const HOLD_NS: u64 = 20 * MS;
+/// How long an offer stands.
+pub(crate) const OFFER_NS: u64 = 30 * SECOND;
+/// A connection to the server that has nothing to do for so long is closed; stock servers do so after 60 to 75 s.
+pub(crate) const IDLE_NS: u64 = 30 * SECOND;
+
+const _: () = assert!(ANSWER_HEAD_GROWN <= HEAD_BYTES_MAX);
+const _: () = assert!(SESSION_BACKLOG_BYTES_LOW > CREDIT_BYTES as usize);
+const _: () = assert!(HANDSHAKE_NS < SESSION_SILENCE_NS);

@@ -1,0 +1,145 @@
+//! Messages of owners, each handed to the step that it is about.
+
+use shunt_handover::message::{Message, Read, Ticket};
+use shunt_reactor::Io;
+use tracing::{info, warn};
+
+use crate::state::{Agent, Peer, Phase};
+use crate::{answer, carry, request, taken};
+
+/// Bytes have come on a control connection. Returns how many were used.
+pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
+    let mut used = 0;
+    while let Some(session) = agent.sessions.get_mut(key) {
+        session.heard_ns = io.now_ns();
+        let input = &data[used..];
+        let Phase::Open(open) = &mut session.phase else {
+            match session.shake(io, input) {
+                Some((0, _)) => return used,
+                Some((read, owner)) => {
+                    used += read;
+                    let id = session.id;
+                    if let Some((owner, instance)) = owner {
+                        taken::session_up(agent, io, id, owner, instance);
+                    }
+                }
+                None => end(agent, io, key),
+            }
+            continue;
+        };
+        match open.decoder.next(input) {
+            Ok(None) => return used,
+            Ok(Some((read, Read::Body(ticket, bytes)))) => {
+                used += read;
+                if !request::body(agent, io, key, ticket, bytes) {
+                    warn!("a dispatcher has sent more of a body than it may; its control connection is closed");
+                    end(agent, io, key);
+                }
+            }
+            Ok(Some((read, Read::Message(ticket, message)))) => {
+                used += read;
+                take(agent, io, key, ticket, &message);
+            }
+            Err(error) => {
+                warn!(%error, "a control connection is closed");
+                end(agent, io, key);
+            }
+        }
+    }
+    data.len()
+}
+
+fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Message<'_>) {
+    // Of an exchange that has ended here, messages may be under way; they mean nothing any more.
+    let exchange = agent.sessions.get(key).and_then(|session| session.exchanges.get(&ticket).copied());
+    match (message, exchange) {
+        (Message::Request { .. }, Some(_)) => {
+            warn!("a dispatcher has used a ticket twice; its control connection is closed");
+            end(agent, io, key);
+        }
+        (Message::Request { head, has_body, is_idempotent }, None) => {
+            request::start(agent, io, (key, ticket), head, *has_body, *is_idempotent);
+        }
+        (Message::End, Some(exchange)) => request::end(agent, io, exchange),
+        (Message::Credit { bytes }, Some(exchange)) => {
+            agent.exchanges[exchange].credit = agent.exchanges[exchange].credit.saturating_add(u64::from(*bytes));
+            answer::pump(agent, io, exchange);
+        }
+        (
+            Message::Fetch
+            | Message::Cancel
+            | Message::Take { .. }
+            | Message::Recall
+            | Message::HeldAck
+            | Message::Settled
+            | Message::Release,
+            _,
+        ) => {
+            let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
+            let fits = taken::heard(agent, io, id, ticket, message);
+            carry::out(agent, io);
+            if let Err(error) = fits {
+                warn!(%error, "a control connection is closed");
+                end(agent, io, key);
+            }
+        }
+        (Message::Ping, _) => reply(agent, io, key, ticket, &Message::Pong),
+        _ => {}
+    }
+}
+
+fn reply(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Message<'_>) {
+    if let Some(session) = agent.sessions.get_mut(key) {
+        session.send(io, ticket, message);
+    }
+}
+
+/// Ends the sessions of owners that have others.
+pub(crate) fn end_former(agent: &mut Agent, io: &mut Io) {
+    while let Some(id) = agent.ending.pop() {
+        if let Some(key) = agent.session_keys.get(&id).copied() {
+            end(agent, io, key);
+        }
+    }
+}
+
+/// Ends a control connection.
+pub(crate) fn end(agent: &mut Agent, io: &mut Io, key: usize) {
+    if let Some(session) = agent.sessions.get(key) {
+        let conn = session.conn;
+        io.close(conn);
+        lost(agent, io, key);
+    }
+}
+
+/// A control connection has ended: nobody waits for the answers to its requests.
+pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
+    let Some(session) = agent.sessions.try_remove(key) else { return };
+    agent.set_peer(session.conn, Peer::Nobody);
+    agent.session_keys.remove(&session.id);
+    if !session.exchanges.is_empty() {
+        info!(exchanges = session.exchanges.len(), "a control connection has ended, and its requests are given up");
+    }
+    let mut exchanges: Vec<usize> = session.exchanges.into_values().collect();
+    // In one order, so that a simulation can be run again.
+    exchanges.sort_unstable();
+    for exchange in exchanges {
+        match agent.exchanges.get_mut(exchange) {
+            // Its client has nobody else.
+            Some(state) if state.is_taken => state.session = usize::MAX,
+            _ => request::cancel(agent, io, exchange),
+        }
+    }
+    taken::session_lost(agent, io, session.id);
+}
+
+/// The kernel has taken what was written to a control connection: answers for it are read again.
+pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
+    let Some(session) = agent.sessions.get_mut(key) else { return };
+    session.is_full = false;
+    let mut exchanges: Vec<usize> = session.exchanges.values().copied().collect();
+    exchanges.sort_unstable();
+    for exchange in exchanges {
+        answer::pump(agent, io, exchange);
+    }
+}

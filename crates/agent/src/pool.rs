@@ -1,0 +1,102 @@
+//! Connections to the server: kept while they are of use, never more than there may be.
+
+use shunt_reactor::Io;
+
+use crate::limits;
+use crate::state::{Agent, Exchange, Peer, Upstream};
+
+/// Gives an exchange a connection, or a place in the queue.
+pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    // The one that was used last is the least likely to be closed by the server just now.
+    match agent.idle.pop() {
+        Some(upstream) => join(agent, io, exchange, upstream),
+        None if agent.upstreams.len() < agent.options.upstream_connections_max => connect(agent, io, exchange),
+        None => agent.waiting.push_back(exchange),
+    }
+}
+
+/// Gives an exchange a new connection.
+pub(crate) fn connect(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let conn = io.connect(agent.options.upstream, limits::CONNECT_NS);
+    let upstream = agent.upstreams.insert(Upstream::new(conn));
+    agent.set_peer(conn, Peer::Upstream(upstream));
+    join(agent, io, exchange, upstream);
+}
+
+/// The exchange has this connection, and what there is of its request is sent.
+fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
+    let connection = &mut agent.upstreams[upstream];
+    connection.exchange = Some(exchange);
+    let state = &mut agent.exchanges[exchange];
+    state.upstream = Some(upstream);
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    io.output(connection.conn).extend_from_slice(&state.request);
+    if !state.is_repeatable {
+        state.request = Vec::new();
+    }
+    give_credit(agent, io, exchange);
+}
+
+/// Gives credit for what the server has taken of a request's body, now or when it has.
+pub(crate) fn give_credit(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let state = &mut agent.exchanges[exchange];
+    let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else { return };
+    if state.request_taken == 0 || state.request_is_complete {
+        return;
+    }
+    if io.backlog(connection.conn) > limits::UPSTREAM_BACKLOG_BYTES_LOW {
+        io.notify_drained(connection.conn, limits::UPSTREAM_BACKLOG_BYTES_LOW);
+        return;
+    }
+    let Exchange { session, ticket, .. } = *state;
+    let bytes = std::mem::take(&mut state.request_taken);
+    state.request_credit += u64::from(bytes);
+    let credit = shunt_handover::message::Message::Credit { bytes };
+    if let Some(session) = agent.sessions.get_mut(session) {
+        session.send(io, ticket, &credit);
+    }
+}
+
+/// The exchange has no more use for its connection, which goes on if it can.
+pub(crate) fn release(agent: &mut Agent, io: &mut Io, upstream: usize, goes_on: bool) {
+    let Some(connection) = agent.upstreams.get_mut(upstream) else { return };
+    connection.exchange = None;
+    connection.body = None;
+    connection.reader.reset();
+    connection.answers += 1;
+    // Bytes behind an answer would be taken for the next one.
+    let has_more = io.is_paused(connection.conn) && io.unread(connection.conn) > 0;
+    if !goes_on || has_more || agent.is_draining {
+        drop_connection(agent, io, upstream);
+        return;
+    }
+    connection.idle_since_ns = io.now_ns();
+    io.resume_reading(connection.conn);
+    agent.idle.push(upstream);
+}
+
+/// Closes a connection.
+pub(crate) fn drop_connection(agent: &mut Agent, io: &mut Io, upstream: usize) {
+    if let Some(connection) = agent.upstreams.get(upstream) {
+        io.abort(connection.conn);
+        gone(agent, upstream);
+    }
+}
+
+/// A connection has ended.
+pub(crate) fn gone(agent: &mut Agent, upstream: usize) {
+    let Some(connection) = agent.upstreams.try_remove(upstream) else { return };
+    agent.set_peer(connection.conn, Peer::Nobody);
+    agent.idle.retain(|idle| *idle != upstream);
+}
+
+/// At the end of a turn, when everything that had come behind an answer was seen: those that wait get what has become free.
+pub(crate) fn serve_waiting(agent: &mut Agent, io: &mut Io) {
+    let has_room =
+        |agent: &Agent| agent.upstreams.len() < agent.options.upstream_connections_max || !agent.idle.is_empty();
+    while has_room(agent)
+        && let Some(exchange) = agent.waiting.pop_front()
+    {
+        assign(agent, io, exchange);
+    }
+}

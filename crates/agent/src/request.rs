@@ -1,0 +1,97 @@
+//! Requests on their way to the server.
+
+use shunt_handover::message::{Message, Ticket};
+use shunt_reactor::Io;
+
+use crate::limits;
+use crate::pool;
+use crate::state::{Agent, Exchange};
+use crate::taken;
+
+/// A request has come, perhaps with a body behind it.
+pub(crate) fn start(
+    agent: &mut Agent,
+    io: &mut Io,
+    (session, ticket): (usize, Ticket),
+    head: &[u8],
+    has_body: bool,
+    is_idempotent: bool,
+) {
+    if agent.exchanges.len() >= limits::EXCHANGES_MAX {
+        let failed = Message::Failed { status: 503, reason: "the agent has as many requests as it may have" };
+        agent.sessions[session].send(io, ticket, &failed);
+        return;
+    }
+    let Some(session_id) = agent.sessions.get(session).map(|session| session.id) else { return };
+    let mut state = Exchange::new((session, session_id), ticket, io.now_ns() + agent.options.upstream_timeout_ns);
+    state.request.extend_from_slice(head);
+    state.request_is_complete = !has_body;
+    state.is_repeatable = is_idempotent && !has_body;
+    state.to_head = head.starts_with(b"HEAD ");
+    let exchange = agent.exchanges.insert(state);
+    agent.sessions[session].exchanges.insert(ticket, exchange);
+    pool::assign(agent, io, exchange);
+}
+
+/// Bytes of a request's body. False if there are more than were allowed.
+pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticket, bytes: &[u8]) -> bool {
+    let Some(&exchange) = agent.sessions.get(session).and_then(|session| session.exchanges.get(&ticket)) else {
+        return true;
+    };
+    let state = &mut agent.exchanges[exchange];
+    let Some(credit) = state.request_credit.checked_sub(bytes.len() as u64).filter(|_| !state.request_is_complete)
+    else {
+        return false;
+    };
+    state.request_credit = credit;
+    // What was allowed at once fits 32 bits by far.
+    state.request_taken = state.request_taken.saturating_add(bytes.len() as u32);
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    match state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
+        Some(upstream) => io.output(upstream.conn).extend_from_slice(bytes),
+        None => state.request.extend_from_slice(bytes),
+    }
+    pool::give_credit(agent, io, exchange);
+    true
+}
+
+/// A request's body is complete.
+pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
+    let state = &mut agent.exchanges[exchange];
+    state.request_is_complete = true;
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+}
+
+/// Nobody waits for the answer any more.
+pub(crate) fn cancel(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let upstream = forget(agent, exchange);
+    if let Some(upstream) = upstream {
+        // It would have to be read to its end to be of use again.
+        pool::drop_connection(agent, io, upstream);
+    }
+}
+
+/// Says why an exchange has failed, and ends it.
+pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16, reason: &str) {
+    let Exchange { session, ticket, direct, .. } = agent.exchanges[exchange];
+    if let Some(key) = direct {
+        tracing::warn!(reason, "an answer on its client's own connection is broken off");
+        taken::broken_off(agent, io, key);
+        return cancel(agent, io, exchange);
+    }
+    if let Some(session) = agent.sessions.get_mut(session) {
+        session.send(io, ticket, &Message::Failed { status, reason });
+    }
+    cancel(agent, io, exchange);
+}
+
+/// Forgets an exchange; returns its connection to the server.
+pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
+    let state = agent.exchanges.try_remove(exchange)?;
+    taken::offer_over(agent, state.session_id, state.ticket);
+    agent.waiting.retain(|waiting| *waiting != exchange);
+    if let Some(session) = agent.sessions.get_mut(state.session) {
+        session.exchanges.remove(&state.ticket);
+    }
+    state.upstream
+}

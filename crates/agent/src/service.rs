@@ -1,0 +1,185 @@
+//! Events of the loop, each handed to the step that it is about, and what time brings.
+
+use shunt_reactor::moving::{Frozen, NotFrozen};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use tracing::info;
+
+use crate::answer::{self, HOLD_TIMER};
+use crate::carry;
+use crate::limits;
+use crate::owner;
+use crate::pool;
+use crate::request;
+use crate::session;
+use crate::state::{Agent, Peer, Phase, Stage};
+use crate::taken;
+
+/// The timer that comes round.
+const TICK: u64 = 1;
+
+/// An order of the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AgentMail {
+    /// Take no new requests, finish those that there are, and end.
+    Drain,
+    /// End now.
+    End,
+}
+
+impl Service for Agent {
+    type Mail = AgentMail;
+
+    fn started(&mut self, io: &mut Io) {
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
+        session::accepted(self, io, conn, origin);
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let used = match self.peer(conn) {
+            Peer::Session(key) => owner::received(self, io, key, data),
+            Peer::Upstream(key) => answer::received(self, io, key, data),
+            Peer::Taken(key) => taken::received(self, io, key, data),
+            Peer::Nobody | Peer::ToBeDropped => data.len(),
+        };
+        self.settle(io);
+        used
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
+        match self.peer(conn) {
+            Peer::Session(key) => owner::lost(self, io, key),
+            Peer::Upstream(key) => answer::closed(self, io, key, reason),
+            Peer::Taken(key) => carry::closed(self, io, key, reason),
+            Peer::Nobody | Peer::ToBeDropped => {}
+        }
+        self.settle(io);
+    }
+
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        match self.peer(conn) {
+            Peer::Session(key) => owner::drained(self, io, key),
+            Peer::Upstream(key) => {
+                if let Some(exchange) = self.upstreams.get(key).and_then(|connection| connection.exchange) {
+                    pool::give_credit(self, io, exchange);
+                }
+            }
+            Peer::Taken(key) => taken::drained(self, io, key),
+            Peer::Nobody | Peer::ToBeDropped => {}
+        }
+        self.settle(io);
+    }
+
+    fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+        carry::frozen(self, io, conn, outcome);
+        self.settle(io);
+    }
+
+    fn restored(&mut self, io: &mut Io, conn: ConnId) {
+        taken::restored(self, io, conn);
+        self.settle(io);
+    }
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        if key & HOLD_TIMER != 0 {
+            answer::hold_is_over(self, io, (key & !HOLD_TIMER) as usize);
+            return self.settle(io);
+        }
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+        taken::tick(self, io);
+        end_silent_sessions(self, io);
+        end_late_exchanges(self, io);
+        end_idle_connections(self, io);
+        self.settle(io);
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: AgentMail) {
+        self.is_draining = true;
+        if mail == AgentMail::End {
+            let sessions: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
+            sessions.into_iter().for_each(|key| owner::end(self, io, key));
+            io.stop();
+        }
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        pool::serve_waiting(self, io);
+        // What was written last has to be taken as well.
+        let is_through = self.is_draining && self.exchanges.is_empty() && self.taken.is_empty();
+        if is_through && self.sessions.iter().all(|(_, session)| io.backlog(session.conn) == 0) {
+            io.stop();
+        }
+    }
+}
+
+impl Agent {
+    /// Does what an event has left to be done.
+    fn settle(&mut self, io: &mut Io) {
+        carry::out(self, io);
+        owner::end_former(self, io);
+        carry::out(self, io);
+    }
+}
+
+fn end_silent_sessions(agent: &mut Agent, io: &mut Io) {
+    let is_silent = |session: &crate::state::Session| match session.phase {
+        Phase::Shaking { until_ns, .. } => until_ns <= io.now_ns(),
+        Phase::Open(_) => session.heard_ns + limits::SESSION_SILENCE_NS <= io.now_ns(),
+    };
+    let silent: Vec<usize> =
+        agent.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
+    for key in silent {
+        info!("a control connection is closed: nothing has come on it for too long");
+        owner::end(agent, io, key);
+    }
+}
+
+/// A server that takes a request slowly has its time for the answer from when it has all of it.
+fn see_progress(agent: &mut Agent, io: &Io) {
+    for (_, connection) in &mut agent.upstreams {
+        let writes = io.writes_of(connection.conn);
+        if std::mem::replace(&mut connection.writes, writes) != writes
+            && let Some(state) = connection.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange))
+            && state.answer.stage == Stage::Awaited
+        {
+            state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+        }
+    }
+}
+
+fn end_late_exchanges(agent: &mut Agent, io: &mut Io) {
+    see_progress(agent, io);
+    let late = agent.exchanges.iter().filter(|(_, state)| {
+        let paused = state.upstream.and_then(|key| agent.upstreams.get(key)).is_some_and(|up| io.is_paused(up.conn));
+        // Who waits for credit or for the rest of a request waits for the owner, which has deadlines of its own.
+        let waits_for_owner = match state.answer.stage {
+            Stage::Awaited => !state.request_is_complete && state.request_taken == 0,
+            Stage::Relayed => paused || state.upstream.is_none(),
+            Stage::Direct => paused,
+            Stage::Held | Stage::Offered => false,
+        };
+        state.deadline_ns <= io.now_ns() && !waits_for_owner && state.answer.stage != Stage::Held
+    });
+    let late: Vec<(usize, Stage)> = late.map(|(key, state)| (key, state.answer.stage)).collect();
+    for (exchange, stage) in late {
+        let reason = match stage {
+            Stage::Awaited => "the server has not answered in time",
+            Stage::Offered => "nobody has fetched the answer in time",
+            Stage::Held | Stage::Relayed | Stage::Direct => "the server has stopped within its answer",
+        };
+        request::fail(agent, io, exchange, 504, reason);
+    }
+}
+
+fn end_idle_connections(agent: &mut Agent, io: &mut Io) {
+    let is_idle =
+        |key: &usize| agent.upstreams.get(*key).is_some_and(|up| up.idle_since_ns + limits::IDLE_NS <= io.now_ns());
+    let idle: Vec<usize> = agent.idle.iter().copied().filter(is_idle).collect();
+    for key in idle {
+        pool::drop_connection(agent, io, key);
+    }
+}

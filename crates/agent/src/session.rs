@@ -1,0 +1,73 @@
+//! Control connections: the handshake, messages out, and the end.
+
+use shunt_handover::agent::SessionId;
+use shunt_handover::message::{Message, Ticket};
+use shunt_handover::session::{AgentHandshake, Instance, NONCE_BYTES, OwnerId, Protocol};
+use shunt_reactor::{Accepted, ConnId, Io};
+use tracing::{debug, error, info, warn};
+
+use crate::limits;
+use crate::state::{Agent, Open, Peer, Phase, Session};
+
+/// Somebody has connected to the control port: the agent speaks first.
+pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Accepted) {
+    if agent.is_draining || agent.sessions.len() >= limits::SESSIONS_MAX {
+        debug!(peer = %origin.peer, "a control connection is closed at once: there are as many as there may be, or the agent is ending");
+        io.close(conn);
+        return;
+    }
+    let mut nonce = [0; NONCE_BYTES];
+    (agent.options.random)(&mut nonce);
+    let handshake = AgentHandshake::new(agent.options.key.clone(), Protocol::Http, agent.options.instance, nonce);
+    handshake.hello(io.output(conn));
+    let until_ns = io.now_ns() + limits::HANDSHAKE_NS;
+    agent.next_session += 1;
+    let id = SessionId(agent.next_session);
+    let key = agent.sessions.insert(Session {
+        id,
+        conn,
+        phase: Phase::Shaking { handshake: Box::new(handshake), until_ns },
+        heard_ns: io.now_ns(),
+        exchanges: Default::default(),
+        is_full: false,
+    });
+    agent.session_keys.insert(id, key);
+    agent.set_peer(conn, Peer::Session(key));
+}
+
+impl Session {
+    /// Goes on with the handshake; returns the bytes read, and who the owner is once that is shown, or `None` if the other side is none that
+    /// has the key.
+    pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Option<(usize, Option<(OwnerId, Instance)>)> {
+        let Phase::Shaking { handshake, .. } = &self.phase else { return Some((0, None)) };
+        match handshake.read(input, io.output(self.conn)) {
+            Ok(None) => Some((0, None)),
+            Ok(Some((used, session))) => {
+                info!(owner = session.owner.0, "a dispatcher has connected");
+                let open = Open { encoder: session.encoder, decoder: session.decoder };
+                self.phase = Phase::Open(Box::new(open));
+                Some((used, Some((session.owner, session.instance))))
+            }
+            Err(error) => {
+                warn!(%error, "a control connection is refused");
+                None
+            }
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&mut self, io: &mut Io, ticket: Ticket, message: &Message<'_>) {
+        let Phase::Open(open) = &mut self.phase else { return };
+        if let Err(error) = open.encoder.message(ticket, message, io.output(self.conn)) {
+            error!(%error, "a message could not be written");
+            debug_assert!(false, "limits of heads and reasons fit messages: {error}");
+        }
+    }
+
+    /// Sends bytes of an answer's body.
+    pub(crate) fn send_body(&mut self, io: &mut Io, ticket: Ticket, bytes: &[u8]) {
+        if let Phase::Open(open) = &mut self.phase {
+            open.encoder.body(ticket, bytes, io.output(self.conn));
+        }
+    }
+}

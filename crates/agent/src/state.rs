@@ -1,0 +1,296 @@
+//! What an agent has: sessions, exchanges, connections to the server.
+
+use std::collections::{HashMap, VecDeque};
+
+use shunt_handover::Flow;
+use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
+use shunt_handover::limits::CREDIT_BYTES;
+use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
+use shunt_handover::session::AgentHandshake;
+use shunt_reactor::ConnId;
+use shunt_reactor::moving::Frozen;
+use shunt_wire::http1::{BodyReader, Framing, HeadReader};
+use slab::Slab;
+
+use crate::limits;
+use crate::options::AgentOptions;
+use crate::own::{Anywhere, Own};
+
+/// The agent as a service of an event loop.
+#[derive(Debug)]
+pub struct Agent {
+    pub(crate) options: AgentOptions,
+    /// Who is at the other end of each connection, by its index, and of which user of that index it is said.
+    peers: Vec<(u32, Peer)>,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) exchanges: Slab<Exchange>,
+    pub(crate) upstreams: Slab<Upstream>,
+    /// Connections to the server with nothing to do; the last was used last.
+    pub(crate) idle: Vec<usize>,
+    /// Exchanges for which there is no connection to the server yet, in order.
+    pub(crate) waiting: VecDeque<usize>,
+    /// Nothing new is taken, and the loop ends when what there is has ended.
+    pub(crate) is_draining: bool,
+    /// What is known of offers and connections.
+    pub(crate) moves: Moves,
+    pub(crate) own: Box<dyn Own>,
+    /// Clients' connections, by a key, and the keys by their addresses.
+    pub(crate) taken: Slab<Taken>,
+    pub(crate) of_flow: HashMap<Flow, usize>,
+    /// Sessions by a name that is never used again.
+    pub(crate) session_keys: HashMap<SessionId, usize>,
+    pub(crate) next_session: u64,
+    /// What is to be done with these connections.
+    pub(crate) wanted: VecDeque<Wanted>,
+    /// When entries past their leases were removed last.
+    pub(crate) tidied_ns: u64,
+    /// It was said in the log that connections do not come in.
+    pub(crate) is_told: bool,
+    /// Sessions that are to end: their owners have others.
+    pub(crate) ending: Vec<SessionId>,
+}
+
+/// A client's connection that is here, on its way in, or on its way out.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) conn: ConnId,
+    pub(crate) flow: Flow,
+    /// The answer that goes out on it, until it is out.
+    pub(crate) exchange: Option<usize>,
+    /// Bytes of the answer that were put in.
+    pub(crate) sent: u64,
+    pub(crate) is_out: bool,
+    /// It is put in, and not there yet.
+    pub(crate) is_arriving: bool,
+    /// Writes to it when they were looked at last.
+    pub(crate) writes: u64,
+}
+
+/// What is to be done with connections and answers.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// Put this in, for the answer that was offered.
+    Restore(Flow, Box<Frozen>, Option<(SessionId, Ticket)>),
+    Freeze(Flow),
+    Start(Flow, SessionId, Ticket),
+    Relay(SessionId, Ticket),
+    DropAnswer(SessionId, Ticket),
+    Close(Flow, Close),
+    Send(SessionId, Ticket, Message<'static>),
+    DropSession(SessionId),
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Peer {
+    #[default]
+    Nobody,
+    Session(usize),
+    Upstream(usize),
+    /// A client's connection.
+    Taken(usize),
+    /// The same, which is to go without a word.
+    ToBeDropped,
+}
+
+/// A control connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) conn: ConnId,
+    pub(crate) phase: Phase,
+    /// When something came last.
+    pub(crate) heard_ns: u64,
+    /// Its exchanges.
+    pub(crate) exchanges: HashMap<Ticket, usize>,
+    /// Too much is written and not taken: no answers are read for it.
+    pub(crate) is_full: bool,
+}
+
+/// How far a control connection is.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// The owner has to show that it has the key, by then.
+    Shaking {
+        handshake: Box<AgentHandshake>,
+        until_ns: u64,
+    },
+    Open(Box<Open>),
+}
+
+/// Both ends of the codec.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) encoder: Encoder,
+    pub(crate) decoder: Decoder,
+}
+
+/// A request and its answer.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// None has this key any more, if its owner was lost.
+    pub(crate) session: usize,
+    pub(crate) session_id: SessionId,
+    /// Its owner has given a connection for the answer.
+    pub(crate) is_taken: bool,
+    /// On which it goes out.
+    pub(crate) direct: Option<usize>,
+    pub(crate) ticket: Ticket,
+    pub(crate) upstream: Option<usize>,
+    /// Of the request: what the server has not been sent, or might have to be sent again.
+    pub(crate) request: Vec<u8>,
+    pub(crate) request_is_complete: bool,
+    /// It may be sent again on another connection, and `request` is all of it.
+    pub(crate) is_repeatable: bool,
+    /// The request is HEAD.
+    pub(crate) to_head: bool,
+    /// Bytes of the request's body that its sender may still send.
+    pub(crate) request_credit: u64,
+    /// Those it has sent since it was given credit last.
+    pub(crate) request_taken: u32,
+    /// Bytes of the answer that may be sent.
+    pub(crate) credit: u64,
+    pub(crate) answer: Answer,
+    /// By then something has to happen.
+    pub(crate) deadline_ns: u64,
+}
+
+/// How far an answer is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// There is no head yet.
+    Awaited,
+    /// There is a head, and how large the body will be is not known.
+    Held,
+    /// It was offered.
+    Offered,
+    /// It is being sent.
+    Relayed,
+    /// It goes out on the client's own connection.
+    Direct,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) stage: Stage,
+    pub(crate) head: Vec<u8>,
+    pub(crate) framing: Framing,
+    pub(crate) etag: Vec<u8>,
+    /// Bytes of the body that were read and not sent.
+    pub(crate) kept: Vec<u8>,
+    /// There are no more than these.
+    pub(crate) is_complete: bool,
+}
+
+/// A connection to the server.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) conn: ConnId,
+    pub(crate) exchange: Option<usize>,
+    pub(crate) reader: HeadReader,
+    /// Of the answer that is being read, once there is a head.
+    pub(crate) body: Option<BodyReader>,
+    /// It goes on after this answer.
+    pub(crate) keep_alive: bool,
+    /// Answers so far.
+    pub(crate) answers: u64,
+    pub(crate) idle_since_ns: u64,
+    /// Writes to it when they were looked at last.
+    pub(crate) writes: u64,
+}
+
+impl Agent {
+    /// An agent with nothing to do.
+    pub fn new(mut options: AgentOptions) -> Self {
+        let moves = Moves::new(AgentLimits::default(), options.vips.iter().copied());
+        let own = options.own.take().unwrap_or_else(|| Box::new(Anywhere));
+        Self {
+            options,
+            peers: Vec::new(),
+            sessions: Slab::new(),
+            exchanges: Slab::new(),
+            upstreams: Slab::new(),
+            idle: Vec::new(),
+            waiting: VecDeque::new(),
+            is_draining: false,
+            moves,
+            own,
+            taken: Slab::new(),
+            of_flow: HashMap::new(),
+            session_keys: HashMap::new(),
+            next_session: 0,
+            wanted: VecDeque::new(),
+            ending: Vec::new(),
+            tidied_ns: 0,
+            is_told: false,
+        }
+    }
+
+    /// Clients' connections that are here, or on their way.
+    pub fn taken(&self) -> usize {
+        self.moves.flows()
+    }
+
+    /// Requests that are being carried out.
+    pub fn exchanges(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// Connections to the server.
+    pub fn upstream_connections(&self) -> usize {
+        self.upstreams.len()
+    }
+
+    pub(crate) fn peer(&self, conn: ConnId) -> Peer {
+        let found = self.peers.get(conn.index as usize).filter(|(generation, _)| *generation == conn.generation);
+        found.map(|(_, peer)| *peer).unwrap_or_default()
+    }
+
+    pub(crate) fn set_peer(&mut self, conn: ConnId, peer: Peer) {
+        let index = conn.index as usize;
+        if self.peers.len() <= index {
+            self.peers.resize(index + 1, (0, Peer::Nobody));
+        }
+        // Of a connection that was moved away the index may be another's by now.
+        if peer != Peer::Nobody || self.peers[index].0 == conn.generation {
+            self.peers[index] = (conn.generation, peer);
+        }
+    }
+}
+
+impl Exchange {
+    pub(crate) fn new((session, session_id): (usize, SessionId), ticket: Ticket, deadline_ns: u64) -> Self {
+        Self {
+            session,
+            session_id,
+            is_taken: false,
+            direct: None,
+            ticket,
+            upstream: None,
+            request: Vec::new(),
+            request_is_complete: false,
+            is_repeatable: false,
+            to_head: false,
+            request_credit: u64::from(CREDIT_BYTES),
+            request_taken: 0,
+            credit: u64::from(CREDIT_BYTES),
+            answer: Answer {
+                stage: Stage::Awaited,
+                head: Vec::new(),
+                framing: Framing::None,
+                etag: Vec::new(),
+                kept: Vec::new(),
+                is_complete: false,
+            },
+            deadline_ns,
+        }
+    }
+}
+
+impl Upstream {
+    pub(crate) fn new(conn: ConnId) -> Self {
+        let reader = HeadReader::new(limits::ANSWER_HEAD);
+        Self { conn, exchange: None, reader, body: None, keep_alive: false, answers: 0, idle_since_ns: 0, writes: 0 }
+    }
+}

@@ -1,0 +1,142 @@
+//! Answers on their way from agents to clients.
+
+use shunt_handover::message::{Framing, Message};
+use shunt_reactor::Io;
+use shunt_wire::http1::Version;
+
+use crate::failing;
+use crate::limits;
+use crate::moved;
+use crate::policy::{self, Offer, Verdict};
+use crate::reply;
+use crate::state::{Answer, Dispatcher, Place};
+
+/// An agent asks how a large answer is to go to the client.
+pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, framing: Framing) {
+    let is_draining = dispatcher.is_draining;
+    let Some(state) = dispatcher.clients.get(client).filter(|state| state.place == Place::Here) else { return };
+    let Some(exchange) = state.exchange.as_ref() else { return };
+    dispatcher.counters.offers += 1;
+    let (ticket, backend) = (exchange.ticket, exchange.backend);
+    let offer = Offer {
+        framing,
+        version: exchange.version,
+        goes_on: exchange.keep_alive && !is_draining,
+        is_read: exchange.body.is_none(),
+        backlog: io.backlog(state.conn),
+    };
+    match policy::decide(dispatcher.options.handover, &offer) {
+        Verdict::Relay => dispatcher.backends[backend].send(io, ticket, &Message::Fetch),
+        Verdict::HandOver => {
+            dispatcher.counters.handed_over += 1;
+            moved::offer(dispatcher, io, client);
+        }
+    }
+}
+
+/// The client has all of an answer that an agent has sent, and its connection is here again.
+pub(crate) fn is_out(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    dispatcher.take_exchange(client);
+    dispatcher.counters.answers += 1;
+    reply::next(dispatcher, io, client);
+}
+
+/// The head of an answer. False if it cannot come now.
+pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8], framing: Framing) -> bool {
+    let is_draining = dispatcher.is_draining;
+    let Some(state) = dispatcher.clients.get_mut(client) else { return true };
+    let Some(exchange) = state.exchange.as_mut() else { return true };
+    let Some((front, status)) = split_head(head).filter(|_| exchange.answer.is_none()) else { return false };
+    let (conn, version) = (state.conn, exchange.version);
+    if status < 200 {
+        // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any.
+        if version == Version::Http11 {
+            io.output(conn).extend_from_slice(head);
+        }
+        state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+        return true;
+    }
+    if framing == Framing::Chunked && version == Version::Http10 {
+        failing::give_up(dispatcher, io, client).inspect(|exchange| {
+            let text = "the server has sent chunks to a client of HTTP/1.0";
+            reply::error(dispatcher, io, client, Some(exchange), 502, text);
+        });
+        return true;
+    }
+    let goes_on = exchange.keep_alive && exchange.body.is_none() && framing != Framing::UntilClose && !is_draining;
+    let connection: &[u8] = match (goes_on, version) {
+        (false, _) => b"Connection: close\r\n\r\n",
+        (true, Version::Http10) => b"Connection: keep-alive\r\n\r\n",
+        (true, Version::Http11) => b"\r\n",
+    };
+    let out = io.output(conn);
+    out.extend_from_slice(front);
+    out.extend_from_slice(connection);
+    let left = if let Framing::Length(length) = framing { Some(length) } else { None };
+    exchange.answer = Some(Answer { left, uncredited: 0, goes_on });
+    exchange.head = Vec::new();
+    (state.writes, state.stalled_since_ns) = (io.writes_of(conn), io.now_ns());
+    if framing == Framing::None {
+        finish(dispatcher, io, client);
+    }
+    true
+}
+
+/// The head without the empty line that ends it, and its status.
+fn split_head(head: &[u8]) -> Option<(&[u8], u16)> {
+    let front = head.strip_suffix(b"\r\n")?;
+    let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
+    Some((front, std::str::from_utf8(status).ok()?.parse().ok()?))
+}
+
+/// Bytes of an answer's body. False if they cannot come now.
+pub(crate) fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, bytes: &[u8]) -> bool {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return true };
+    let Some(answer) = state.exchange.as_mut().and_then(|exchange| exchange.answer.as_mut()) else { return false };
+    if let Some(left) = &mut answer.left {
+        let Some(rest) = left.checked_sub(bytes.len() as u64) else { return false };
+        *left = rest;
+    }
+    answer.uncredited = answer.uncredited.saturating_add(bytes.len() as u32);
+    dispatcher.counters.answer_bytes += bytes.len() as u64;
+    io.output(state.conn).extend_from_slice(bytes);
+    give_credit(dispatcher, io, client);
+    true
+}
+
+/// Gives the agent credit for what the client has taken, now or when it has.
+pub(crate) fn give_credit(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    let Some(exchange) = state.exchange.as_mut() else { return };
+    let Some(answer) = exchange.answer.as_mut() else { return };
+    if answer.uncredited < limits::CREDIT_STEP_BYTES {
+        return;
+    }
+    if io.backlog(state.conn) > limits::CLIENT_BACKLOG_BYTES_LOW {
+        io.notify_drained(state.conn, limits::CLIENT_BACKLOG_BYTES_LOW);
+        return;
+    }
+    let bytes = std::mem::take(&mut answer.uncredited);
+    dispatcher.backends[exchange.backend].send(io, exchange.ticket, &Message::Credit { bytes });
+}
+
+/// The body has ended. False if it cannot end now.
+pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> bool {
+    let Some(state) = dispatcher.clients.get(client) else { return true };
+    let answer = state.exchange.as_ref().and_then(|exchange| exchange.answer.as_ref());
+    let is_whole = answer.is_some_and(|answer| answer.left.is_none_or(|left| left == 0));
+    if is_whole {
+        finish(dispatcher, io, client);
+    }
+    is_whole
+}
+
+/// The answer has gone to the client; the next request may come.
+fn finish(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    let Some(exchange) = dispatcher.take_exchange(client) else { return };
+    dispatcher.counters.answers += 1;
+    match exchange.answer.is_some_and(|answer| answer.goes_on) {
+        true => reply::next(dispatcher, io, client),
+        false => reply::close(dispatcher, io, client),
+    }
+}

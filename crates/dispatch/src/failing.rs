@@ -1,0 +1,104 @@
+//! Which backend a request is sent to, and what is done when that comes to nothing.
+//!
+//! A request that only reads is sent to another backend, once, while nothing of an answer has gone to the client. Otherwise
+//! the client is told, or cut off if a part of an answer has gone to it.
+
+use shunt_handover::message::Message;
+use shunt_reactor::Io;
+use tracing::debug;
+
+use crate::limits;
+use crate::reply;
+use crate::state::{Dispatcher, Exchange, Place};
+
+/// The backend for a request: for reads the one with the fewest in flight, without `avoided`; for others the primary.
+///
+/// # Errors
+/// There is none; says why.
+pub(crate) fn choose(
+    dispatcher: &mut Dispatcher,
+    is_read: bool,
+    avoided: Option<usize>,
+) -> Result<usize, &'static str> {
+    let backends = &dispatcher.backends;
+    let usable = |index: &usize| {
+        backends[*index].is_up() && backends[*index].in_flight < limits::IN_FLIGHT_MAX && Some(*index) != avoided
+    };
+    if !is_read {
+        return match backends.first() {
+            Some(primary) if !primary.is_up() => {
+                Err("the primary backend cannot be reached, and it alone takes this method")
+            }
+            _ => Some(0).filter(usable).ok_or("the primary backend has as many requests as it may have"),
+        };
+    }
+    let count = backends.len();
+    let start = dispatcher.next_backend;
+    let turns = (0..count).map(|step| (start + step) % count);
+    let Some(chosen) = turns.filter(usable).min_by_key(|index| backends[*index].in_flight) else {
+        return Err(match backends.iter().any(|backend| backend.is_up()) {
+            true => "the backends have as many requests as they may have",
+            false => "no backend can be reached",
+        });
+    };
+    dispatcher.next_backend = (chosen + 1) % count;
+    Ok(chosen)
+}
+
+/// Sends the head of a request to a backend; a body follows as it comes.
+pub(crate) fn send(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut exchange: Exchange, backend: usize) {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    exchange.backend = backend;
+    let has_body = exchange.body.is_some();
+    let timeout_ns = match has_body {
+        true => dispatcher.options.body_timeout_ns,
+        false => dispatcher.options.answer_timeout_ns,
+    };
+    state.deadline_ns = io.now_ns() + timeout_ns;
+    dispatcher.tickets.insert(exchange.ticket, client);
+    let request = Message::Request { head: &exchange.head, has_body, is_idempotent: exchange.is_idempotent };
+    let backend = &mut dispatcher.backends[backend];
+    backend.in_flight += 1;
+    backend.send(io, exchange.ticket, &request);
+    state.exchange = Some(exchange);
+}
+
+/// Ends the exchange of a client, and tells the agent that nobody waits for it.
+pub(crate) fn give_up(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> Option<Exchange> {
+    let exchange = dispatcher.take_exchange(client)?;
+    dispatcher.backends[exchange.backend].send(io, exchange.ticket, &Message::Cancel);
+    Some(exchange)
+}
+
+/// An exchange has come to nothing at its backend, which knows no more of it.
+pub(crate) fn failed(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, status: u16, reason: &str) {
+    let Some(mut exchange) = dispatcher.take_exchange(client) else { return };
+    if exchange.answer.is_some() {
+        debug!(reason, "a client is cut off within an answer");
+        reply::cut(dispatcher, io, client);
+        return;
+    }
+    let may_repeat = exchange.is_read && exchange.body_bytes == 0 && !exchange.is_repeated;
+    if may_repeat && let Ok(backend) = choose(dispatcher, true, Some(exchange.backend)) {
+        debug!(reason, "a request is sent to another backend");
+        dispatcher.counters.repeated += 1;
+        exchange.is_repeated = true;
+        exchange.ticket = dispatcher.ticket();
+        send(dispatcher, io, client, exchange, backend);
+        return;
+    }
+    reply::error(dispatcher, io, client, Some(&exchange), status, reason);
+}
+
+/// A backend is lost, with all that it was doing.
+pub(crate) fn backend_lost(dispatcher: &mut Dispatcher, io: &mut Io, backend: usize) {
+    let is_there =
+        |client: &crate::state::Client| client.exchange.as_ref().is_some_and(|exchange| exchange.backend == backend);
+    // What becomes of those that are not here is the owner's to say.
+    let is_there = |client: &crate::state::Client| client.place == Place::Here && is_there(client);
+    let clients: Vec<usize> =
+        dispatcher.clients.iter().filter(|(_, client)| is_there(client)).map(|(key, _)| key).collect();
+    for client in clients {
+        failed(dispatcher, io, client, 502, "the connection to the backend was lost before it had answered");
+    }
+}

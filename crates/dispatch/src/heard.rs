@@ -1,0 +1,99 @@
+//! Messages of agents, each handed to the step that it is about.
+
+use shunt_handover::message::{Message, Read, Ticket};
+use shunt_reactor::Io;
+
+use crate::answer;
+use crate::failing;
+use crate::links;
+use crate::moved;
+use crate::state::{Dispatcher, Link, Place};
+
+/// Bytes have come from an agent. Returns how many were used.
+pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, data: &[u8]) -> usize {
+    let mut used = 0;
+    loop {
+        let backend = &mut dispatcher.backends[index];
+        backend.heard_ns = io.now_ns();
+        let input = &data[used..];
+        let open = match &mut backend.link {
+            Link::Down { .. } => return data.len(),
+            Link::Opening { .. } => match links::shake(dispatcher, io, index, input) {
+                Some(0) => return used,
+                Some(read) => {
+                    used += read;
+                    continue;
+                }
+                None => return data.len(),
+            },
+            Link::Open(open) => open,
+        };
+        let (read, went_well) = match open.decoder.next(input) {
+            Ok(None) => return used,
+            Ok(Some((read, Read::Body(ticket, bytes)))) => {
+                let client = client(dispatcher, index, ticket);
+                (read, client.is_none_or(|client| answer::body(dispatcher, io, client, bytes)))
+            }
+            Ok(Some((read, Read::Message(ticket, message)))) => (read, take(dispatcher, io, index, ticket, &message)),
+            Err(error) => {
+                links::end(dispatcher, io, index, &error.to_string());
+                return data.len();
+            }
+        };
+        used += read;
+        if !went_well {
+            links::end(dispatcher, io, index, "the agent has sent parts of an answer out of order");
+            return data.len();
+        }
+    }
+}
+
+/// Whose exchange the ticket names. Of one that has ended here, messages may be under way; they mean nothing any more.
+fn client(dispatcher: &Dispatcher, index: usize, ticket: Ticket) -> Option<usize> {
+    let client = *dispatcher.tickets.get(&ticket)?;
+    let exchange = dispatcher.clients.get(client)?.exchange.as_ref()?;
+    let is_here = dispatcher.clients.get(client).is_some_and(|state| state.place == Place::Here);
+    // What an agent says of an answer while it is to get the connection is said once more by what it says of that.
+    (exchange.backend == index && is_here).then_some(client)
+}
+
+fn is_about_connections(message: &Message<'_>) -> bool {
+    use Message::{Closed, Held, HeldEnd, Refused, Return, Taken};
+    matches!(message, Taken | Refused { .. } | Return { .. } | Closed { .. } | Held { .. } | HeldEnd { .. })
+}
+
+/// Takes a message; false if it cannot come now.
+fn take(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, ticket: Ticket, message: &Message<'_>) -> bool {
+    if is_about_connections(message) {
+        return moved::heard(dispatcher, io, index, ticket, message);
+    }
+    let Some(client) = client(dispatcher, index, ticket) else { return true };
+    match message {
+        Message::Response { head, framing } => answer::head(dispatcher, io, client, head, *framing),
+        Message::End => answer::end(dispatcher, io, client),
+        Message::Offer { framing, .. } => {
+            answer::offered(dispatcher, io, client, *framing);
+            true
+        }
+        Message::Failed { status, reason } => {
+            let status = if (500..600).contains(status) { *status } else { 502 };
+            failing::failed(dispatcher, io, client, status, reason);
+            true
+        }
+        Message::Credit { bytes } => {
+            let Some(state) = dispatcher.clients.get_mut(client) else { return true };
+            if let Some(exchange) = &mut state.exchange {
+                exchange.request_credit = exchange.request_credit.saturating_add(u64::from(*bytes));
+                // The server has taken a part of the request: it has its time from then on.
+                if exchange.body.is_some() {
+                    state.deadline_ns = io.now_ns() + dispatcher.options.body_timeout_ns;
+                    io.resume_reading(state.conn);
+                } else if exchange.answer.is_none() {
+                    state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+                }
+            }
+            true
+        }
+        _ => true,
+    }
+}

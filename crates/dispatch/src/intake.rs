@@ -1,0 +1,198 @@
+//! Requests of clients: read, checked, sent to a backend.
+
+use shunt_handover::Flow;
+use shunt_handover::limits::CREDIT_BYTES;
+use shunt_handover::message::Message;
+use shunt_reactor::{Accepted, ConnId, Io};
+use shunt_wire::http1::{BodyReader, Framing, Refusal, RequestHead};
+use tracing::debug;
+
+use crate::failing;
+use crate::limits;
+use crate::moved;
+use crate::reply;
+use crate::state::{Client, Dispatcher, Exchange, Peer, Place};
+
+/// A client has connected.
+pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, origin: &Accepted) {
+    if dispatcher.is_draining {
+        io.close(conn);
+        return;
+    }
+    dispatcher.counters.clients += 1;
+    let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
+    let flow = Flow { local: origin.local, peer: origin.peer };
+    let client = Client::new(conn, flow, io.now_ns(), deadline_ns);
+    let client = dispatcher.clients.insert(client);
+    dispatcher.set_peer(conn, Peer::Client(client));
+}
+
+/// Bytes have come from a client. Returns how many were used.
+pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> usize {
+    let mut used = 0;
+    loop {
+        let Some(state) = dispatcher.clients.get(client) else { return data.len() };
+        if state.place != Place::Here {
+            // What is not read moves with the connection, or is presented again.
+            return used;
+        }
+        let unread = &data[used..];
+        let taken = match &state.exchange {
+            None if state.is_closing => return used,
+            Some(exchange) if exchange.body.is_some() => body(dispatcher, io, client, unread),
+            Some(_) => {
+                // The next request waits in the kernel until this one is answered.
+                io.pause_reading(state.conn);
+                return used;
+            }
+            None => head(dispatcher, io, client, unread),
+        };
+        match taken {
+            Some(bytes) => used += bytes,
+            None => return if dispatcher.clients.contains(client) { used } else { data.len() },
+        }
+    }
+}
+
+/// Reads a head, and starts its exchange; `None` if it is not whole, or was refused.
+fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> Option<usize> {
+    let state = dispatcher.clients.get_mut(client)?;
+    if data.is_empty() {
+        return None;
+    }
+    if !std::mem::replace(&mut state.is_in_head, true) {
+        state.deadline_ns = io.now_ns() + dispatcher.options.head_timeout_ns;
+    }
+    // RFC 9112, section 2.2: an empty line in front of a request is left out.
+    if state.reader.is_fresh() && b"\r\n".starts_with(&data[..data.len().min(2)]) {
+        return if data.len() < 2 { None } else { Some(2) };
+    }
+    let mut reader = std::mem::replace(&mut state.reader, shunt_wire::http1::HeadReader::new(limits::REQUEST_HEAD));
+    let outcome = reader.read(data).and_then(|head| match head {
+        None => Ok(None),
+        Some(head) => RequestHead::read(head).map(Some),
+    });
+    let used = match outcome {
+        Ok(None) => None,
+        Ok(Some(request)) => {
+            let bytes = request.head().len();
+            start(dispatcher, io, client, &request);
+            Some(bytes)
+        }
+        Err(refusal) => {
+            refuse(dispatcher, io, client, refusal);
+            return None;
+        }
+    };
+    if let Some(state) = dispatcher.clients.get_mut(client) {
+        if used.is_some() {
+            reader.reset();
+        }
+        state.reader = reader;
+    }
+    used
+}
+
+fn refuse(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, refusal: Refusal) {
+    debug!(refusal = refusal.name(), "a request is refused");
+    reply::error(dispatcher, io, client, None, refusal.status(), &refusal.to_string());
+}
+
+/// Begins the exchange of a request and sends it to a backend.
+fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &RequestHead<'_, '_>) {
+    let body_bytes_max = dispatcher.options.body_bytes_max;
+    if let Framing::Length(length) = request.framing
+        && length > body_bytes_max
+    {
+        too_large(dispatcher, io, client);
+        return;
+    }
+    let ticket = dispatcher.ticket();
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    let mut head = Vec::new();
+    request.forward(&[("X-Forwarded-For", &state.address.to_string())], &mut head);
+    let exchange = Exchange {
+        ticket,
+        backend: 0,
+        head,
+        is_read: request.is_read(),
+        is_idempotent: request.is_idempotent(),
+        to_head: request.method == b"HEAD",
+        version: request.version,
+        keep_alive: request.keep_alive,
+        body: Some(BodyReader::new(request.framing)).filter(|body| !body.is_complete()),
+        body_bytes: 0,
+        request_credit: u64::from(CREDIT_BYTES),
+        is_repeated: false,
+        answer: None,
+    };
+    match failing::choose(dispatcher, exchange.is_read, None) {
+        Ok(backend) => {
+            dispatcher.counters.requests += 1;
+            failing::send(dispatcher, io, client, exchange, backend);
+        }
+        Err(why) => reply::error(dispatcher, io, client, Some(&exchange), 503, why),
+    }
+}
+
+fn too_large(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    let text = format!("the body of the request has more than {} bytes", dispatcher.options.body_bytes_max);
+    reply::error(dispatcher, io, client, None, 413, &text);
+}
+
+/// Passes on what there is of a body, as far as the agent takes it; `None` if nothing can be done now.
+fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> Option<usize> {
+    let state = dispatcher.clients.get_mut(client)?;
+    let exchange = state.exchange.as_mut()?;
+    let backend = &mut dispatcher.backends[exchange.backend];
+    if data.is_empty() {
+        return None;
+    }
+    if exchange.request_credit == 0 || backend.is_full {
+        io.pause_reading(state.conn);
+        return None;
+    }
+    let visible = &data[..data.len().min(usize::try_from(exchange.request_credit).unwrap_or(usize::MAX))];
+    let reader = exchange.body.as_mut()?;
+    let taken = match reader.take(visible) {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            let whether_begun = exchange.answer.is_some();
+            failing::give_up(dispatcher, io, client);
+            match whether_begun {
+                true => reply::cut(dispatcher, io, client),
+                false => refuse(dispatcher, io, client, refusal),
+            }
+            return None;
+        }
+    };
+    let is_complete = reader.is_complete();
+    exchange.body_bytes += taken as u64;
+    exchange.request_credit -= taken as u64;
+    if exchange.body_bytes > dispatcher.options.body_bytes_max && exchange.answer.is_none() {
+        failing::give_up(dispatcher, io, client);
+        too_large(dispatcher, io, client);
+        return None;
+    }
+    backend.send_body(io, exchange.ticket, &visible[..taken]);
+    state.deadline_ns = io.now_ns() + dispatcher.options.body_timeout_ns;
+    if is_complete {
+        exchange.body = None;
+        state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+        backend.send(io, exchange.ticket, &Message::End);
+    }
+    Some(taken)
+}
+
+/// The client has closed its connection, or lost it.
+pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    match dispatcher.clients.get(client).map(|state| (state.place, state.flow)) {
+        Some((Place::Leaving, flow)) => moved::client_gone(dispatcher, io, flow),
+        Some((Place::Arriving, _)) => return moved::settle(dispatcher, io, client, false),
+        _ => {}
+    }
+    failing::give_up(dispatcher, io, client);
+    if let Some(state) = dispatcher.clients.try_remove(client) {
+        dispatcher.set_peer(state.conn, Peer::Nobody);
+    }
+}

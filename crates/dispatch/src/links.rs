@@ -1,0 +1,111 @@
+//! Control connections to the agents: made, kept, and made again when they are lost.
+
+use shunt_handover::message::{Message, Ticket};
+use shunt_handover::session::{NONCE_BYTES, OwnerHandshake, Protocol};
+use shunt_reactor::Io;
+use tracing::{info, warn};
+
+use crate::failing;
+use crate::limits;
+use crate::moved;
+use crate::state::{Dispatcher, Link, Open, Peer};
+
+/// What time brings: connects, pings, and the end of those that are silent.
+pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
+    let now_ns = io.now_ns();
+    for index in 0..dispatcher.backends.len() {
+        let backend = &mut dispatcher.backends[index];
+        match &backend.link {
+            Link::Down { until_ns } if *until_ns <= now_ns && !dispatcher.is_draining => open(dispatcher, io, index),
+            Link::Opening { until_ns, .. } if *until_ns <= now_ns => {
+                end(dispatcher, io, index, "the agent does not answer");
+            }
+            Link::Open(_) if backend.heard_ns + limits::SILENCE_NS <= now_ns => {
+                end(dispatcher, io, index, "nothing has come from the agent for too long");
+            }
+            Link::Open(_) if backend.pinged_ns + limits::PING_NS <= now_ns => {
+                backend.pinged_ns = now_ns;
+                backend.send(io, Ticket(0), &Message::Ping);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn open(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
+    let mut nonce = [0; NONCE_BYTES];
+    let options = &mut dispatcher.options;
+    (options.random)(&mut nonce);
+    let handshake = OwnerHandshake::new(options.key.clone(), Protocol::Http, options.owner, options.instance, nonce);
+    let backend = &mut dispatcher.backends[index];
+    let conn = io.connect(backend.address, limits::CONNECT_NS);
+    let until_ns = io.now_ns() + limits::CONNECT_NS;
+    backend.link = Link::Opening { conn, handshake: Box::new(handshake), until_ns };
+    dispatcher.set_peer(conn, Peer::Backend(index));
+}
+
+/// Goes on with the handshake; returns the bytes used, or `None` if the agent is none that has the key.
+pub(crate) fn shake(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, input: &[u8]) -> Option<usize> {
+    let backend = &mut dispatcher.backends[index];
+    let Link::Opening { conn, handshake, .. } = &mut backend.link else { return Some(0) };
+    let conn = *conn;
+    match handshake.read(input, io.output(conn)) {
+        Ok(None) => Some(0),
+        Ok(Some((used, None))) => Some(used),
+        Ok(Some((used, Some(session)))) => {
+            info!(backend = %backend.address, "connected to an agent");
+            backend.link = Link::Open(Box::new(Open { conn, encoder: session.encoder, decoder: session.decoder }));
+            (backend.back_off_ns, backend.is_told, backend.is_full) = (limits::BACK_OFF_NS_MIN, false, false);
+            (backend.heard_ns, backend.pinged_ns) = (io.now_ns(), io.now_ns());
+            moved::control_up(dispatcher, io, index, session.instance);
+            Some(used)
+        }
+        Err(error) => {
+            let why = error.to_string();
+            end(dispatcher, io, index, &why);
+            None
+        }
+    }
+}
+
+/// Ends a control connection.
+pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &str) {
+    let conn = match &dispatcher.backends[index].link {
+        Link::Down { .. } => return,
+        Link::Opening { conn, .. } => *conn,
+        Link::Open(open) => open.conn,
+    };
+    dispatcher.set_peer(conn, Peer::Nobody);
+    io.abort(conn);
+    lost(dispatcher, io, index, why);
+}
+
+/// A control connection has ended, or could not be made. It is tried again after a while, longer each time.
+pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &str) {
+    let mut jitter = [0; 8];
+    (dispatcher.options.random)(&mut jitter);
+    let backend = &mut dispatcher.backends[index];
+    let was_up = backend.is_up();
+    // Half of it by chance, so that dispatchers do not come back all at once.
+    let back_off_ns = backend.back_off_ns / 2 + u64::from_be_bytes(jitter) % (backend.back_off_ns / 2 + 1);
+    backend.link = Link::Down { until_ns: io.now_ns() + back_off_ns };
+    backend.back_off_ns = (backend.back_off_ns * 2).min(limits::BACK_OFF_NS_MAX);
+    backend.is_full = false;
+    if !std::mem::replace(&mut backend.is_told, true) {
+        warn!(backend = %backend.address, why, "an agent cannot be reached; it is tried again until it can");
+    }
+    if was_up {
+        moved::control_lost(dispatcher, io, index);
+        failing::backend_lost(dispatcher, io, index);
+    }
+}
+
+/// The kernel has taken what was written to an agent: bodies for it are read again.
+pub(crate) fn drained(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
+    dispatcher.backends[index].is_full = false;
+    for (_, client) in &dispatcher.clients {
+        if client.exchange.as_ref().is_some_and(|exchange| exchange.backend == index && exchange.body.is_some()) {
+            io.resume_reading(client.conn);
+        }
+    }
+}

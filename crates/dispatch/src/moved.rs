@@ -1,0 +1,273 @@
+//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be done, and here it is done.
+//!
+//! A client's connection leaves while its exchange goes on: the exchange ends when the connection is back with the whole answer, or with nothing of
+//! it, and then it is another agent's; a connection with a part of an answer is cut, or gone. Nothing is read from a client, or written to it, while
+//! its connection is not here.
+
+use std::io::ErrorKind;
+
+use shunt_handover::Flow;
+use shunt_handover::message::{Message, Ticket};
+use shunt_handover::owner::{AgentId, Gone, Outcome, Owner, OwnerSink};
+use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
+use shunt_reactor::{ConnId, Io};
+use slab::Slab;
+use tracing::{debug, warn};
+
+use crate::policy::Handover;
+use crate::state::{Backend, Client, Dispatcher, Peer, Place};
+use crate::steer::Steer;
+use crate::{answer, failing, links, reply};
+
+/// What the owner wants done, in order.
+enum Wanted {
+    Freeze(Flow),
+    Restore(Flow, Frozen),
+    Reset(Option<TcpState>),
+    Send(AgentId, Ticket, Message<'static>),
+    DropControl(AgentId),
+    Outcome(Flow, Ticket, Outcome),
+}
+
+struct Sink<'a> {
+    steer: &'a mut dyn Steer,
+    backends: &'a [Backend],
+    clients: &'a Slab<Client>,
+    wanted: Vec<Wanted>,
+}
+
+impl OwnerSink for Sink<'_> {
+    fn steer(&mut self, flow: Flow, agent: AgentId, lease_ms: u64) -> bool {
+        let backend = self.backends.get(agent.0 as usize);
+        backend.is_some_and(|backend| self.steer.steer(flow, backend.address, lease_ms))
+    }
+
+    fn unsteer(&mut self, flow: Flow) {
+        self.steer.unsteer(flow);
+    }
+
+    fn freeze(&mut self, flow: Flow) {
+        self.wanted.push(Wanted::Freeze(flow));
+    }
+
+    fn restore(&mut self, flow: Flow, frozen: Frozen) {
+        self.wanted.push(Wanted::Restore(flow, frozen));
+    }
+
+    fn reset(&mut self, _: Flow, state: Option<TcpState>) {
+        self.wanted.push(Wanted::Reset(state));
+    }
+
+    fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>) {
+        self.wanted.push(Wanted::Send(agent, ticket, message));
+    }
+
+    fn drop_control(&mut self, agent: AgentId) {
+        self.wanted.push(Wanted::DropControl(agent));
+    }
+
+    fn is_here(&self, flow: Flow) -> bool {
+        self.clients.iter().any(|(_, client)| client.flow == flow)
+    }
+
+    fn outcome(&mut self, flow: Flow, ticket: Ticket, outcome: Outcome) {
+        self.wanted.push(Wanted::Outcome(flow, ticket, outcome));
+    }
+}
+
+/// Has the owner do something, and does what it wants done.
+fn with<R>(dispatcher: &mut Dispatcher, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> R {
+    let Dispatcher { owner, steer, backends, clients, .. } = dispatcher;
+    let mut sink = Sink { steer: &mut **steer, backends, clients, wanted: Vec::new() };
+    let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
+    for wanted in sink.wanted {
+        carry_out(dispatcher, io, wanted);
+    }
+    done
+}
+
+fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
+    match wanted {
+        Wanted::Freeze(flow) => {
+            let client = dispatcher.moved.get(&flow).copied();
+            if let Some(state) = client.and_then(|client| dispatcher.clients.get_mut(client)) {
+                state.place = Place::Leaving;
+                io.freeze(state.conn);
+            }
+        }
+        Wanted::Restore(flow, frozen) => {
+            let conn = io.restore(frozen);
+            let client = match dispatcher.moved.get(&flow) {
+                Some(client) => *client,
+                // It was handed over by a process before this one.
+                None => {
+                    let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
+                    let client = dispatcher.clients.insert(Client::new(conn, flow, io.now_ns(), deadline_ns));
+                    dispatcher.moved.insert(flow, client);
+                    client
+                }
+            };
+            let Some(state) = dispatcher.clients.get_mut(client) else { return };
+            (state.conn, state.place) = (conn, Place::Arriving);
+            dispatcher.set_peer(conn, Peer::Client(client));
+        }
+        Wanted::Reset(state) => {
+            // Put in and aborted it sends a reset, or what makes the client say something, which is answered by one.
+            if let Some(state) = state {
+                let nothing = Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() };
+                let conn = io.restore(nothing);
+                dispatcher.set_peer(conn, Peer::ToBeReset);
+            }
+        }
+        Wanted::Send(agent, ticket, message) => {
+            if let Some(backend) = dispatcher.backends.get_mut(agent.0 as usize) {
+                backend.send(io, ticket, &message);
+            }
+        }
+        Wanted::DropControl(agent) => {
+            links::end(dispatcher, io, agent.0 as usize, "the agent does not take a connection")
+        }
+        Wanted::Outcome(flow, ticket, outcome) => ended(dispatcher, io, flow, ticket, outcome),
+    }
+}
+
+/// An agent offers an answer, and it is to go over the client's own connection.
+pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    let Some(state) = dispatcher.clients.get(client) else { return };
+    let Some(exchange) = &state.exchange else { return };
+    let (flow, ticket, agent) = (state.flow, exchange.ticket, AgentId(exchange.backend as u32));
+    dispatcher.moved.insert(flow, client);
+    with(dispatcher, io, |owner, now_ms, sink| owner.offer(now_ms, agent, ticket, flow, 0, sink));
+}
+
+/// What came of taking a connection out of the loop.
+pub(crate) fn frozen(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+    let Peer::Client(client) = dispatcher.peer(conn) else { return };
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    let flow = state.flow;
+    match &outcome {
+        Ok(_) => {
+            state.place = Place::Away;
+            dispatcher.set_peer(conn, Peer::Nobody);
+        }
+        Err(why) => {
+            debug!(%why, client = %flow.peer, "an answer is relayed: its client's connection stays");
+            state.place = Place::Here;
+            let is_never = matches!(why, NotFrozen::Io(ErrorKind::PermissionDenied));
+            if is_never && std::mem::take(&mut dispatcher.options.handover) == Handover::Auto {
+                warn!("connections cannot be handed over, and all answers are relayed: that takes CAP_NET_ADMIN");
+            }
+        }
+    }
+    with(dispatcher, io, |owner, now_ms, sink| owner.frozen(now_ms, flow, outcome, sink));
+}
+
+/// A connection is in the loop.
+pub(crate) fn restored(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId) {
+    match dispatcher.peer(conn) {
+        Peer::Client(client) => settle(dispatcher, io, client, true),
+        Peer::ToBeReset => {
+            dispatcher.set_peer(conn, Peer::Nobody);
+            io.abort(conn);
+        }
+        Peer::Backend(_) | Peer::Nobody => {}
+    }
+}
+
+/// A connection that was on its way in is in, or was not let in.
+pub(crate) fn settle(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, is_in: bool) {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    let flow = state.flow;
+    state.place = if is_in { Place::Here } else { Place::Away };
+    (state.writes, state.stalled_since_ns) = (0, io.now_ns());
+    state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+    with(dispatcher, io, |owner, _, sink| owner.restored(flow, is_in, sink));
+}
+
+/// A client's connection has ended while it was to leave.
+pub(crate) fn client_gone(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow) {
+    with(dispatcher, io, |owner, _, sink| owner.client_gone(flow, sink));
+}
+
+/// An agent says something about connections. False if it cannot be.
+pub(crate) fn heard(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    index: usize,
+    ticket: Ticket,
+    message: &Message<'_>,
+) -> bool {
+    let agent = AgentId(index as u32);
+    with(dispatcher, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink)).is_ok()
+}
+
+/// A control connection is open.
+pub(crate) fn control_up(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    index: usize,
+    instance: shunt_handover::session::Instance,
+) {
+    let agent = AgentId(index as u32);
+    with(dispatcher, io, |owner, now_ms, sink| owner.control_up(now_ms, agent, instance, sink));
+}
+
+/// A control connection is lost.
+pub(crate) fn control_lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
+    let agent = AgentId(index as u32);
+    with(dispatcher, io, |owner, now_ms, sink| owner.control_lost(now_ms, agent, sink));
+}
+
+/// Time has passed.
+pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
+    with(dispatcher, io, |owner, now_ms, sink| owner.tick(now_ms, sink));
+}
+
+/// All connections are to come back as soon as their answers are out.
+pub(crate) fn recall_all(dispatcher: &mut Dispatcher, io: &mut Io) {
+    let mut flows: Vec<Flow> = dispatcher.moved.keys().copied().collect();
+    // In one order, so that a simulation can be run again.
+    flows.sort_unstable();
+    for flow in flows {
+        with(dispatcher, io, |owner, _, sink| owner.recall(flow, sink));
+    }
+}
+
+/// A hand-over has ended.
+fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outcome) {
+    let Some(client) = dispatcher.moved.remove(&flow) else { return };
+    debug!(client = %flow.peer, ticket = ticket.0, ?outcome, "a hand-over has ended");
+    let counters = &mut dispatcher.counters;
+    match outcome {
+        Outcome::Relay(_) => {
+            counters.not_handed_over += 1;
+            if let Some(state) = dispatcher.clients.get_mut(client) {
+                state.place = Place::Here;
+            }
+        }
+        Outcome::Elsewhere => {
+            counters.not_handed_over += 1;
+            failing::failed(dispatcher, io, client, 502, "the agent that had the answer was lost");
+        }
+        Outcome::Back { is_complete: true, .. } => {
+            counters.returned += 1;
+            answer::is_out(dispatcher, io, client);
+        }
+        Outcome::Back { answer_sent: 0, .. } => {
+            failing::failed(dispatcher, io, client, 502, "the server has broken off its answer");
+        }
+        Outcome::Back { .. } => {
+            dispatcher.take_exchange(client);
+            reply::cut(dispatcher, io, client);
+        }
+        Outcome::Gone(why) => {
+            let is_whole = matches!(why, Gone::Ended { is_complete: true, .. });
+            counters.answers += u64::from(is_whole);
+            counters.gone += u64::from(!is_whole);
+            dispatcher.take_exchange(client);
+            if let Some(state) = dispatcher.clients.try_remove(client) {
+                dispatcher.set_peer(state.conn, Peer::Nobody);
+            }
+        }
+    }
+}

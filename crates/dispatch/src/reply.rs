@@ -1,0 +1,101 @@
+//! Answers of our own. All are errors, and say in a line what was wrong.
+
+use shunt_reactor::Io;
+use tracing::debug;
+
+use crate::state::{Dispatcher, Exchange, Peer};
+
+/// Answers an exchange that has come to nothing, or a request that was refused (`None`). The connection goes on only if the whole
+/// request was read.
+pub(crate) fn error(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    exchange: Option<&Exchange>,
+    status: u16,
+    text: &str,
+) {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    debug!(client = %state.address, status, text, "an error is answered");
+    dispatcher.counters.errors += 1;
+    let goes_on = exchange.is_some_and(|exchange| exchange.keep_alive && exchange.body.is_none());
+    let goes_on = goes_on && !dispatcher.is_draining;
+    let to_head = exchange.is_some_and(|exchange| exchange.to_head);
+    let body = format!("shunt dispatch: {text}\n");
+    let mut head = format!(
+        "HTTP/1.1 {status} {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n",
+        reason(status),
+        body.len()
+    );
+    if status == 503 {
+        head.push_str("Retry-After: 1\r\n");
+    }
+    head.push_str(if goes_on { "Connection: keep-alive\r\n\r\n" } else { "Connection: close\r\n\r\n" });
+    let out = io.output(state.conn);
+    out.extend_from_slice(head.as_bytes());
+    if !to_head {
+        out.extend_from_slice(body.as_bytes());
+    }
+    match goes_on {
+        true => next(dispatcher, io, client),
+        false => close(dispatcher, io, client),
+    }
+}
+
+/// The client may send its next request.
+pub(crate) fn next(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    if dispatcher.is_draining {
+        // The head of the answer may have gone out before that was known; an idle connection may end at any time.
+        close(dispatcher, io, client);
+        return;
+    }
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    state.deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
+    state.is_in_head = false;
+    state.reader.reset();
+    io.resume_reading(state.conn);
+}
+
+/// Closes a client's connection when what was written has gone out. That may take as long as the client takes something: the
+/// loop itself waits for a short time only.
+pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    if io.backlog(state.conn) > 0 {
+        if !std::mem::replace(&mut state.is_closing, true) {
+            (state.writes, state.stalled_since_ns) = (io.writes_of(state.conn), io.now_ns());
+            io.pause_reading(state.conn);
+            io.notify_drained(state.conn, 0);
+        }
+        return;
+    }
+    if let Some(state) = dispatcher.clients.try_remove(client) {
+        dispatcher.set_peer(state.conn, Peer::Nobody);
+        io.close(state.conn);
+    }
+}
+
+/// Cuts a client off: its connection is reset, so that what it has of an answer is not taken for all of it.
+pub(crate) fn cut(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+    if let Some(state) = dispatcher.clients.try_remove(client) {
+        dispatcher.set_peer(state.conn, Peer::Nobody);
+        dispatcher.counters.cut += 1;
+        io.abort(state.conn);
+    }
+}
+
+/// RFC 9110, section 15, and RFC 6585.
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Error",
+    }
+}

@@ -1,0 +1,177 @@
+//! Events of the loop, each handed to the step that it is about, and what time brings.
+
+use shunt_reactor::moving::{Frozen, NotFrozen};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+
+use crate::answer;
+use crate::failing;
+use crate::heard;
+use crate::intake;
+use crate::limits;
+use crate::links;
+use crate::moved;
+use crate::reply;
+use crate::state::{Client, Dispatcher, Link, Peer, Place};
+
+/// The timer that comes round.
+const TICK: u64 = 1;
+
+/// An order of the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DispatchMail {
+    /// Take no new requests, finish those that there are, and end.
+    Drain,
+    /// End now.
+    End,
+}
+
+impl Service for Dispatcher {
+    type Mail = DispatchMail;
+
+    fn started(&mut self, io: &mut Io) {
+        links::tick(self, io);
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
+        intake::accepted(self, io, conn, origin);
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
+        // The agent speaks first.
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        match self.peer(conn) {
+            Peer::Client(client) => intake::received(self, io, client, data),
+            Peer::Backend(index) => heard::received(self, io, index, data),
+            Peer::Nobody | Peer::ToBeReset => data.len(),
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
+        match self.peer(conn) {
+            Peer::Client(client) => intake::lost(self, io, client),
+            Peer::Backend(index) => {
+                self.set_peer(conn, Peer::Nobody);
+                links::lost(self, io, index, words(reason));
+            }
+            Peer::Nobody | Peer::ToBeReset => {}
+        }
+    }
+
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        match self.peer(conn) {
+            Peer::Client(client) if self.clients.get(client).is_some_and(|client| client.is_closing) => {
+                reply::close(self, io, client);
+            }
+            Peer::Client(client) => answer::give_credit(self, io, client),
+            Peer::Backend(index) => links::drained(self, io, index),
+            Peer::Nobody | Peer::ToBeReset => {}
+        }
+    }
+
+    fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+        moved::frozen(self, io, conn, outcome);
+    }
+
+    fn restored(&mut self, io: &mut Io, conn: ConnId) {
+        moved::restored(self, io, conn);
+    }
+
+    fn timer(&mut self, io: &mut Io, _key: u64) {
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+        links::tick(self, io);
+        moved::tick(self, io);
+        end_late(self, io);
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: DispatchMail) {
+        self.is_draining = true;
+        moved::recall_all(self, io);
+        let is_idle = |client: &Client| client.exchange.is_none() && client.place == Place::Here;
+        let idle: Vec<usize> = self.clients.iter().filter(|(_, client)| is_idle(client)).map(|(key, _)| key).collect();
+        idle.into_iter().for_each(|client| reply::close(self, io, client));
+        if mail == DispatchMail::End {
+            io.stop();
+        }
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        // What was written to clients last has to be taken by them as well.
+        let links = self.backends.iter().filter(|backend| !matches!(backend.link, Link::Down { .. })).count();
+        if self.is_draining && self.clients.is_empty() && io.connections() <= links {
+            io.stop();
+        }
+    }
+}
+
+/// What a client waits for, or is waited for, when its time is over.
+#[derive(Clone, Copy)]
+enum Late {
+    Idle,
+    Head,
+    Body,
+    Answer,
+    Taking,
+}
+
+fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
+    let (now_ns, body_timeout_ns) = (io.now_ns(), dispatcher.options.body_timeout_ns);
+    let mut all = Vec::new();
+    for (key, client) in dispatcher.clients.iter_mut().filter(|(_, client)| client.place == Place::Here) {
+        if let Some(late) = late(client, io, now_ns, body_timeout_ns) {
+            all.push((key, late));
+        }
+    }
+    for (client, late) in all {
+        let exchange = failing::give_up(dispatcher, io, client);
+        let (status, text) = match late {
+            Late::Idle => {
+                reply::close(dispatcher, io, client);
+                continue;
+            }
+            Late::Taking => {
+                reply::cut(dispatcher, io, client);
+                continue;
+            }
+            Late::Head => (408, "the head of the request did not come in time"),
+            Late::Body => (408, "the body of the request did not come in time"),
+            Late::Answer => (504, "the backend did not answer in time"),
+        };
+        reply::error(dispatcher, io, client, exchange.as_ref(), status, text);
+    }
+}
+
+fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Option<Late> {
+    let (writes, has_untaken) = (io.writes_of(client.conn), io.backlog(client.conn) > 0);
+    if !has_untaken || writes != client.writes {
+        (client.writes, client.stalled_since_ns) = (writes, now_ns);
+    }
+    if client.stalled_since_ns + body_timeout_ns <= now_ns {
+        return Some(Late::Taking);
+    }
+    if has_untaken {
+        // As long as it takes what came before, nothing is asked of it, and then it has its time.
+        client.deadline_ns = client.deadline_ns.max(now_ns + body_timeout_ns);
+        return None;
+    }
+    let is_over = client.deadline_ns <= now_ns;
+    match &client.exchange {
+        None => is_over.then_some(if client.is_in_head { Late::Head } else { Late::Idle }),
+        Some(exchange) if exchange.answer.is_some() => None,
+        // Whose body is not read for want of credit waits for the backend.
+        Some(exchange) if exchange.body.is_none() || io.is_paused(client.conn) => is_over.then_some(Late::Answer),
+        Some(_) => is_over.then_some(Late::Body),
+    }
+}
+
+fn words(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Peer => "the agent has closed the connection",
+        CloseReason::Reset => "the connection was reset",
+        CloseReason::ConnectFailed(_) => "nobody listens there",
+        CloseReason::ConnectTimedOut => "there is no answer to a connect",
+        CloseReason::Error(_) => "the connection has failed",
+    }
+}

@@ -1,0 +1,296 @@
+//! What a dispatcher has: clients with their exchanges, and links to the agents.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use shunt_handover::Flow;
+use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
+use shunt_handover::owner::{Owner, OwnerLimits};
+use shunt_handover::session::OwnerHandshake;
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::http1::{BodyReader, HeadReader, Version};
+use slab::Slab;
+
+use crate::counters::Counters;
+use crate::limits;
+use crate::options::DispatchOptions;
+use crate::steer::{Anywhere, Steer};
+
+/// The dispatcher as a service of an event loop.
+#[derive(Debug)]
+pub struct Dispatcher {
+    pub(crate) options: DispatchOptions,
+    /// Who is at the other end of each connection, by its index, and of which user of that index it is said.
+    peers: Vec<(u32, Peer)>,
+    pub(crate) clients: Slab<Client>,
+    /// In the order of the options, so that the first is the primary.
+    pub(crate) backends: Vec<Backend>,
+    /// Whose exchange a ticket names.
+    pub(crate) tickets: HashMap<Ticket, usize>,
+    next_ticket: u64,
+    /// Where the search for the backend with the fewest requests starts, so that equals take turns.
+    pub(crate) next_backend: usize,
+    /// Nothing new is taken, and the loop ends when what there is has ended.
+    pub(crate) is_draining: bool,
+    pub(crate) counters: Counters,
+    /// Which connections are with agents, or on their way.
+    pub(crate) owner: Owner,
+    pub(crate) steer: Box<dyn Steer>,
+    /// The clients of these.
+    pub(crate) moved: HashMap<Flow, usize>,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Peer {
+    #[default]
+    Nobody,
+    Client(usize),
+    Backend(usize),
+    /// A connection that nobody has is put in to be reset.
+    ToBeReset,
+}
+
+/// Where a client's connection is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    Here,
+    /// It is taken out of the loop at the end of this turn.
+    Leaving,
+    /// With an agent, or nowhere.
+    Away,
+    /// It is put into the loop.
+    Arriving,
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// While the connection is here.
+    pub(crate) conn: ConnId,
+    pub(crate) flow: Flow,
+    pub(crate) place: Place,
+    pub(crate) address: IpAddr,
+    pub(crate) reader: HeadReader,
+    /// The head of a request has begun.
+    pub(crate) is_in_head: bool,
+    /// By then something has to come of the client, or the answer has to begin.
+    pub(crate) deadline_ns: u64,
+    pub(crate) exchange: Option<Exchange>,
+    /// It is closed when it has taken what was written.
+    pub(crate) is_closing: bool,
+    /// Writes to it when they were looked at last, and since when there were no more although there is something to write.
+    pub(crate) writes: u64,
+    pub(crate) stalled_since_ns: u64,
+}
+
+/// A request that is being carried out.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) ticket: Ticket,
+    pub(crate) backend: usize,
+    /// The head as the backend gets it; kept while it may be sent to another.
+    pub(crate) head: Vec<u8>,
+    pub(crate) is_read: bool,
+    pub(crate) is_idempotent: bool,
+    pub(crate) to_head: bool,
+    pub(crate) version: Version,
+    /// The client would go on with the connection.
+    pub(crate) keep_alive: bool,
+    /// Of the request, until it is complete.
+    pub(crate) body: Option<BodyReader>,
+    /// Bytes of the body so far.
+    pub(crate) body_bytes: u64,
+    /// Bytes of the body that the agent still takes.
+    pub(crate) request_credit: u64,
+    /// It was sent to a second backend.
+    pub(crate) is_repeated: bool,
+    pub(crate) answer: Option<Answer>,
+}
+
+/// An answer whose head has gone to the client.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Bytes that are still to come, if the head says how many there are.
+    pub(crate) left: Option<u64>,
+    /// Bytes that have come and for which the agent was given no credit yet.
+    pub(crate) uncredited: u32,
+    /// The client's connection goes on after it.
+    pub(crate) goes_on: bool,
+}
+
+/// An agent.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
+    pub(crate) link: Link,
+    /// Requests that it carries out for this loop.
+    pub(crate) in_flight: usize,
+    /// How long it is left alone when it cannot be reached the next time.
+    pub(crate) back_off_ns: u64,
+    /// When something came from it last, and when it was asked whether it is there.
+    pub(crate) heard_ns: u64,
+    pub(crate) pinged_ns: u64,
+    /// Too much is written and not taken: no bodies are read for it.
+    pub(crate) is_full: bool,
+    /// It was said in the log that it cannot be reached.
+    pub(crate) is_told: bool,
+}
+
+/// How far a control connection is.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// There is none; to be tried then.
+    Down {
+        until_ns: u64,
+    },
+    /// Connecting, or showing one another the key, until then at the latest.
+    Opening {
+        conn: ConnId,
+        handshake: Box<OwnerHandshake>,
+        until_ns: u64,
+    },
+    Open(Box<Open>),
+}
+
+/// A control connection on which both sides have shown that they have the key.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) conn: ConnId,
+    pub(crate) encoder: Encoder,
+    pub(crate) decoder: Decoder,
+}
+
+impl Dispatcher {
+    /// A dispatcher that has not connected to its agents.
+    pub fn new(mut options: DispatchOptions) -> Self {
+        let mut first = [0; 8];
+        (options.random)(&mut first);
+        let backends = options.backends.iter().map(|address| Backend::new(*address)).collect();
+        let owner = Owner::new(OwnerLimits::default(), options.instance);
+        let steer = options.steer.take().unwrap_or_else(|| Box::new(Anywhere));
+        Self {
+            options,
+            peers: Vec::new(),
+            clients: Slab::new(),
+            backends,
+            tickets: HashMap::new(),
+            // Room to count up for as long as any process lives.
+            next_ticket: u64::from_be_bytes(first) >> 1,
+            next_backend: 0,
+            is_draining: false,
+            counters: Counters::default(),
+            owner,
+            steer,
+            moved: HashMap::new(),
+        }
+    }
+
+    /// Connections of clients that are with agents, or on their way.
+    pub fn moved(&self) -> usize {
+        self.owner.flows()
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Backends that can be sent requests.
+    pub fn backends_up(&self) -> usize {
+        self.backends.iter().filter(|backend| backend.is_up()).count()
+    }
+
+    /// Requests that are being carried out.
+    pub fn exchanges(&self) -> usize {
+        self.tickets.len()
+    }
+
+    pub(crate) fn peer(&self, conn: ConnId) -> Peer {
+        let found = self.peers.get(conn.index as usize).filter(|(generation, _)| *generation == conn.generation);
+        found.map(|(_, peer)| *peer).unwrap_or_default()
+    }
+
+    pub(crate) fn set_peer(&mut self, conn: ConnId, peer: Peer) {
+        let index = conn.index as usize;
+        if self.peers.len() <= index {
+            self.peers.resize(index + 1, (0, Peer::Nobody));
+        }
+        // Of a connection that was moved away the index may be another's by now.
+        if peer != Peer::Nobody || self.peers[index].0 == conn.generation {
+            self.peers[index] = (conn.generation, peer);
+        }
+    }
+
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        Ticket(self.next_ticket)
+    }
+
+    /// Takes the exchange of a client away, which has ended or failed.
+    pub(crate) fn take_exchange(&mut self, client: usize) -> Option<Exchange> {
+        let exchange = self.clients.get_mut(client)?.exchange.take()?;
+        self.tickets.remove(&exchange.ticket);
+        let backend = &mut self.backends[exchange.backend];
+        backend.in_flight = backend.in_flight.saturating_sub(1);
+        Some(exchange)
+    }
+}
+
+impl Client {
+    pub(crate) fn new(conn: ConnId, flow: Flow, now_ns: u64, deadline_ns: u64) -> Self {
+        let (address, place) = (flow.peer.ip().to_canonical(), Place::Here);
+        let reader = HeadReader::new(limits::REQUEST_HEAD);
+        let (is_in_head, is_closing, exchange, writes, stalled_since_ns) = (false, false, None, 0, now_ns);
+        Self {
+            conn,
+            flow,
+            place,
+            address,
+            reader,
+            is_in_head,
+            deadline_ns,
+            exchange,
+            is_closing,
+            writes,
+            stalled_since_ns,
+        }
+    }
+}
+
+impl Backend {
+    fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            link: Link::Down { until_ns: 0 },
+            in_flight: 0,
+            back_off_ns: limits::BACK_OFF_NS_MIN,
+            heard_ns: 0,
+            pinged_ns: 0,
+            is_full: false,
+            is_told: false,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.link, Link::Open(_))
+    }
+
+    pub(crate) fn send(&mut self, io: &mut Io, ticket: Ticket, message: &Message<'_>) {
+        let Link::Open(open) = &mut self.link else { return };
+        if let Err(error) = open.encoder.message(ticket, message, io.output(open.conn)) {
+            tracing::error!(%error, "a message could not be written");
+            debug_assert!(false, "limits of heads fit messages: {error}");
+        }
+    }
+
+    /// Sends bytes of a request's body.
+    pub(crate) fn send_body(&mut self, io: &mut Io, ticket: Ticket, bytes: &[u8]) {
+        let Link::Open(open) = &mut self.link else { return };
+        open.encoder.body(ticket, bytes, io.output(open.conn));
+        if !self.is_full && io.backlog(open.conn) > limits::LINK_BACKLOG_BYTES_MAX {
+            self.is_full = true;
+            io.notify_drained(open.conn, limits::LINK_BACKLOG_BYTES_LOW);
+        }
+    }
+}

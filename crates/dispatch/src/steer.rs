@@ -1,0 +1,26 @@
+//! Where packets of moved connections go, as far as the dispatcher has a say in it.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use shunt_handover::Flow;
+
+/// Sends packets of a connection to an agent's host.
+pub trait Steer: Send + fmt::Debug {
+    /// The client's packets go to the host of this agent from now on, for so long; again: to renew. False if that is not possible.
+    fn steer(&mut self, flow: Flow, agent: SocketAddr, lease_ms: u64) -> bool;
+    /// They come here again.
+    fn unsteer(&mut self, flow: Flow);
+}
+
+/// For connections that are found wherever they are: in a simulation, and by a mover that passes descriptors on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anywhere;
+
+impl Steer for Anywhere {
+    fn steer(&mut self, _: Flow, _: SocketAddr, _: u64) -> bool {
+        true
+    }
+
+    fn unsteer(&mut self, _: Flow) {}
+}

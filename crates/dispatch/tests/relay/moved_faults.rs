@@ -1,0 +1,155 @@
+//! The same promises while control connections are lost, agents and servers die, and clients reset their connections.
+
+use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
+
+use crate::client::Outcome;
+use crate::requests::Request;
+use crate::scene::Scene;
+use crate::{check, draw};
+
+/// Answers around the threshold, and small ones between them.
+fn draw_sizes(seed: u64) -> Vec<Request> {
+    let mut random = Random::new(seed ^ 0x7369_7a65_7300);
+    let size = |random: &mut Random| match random.below(6) {
+        0 => 0,
+        1 => random.below(1_000) as usize,
+        2 => (64 << 10) - 2 + random.index(4),
+        3 => 60_000 + random.index(10_000),
+        4 => random.index(1 << 20),
+        _ => 1 << 20,
+    };
+    let request = |random: &mut Random| match random.below(5) {
+        0 => Request::Chunked(size(random)),
+        1 => Request::draw(random),
+        _ => Request::Length(size(random)),
+    };
+    (0..12).map(|_| request(&mut random)).collect()
+}
+
+#[test]
+fn every_answer_arrives_whole_while_connections_move_however_the_bytes_are_cut() {
+    let (mut handed_over, mut returned) = (0, 0);
+    for_seeds(25, |seed| {
+        let plans = vec![draw_sizes(seed), draw_sizes(!seed), draw(seed)];
+        let requests: usize = plans.iter().map(Vec::len).sum();
+        let mut scene = Scene::handing_over(seed, Options::calm(), 2, plans);
+        scene.wait_for_backends();
+        scene.world.set_options(Options {
+            window_bytes: 512..8192,
+            freeze_failed: 0.0,
+            restore_failed: 0.0,
+            ..Options::crumbs()
+        });
+        assert!(scene.run(600 * SECOND), "not all was answered: {}", scene.words());
+        assert_eq!((0..3).map(|client| check(&scene, client, false)).sum::<usize>(), requests);
+        let counters = scene.world.host(scene.dispatcher).counters();
+        handed_over += counters.handed_over;
+        returned += counters.returned;
+        scene.is_at_rest();
+    });
+    assert!(handed_over > 25 && returned > 25, "{handed_over} connections went, {returned} came back");
+}
+
+#[test]
+fn whatever_breaks_while_connections_move_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
+    let (mut whole, mut runs, mut handed_over, mut returned, mut closed) = (0, 0, 0, 0, 0);
+    for_seeds(40, |seed| {
+        let plans = vec![draw_sizes(seed), draw_sizes(!seed), draw_sizes(seed << 8), draw(seed)];
+        let mut scene = Scene::handing_over(seed, Options::calm(), 2, plans);
+        scene.wait_for_backends();
+        scene.world.set_options(Options::mixed(seed));
+        let mut random = Random::new(seed);
+        for _ in 0..8 {
+            scene.world.run_for(random.range(&(MILLISECOND..300 * MILLISECOND)));
+            let victim = random.index(2);
+            let agent = scene.agents[victim];
+            match random.below(6) {
+                0 => scene.restart_agent(victim),
+                1 if seed % 2 == 0 => scene.restart_origin(victim),
+                2 => scene.world.freeze(agent),
+                3 => scene.world.cut(scene.dispatcher, agent),
+                4 => scene.world.join(scene.dispatcher, agent),
+                _ => scene.world.thaw(agent),
+            }
+        }
+        scene.world.calm();
+        assert!(scene.run(900 * SECOND), "not all has come to an end: {}", scene.words());
+        whole += (0..4).map(|client| check(&scene, client, true)).sum::<usize>();
+        runs += 1;
+        let counters = scene.world.host(scene.dispatcher).counters();
+        (handed_over, returned) = (handed_over + counters.handed_over, returned + counters.returned);
+        closed += counters.gone;
+        scene.is_at_rest();
+    });
+    assert!(whole > runs * 20, "{whole} answers of {runs} runs were whole: too few to tell anything");
+    assert!(
+        handed_over > 40 && returned > 40 && closed > 0,
+        "{handed_over} went, {returned} came back, {closed} ended"
+    );
+}
+
+#[test]
+fn a_client_of_an_agent_that_dies_sees_its_answer_end() {
+    let mut scene = Scene::handing_over(7, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
+    scene.wait_for_backends();
+    let client = scene.clients[0];
+    assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
+    assert_eq!(scene.world.host(scene.agents[0]).taken(), 1);
+    scene.kill_agent(0);
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert_eq!(scene.world.host(client).outcomes, [Outcome::Broken]);
+    scene.restart_agent(0);
+    scene.is_at_rest();
+    assert_eq!(scene.world.host(scene.dispatcher).counters().gone, 1);
+}
+
+#[test]
+fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connection_was_lost_meanwhile() {
+    // The agent's word that it has the connection is lost, or was heard.
+    for is_heard in [false, true] {
+        let plan = vec![Request::Length(32 << 20), Request::Length(10)];
+        let mut scene = Scene::handing_over(8, Options::calm(), 1, vec![plan]);
+        scene.wait_for_backends();
+        let (client, dispatcher) = (scene.clients[0], scene.dispatcher);
+        assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
+        if is_heard {
+            scene.world.run_for(100 * MILLISECOND);
+        }
+        scene.drop_control(0);
+        assert!(scene.run(60 * SECOND), "{}", scene.words());
+        assert_eq!(check(&scene, 0, false), 2);
+        let counters = scene.world.host(dispatcher).counters();
+        assert_eq!((counters.clients, counters.handed_over, counters.returned, counters.gone), (1, 1, 1, 0));
+        scene.is_at_rest();
+    }
+}
+
+#[test]
+fn a_connection_to_an_address_that_the_agent_does_not_serve_is_refused_and_its_answer_relayed() {
+    let mut scene = Scene::elsewhere(9, Options::calm(), vec![vec![Request::Length(1 << 20), Request::Length(10)]]);
+    scene.wait_for_backends();
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert_eq!(check(&scene, 0, false), 2);
+    let counters = scene.world.host(scene.dispatcher).counters();
+    assert_eq!((counters.offers, counters.handed_over, counters.not_handed_over, counters.clients), (1, 1, 1, 1));
+    scene.is_at_rest();
+}
+
+#[test]
+fn a_client_that_resets_its_connection_while_it_is_elsewhere_leaves_nothing_behind() {
+    for_seeds(20, |seed| {
+        let mut scene = Scene::handing_over(seed, Options::calm(), 2, vec![vec![Request::Length(8 << 20); 4]]);
+        scene.wait_for_backends();
+        let client = scene.clients[0];
+        let mut random = Random::new(seed);
+        for _ in 0..3 {
+            scene.world.run_for(random.range(&(MILLISECOND..30 * MILLISECOND)));
+            if let Some(conn) = scene.world.host(client).conn() {
+                scene.world.with(client, |client, io| client.give_up(io, conn));
+            }
+        }
+        assert!(scene.run(60 * SECOND), "{}", scene.words());
+        check(&scene, 0, true);
+        scene.is_at_rest();
+    });
+}

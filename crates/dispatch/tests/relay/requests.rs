@@ -1,0 +1,141 @@
+//! Requests, and the answers that servers give to them.
+
+use shunt_reactor::sim::Random;
+
+/// A request of which both sides know what the answer is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Request {
+    /// So many bytes, whose number is said.
+    Length(usize),
+    /// The same in chunks.
+    Chunked(usize),
+    /// The same, and the connection ends with them.
+    UntilClose(usize),
+    /// HEAD of the first.
+    Head(usize),
+    /// 204 and 304.
+    Empty(u16),
+    /// A body of so many bytes goes to the server, which says what it got.
+    Upload(usize),
+    /// The same in chunks.
+    UploadChunked(usize),
+    /// The same, after the server has said that it wants it.
+    UploadExpected(usize),
+    /// The first, of a client of HTTP/1.0.
+    Old(usize),
+    /// Bytes that are sent as they are.
+    Raw(String),
+}
+
+/// Bytes that are nowhere the same.
+pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+/// What a server says of a body: its length and a checksum.
+pub(crate) fn seen(body: &[u8]) -> Vec<u8> {
+    let sum = body
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!("{} {sum:x}", body.len()).into_bytes()
+}
+
+/// Bytes in chunks of odd sizes.
+pub(crate) fn chunked(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for piece in body.chunks(1_777) {
+        out.extend(format!("{:x};a=b\r\n", piece.len()).bytes());
+        out.extend_from_slice(piece);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"0\r\nX-Sum: 1\r\n\r\n");
+    out
+}
+
+/// The reverse of [`chunked`], of chunks that are known to be right.
+pub(crate) fn unchunked(mut raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    loop {
+        let line = raw.windows(2).position(|pair| pair == b"\r\n").unwrap();
+        let digits = raw[..line].split(|byte| *byte == b';').next().unwrap();
+        let size = usize::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+        if size == 0 {
+            return out;
+        }
+        out.extend_from_slice(&raw[line + 2..line + 2 + size]);
+        raw = &raw[line + 2 + size + 2..];
+    }
+}
+
+impl Request {
+    pub(crate) fn draw(random: &mut Random) -> Request {
+        let limit = *[10, 1_000, 70_000, 400_000].get(random.index(4)).unwrap();
+        let bytes = random.below(limit) as usize;
+        match random.below(11) {
+            0 | 1 => Request::Length(bytes),
+            2 => Request::Chunked(bytes),
+            3 => Request::UntilClose(bytes),
+            4 => Request::Head(bytes),
+            5 => Request::Empty(if random.chance(0.5) { 204 } else { 304 }),
+            6 => Request::Upload(bytes),
+            7 => Request::UploadChunked(bytes),
+            8 => Request::UploadExpected(bytes + 1),
+            9 => Request::Old(bytes),
+            _ => Request::Length(0),
+        }
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        matches!(self, Request::Head(_))
+    }
+
+    /// What goes to the server; of [`Request::UploadExpected`] the head alone.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let get = |method: &str, path: String| {
+            format!("{method} {path} HTTP/1.1\r\nHost: a\r\nX-Own: 1\r\nConnection: x-own\r\n\r\n")
+        };
+        match self {
+            Request::Length(bytes) => get("GET", format!("/length/{bytes}")),
+            Request::Chunked(bytes) => get("GET", format!("/chunked/{bytes}")),
+            Request::UntilClose(bytes) => get("GET", format!("/close/{bytes}")),
+            Request::Head(bytes) => get("HEAD", format!("/length/{bytes}")),
+            Request::Empty(status) => get("GET", format!("/status/{status}")),
+            Request::Upload(bytes) => format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n"),
+            Request::UploadChunked(_) => {
+                "PUT /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()
+            }
+            Request::UploadExpected(bytes) => {
+                format!("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\nExpect: 100-continue\r\n\r\n")
+            }
+            Request::Old(bytes) => format!("GET /length/{bytes} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+            Request::Raw(text) => text.clone(),
+        }
+        .into_bytes()
+    }
+
+    /// What comes behind the head.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        match self {
+            Request::Upload(bytes) | Request::UploadExpected(bytes) => pattern(*bytes),
+            Request::UploadChunked(bytes) => chunked(&pattern(*bytes)),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        if let Request::Empty(status) = self { *status } else { 200 }
+    }
+
+    /// The body of the answer.
+    pub(crate) fn answer(&self) -> Vec<u8> {
+        match self {
+            Request::Length(bytes) | Request::Chunked(bytes) | Request::UntilClose(bytes) | Request::Old(bytes) => {
+                pattern(*bytes)
+            }
+            Request::Head(_) | Request::Empty(_) | Request::Raw(_) => Vec::new(),
+            Request::Upload(bytes) | Request::UploadChunked(bytes) | Request::UploadExpected(bytes) => {
+                seen(&pattern(*bytes))
+            }
+        }
+    }
+}

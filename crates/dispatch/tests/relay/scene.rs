@@ -1,0 +1,197 @@
+//! The world: clients, one dispatcher, agents with a server each.
+
+use std::net::SocketAddr;
+
+use shunt_agent::{Agent, AgentOptions};
+use shunt_dispatch::{DispatchOptions, Dispatcher, Handover};
+use shunt_handover::session::{Instance, OwnerId, SharedKey};
+use shunt_reactor::LoopOptions;
+use shunt_reactor::sim::{HostId, Options, Random, SECOND, World};
+
+use crate::client::Client;
+use crate::origin::Origin;
+use crate::requests::Request;
+
+/// Large bodies are offered from here on.
+const THRESHOLD: u64 = 64 << 10;
+/// Fewer than clients could use, so that requests wait for one another.
+const UPSTREAM_CONNECTIONS_MAX: usize = 2;
+
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) clients: Vec<HostId<Client>>,
+    pub(crate) dispatcher: HostId<Dispatcher>,
+    pub(crate) agents: Vec<HostId<Agent>>,
+    pub(crate) origins: Vec<HostId<Origin>>,
+    key: [u8; 20],
+    seed: u64,
+    /// Runs of agents so far.
+    instances: u64,
+    pub(crate) origins_restarted: usize,
+}
+
+fn address(last: u8, port: u16) -> SocketAddr {
+    ([192, 0, 2, last], port).into()
+}
+
+fn random(seed: u64) -> shunt_dispatch::Random {
+    let mut random = Random::new(seed);
+    Box::new(move |bytes| random.fill(bytes))
+}
+
+impl Scene {
+    pub(crate) fn new(seed: u64, options: Options, backends: usize, plans: Vec<Vec<Request>>) -> Scene {
+        Scene::build(seed, options, backends, plans, ([1; 20], [1; 20]), Handover::Off)
+    }
+
+    /// In which large answers go over their clients' own connections.
+    pub(crate) fn handing_over(seed: u64, options: Options, backends: usize, plans: Vec<Vec<Request>>) -> Scene {
+        Scene::build(seed, options, backends, plans, ([1; 20], [1; 20]), Handover::Auto)
+    }
+
+    /// The agent serves another virtual address than the dispatcher's.
+    pub(crate) fn elsewhere(seed: u64, options: Options, plans: Vec<Vec<Request>>) -> Scene {
+        let mut scene = Scene::handing_over(seed, options, 1, plans);
+        let agent = agent(scene.key, 0, seed, 0, address(2, 80));
+        scene.world.restart(scene.agents[0], agent);
+        scene
+    }
+
+    pub(crate) fn with_keys(
+        seed: u64,
+        options: Options,
+        plans: Vec<Vec<Request>>,
+        ours: [u8; 20],
+        theirs: [u8; 20],
+    ) -> Scene {
+        Scene::build(seed, options, 1, plans, (ours, theirs), Handover::Off)
+    }
+
+    fn build(
+        seed: u64,
+        options: Options,
+        backends: usize,
+        plans: Vec<Vec<Request>>,
+        (ours, theirs): ([u8; 20], [u8; 20]),
+        handover: Handover,
+    ) -> Scene {
+        let mut world = World::new(seed, options);
+        let (mut agents, mut origins) = (Vec::new(), Vec::new());
+        for index in 0..backends as u8 {
+            // A stock server waits for whoever takes something.
+            let options = LoopOptions { linger_ns: 300 * SECOND, ..LoopOptions::default() };
+            let origin = world.add_with("origin", options, Origin::default());
+            world.listen(origin, address(10 + index, 80));
+            origins.push(origin);
+            let agent = world.add("agent", agent(theirs, index, seed, u64::from(index), address(1, 80)));
+            world.listen(agent, address(10 + index, 7000));
+            agents.push(agent);
+        }
+        let dispatcher = Dispatcher::new(DispatchOptions {
+            backends: (0..backends as u8).map(|index| address(10 + index, 7000)).collect(),
+            key: SharedKey::new(&ours).unwrap(),
+            owner: OwnerId(1),
+            instance: Instance(1),
+            handover,
+            steer: None,
+            body_bytes_max: 1 << 30,
+            idle_timeout_ns: 60 * SECOND,
+            head_timeout_ns: 10 * SECOND,
+            body_timeout_ns: 30 * SECOND,
+            answer_timeout_ns: 40 * SECOND,
+            random: random(seed ^ 1),
+        });
+        let dispatcher = world.add("dispatcher", dispatcher);
+        world.listen(dispatcher, address(1, 80));
+        let clients = plans.into_iter().enumerate().map(|(index, plan)| {
+            world.add("client", Client::new(address(1, 80), plan, 1 + (seed as usize + index) % 3))
+        });
+        let clients = clients.collect();
+        Scene { world, clients, dispatcher, agents, origins, key: theirs, seed, instances: 100, origins_restarted: 0 }
+    }
+
+    pub(crate) fn wait_for_backends(&mut self) {
+        let all = self.agents.len();
+        let dispatcher = self.dispatcher;
+        assert!(self.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == all));
+        for client in &self.clients {
+            self.world.post(*client, ());
+        }
+    }
+
+    /// Until all clients are done; false if they are not in time.
+    pub(crate) fn run(&mut self, limit_ns: u64) -> bool {
+        for client in &self.clients {
+            if !self.world.host(*client).is_started {
+                self.world.post(*client, ());
+            }
+        }
+        let clients = self.clients.clone();
+        self.world.run_until(limit_ns, |world| clients.iter().all(|client| world.host(*client).is_done()))
+    }
+
+    pub(crate) fn kill_agent(&mut self, index: usize) {
+        self.world.kill(self.agents[index]);
+    }
+
+    pub(crate) fn restart_agent(&mut self, index: usize) {
+        self.instances += 1;
+        let next = agent(self.key, index as u8, self.seed, self.instances, address(1, 80));
+        self.world.thaw(self.agents[index]);
+        self.world.restart(self.agents[index], next);
+    }
+
+    /// The control connection to an agent is lost; both processes go on.
+    pub(crate) fn drop_control(&mut self, index: usize) {
+        self.world.cut(self.dispatcher, self.agents[index]);
+        let dispatcher = self.dispatcher;
+        assert!(self.world.run_until(60 * SECOND, |world| world.host(dispatcher).backends_up() == 0));
+        self.world.join(self.dispatcher, self.agents[index]);
+    }
+
+    pub(crate) fn restart_origin(&mut self, index: usize) {
+        self.origins_restarted += 1;
+        self.world.restart(self.origins[index], Origin::default());
+    }
+
+    /// Nothing is left of requests that have ended.
+    pub(crate) fn is_at_rest(&mut self) {
+        self.world.run_for(90 * SECOND);
+        let dispatcher = self.world.host(self.dispatcher);
+        assert_eq!((dispatcher.exchanges(), dispatcher.moved()), (0, 0));
+        for agent in &self.agents {
+            let agent = self.world.host(*agent);
+            assert_eq!((agent.exchanges(), agent.upstream_connections(), agent.taken()), (0, 0, 0));
+        }
+        let held = self.world.held(self.dispatcher);
+        assert_eq!((held.backlog, held.unread), (0, 0), "{held:?}");
+    }
+
+    /// How far everybody is.
+    pub(crate) fn words(&self) -> String {
+        let clients = self.clients.iter().map(|client| self.world.host(*client));
+        let outcomes: Vec<String> =
+            clients.map(|client| format!("{}/{}", client.outcomes.len(), client.plan.len())).collect();
+        let dispatcher = self.world.host(self.dispatcher);
+        let exchanges = dispatcher.exchanges();
+        format!(
+            "clients {outcomes:?}, {exchanges} exchanges, {} backends, {:?}",
+            dispatcher.backends_up(),
+            dispatcher.counters()
+        )
+    }
+}
+
+fn agent(key: [u8; 20], index: u8, seed: u64, instance: u64, serves: SocketAddr) -> Agent {
+    Agent::new(AgentOptions {
+        upstream: address(10 + index, 80),
+        key: SharedKey::new(&key).unwrap(),
+        instance: Instance(instance),
+        threshold_bytes: Some(THRESHOLD),
+        vips: vec![serves],
+        own: None,
+        upstream_connections_max: UPSTREAM_CONNECTIONS_MAX,
+        upstream_timeout_ns: 20 * SECOND,
+        random: random(seed.wrapping_mul(31) ^ instance),
+    })
+}

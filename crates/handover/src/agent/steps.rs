@@ -1,0 +1,259 @@
+//! The steps of one connection. What each may never do stands beside it.
+
+use super::{Agent, AgentSink, Close, Due, Ended, Move, OfferId, SessionId, Stage};
+use crate::message::{Ending, Message, Refusal, Ticket};
+use crate::types::Flow;
+use crate::weakened::Step;
+use shunt_reactor::moving::{Frozen, NotFrozen};
+
+impl Agent {
+    /// The owner gives a connection. Refused here, nothing has been done with it.
+    pub(super) fn take(
+        &mut self,
+        now_ms: u64,
+        id: OfferId,
+        connection: &Frozen,
+        answer_sent: u64,
+        sink: &mut impl AgentSink,
+    ) {
+        let flow = Flow { local: connection.state.local, peer: connection.state.peer };
+        let refusal = match self.sessions.get(&id.session) {
+            _ if !self.offers.contains(&id) => Some(Refusal::UnknownTicket),
+            _ if !self.allowed.contains(&flow.local) => Some(Refusal::ForeignAddress),
+            _ if self.moves.contains_key(&flow) => Some(Refusal::Occupied),
+            _ if self.moves.len() >= self.limits.flows => Some(Refusal::Full),
+            Some(session) if self.tickets.contains_key(&(session.owner, id.ticket)) => Some(Refusal::UnknownTicket),
+            Some(_) => None,
+            None => Some(Refusal::UnknownTicket),
+        };
+        let (Some(session), None) = (self.sessions.get(&id.session), refusal) else {
+            let reason = refusal.unwrap_or(Refusal::UnknownTicket);
+            return sink.send(id.session, id.ticket, Message::Refused { reason });
+        };
+        let taken = Move {
+            owner: session.owner,
+            ticket: id.ticket,
+            from: session.instance,
+            session: Some(id.session),
+            offer: id,
+            is_waited_for: false,
+            is_recalled: false,
+            freezes: 0,
+            stage: Stage::Restoring { answer_sent },
+        };
+        self.tickets.insert((taken.owner, id.ticket), flow);
+        self.moves.insert(flow, taken);
+        // The offer waits for what becomes of it, not for its time.
+        self.deadlines.clear(Due::Offer(id));
+        self.deadlines.set(Due::Renewal(flow), now_ms + self.limits.lease_ms / 3);
+        // Never restored before: a packet that finds half a connection is answered by a reset.
+        sink.expect(flow, self.limits.lease_ms);
+        sink.restore(flow, connection.clone());
+    }
+
+    /// The connection is in, or the host did not let it in.
+    pub fn restored(&mut self, now_ms: u64, flow: Flow, is_in: bool, sink: &mut impl AgentSink) {
+        let Some(known) = self.moves.get_mut(&flow) else { return };
+        let Stage::Restoring { answer_sent } = known.stage else { return };
+        let (id, session, owner, ticket) = (known.offer, known.session, known.owner, known.ticket);
+        if !is_in {
+            self.forget(flow);
+            sink.disown(flow);
+            // If the owner has lost us since, it hears that the connection was never taken.
+            match session {
+                Some(session) => {
+                    self.deadlines.set(Due::Offer(id), now_ms + self.limits.offer_ms);
+                    sink.send(session, ticket, Message::Refused { reason: Refusal::NotRestored });
+                }
+                None => {
+                    self.cancel(id, sink);
+                    if let Some(session) = self.session_of(owner) {
+                        sink.send(session, ticket, Message::Refused { reason: Refusal::NotRestored });
+                    }
+                }
+            }
+            return self.tell_end(owner, sink);
+        }
+        known.stage = Stage::Sending;
+        self.take_offer(id);
+        sink.own(flow, self.limits.lease_ms);
+        // Never before it is in: from `TAKEN` on the owner has no copy.
+        match session {
+            Some(session) => sink.send(session, ticket, Message::Taken),
+            None => self.tell_held(flow, sink),
+        }
+        sink.start(flow, id.session, id.ticket, answer_sent);
+        self.deadlines.set(Due::Wait(flow), now_ms + self.limits.stall_ms);
+        self.tell_end(owner, sink);
+    }
+
+    /// The client has taken some of the answer.
+    pub fn progress(&mut self, now_ms: u64, flow: Flow) {
+        if self.moves.get(&flow).is_some_and(|known| known.stage == Stage::Sending) {
+            self.deadlines.set(Due::Wait(flow), now_ms + self.limits.stall_ms);
+        }
+    }
+
+    /// All of the answer is out and acknowledged, as far as the loop can tell.
+    pub fn delivered(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, sink: &mut impl AgentSink) {
+        self.finish(now_ms, flow, answer_sent, true, sink);
+    }
+
+    /// The source of the answer has failed. What was sent of it is acknowledged to nobody as a whole: the client sees a reset, unless it
+    /// has seen nothing.
+    pub fn answer_failed(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, sink: &mut impl AgentSink) {
+        if !self.moves.get(&flow).is_some_and(|known| known.stage == Stage::Sending) {
+            return;
+        }
+        if answer_sent > 0 {
+            sink.disown(flow);
+            sink.close(flow, Close::Reset);
+            return self.ended(now_ms, flow, Ending::Upstream, answer_sent, sink);
+        }
+        if let Some(known) = self.moves.get_mut(&flow) {
+            known.is_recalled = true;
+        }
+        self.finish(now_ms, flow, 0, false, sink);
+    }
+
+    /// The client has sent something, which stays unread.
+    pub fn client_waits(&mut self, flow: Flow, sink: &mut impl AgentSink) {
+        let Some(known) = self.moves.get_mut(&flow) else { return };
+        known.is_waited_for = true;
+        self.give_back(flow, sink);
+    }
+
+    /// The connection has ended in the loop.
+    pub fn client_gone(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        reason: Ending,
+        answer_sent: u64,
+        sink: &mut impl AgentSink,
+    ) {
+        let is_here = |stage: &Stage| !matches!(stage, Stage::Restoring { .. } | Stage::Returning { .. });
+        if self.moves.get(&flow).is_some_and(|known| is_here(&known.stage)) {
+            sink.disown(flow);
+            self.ended(now_ms, flow, reason, answer_sent, sink);
+        }
+    }
+
+    /// The connection was taken out of the loop, or was not and goes on in it.
+    pub fn frozen(&mut self, now_ms: u64, flow: Flow, result: Result<Frozen, NotFrozen>, sink: &mut impl AgentSink) {
+        let Some(known) = self.moves.get_mut(&flow) else { return };
+        let Stage::Freezing { answer_sent, is_complete } = known.stage else { return };
+        match result {
+            Ok(copy) => {
+                known.stage = Stage::Returning { copy, answer_sent, is_complete, told: None };
+                self.deadlines.set(Due::Wait(flow), now_ms + self.limits.orphan_ms);
+                if !self.steps.has(Step::GuardBeforeFreeze) {
+                    sink.expect(flow, self.limits.lease_ms);
+                }
+                self.say_return(flow, sink);
+                // Packets go back to the owner's host: its steering entry is there until it has the connection.
+                sink.disown(flow);
+                self.deadlines.clear(Due::Renewal(flow));
+            }
+            Err(why) => {
+                known.stage = Stage::Done { answer_sent, is_complete };
+                known.freezes += 1;
+                let is_over =
+                    known.freezes >= self.limits.freezes || !matches!(why, NotFrozen::TooLong | NotFrozen::Moved);
+                sink.own(flow, self.limits.lease_ms);
+                if is_over {
+                    sink.disown(flow);
+                    sink.close(flow, Close::Reset);
+                    return self.ended(now_ms, flow, Ending::NotFrozen, answer_sent, sink);
+                }
+                // What was too much or moved is not so much and stands still a little later.
+                self.deadlines.set(Due::Wait(flow), now_ms + self.limits.idle_ms.div_ceil(16));
+            }
+        }
+    }
+
+    fn finish(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, is_complete: bool, sink: &mut impl AgentSink) {
+        let Some(known) = self.moves.get_mut(&flow).filter(|known| known.stage == Stage::Sending) else { return };
+        known.stage = Stage::Done { answer_sent, is_complete };
+        let id = known.offer;
+        self.free(id);
+        self.deadlines.set(Due::Wait(flow), now_ms + self.limits.idle_ms);
+        self.give_back(flow, sink);
+    }
+
+    /// Begins to give a connection back, if somebody waits for that and an owner is there to take it.
+    pub(super) fn give_back(&mut self, flow: Flow, sink: &mut impl AgentSink) {
+        let Some(known) = self.moves.get_mut(&flow) else { return };
+        let Stage::Done { answer_sent, is_complete } = known.stage else { return };
+        if known.session.is_none() || !(known.is_waited_for || known.is_recalled) {
+            return;
+        }
+        known.stage = Stage::Freezing { answer_sent, is_complete };
+        self.deadlines.clear(Due::Wait(flow));
+        // Never frozen before: what comes between would be acknowledged to the client and lost, or answered by a reset.
+        if self.steps.has(Step::GuardBeforeFreeze) {
+            sink.expect(flow, self.limits.lease_ms);
+        }
+        sink.freeze(flow);
+    }
+
+    /// Says that a connection comes back. Never to two processes of an owner: the first may have used it.
+    pub(super) fn say_return(&mut self, flow: Flow, sink: &mut impl AgentSink) {
+        let Some(known) = self.moves.get_mut(&flow) else { return };
+        let Some(session) = known.session else { return };
+        let Some(instance) = self.sessions.get(&session).map(|session| session.instance) else { return };
+        let Stage::Returning { copy, answer_sent, is_complete, told } = &mut known.stage else { return };
+        if told.is_some_and(|told| told != instance) && self.steps.has(Step::SameOwnerInstance) {
+            return;
+        }
+        *told = Some(instance);
+        let (connection, answer_sent, is_complete) = (copy.clone(), *answer_sent, *is_complete);
+        sink.send(session, known.ticket, Message::Return { connection, answer_sent, is_complete });
+    }
+
+    /// A connection is here no more, and does not come back. Its owner is told, and told again until it has heard.
+    pub(super) fn ended(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        reason: Ending,
+        answer_sent: u64,
+        sink: &mut impl AgentSink,
+    ) {
+        let Some(known) = self.forget(flow) else { return };
+        self.free(known.offer);
+        let is_complete =
+            matches!(known.stage, Stage::Done { is_complete: true, .. } | Stage::Freezing { is_complete: true, .. });
+        let ended = Ended { from: known.from, reason, answer_sent, is_complete };
+        let key = (known.owner, known.ticket);
+        if self.ended.len() >= self.limits.ended {
+            self.forgot.insert(known.owner, known.from);
+        } else if self.steps.has(Step::KeepEndings) {
+            self.ended.insert(key, ended);
+            self.deadlines.set(Due::Ended(key.0, key.1), now_ms + self.limits.orphan_ms);
+        }
+        if let Some(session) = self.session_of(known.owner) {
+            sink.send(session, known.ticket, Message::Closed { reason, answer_sent, is_complete });
+        }
+        self.tell_end(known.owner, sink);
+    }
+
+    /// The session by which an owner can be told something.
+    pub(super) fn session_of(&self, owner: crate::session::OwnerId) -> Option<SessionId> {
+        self.sessions.iter().find(|(_, session)| session.owner == owner).map(|(id, _)| *id)
+    }
+
+    pub(super) fn forget(&mut self, flow: Flow) -> Option<Move> {
+        let known = self.moves.remove(&flow)?;
+        self.tickets.remove(&(known.owner, known.ticket));
+        for due in [Due::Wait(flow), Due::Orphan(flow), Due::Renewal(flow)] {
+            self.deadlines.clear(due);
+        }
+        Some(known)
+    }
+
+    pub(super) fn flow_of(&self, session: SessionId, ticket: Ticket) -> Option<Flow> {
+        let owner = self.sessions.get(&session)?.owner;
+        self.tickets.get(&(owner, ticket)).copied()
+    }
+}

@@ -1,0 +1,199 @@
+//! Agents that come, go and say what they have; and what is due.
+
+use super::{Agent, AgentId, Due, Gone, Move, Owner, OwnerSink, Stage, Then};
+use crate::message::{Message, Ticket};
+use crate::session::Instance;
+use crate::types::{Flow, Unexpected};
+use crate::weakened::Step;
+
+impl Owner {
+    /// A session with this agent begins. It says next which connections it has; until `HELD_END` what it does not say means nothing.
+    pub fn control_up(&mut self, now_ms: u64, id: AgentId, instance: Instance, sink: &mut impl OwnerSink) {
+        self.control_lost(now_ms, id, sink);
+        let session = self.agents.get(&id).map_or(0, |known| known.session) + 1;
+        self.agents.insert(id, Agent { is_up: true, session, instance });
+        if !self.steps.has(Step::SameAgentInstance) {
+            return;
+        }
+        // The process that had them, or was to have them, is no more. Its connections are closed, and what the client has of them is not
+        // known: the copy of one that it may have had is never used.
+        let all = self.at(id, |known| known.instance != instance && is_open(&known.stage));
+        for ticket in all {
+            self.gone(ticket, Gone::AgentLost, sink);
+        }
+    }
+
+    /// The session with this agent has ended.
+    pub fn control_lost(&mut self, now_ms: u64, id: AgentId, sink: &mut impl OwnerSink) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.is_up) else { return };
+        agent.is_up = false;
+        for ticket in self.at(id, |known| matches!(known.stage, Stage::Taking { .. } | Stage::There)) {
+            let Some(known) = self.moves.get(&ticket) else { continue };
+            // `TAKE` may have arrived and `TAKEN` be on its way: from here on the copy is used only when the agent has said that it does not
+            // have the connection.
+            let (stage, wait_ms) = match &known.stage {
+                Stage::Taking { copy } if !self.steps.has(Step::WaitWhileInDoubt) => {
+                    let copy = copy.clone();
+                    self.restore(ticket, copy, Then::Elsewhere, sink);
+                    continue;
+                }
+                Stage::Taking { copy } => (Stage::InDoubt { copy: copy.clone() }, self.limits.doubt_ms),
+                _ => (Stage::Lost, self.limits.lost_ms),
+            };
+            self.enter(ticket, stage);
+            self.deadlines.set(Due::Wait(ticket), now_ms + wait_ms);
+        }
+    }
+
+    /// A steering entry was found when this process started: whoever has the connection will say so, or it is closed.
+    pub fn found_pinned(&mut self, now_ms: u64, flow: Flow) {
+        self.pinned.insert(flow, ());
+        self.deadlines.set(Due::Pinned(flow), now_ms + self.limits.pinned_ms);
+    }
+
+    /// An agent says something about a connection.
+    ///
+    /// # Errors
+    /// It does not fit what was said before, or is nothing that agents say about connections.
+    pub fn heard(
+        &mut self,
+        now_ms: u64,
+        id: AgentId,
+        ticket: Ticket,
+        message: &Message<'_>,
+        sink: &mut impl OwnerSink,
+    ) -> Result<(), Unexpected> {
+        if !self.agents.get(&id).is_some_and(|agent| agent.is_up) {
+            return Ok(());
+        }
+        if self.moves.get(&ticket).is_some_and(|known| known.agent != id) {
+            return Err(Unexpected("a connection of another agent"));
+        }
+        match message {
+            Message::Taken => self.taken(ticket, sink),
+            Message::Refused { reason } => self.refused(ticket, *reason, sink),
+            Message::Return { connection, answer_sent, is_complete } => {
+                self.returned(ticket, connection, (*answer_sent, *is_complete), sink)?;
+                sink.send(id, ticket, Message::Settled);
+                Ok(())
+            }
+            Message::Closed { reason, answer_sent, is_complete } => {
+                let is_open = self.moves.get(&ticket).is_some_and(|known| is_open(&known.stage));
+                sink.send(id, ticket, Message::Settled);
+                if is_open {
+                    let (reason, answer_sent, is_complete) = (*reason, *answer_sent, *is_complete);
+                    self.gone(ticket, Gone::Ended { reason, answer_sent, is_complete }, sink);
+                }
+                Ok(())
+            }
+            Message::Held { local, peer, from } => {
+                self.held(now_ms, id, ticket, Flow { local: *local, peer: *peer }, *from, sink);
+                Ok(())
+            }
+            Message::HeldEnd { is_complete } => {
+                self.held_end(id, *is_complete, sink);
+                Ok(())
+            }
+            _ => Err(Unexpected("a message that is not about a connection")),
+        }
+    }
+
+    /// The agent has this connection.
+    fn held(
+        &mut self,
+        now_ms: u64,
+        id: AgentId,
+        ticket: Ticket,
+        flow: Flow,
+        from: Instance,
+        sink: &mut impl OwnerSink,
+    ) {
+        match self.moves.get(&ticket) {
+            Some(Move { flow: known, stage: Stage::InDoubt { .. } | Stage::Lost, .. }) if *known == flow => {
+                self.deadlines.clear(Due::Wait(ticket));
+                self.enter(ticket, Stage::There);
+            }
+            Some(_) => return sink.send(id, ticket, Message::Release),
+            // This process has given it up, and its client was told so by a reset; or its addresses are somebody else's now.
+            None if from == self.instance || sink.is_here(flow) || self.flows.contains_key(&flow) => {
+                return sink.send(id, ticket, Message::Release);
+            }
+            None => {
+                let is_full = self.moves.len() >= self.limits.flows;
+                if is_full || !sink.steer(flow, id, self.limits.lease_ms) {
+                    return sink.send(id, ticket, Message::Release);
+                }
+                self.adopt(now_ms, id, ticket, flow);
+            }
+        }
+        sink.send(id, ticket, Message::HeldAck);
+        self.say_recall(ticket, sink);
+    }
+
+    /// A connection that was handed over by this owner's former process is this one's.
+    fn adopt(&mut self, now_ms: u64, id: AgentId, ticket: Ticket, flow: Flow) {
+        let Some(agent) = self.agents.get(&id) else { return };
+        let (session, instance) = (agent.session, agent.instance);
+        self.pinned.remove(&flow);
+        self.deadlines.clear(Due::Pinned(flow));
+        let stage = Stage::There;
+        self.moves.insert(
+            ticket,
+            Move { flow, agent: id, session, instance, answer_sent: 0, is_recalled: false, state: None, stage },
+        );
+        self.flows.insert(flow, ticket);
+        self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
+    }
+
+    /// Whatever was not named is not there. If all was named, it was never taken either; else nobody knows.
+    fn held_end(&mut self, id: AgentId, is_complete: bool, sink: &mut impl OwnerSink) {
+        for ticket in self.at(id, |known| matches!(known.stage, Stage::InDoubt { .. } | Stage::Lost)) {
+            match self.moves.get(&ticket).map(|known| &known.stage) {
+                Some(Stage::InDoubt { copy }) if is_complete => {
+                    let copy = copy.clone();
+                    self.restore(ticket, copy, Then::Elsewhere, sink);
+                }
+                _ => self.gone(ticket, Gone::AgentLost, sink),
+            }
+        }
+    }
+
+    /// What is due by now.
+    pub fn tick(&mut self, now_ms: u64, sink: &mut impl OwnerSink) {
+        while let Some(due) = self.deadlines.pop(now_ms) {
+            match due {
+                Due::Renewal(ticket) => self.renew(now_ms, ticket, sink),
+                Due::Pinned(flow) => {
+                    self.pinned.remove(&flow);
+                    sink.unsteer(flow);
+                    sink.reset(flow, None);
+                }
+                Due::Wait(ticket) => match self.moves.get(&ticket).map(|known| (&known.stage, known.agent)) {
+                    // An agent that does not answer is as good as lost, but what it will do is not known.
+                    Some((Stage::Taking { .. }, agent)) => {
+                        sink.drop_control(agent);
+                        self.control_lost(now_ms, agent, sink);
+                    }
+                    Some((Stage::InDoubt { .. } | Stage::Lost, _)) => self.gone(ticket, Gone::AgentLost, sink),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    fn renew(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
+        let Some(known) = self.moves.get(&ticket) else { return };
+        // A renewal that fails is tried again before the entry has ended.
+        sink.steer(known.flow, known.agent, self.limits.lease_ms);
+        self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
+    }
+
+    fn at(&self, id: AgentId, which: impl Fn(&Move) -> bool) -> Vec<Ticket> {
+        self.moves.iter().filter(|(_, known)| known.agent == id && which(known)).map(|(ticket, _)| *ticket).collect()
+    }
+}
+
+/// True if the connection is at an agent, or may be.
+fn is_open(stage: &Stage) -> bool {
+    matches!(stage, Stage::Taking { .. } | Stage::InDoubt { .. } | Stage::There | Stage::Lost)
+}

@@ -1,0 +1,233 @@
+//! The steps of one connection. What each may never do stands beside it.
+
+use super::{Due, Gone, Move, Outcome, Owner, OwnerSink, Relayed, Stage, Then};
+use crate::message::connection::check_frozen;
+use crate::message::{Message, Refusal, Ticket};
+use crate::owner::AgentId;
+use crate::types::{Flow, Unexpected};
+use crate::weakened::Step;
+use shunt_reactor::moving::{Frozen, NotFrozen};
+
+impl Owner {
+    /// An agent offers the answer of `ticket`, which is the next thing that the client of `flow` is to be sent; `answer_sent` bytes of it
+    /// have been. Nothing else of that client may be under way: what is not answered when this process ends would never be. The connection
+    /// is plain TCP. [`OwnerSink::outcome`] says how it has ended, perhaps at once.
+    pub fn offer(
+        &mut self,
+        now_ms: u64,
+        agent: AgentId,
+        ticket: Ticket,
+        flow: Flow,
+        answer_sent: u64,
+        sink: &mut impl OwnerSink,
+    ) {
+        let Some(known) = self.agents.get(&agent).filter(|known| known.is_up).copied() else {
+            return sink.outcome(flow, ticket, Outcome::Elsewhere);
+        };
+        let is_full = self.moves.len() >= self.limits.flows || self.on_their_way >= self.limits.moves;
+        if is_full || self.flows.contains_key(&flow) || self.moves.contains_key(&ticket) {
+            sink.send(agent, ticket, Message::Fetch);
+            return sink.outcome(flow, ticket, Outcome::Relay(Relayed::Full));
+        }
+        // Never frozen before: a packet of the client's that comes to a host without its connection is answered by a reset.
+        if self.steps.has(Step::SteerBeforeFreeze) && !sink.steer(flow, agent, self.limits.lease_ms) {
+            sink.send(agent, ticket, Message::Fetch);
+            return sink.outcome(flow, ticket, Outcome::Relay(Relayed::NotSteered));
+        }
+        let (session, instance) = (known.session, known.instance);
+        let stage = Stage::Freezing;
+        self.moves.insert(
+            ticket,
+            Move { flow, agent, session, instance, answer_sent, is_recalled: false, state: None, stage },
+        );
+        self.flows.insert(flow, ticket);
+        self.on_their_way += 1;
+        self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
+        sink.freeze(flow);
+    }
+
+    /// The connection was taken out of the loop, or was not and goes on in it.
+    pub fn frozen(&mut self, now_ms: u64, flow: Flow, result: Result<Frozen, NotFrozen>, sink: &mut impl OwnerSink) {
+        let Some(ticket) = self.flows.get(&flow).copied() else { return };
+        let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing) else { return };
+        let (agent, answer_sent) = (known.agent, known.answer_sent);
+        let is_reachable = self.is_reachable(known);
+        let Ok(frozen) = result else {
+            self.forget(ticket, sink);
+            return self.tell_here(flow, ticket, agent, Then::Relay(Relayed::NotFrozen), is_reachable, sink);
+        };
+        if !self.steps.has(Step::SteerBeforeFreeze) {
+            sink.steer(flow, agent, self.limits.lease_ms);
+        }
+        if !is_reachable {
+            return self.restore(ticket, frozen, Then::Elsewhere, sink);
+        }
+        if check_frozen(&frozen).is_err() || (Flow { local: frozen.state.local, peer: frozen.state.peer }) != flow {
+            return self.restore(ticket, frozen, Then::Relay(Relayed::NotSendable), sink);
+        }
+        sink.send(agent, ticket, Message::Take { connection: frozen.clone(), answer_sent });
+        if let Some(known) = self.moves.get_mut(&ticket) {
+            known.state = Some(frozen.state);
+        }
+        self.enter(ticket, Stage::Taking { copy: frozen });
+        self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.taken_ms);
+    }
+
+    /// The client's connection has ended in the loop before it was frozen.
+    pub fn client_gone(&mut self, flow: Flow, sink: &mut impl OwnerSink) {
+        let Some(ticket) = self.flows.get(&flow).copied() else { return };
+        let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing) else { return };
+        if self.is_reachable(known) {
+            sink.send(known.agent, ticket, Message::Cancel);
+        }
+        self.gone(ticket, Gone::Client, sink);
+    }
+
+    /// The connection is in the loop, or the host did not let it in.
+    pub fn restored(&mut self, flow: Flow, is_in: bool, sink: &mut impl OwnerSink) {
+        let Some(ticket) = self.flows.get(&flow).copied() else { return };
+        let Some(Move { stage: Stage::Restoring { then }, agent, .. }) = self.moves.get(&ticket) else { return };
+        let (then, agent) = (*then, *agent);
+        if !is_in {
+            return self.gone(ticket, Gone::NotRestored, sink);
+        }
+        let is_reachable = self.moves.get(&ticket).is_some_and(|known| self.is_reachable(known));
+        // Only now: packets that come before find no connection.
+        self.forget(ticket, sink);
+        self.tell_here(flow, ticket, agent, then, is_reachable, sink);
+    }
+
+    /// The connection is to come back as soon as its answer is out, whether or not the client asks for more.
+    pub fn recall(&mut self, flow: Flow, sink: &mut impl OwnerSink) {
+        let Some(ticket) = self.flows.get(&flow).copied() else { return };
+        let Some(known) = self.moves.get_mut(&ticket) else { return };
+        if !std::mem::replace(&mut known.is_recalled, true) && known.stage == Stage::There {
+            sink.send(known.agent, ticket, Message::Recall);
+        }
+    }
+
+    /// The agent has it, and no other may: the copy is of no use any more, and is never used again.
+    pub(super) fn taken(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) -> Result<(), Unexpected> {
+        match self.moves.get(&ticket) {
+            Some(Move { stage: Stage::Taking { .. }, .. }) => {}
+            _ => return Err(Unexpected("TAKEN for a connection that was not to be taken")),
+        }
+        self.deadlines.clear(Due::Wait(ticket));
+        self.enter(ticket, Stage::There);
+        self.say_recall(ticket, sink);
+        Ok(())
+    }
+
+    /// The agent does not have it and never will by this ticket, so that the copy may be used.
+    pub(super) fn refused(
+        &mut self,
+        ticket: Ticket,
+        reason: Refusal,
+        sink: &mut impl OwnerSink,
+    ) -> Result<(), Unexpected> {
+        let Some(known) = self.moves.get_mut(&ticket) else { return Ok(()) };
+        let (Stage::Taking { copy } | Stage::InDoubt { copy }) = &mut known.stage else {
+            return Err(Unexpected("REFUSED for a connection that was not to be taken"));
+        };
+        let copy = copy.clone();
+        let then =
+            if reason == Refusal::UnknownTicket { Then::Elsewhere } else { Then::Relay(Relayed::Refused(reason)) };
+        self.restore(ticket, copy, then, sink);
+        Ok(())
+    }
+
+    /// What comes back is the connection as it is now; the copy is older.
+    pub(super) fn returned(
+        &mut self,
+        ticket: Ticket,
+        connection: &Frozen,
+        (answer_sent, is_complete): (u64, bool),
+        sink: &mut impl OwnerSink,
+    ) -> Result<(), Unexpected> {
+        let Some(known) = self.moves.get(&ticket) else { return Ok(()) };
+        match known.stage {
+            Stage::There | Stage::Lost | Stage::InDoubt { .. } => {}
+            // It was said twice, and has been heard.
+            Stage::Restoring { .. } => return Ok(()),
+            _ => return Err(Unexpected("RETURN of a connection that was not taken")),
+        }
+        if known.flow != (Flow { local: connection.state.local, peer: connection.state.peer }) {
+            return Err(Unexpected("RETURN of another connection than was taken"));
+        }
+        self.restore(ticket, connection.clone(), Then::Back { answer_sent, is_complete }, sink);
+        Ok(())
+    }
+
+    /// True if the offer of this move still stands at the other end of a control connection.
+    pub(super) fn is_reachable(&self, known: &Move) -> bool {
+        self.agents.get(&known.agent).is_some_and(|agent| agent.is_up && agent.session == known.session)
+    }
+
+    pub(super) fn say_recall(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) {
+        if let Some(known) = self.moves.get(&ticket).filter(|known| known.is_recalled) {
+            sink.send(known.agent, ticket, Message::Recall);
+        }
+    }
+
+    /// Puts a connection in. Only if no other end of it is alive, or can become so.
+    pub(super) fn restore(&mut self, ticket: Ticket, frozen: Frozen, then: Then, sink: &mut impl OwnerSink) {
+        let Some(flow) = self.moves.get(&ticket).map(|known| known.flow) else { return };
+        self.deadlines.clear(Due::Wait(ticket));
+        self.enter(ticket, Stage::Restoring { then });
+        if !self.steps.has(Step::RestoreBeforeUnsteer) {
+            sink.unsteer(flow);
+        }
+        sink.restore(flow, frozen);
+    }
+
+    /// Nobody has it, or nobody can be told to use it: the client's next packet is answered by a reset.
+    pub(super) fn gone(&mut self, ticket: Ticket, why: Gone, sink: &mut impl OwnerSink) {
+        let Some((flow, state)) = self.moves.get(&ticket).map(|known| (known.flow, known.state)) else { return };
+        self.forget(ticket, sink);
+        if matches!(why, Gone::AgentLost | Gone::NotRestored) {
+            sink.reset(flow, state);
+        }
+        sink.outcome(flow, ticket, Outcome::Gone(why));
+    }
+
+    /// A connection is here, as it never was elsewhere or is so no more.
+    fn tell_here(
+        &mut self,
+        flow: Flow,
+        ticket: Ticket,
+        agent: AgentId,
+        then: Then,
+        is_reachable: bool,
+        sink: &mut impl OwnerSink,
+    ) {
+        let outcome = match then {
+            Then::Relay(why) if is_reachable => {
+                sink.send(agent, ticket, Message::Fetch);
+                Outcome::Relay(why)
+            }
+            Then::Relay(_) | Then::Elsewhere => Outcome::Elsewhere,
+            Then::Back { answer_sent, is_complete } => Outcome::Back { answer_sent, is_complete },
+        };
+        sink.outcome(flow, ticket, outcome);
+    }
+
+    pub(super) fn enter(&mut self, ticket: Ticket, stage: Stage) {
+        let is_settled = |stage: &Stage| matches!(stage, Stage::There | Stage::Lost);
+        if let Some(known) = self.moves.get_mut(&ticket) {
+            self.on_their_way -= usize::from(!is_settled(&known.stage));
+            self.on_their_way += usize::from(!is_settled(&stage));
+            known.stage = stage;
+        }
+    }
+
+    /// The steering entry goes with what is known.
+    fn forget(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) {
+        self.enter(ticket, Stage::There);
+        if let Some(known) = self.moves.remove(&ticket) {
+            self.flows.remove(&known.flow);
+            sink.unsteer(known.flow);
+        }
+        self.deadlines.clear(Due::Wait(ticket));
+        self.deadlines.clear(Due::Renewal(ticket));
+    }
+}

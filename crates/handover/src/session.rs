@@ -1,0 +1,326 @@
+//! How two sides find out that both have the key, and the keys of the session that follows.
+//!
+//! ```text
+//! agent -> owner   HELLO    u16 version | u8 protocol | u64 instance | 32 bytes of nonce
+//! owner -> agent   HELLO    u16 version | u64 owner | u64 instance | 32 bytes of nonce | 32 bytes of MAC
+//! agent -> owner   WELCOME  32 bytes of MAC
+//! ```
+//!
+//! Both MACs and both keys are HMAC-SHA256 under the shared key over a word that says which of the four it is, and all that both have said
+//! before. So nothing of one session fits another, nor what one side says the other: who has recorded a session has nothing to replay, and
+//! who answers a side with its own words is refused. Nonces have to come from the operating system's generator; where they are drawn is the
+//! caller's business, as all I/O is.
+//!
+//! An instance is a number that a process draws when it starts. Each side learns by it whether the other is still the process that it has
+//! spoken to: what that one had in its memory is gone with it.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::limits::{KEY_BYTES_MAX, KEY_BYTES_MIN};
+use crate::message::{AFTER_LENGTH_BYTES, Decoder, Encoder, Error, HEADER_BYTES, MAC_BYTES, Side, Ticket, kind};
+
+/// The version of the control protocol.
+pub const VERSION: u16 = 1;
+/// Bytes of a nonce.
+pub const NONCE_BYTES: usize = 32;
+const PROOF_BYTES: usize = 32;
+const AGENT_HELLO_BYTES: usize = 2 + 1 + 8 + NONCE_BYTES;
+const OWNER_HELLO_BYTES: usize = 2 + 8 + 8 + NONCE_BYTES + PROOF_BYTES;
+
+type HmacSha256 = Hmac<Sha256>;
+
+/// What the agents' servers speak to their clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// CQL.
+    Cql,
+}
+
+impl Protocol {
+    fn number(self) -> u8 {
+        match self {
+            Self::Http => 1,
+            Self::Cql => 2,
+        }
+    }
+}
+
+/// The key that owners and agents of one installation share.
+#[derive(Clone)]
+pub struct SharedKey(HmacSha256);
+
+impl std::fmt::Debug for SharedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedKey(..)")
+    }
+}
+
+/// A key that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLength(pub usize);
+
+impl std::fmt::Display for KeyLength {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the key has {} bytes; it has to have {KEY_BYTES_MIN} to {KEY_BYTES_MAX}", self.0)
+    }
+}
+
+impl std::error::Error for KeyLength {}
+
+impl SharedKey {
+    /// The key that these bytes are.
+    ///
+    /// # Errors
+    /// They are too few, or too many to be a key.
+    pub fn new(bytes: &[u8]) -> Result<Self, KeyLength> {
+        if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&bytes.len()) {
+            return Err(KeyLength(bytes.len()));
+        }
+        HmacSha256::new_from_slice(bytes).map(Self).map_err(|_| KeyLength(bytes.len()))
+    }
+
+    fn over(&self, word: &str, transcript: &[u8]) -> HmacSha256 {
+        let mut mac = self.0.clone();
+        mac.update(b"shunt hand-over ");
+        mac.update(word.as_bytes());
+        mac.update(&[0]);
+        mac.update(transcript);
+        mac
+    }
+
+    fn proof(&self, side: Side, transcript: &[u8]) -> [u8; PROOF_BYTES] {
+        self.over(proof_word(side), transcript).finalize().into_bytes().into()
+    }
+
+    fn is_proof(&self, side: Side, transcript: &[u8], proof: &[u8]) -> bool {
+        self.over(proof_word(side), transcript).verify_slice(proof).is_ok()
+    }
+
+    fn session_key(&self, from: Side, transcript: &[u8]) -> SessionKey {
+        let word = match from {
+            Side::Owner => "key of the owner's messages",
+            Side::Agent => "key of the agent's messages",
+        };
+        let key: [u8; PROOF_BYTES] = self.over(word, transcript).finalize().into_bytes().into();
+        SessionKey::new(key)
+    }
+}
+
+fn proof_word(side: Side) -> &'static str {
+    match side {
+        Side::Owner => "owner",
+        Side::Agent => "agent",
+    }
+}
+
+/// The key of one side's messages in one session.
+#[derive(Clone)]
+pub struct SessionKey(HmacSha256);
+
+impl std::fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+impl SessionKey {
+    /// A key of these bytes, which have to be as good as random.
+    #[must_use]
+    pub fn new(key: [u8; 32]) -> Self {
+        let mut block = sha2::digest::array::Array::default();
+        let block_bytes: &mut [u8] = &mut block;
+        block_bytes[..32].copy_from_slice(&key);
+        // As RFC 2104 has it, a key that is shorter than a block is filled up with zeros.
+        Self(HmacSha256::new(&block))
+    }
+
+    fn over(&self, sequence: u64, message: &[u8]) -> HmacSha256 {
+        let mut mac = self.0.clone();
+        mac.update(&sequence.to_be_bytes());
+        mac.update(message);
+        mac
+    }
+
+    pub(crate) fn mac(&self, sequence: u64, message: &[u8]) -> [u8; MAC_BYTES] {
+        let whole: [u8; PROOF_BYTES] = self.over(sequence, message).finalize().into_bytes().into();
+        let mut mac = [0; MAC_BYTES];
+        mac.copy_from_slice(&whole[..MAC_BYTES]);
+        mac
+    }
+
+    pub(crate) fn is_mac(&self, sequence: u64, message: &[u8], mac: &[u8]) -> bool {
+        mac.len() == MAC_BYTES && self.over(sequence, message).verify_truncated_left(mac).is_ok()
+    }
+}
+
+/// Who an owner is: the same after a restart, and never the same for two at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub u64);
+
+/// One run of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instance(pub u64);
+
+/// A session in which both sides have shown that they have the key.
+#[derive(Clone, Debug)]
+pub struct Established {
+    /// The owner.
+    pub owner: OwnerId,
+    /// The process of the other side.
+    pub instance: Instance,
+    /// Makes our messages.
+    pub encoder: Encoder,
+    /// Reads theirs.
+    pub decoder: Decoder,
+}
+
+/// The agent's part of a handshake.
+#[derive(Clone, Debug)]
+pub struct AgentHandshake {
+    key: SharedKey,
+    hello: [u8; AGENT_HELLO_BYTES],
+}
+
+impl AgentHandshake {
+    /// Begins; [`AgentHandshake::hello`] is to be sent first.
+    #[must_use]
+    pub fn new(key: SharedKey, protocol: Protocol, instance: Instance, nonce: [u8; NONCE_BYTES]) -> Self {
+        let mut hello = [0; AGENT_HELLO_BYTES];
+        hello[..2].copy_from_slice(&VERSION.to_be_bytes());
+        hello[2] = protocol.number();
+        hello[3..11].copy_from_slice(&instance.0.to_be_bytes());
+        hello[11..].copy_from_slice(&nonce);
+        Self { key, hello }
+    }
+
+    /// Appends what the agent says first.
+    pub fn hello(&self, out: &mut Vec<u8>) {
+        put(kind::HELLO, &self.hello, out);
+    }
+
+    /// Reads the owner's answer. If it is there and right, the `WELCOME` is appended to `out`; with it come how many bytes of `input` it
+    /// was, and the session.
+    ///
+    /// # Errors
+    /// Whoever answered does not have the key, or speaks another version. The connection is to be closed without another word.
+    pub fn read(&self, input: &[u8], out: &mut Vec<u8>) -> Result<Option<(usize, Established)>, Error> {
+        let Some(said) = take::<OWNER_HELLO_BYTES>(kind::HELLO, input)? else { return Ok(None) };
+        check_version(&said)?;
+        let (claim, proof) = said.split_at(OWNER_HELLO_BYTES - PROOF_BYTES);
+        let transcript = [&self.hello, claim].concat();
+        let nonce = |hello: &[u8]| hello[hello.len() - NONCE_BYTES..].to_vec();
+        if !self.key.is_proof(Side::Owner, &transcript, proof) || nonce(&self.hello) == nonce(claim) {
+            return Err(Error::Mac);
+        }
+        put(kind::WELCOME, &self.key.proof(Side::Agent, &transcript), out);
+        let session = Established {
+            owner: OwnerId(number(&claim[2..])),
+            instance: Instance(number(&claim[10..])),
+            encoder: Encoder::new(self.key.session_key(Side::Agent, &transcript)),
+            decoder: Decoder::new(Side::Owner, self.key.session_key(Side::Owner, &transcript)),
+        };
+        Ok(Some((HEADER_BYTES + OWNER_HELLO_BYTES, session)))
+    }
+}
+
+/// The owner's part of a handshake.
+#[derive(Clone, Debug)]
+pub struct OwnerHandshake {
+    key: SharedKey,
+    protocol: Protocol,
+    owner: OwnerId,
+    /// Version, owner, instance and nonce.
+    claim: [u8; OWNER_HELLO_BYTES - PROOF_BYTES],
+    /// What both have said, once the agent has.
+    transcript: Option<Vec<u8>>,
+}
+
+impl OwnerHandshake {
+    /// Begins; the agent speaks first.
+    #[must_use]
+    pub fn new(
+        key: SharedKey,
+        protocol: Protocol,
+        owner: OwnerId,
+        instance: Instance,
+        nonce: [u8; NONCE_BYTES],
+    ) -> Self {
+        let mut claim = [0; OWNER_HELLO_BYTES - PROOF_BYTES];
+        claim[..2].copy_from_slice(&VERSION.to_be_bytes());
+        claim[2..10].copy_from_slice(&owner.0.to_be_bytes());
+        claim[10..18].copy_from_slice(&instance.0.to_be_bytes());
+        claim[18..].copy_from_slice(&nonce);
+        Self { key, protocol, owner, claim, transcript: None }
+    }
+
+    /// Reads what the agent says. With its `HELLO` comes ours, appended to `out`, and the number of bytes read; with its `WELCOME` the
+    /// session as well. To be called again with the rest of the input until there is a session or nothing.
+    ///
+    /// # Errors
+    /// The agent does not have the key, speaks another version or serves another protocol. The connection is to be closed.
+    pub fn read(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Option<(usize, Option<Established>)>, Error> {
+        let Some(transcript) = &self.transcript else {
+            let Some(said) = take::<AGENT_HELLO_BYTES>(kind::HELLO, input)? else { return Ok(None) };
+            check_version(&said)?;
+            if said[2] != self.protocol.number() {
+                return Err(Error::Protocol(said[2]));
+            }
+            let transcript = [&said[..], &self.claim].concat();
+            let proof = self.key.proof(Side::Owner, &transcript);
+            put(kind::HELLO, &[&self.claim[..], &proof].concat(), out);
+            self.transcript = Some(transcript);
+            return Ok(Some((HEADER_BYTES + AGENT_HELLO_BYTES, None)));
+        };
+        let Some(proof) = take::<PROOF_BYTES>(kind::WELCOME, input)? else { return Ok(None) };
+        if !self.key.is_proof(Side::Agent, transcript, &proof) {
+            return Err(Error::Mac);
+        }
+        let session = Established {
+            owner: self.owner,
+            instance: Instance(number(&transcript[3..])),
+            encoder: Encoder::new(self.key.session_key(Side::Owner, transcript)),
+            decoder: Decoder::new(Side::Agent, self.key.session_key(Side::Agent, transcript)),
+        };
+        Ok(Some((HEADER_BYTES + PROOF_BYTES, Some(session))))
+    }
+}
+
+fn put(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
+    out.extend(((AFTER_LENGTH_BYTES + payload.len()) as u32).to_be_bytes());
+    out.push(kind);
+    out.extend(Ticket(0).0.to_be_bytes());
+    out.extend(payload);
+}
+
+/// The payload of the one message that can come now. What cannot be its beginning is refused as soon as it is there.
+fn take<const N: usize>(kind: u8, input: &[u8]) -> Result<Option<[u8; N]>, Error> {
+    if let Some(length) = input.first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length);
+        if length as usize != AFTER_LENGTH_BYTES + N {
+            return Err(Error::Length(length));
+        }
+    }
+    if let Some(found) = input.get(4).filter(|found| **found != kind) {
+        return Err(Error::Kind(*found));
+    }
+    let Some(ticket) = input.get(5..HEADER_BYTES) else { return Ok(None) };
+    if ticket.iter().any(|byte| *byte != 0) {
+        return Err(Error::Field("ticket"));
+    }
+    Ok(input[HEADER_BYTES..].first_chunk::<N>().copied())
+}
+
+fn check_version(hello: &[u8]) -> Result<(), Error> {
+    let version = hello.first_chunk::<2>().map_or(0, |bytes| u16::from_be_bytes(*bytes));
+    if version == VERSION { Ok(()) } else { Err(Error::Version(version)) }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;

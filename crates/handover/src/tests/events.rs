@@ -1,0 +1,307 @@
+//! What can happen next.
+
+use super::world::{Host, OWNER, PACKETS_MAX, Up, World};
+
+/// Kinds of events, for who draws among them.
+pub(super) const KINDS: usize = 24;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The client sends its next byte, or one that is not acknowledged once more, or none.
+    ClientSends {
+        position: Option<u8>,
+    },
+    /// A packet of the client's comes to the owner's host, and by its entry goes on.
+    Steered {
+        packet: usize,
+    },
+    /// It comes to an agent's host, and by its entry goes in, back, or nowhere.
+    Guarded {
+        host: usize,
+        packet: usize,
+    },
+    /// It comes to a connection, or finds none.
+    Arrives {
+        host: usize,
+        packet: usize,
+    },
+    /// A connection sends the byte at this place of its queue, or none.
+    Sends {
+        host: usize,
+        index: Option<u8>,
+    },
+    /// A packet comes to the client.
+    ComesDown {
+        packet: usize,
+    },
+    Lost {
+        packet: usize,
+    },
+    /// Whoever freezes a connection reads it.
+    Reads {
+        host: usize,
+    },
+    /// It looks if that is still so.
+    Looks {
+        host: usize,
+    },
+    /// It closes the connection without a word.
+    TakesOut {
+        host: usize,
+    },
+    /// The process that wanted it hears of it.
+    Hears {
+        host: usize,
+    },
+    /// It does not succeed.
+    FreezeFails {
+        host: usize,
+    },
+    Restored {
+        host: usize,
+        is_in: bool,
+    },
+    /// An agent's loop sees that all is acknowledged, or that the client has sent something.
+    Notices {
+        host: usize,
+    },
+    /// The client is gone, and the host has heard of it.
+    Dies {
+        host: usize,
+    },
+    OwnerReads {
+        agent: usize,
+    },
+    AgentReads {
+        agent: usize,
+        link: usize,
+    },
+    Breaks {
+        agent: usize,
+    },
+    OwnerLoses {
+        agent: usize,
+    },
+    AgentLoses {
+        agent: usize,
+        link: usize,
+    },
+    Connects {
+        agent: usize,
+    },
+    Killed {
+        host: usize,
+    },
+    Starts {
+        host: usize,
+    },
+    /// The next deadline of this process is here.
+    Ticks {
+        host: usize,
+    },
+}
+
+impl Event {
+    /// True if it makes things worse.
+    pub(super) fn is_fault(self) -> bool {
+        matches!(
+            self,
+            Self::Breaks { .. }
+                | Self::Killed { .. }
+                | Self::FreezeFails { .. }
+                | Self::Restored { is_in: false, .. }
+                | Self::Lost { .. }
+        )
+    }
+
+    /// Numbers its kind, below [`KINDS`].
+    pub(super) fn kind(self) -> usize {
+        match self {
+            Self::ClientSends { position: None } => 0,
+            Self::ClientSends { .. } => 1,
+            Self::Steered { .. } => 2,
+            Self::Guarded { .. } => 3,
+            Self::Arrives { .. } => 4,
+            Self::Sends { index: None, .. } => 5,
+            Self::Sends { .. } => 6,
+            Self::ComesDown { .. } => 7,
+            Self::Reads { .. } => 8,
+            Self::Looks { .. } => 9,
+            Self::TakesOut { .. } => 10,
+            Self::Hears { .. } => 11,
+            Self::Restored { .. } => 12,
+            Self::Notices { .. } => 13,
+            Self::OwnerReads { .. } => 14,
+            Self::AgentReads { .. } => 15,
+            Self::OwnerLoses { .. } => 16,
+            Self::AgentLoses { .. } => 17,
+            Self::Connects { .. } => 18,
+            Self::Starts { .. } => 19,
+            Self::Breaks { .. } => 20,
+            Self::Killed { .. } => 21,
+            Self::Ticks { .. } => 22,
+            Self::Lost { .. } | Self::FreezeFails { .. } | Self::Dies { .. } => 23,
+        }
+    }
+
+    /// The process that does it, by its host; one that is stopped does nothing.
+    pub(super) fn process(self) -> Option<usize> {
+        match self {
+            Self::Hears { host } | Self::Notices { host } | Self::Ticks { host } | Self::Restored { host, .. } => {
+                Some(host)
+            }
+            Self::OwnerReads { .. } | Self::OwnerLoses { .. } | Self::Connects { .. } => Some(OWNER),
+            Self::AgentReads { agent, .. } | Self::AgentLoses { agent, .. } => Some(agent),
+            _ => None,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn events(&self, events: &mut Vec<Event>) {
+        events.clear();
+        self.of_network(events);
+        for host in 0..3 {
+            self.of_host(host, events);
+            self.of_process(host, events);
+        }
+        for agent in 1..3 {
+            self.of_links(agent, events);
+        }
+    }
+
+    fn of_network(&self, events: &mut Vec<Event>) {
+        let client = &self.client;
+        if !client.is_closed && self.up.len() < self.packets_max() {
+            let has_news = |host: &Host| {
+                let socket = host.socket.as_ref();
+                socket.is_none_or(|socket| usize::from(socket.unacknowledged) < client.received.len())
+            };
+            let mut positions = Vec::new();
+            if !self.bounds.is_sparse || self.hosts.iter().all(has_news) {
+                positions.push(None);
+            }
+            positions.extend((client.acknowledged < client.sent).then_some(Some(client.acknowledged)));
+            let has_answers = client.received.len() >= usize::from(client.sent) * usize::from(self.bounds.answer);
+            if client.sent < self.bounds.requests && (self.bounds.pipelined || has_answers) {
+                positions.push(Some(client.sent));
+            }
+            for position in positions {
+                let packet = Up { position, acknowledged: client.received.len() as u8, bounced: false };
+                if !self.up.contains(&packet) {
+                    events.push(Event::ClientSends { position });
+                }
+            }
+        }
+        events.extend((0..self.up.len()).map(|packet| Event::Steered { packet }));
+        events.extend((0..self.down.len()).map(|packet| Event::ComesDown { packet }));
+        if self.losses > 0 {
+            events.extend((0..self.up.len()).map(|packet| Event::Lost { packet }));
+        }
+    }
+
+    fn of_host(&self, host: usize, events: &mut Vec<Event>) {
+        let here = &self.hosts[host];
+        events.extend((0..here.lane.len()).map(|packet| Event::Guarded { host, packet }));
+        events.extend((0..here.stack.len()).map(|packet| Event::Arrives { host, packet }));
+        if here.restoring.is_some() {
+            events.push(Event::Restored { host, is_in: true });
+            if self.failures > 0 {
+                events.push(Event::Restored { host, is_in: false });
+            }
+        }
+        if here.taken_out.is_some() {
+            events.push(Event::Hears { host });
+        }
+        let Some(socket) = &here.socket else { return };
+        if self.client.is_closed {
+            return events.push(Event::Dies { host });
+        }
+        let mut indices = Vec::new();
+        if !self.bounds.is_sparse || socket.next > self.client.acknowledged {
+            indices.push(None);
+        }
+        let bare = indices.len();
+        if !socket.bytes.is_empty() {
+            indices.push(Some(0));
+            if usize::from(socket.sent) < socket.bytes.len() && socket.sent > 0 {
+                indices.push(Some(socket.sent));
+            }
+        }
+        if socket.dump.is_some() {
+            // A connection under repair says what it has, and sends nothing.
+            indices.truncate(bare);
+        }
+        if self.down.len() < self.packets_max() {
+            let is_new = |index: &Option<u8>| !self.down.contains(&super::happen::packet_of(socket, *index));
+            events.extend(indices.into_iter().filter(is_new).map(|index| Event::Sends { host, index }));
+        }
+        match (socket.is_freezing, &socket.dump) {
+            (true, None) => {
+                events.push(Event::Reads { host });
+                if self.failures > 0 {
+                    events.push(Event::FreezeFails { host });
+                }
+            }
+            (true, Some(_)) if socket.is_same || self.bounds.looks_once => events.push(Event::TakesOut { host }),
+            // What had passed the entry before it was changed has arrived by now.
+            (true, Some(_)) if here.stack.is_empty() => events.push(Event::Looks { host }),
+            _ => {}
+        }
+        if host != OWNER && self.can_notice(host) {
+            events.push(Event::Notices { host });
+        }
+    }
+
+    fn of_process(&self, host: usize, events: &mut Vec<Event>) {
+        let (is_there, next) = match host {
+            OWNER => (self.owner.is_some(), self.owner.as_ref().and_then(|owner| owner.0.next_deadline_ms())),
+            _ => (self.agents[host].is_some(), self.agents[host].as_ref().and_then(|agent| agent.0.next_deadline_ms())),
+        };
+        if !is_there {
+            events.push(Event::Starts { host });
+        } else if self.kills > 0 {
+            events.push(Event::Killed { host });
+        }
+        // Time passes for all: nobody's deadline comes before another's that is earlier by much.
+        if next.is_some_and(|next| self.ticks > 0 && self.earliest().is_some_and(|first| next <= first + 1_000)) {
+            events.push(Event::Ticks { host });
+        }
+    }
+
+    fn of_links(&self, agent: usize, events: &mut Vec<Event>) {
+        let links = &self.links[agent];
+        match links.iter().find(|link| link.at_owner) {
+            Some(link) => {
+                if !link.to_owner.is_empty() {
+                    events.push(Event::OwnerReads { agent });
+                }
+                if link.is_broken {
+                    events.push(Event::OwnerLoses { agent });
+                } else if self.breaks > 0 {
+                    events.push(Event::Breaks { agent });
+                }
+            }
+            None if self.owner.is_some() && self.agents[agent].is_some() => events.push(Event::Connects { agent }),
+            None => {}
+        }
+        for (number, link) in links.iter().enumerate().filter(|(_, link)| link.at_agent) {
+            if !link.to_agent.is_empty() {
+                events.push(Event::AgentReads { agent, link: number });
+            }
+            if link.is_broken {
+                events.push(Event::AgentLoses { agent, link: number });
+            }
+        }
+    }
+
+    fn packets_max(&self) -> usize {
+        if self.bounds.is_sparse { 1 } else { PACKETS_MAX }
+    }
+
+    fn earliest(&self) -> Option<u64> {
+        let owner = self.owner.as_ref().and_then(|owner| owner.0.next_deadline_ms());
+        let agents = self.agents.iter().flatten().filter_map(|agent| agent.0.next_deadline_ms());
+        agents.chain(owner).min()
+    }
+}

@@ -1,0 +1,187 @@
+//! What the state machines do to the world.
+
+use super::world::{AgentService, Exchange, Guard, OWNER, OwnerService, Wire, World, flow};
+use crate::Flow;
+use crate::agent::{AgentSink, Close, SessionId};
+use crate::message::{Message, Ticket};
+use crate::owner::{AgentId, Outcome, OwnerSink};
+use shunt_reactor::moving::{Frozen, TcpState};
+
+pub(super) struct AtOwner<'a> {
+    pub(super) world: &'a mut World,
+    pub(super) service: &'a mut OwnerService,
+}
+
+impl AtOwner<'_> {
+    pub(super) fn say(&mut self, agent: usize, what: Wire) {
+        if let Some(link) = self.world.links[agent].iter_mut().find(|link| link.at_owner && !link.is_broken) {
+            link.to_agent.push_back(what);
+        }
+    }
+}
+
+impl OwnerSink for AtOwner<'_> {
+    fn steer(&mut self, _: Flow, agent: AgentId, lease_ms: u64) -> bool {
+        self.world.steering = Some((agent.0 as usize, self.world.now_ms + lease_ms));
+        true
+    }
+
+    fn unsteer(&mut self, _: Flow) {
+        self.world.steering = None;
+    }
+
+    fn freeze(&mut self, _: Flow) {
+        match &mut self.world.hosts[OWNER].socket {
+            Some(socket) => socket.is_freezing = true,
+            None => self.world.violate("the owner freezes what it does not have"),
+        }
+    }
+
+    fn restore(&mut self, _: Flow, frozen: Frozen) {
+        self.world.hosts[OWNER].restoring = Some(frozen);
+    }
+
+    fn reset(&mut self, _: Flow, _: Option<TcpState>) {
+        // The client can send a packet at any time.
+        self.world.is_ended = true;
+    }
+
+    fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>) {
+        self.world.handed_over += u32::from(matches!(message, Message::Take { .. }));
+        self.say(agent.0 as usize, Wire::Control(ticket, message));
+    }
+
+    fn drop_control(&mut self, agent: AgentId) {
+        let agent = agent.0 as usize;
+        self.service.is_up[agent] = false;
+        for link in self.world.links[agent].iter_mut().filter(|link| link.at_owner) {
+            (link.at_owner, link.is_broken) = (false, true);
+        }
+    }
+
+    fn is_here(&self, _: Flow) -> bool {
+        self.world.hosts[OWNER].socket.is_some() || self.world.hosts[OWNER].restoring.is_some()
+    }
+
+    fn outcome(&mut self, _: Flow, ticket: Ticket, outcome: Outcome) {
+        let Some((request, exchange)) = self.service.exchange else {
+            // Of a connection that was handed over by the process before.
+            self.world.is_ended |= matches!(outcome, Outcome::Gone(_));
+            return;
+        };
+        let agent = match exchange {
+            Exchange::Asked { agent, .. } | Exchange::Moving { agent } | Exchange::Relaying { agent, .. } => agent,
+            Exchange::Open { .. } => return self.world.violate("an outcome of nothing"),
+        };
+        let open = Some((request, Exchange::Open { last: Some(agent) }));
+        self.service.exchange = match outcome {
+            Outcome::Relay(_) => Some((request, Exchange::Relaying { agent, ticket })),
+            Outcome::Elsewhere => open,
+            Outcome::Back { is_complete: true, .. } => {
+                self.world.came_back += 1;
+                None
+            }
+            Outcome::Back { answer_sent: 0, .. } => open,
+            Outcome::Back { .. } => return self.world.violate("half an answer came back"),
+            Outcome::Gone(_) => {
+                self.world.is_ended = true;
+                if !self.world.is_disturbed && !self.world.client.is_closed {
+                    self.world.violate("given up without need");
+                }
+                None
+            }
+        };
+    }
+}
+
+pub(super) struct AtAgent<'a> {
+    pub(super) world: &'a mut World,
+    pub(super) service: &'a mut AgentService,
+    pub(super) host: usize,
+}
+
+impl AtAgent<'_> {
+    pub(super) fn say(&mut self, session: SessionId, what: Wire) {
+        let links = &mut self.world.links[self.host];
+        let mut open = links.iter_mut().filter(|link| link.session == session && link.at_agent && !link.is_broken);
+        if let Some(link) = open.next() {
+            link.to_owner.push_back(what);
+        }
+    }
+
+    fn guarded(&mut self, guard: Guard, lease_ms: u64) {
+        self.world.hosts[self.host].guard = Some((guard, self.world.now_ms + lease_ms));
+    }
+}
+
+impl AgentSink for AtAgent<'_> {
+    fn expect(&mut self, _: Flow, lease_ms: u64) {
+        self.guarded(Guard::Expected, lease_ms);
+    }
+
+    fn own(&mut self, _: Flow, lease_ms: u64) {
+        self.guarded(Guard::Owned, lease_ms);
+    }
+
+    fn disown(&mut self, _: Flow) {
+        self.world.hosts[self.host].guard = None;
+    }
+
+    fn restore(&mut self, _: Flow, frozen: Frozen) {
+        self.world.hosts[self.host].restoring = Some(frozen);
+    }
+
+    fn freeze(&mut self, _: Flow) {
+        match &mut self.world.hosts[self.host].socket {
+            Some(socket) => socket.is_freezing = true,
+            None => self.world.violate("an agent freezes what it does not have"),
+        }
+    }
+
+    fn start(&mut self, of: Flow, session: SessionId, ticket: Ticket, answer_sent: u64) {
+        assert!(of == flow() && answer_sent == 0);
+        let Some(answer) = self.service.answers.remove(&(session, ticket)) else {
+            return self.world.violate("an answer is to be sent that was thrown away");
+        };
+        self.service.put_in = answer.len() as u8;
+        match &mut self.world.hosts[self.host].socket {
+            Some(socket) => socket.bytes.extend(answer),
+            None => self.world.violate("an answer is to be sent on no connection"),
+        }
+    }
+
+    fn relay(&mut self, session: SessionId, ticket: Ticket) {
+        match self.service.answers.remove(&(session, ticket)) {
+            Some(answer) => self.say(session, Wire::Relay(ticket, answer)),
+            None => self.world.violate("an answer is to be relayed that was thrown away"),
+        }
+        self.service.relayed.push((session, ticket));
+    }
+
+    fn drop_answer(&mut self, session: SessionId, ticket: Ticket) {
+        self.service.answers.remove(&(session, ticket));
+    }
+
+    fn close(&mut self, _: Flow, how: Close) {
+        let host = &mut self.world.hosts[self.host];
+        if host.socket.take().is_none() && host.restoring.take().is_none() && host.taken_out.take().is_none() {
+            self.world.violate("an agent closes what it does not have");
+        }
+        if how == Close::Reset {
+            if !self.world.is_disturbed && !self.world.client.is_closed {
+                self.world.violate("closed without need");
+            }
+            self.world.is_ended = true;
+        }
+    }
+
+    fn send(&mut self, session: SessionId, ticket: Ticket, message: Message<'static>) {
+        self.say(session, Wire::Control(ticket, message));
+    }
+
+    fn drop_session(&mut self, session: SessionId) {
+        for link in self.world.links[self.host].iter_mut().filter(|link| link.session == session) {
+            (link.at_agent, link.is_broken) = (false, true);
+        }
+    }
+}

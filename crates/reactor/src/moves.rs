@@ -1,0 +1,144 @@
+//! Connections that leave the loop and come into it: the engine's part of [`moving`](crate::moving), the same for every
+//! driver. The driver moves the socket at the end of the turn; what came of it is told early in the next one.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::connection::{Connection, State};
+use crate::engine::{Command, Outcome};
+use crate::io::Io;
+use crate::moving::{Frozen, FrozenLimits, NotFrozen};
+use crate::service::{CloseReason, ConnId, Service};
+
+impl Io {
+    /// Takes the connection out of the loop at the end of this turn, after its flush. [`frozen`](Service::frozen)
+    /// follows, unless the connection is closed first. From then until `frozen` the connection takes output, which
+    /// becomes the end of [`Frozen::unsent`]; a close in between does nothing (who wants it closed restores it first).
+    pub fn freeze(&mut self, conn: ConnId) {
+        if self.is_open(conn) {
+            self.commands.push(Command::Freeze { conn });
+        }
+    }
+
+    /// Puts a connection in at the end of this turn. [`restored`](Service::restored) follows, or
+    /// [`closed`](Service::closed) with [`CloseReason::ConnectFailed`]: `PermissionDenied` without CAP_NET_ADMIN,
+    /// `AddrInUse` if the connection lives here already, `AddrNotAvailable` if the host does not have the local address,
+    /// `NotFound` if a twin's depot does not have it, `Unsupported` without a mover. What is unread is then presented
+    /// by `received`, and what was written meanwhile is sent behind what is unsent. A connection that is closed before
+    /// it was restored is restored all the same and then closed, so that its peer is told.
+    ///
+    /// It counts as an accepted connection but is never refused for there being too many.
+    pub fn restore(&mut self, frozen: Frozen) -> ConnId {
+        let index = self.allocate(State::Restoring);
+        self.connections[index as usize].accepted = true;
+        self.accepted += 1;
+        if let Some(load) = &self.load {
+            load.fetch_add(1, Ordering::Relaxed);
+        }
+        self.moves.waiting.push((index, frozen));
+        self.commands.push(Command::Restore { index });
+        self.id(index)
+    }
+
+    /// Whether a connection may be frozen as far as the loop knows, and how much the kernel may still hold of it.
+    pub(crate) fn may_freeze(&self, conn: ConnId) -> Result<FrozenLimits, NotFrozen> {
+        let connection = self.get(conn).ok_or(NotFrozen::NotEstablished)?;
+        if connection.state != State::Open {
+            return Err(NotFrozen::NotEstablished);
+        }
+        if connection.log.is_some() || connection.kernel_reads {
+            return Err(NotFrozen::Unsupported);
+        }
+        let FrozenLimits { output_bytes_max, unread_bytes_max } = self.moves.limits;
+        Ok(FrozenLimits {
+            output_bytes_max: output_bytes_max.checked_sub(connection.backlog()).ok_or(NotFrozen::TooLong)?,
+            unread_bytes_max: unread_bytes_max.checked_sub(connection.unread()).ok_or(NotFrozen::TooLong)?,
+        })
+    }
+
+    /// The driver has let the socket go, with what the kernel held of the connection, or could not. Adds the loop's part.
+    pub(crate) fn froze(&mut self, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+        let outcome = outcome.map(|mut frozen| {
+            let connection = &mut self.connections[conn.index as usize];
+            connection.state = State::Frozen;
+            frozen.unsent.extend_from_slice(&connection.sending[connection.sent..]);
+            let kept = &connection.input[connection.input_start..];
+            frozen.state.receive_sequence = frozen.state.receive_sequence.wrapping_sub(kept.len() as u32);
+            frozen.unread.splice(0..0, kept.iter().copied());
+            connection.input_start = 0;
+            connection.sent = 0;
+            let (input, sending) = (std::mem::take(&mut connection.input), std::mem::take(&mut connection.sending));
+            self.pool.put(input);
+            self.pool.put(sending);
+            frozen
+        });
+        self.outcomes.push((conn, Outcome::Froze(Box::new(outcome))));
+    }
+
+    /// What is to be restored into this slot, unless nobody wants it any more.
+    pub(crate) fn take_waiting(&mut self, index: u32) -> Option<Frozen> {
+        let position = self.moves.waiting.iter().position(|waiting| waiting.0 == index)?;
+        Some(self.moves.waiting.swap_remove(position).1)
+    }
+
+    /// The driver has a socket for the slot, or failed to make one. `frozen` is what it has not put into the socket.
+    pub(crate) fn restore_ended(&mut self, index: u32, outcome: Result<Frozen, io::ErrorKind>) {
+        let connection = &mut self.connections[index as usize];
+        let closed = connection.generation.is_multiple_of(2);
+        match outcome {
+            // Aborted meanwhile: the command that closes it follows.
+            _ if connection.state != State::Restoring => {}
+            Err(_) if closed => self.finish(index, false),
+            Err(kind) => self.fail(index, CloseReason::ConnectFailed(kind)),
+            Ok(frozen) => {
+                put_in(connection, frozen);
+                if closed {
+                    self.start_flushing(index);
+                    self.commands.push(Command::Resume { index });
+                } else {
+                    self.outcomes.push((self.id(index), Outcome::Restored));
+                }
+            }
+        }
+    }
+
+    /// Tells the service that the connection is frozen, or why not.
+    pub(crate) fn tell_frozen<S: Service>(
+        &mut self,
+        conn: ConnId,
+        mut outcome: Result<Frozen, NotFrozen>,
+        service: &mut S,
+    ) {
+        let Ok(frozen) = &mut outcome else {
+            return service.frozen(self, conn, outcome);
+        };
+        let connection = &mut self.connections[conn.index as usize];
+        frozen.unsent.append(&mut connection.output);
+        service.frozen(self, conn, outcome);
+        self.retire(conn.index);
+        self.finish(conn.index, false);
+    }
+
+    /// Tells the service that the connection is restored, and lets its bytes flow.
+    pub(crate) fn tell_restored<S: Service>(&mut self, conn: ConnId, service: &mut S) {
+        let connection = &mut self.connections[conn.index as usize];
+        if connection.state != State::Restoring {
+            return;
+        }
+        connection.state = State::Open;
+        if !connection.resumed {
+            connection.resumed = true;
+            self.resumed.push(conn.index);
+        }
+        self.mark_dirty(conn.index);
+        service.restored(self, conn);
+    }
+}
+
+/// The queues become the loop's: what is unsent goes before what the service has written since.
+fn put_in(connection: &mut Connection, frozen: Frozen) {
+    let written = std::mem::replace(&mut connection.output, frozen.unsent);
+    connection.output.extend_from_slice(&written);
+    connection.input = frozen.unread;
+    connection.input_start = 0;
+}

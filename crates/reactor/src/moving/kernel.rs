@@ -1,0 +1,257 @@
+//! Reads an established connection out of the kernel and makes one of what was read, with TCP_REPAIR. The order of the calls
+//! matters: much can be set in one state of the socket only.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+
+use super::limits::{ACKNOWLEDGED_PART_MAX, READS_MAX};
+use super::repair::{self, Info, Queue};
+use super::{Frozen, FrozenLimits, NotFrozen, TcpState};
+use crate::driver::socket;
+
+/// What must not have changed while a connection was read.
+#[derive(Copy, Clone, Eq, PartialEq)]
+struct Snapshot {
+    info: Info,
+    /// Of the byte behind the send queue.
+    write_sequence: u32,
+    send_bytes: usize,
+    unsent_bytes: usize,
+    /// Of the byte behind the receive queue.
+    receive_sequence: u32,
+    receive_bytes: usize,
+}
+
+/// Reads the connection out. With `Ok` the kernel has forgotten it without sending anything; with an error it goes on.
+pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+    let refused = |error: io::Error| NotFrozen::Io(error.kind());
+    let info = repair::info(socket).map_err(refused)?;
+    if !info.is_established() {
+        return Err(NotFrozen::NotEstablished);
+    }
+    if info.has_microsecond_timestamps() {
+        return Err(NotFrozen::Unsupported);
+    }
+    // Before any packet is dropped for it.
+    is_short(repair::send_queue_bytes(socket).map_err(refused)?.0, room.output_bytes_max)?;
+    is_short(repair::receive_queue_bytes(socket).map_err(refused)?, room.unread_bytes_max)?;
+    repair::begin(socket).map_err(refused)?;
+    let outcome = repair::drop_packets(socket).map_err(refused).and_then(|()| read_out(socket, room));
+    if outcome.is_ok() {
+        // Under repair this sends nothing either. A close would do it too, but only once no child that is about to be
+        // started holds a copy of the descriptor.
+        let _ = rustix::net::connect_unspec(socket);
+    } else {
+        // In this order: a packet that comes under repair would find the socket as it was before. Neither can fail on a
+        // socket for which the other direction succeeded; if one did, the connection would end by its time limits.
+        let _ = repair::end(socket, false);
+        let _ = repair::take_packets(socket);
+    }
+    outcome
+}
+
+fn read_out(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+    for _ in 0..READS_MAX {
+        let before = Snapshot::of(socket).map_err(|error| NotFrozen::Io(error.kind()))?;
+        if !before.info.is_established() {
+            return Err(NotFrozen::NotEstablished);
+        }
+        is_short(before.send_bytes, room.output_bytes_max)?;
+        is_short(before.receive_bytes, room.unread_bytes_max)?;
+        if let Some(frozen) = read_once(socket, before).map_err(|error| NotFrozen::Io(error.kind()))? {
+            return Ok(frozen);
+        }
+    }
+    Err(NotFrozen::Moved)
+}
+
+fn is_short(bytes: usize, bytes_max: usize) -> Result<(), NotFrozen> {
+    if bytes > bytes_max { Err(NotFrozen::TooLong) } else { Ok(()) }
+}
+
+/// `None` if something has changed meanwhile: a packet that had passed the filter before it was there, or a timer.
+fn read_once(socket: &OwnedFd, before: Snapshot) -> io::Result<Option<Frozen>> {
+    let (local, peer) = repair::addresses(socket)?;
+    repair::choose(socket, Queue::Send)?;
+    let unacknowledged = send_queue(socket, before.send_bytes)?;
+    repair::choose(socket, Queue::Receive)?;
+    let unread = repair::peek(socket, before.receive_bytes)?;
+    let timestamp = if before.info.has_timestamps() { Some(repair::timestamp(socket)?) } else { None };
+    let state = TcpState {
+        local,
+        peer,
+        send_sequence: before.write_sequence.wrapping_sub(before.send_bytes as u32),
+        receive_sequence: before.receive_sequence.wrapping_sub(before.receive_bytes as u32),
+        mss: repair::mss(socket)?,
+        timestamp,
+        sack: before.info.has_sack(),
+        window_scales: before.info.window_scales(),
+        window: repair::window(socket)?,
+    };
+    let complete = unacknowledged.len() == before.send_bytes && unread.len() == before.receive_bytes;
+    if !complete || Snapshot::of(socket)? != before {
+        return Ok(None);
+    }
+    let mut unacknowledged = unacknowledged;
+    let unsent = unacknowledged.split_off(before.send_bytes.saturating_sub(before.unsent_bytes));
+    Ok(Some(Frozen { state, unacknowledged, unsent, unread }))
+}
+
+/// The last `count` bytes of the send queue: it may begin with a segment of which a part was acknowledged.
+fn send_queue(socket: &OwnedFd, count: usize) -> io::Result<Vec<u8>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut bytes = repair::peek(socket, count + 1)?;
+    if bytes.len() > count {
+        bytes = repair::peek(socket, count + ACKNOWLEDGED_PART_MAX)?;
+    }
+    let acknowledged = bytes.len().saturating_sub(count);
+    Ok(bytes.split_off(acknowledged))
+}
+
+impl Snapshot {
+    fn of(socket: &OwnedFd) -> io::Result<Snapshot> {
+        let info = repair::info(socket)?;
+        let (send_bytes, unsent_bytes) = repair::send_queue_bytes(socket)?;
+        let receive_bytes = repair::receive_queue_bytes(socket)?;
+        repair::choose(socket, Queue::Send)?;
+        let write_sequence = repair::sequence(socket)?;
+        repair::choose(socket, Queue::Receive)?;
+        let receive_sequence = repair::sequence(socket)?;
+        Ok(Snapshot { info, write_sequence, send_bytes, unsent_bytes, receive_sequence, receive_bytes })
+    }
+}
+
+/// Makes a connected socket of the state. What is not acknowledged goes into it as sent, as far as there is room; the rest
+/// is put before what is unsent, as if it had never been. What is unread stays in `frozen`, and the socket goes on behind it.
+pub(crate) fn restore(frozen: &mut Frozen) -> Result<OwnedFd, io::ErrorKind> {
+    make(frozen).map_err(|error| error.kind())
+}
+
+fn make(frozen: &mut Frozen) -> io::Result<OwnedFd> {
+    let state = &frozen.state;
+    if state.local.is_ipv4() != state.peer.is_ipv4() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let family = if state.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    repair::begin(&socket)?;
+    repair::choose(&socket, Queue::Send)?;
+    repair::set_sequence(&socket, state.send_sequence)?;
+    repair::choose(&socket, Queue::Receive)?;
+    repair::set_sequence(&socket, state.receive_sequence.wrapping_add(frozen.unread.len() as u32))?;
+    // The connect computes the size of segments, and takes them for as small as they can be if it is not told.
+    repair::set_mss(&socket, state.mss)?;
+    // What came between the connect and the timestamp, for instance, would be acknowledged with a timestamp from which the
+    // peer would not come back.
+    repair::drop_packets(&socket)?;
+    socket::prepare_accepted(&socket)?;
+    rustix::net::bind(&socket, &state.local)?;
+    rustix::net::connect(&socket, &state.peer).map_err(|error| match error {
+        // Both addresses are there, or the bind would have failed: so is the connection.
+        rustix::io::Errno::ADDRNOTAVAIL => io::ErrorKind::AddrInUse.into(),
+        error => io::Error::from(error),
+    })?;
+    repair::set_agreed(&socket, state.mss, state.window_scales, state.sack, state.timestamp.is_some())?;
+    if let Some(timestamp) = state.timestamp {
+        repair::set_timestamp(&socket, next_timestamp(timestamp))?;
+    }
+    repair::choose(&socket, Queue::Send)?;
+    let filled = repair::fill(&socket, &frozen.unacknowledged)?;
+    repair::set_window(&socket, state.window)?;
+    repair::choose(&socket, Queue::Receive)?;
+    repair::take_packets(&socket)?;
+    repair::end(&socket, true)?;
+    if filled < frozen.unacknowledged.len() {
+        frozen.unsent.splice(0..0, frozen.unacknowledged.drain(filled..));
+    }
+    frozen.unacknowledged.clear();
+    Ok(socket)
+}
+
+/// A timestamp that is not before the last one that was sent. The kernel tells its clock without the lowest bit, and takes
+/// that bit as a sign that its unit is the microsecond.
+fn next_timestamp(timestamp: u32) -> u32 {
+    timestamp.wrapping_add(2) & !1
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::process::Command;
+
+    use rustix::net::sockopt;
+
+    use super::*;
+
+    /// In a network of its own whose segments are as small as those of Ethernet; not at all where none can be made.
+    fn on_small_segments(test: fn(&str)) {
+        let run = move || {
+            // SAFETY: only this thread leaves the network of the others; memory and files stay shared.
+            let alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+            let up = || Command::new("ip").args(["link", "set", "lo", "up", "mtu", "1500"]).status();
+            if !alone || !up().is_ok_and(|status| status.success()) {
+                println!("skipped: no network namespace can be made here (needs root and `ip` of iproute2)");
+                return;
+            }
+            ["127.0.0.1:0", "[::1]:0"].into_iter().for_each(test);
+        };
+        if let Err(panic) = std::thread::spawn(run).join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    fn accepted(address: &str) -> (TcpStream, OwnedFd) {
+        let listener = TcpListener::bind(address).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = OwnedFd::from(listener.accept().unwrap().0);
+        socket::prepare_accepted(&socket).unwrap();
+        (client, socket)
+    }
+
+    #[test]
+    fn a_restored_socket_sends_segments_as_large_as_before_and_has_the_options_of_an_accepted_one() {
+        on_small_segments(|address| {
+            let (_client, before) = accepted(address);
+            let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
+            let mss = if address.starts_with('[') { 1428 } else { 1448 };
+            let after = restore(&mut frozen).unwrap();
+            assert_eq!(repair::mss(&after).unwrap(), mss, "{address}: what timestamps leave of a segment");
+            assert!(sockopt::tcp_nodelay(&after).unwrap());
+            assert!(sockopt::socket_keepalive(&after).unwrap());
+            assert!(sockopt::socket_reuseaddr(&after).unwrap());
+            let (old, new) = accepted(address);
+            assert_eq!(sockopt::tcp_user_timeout(&after).unwrap(), sockopt::tcp_user_timeout(&new).unwrap());
+            drop((old, new));
+            let info = repair::info(&after).unwrap();
+            assert_eq!(repair::info(&restore_again(&after)).unwrap(), info);
+        });
+    }
+
+    fn restore_again(socket: &OwnedFd) -> OwnedFd {
+        restore(&mut freeze(socket, FrozenLimits::default()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_listener_can_be_opened_beside_a_restored_connection() {
+        on_small_segments(|address| {
+            let (_client, before) = accepted(address);
+            let local = repair::addresses(&before).unwrap().0;
+            let _after = restore_again(&before);
+            crate::acceptor::listen(local).unwrap();
+        });
+    }
+
+    #[test]
+    fn timestamps_go_on_and_stay_in_milliseconds() {
+        for before in [0, 1, 2, 3, u32::MAX - 1, u32::MAX] {
+            let after = next_timestamp(before);
+            assert!(after & 1 == 0 && (1..=2).contains(&after.wrapping_sub(before)), "{before} {after}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `shunt agent`: its options, and the loops that they make.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use shunt_agent::{Agent, AgentMail, AgentOptions, Own};
+use shunt_reactor::moving::Mover;
+use shunt_steering::DEFAULT_PINS;
+use tracing::{info, warn};
+
+use super::steering::Kernel;
+use super::{Common, Orders, Role, bytes, duration, listen, nanos, resolve, secret, serve};
+use crate::exit::{Exit, Failure};
+
+/// Control connections that a process takes.
+const SESSIONS_MAX: usize = 1024;
+
+/// What the server speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Protocol {
+    /// HTTP/1.1
+    Http,
+}
+
+/// `shunt agent`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AgentCommand {
+    /// Address for dispatchers; whoever has the key may have requests answered there, so keep it on a network of its own
+    #[arg(long, value_name = "ADDR", required = true, help_heading = "Addresses")]
+    listen: SocketAddr,
+    /// The server, on this host
+    #[arg(long, value_name = "HOST:PORT", required = true, help_heading = "Addresses")]
+    upstream: String,
+    /// What the server speaks
+    #[arg(long, value_name = "PROTOCOL", default_value = "http", help_heading = "Addresses")]
+    protocol: Protocol,
+    /// Answers of at least so many bytes are offered to the dispatcher for hand-over, or `off`
+    #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = threshold, help_heading = "Limits")]
+    handover_threshold: Threshold,
+    /// Virtual address and port of dispatchers, whose clients' connections may be taken for large answers; repeatable. Without it all is relayed. With it there is one event loop
+    #[arg(long = "vip", value_name = "ADDR:PORT", help_heading = "Hand-over")]
+    vips: Vec<SocketAddr>,
+    /// Where `shunt switch load --role backend` has pinned the tables of the kernel
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
+    handover_pins: PathBuf,
+    /// Connections to the server; requests beyond it wait
+    #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Limits")]
+    upstream_connections_max: u32,
+    /// How long the server may take for an answer to begin, or be silent within one
+    #[arg(long, value_name = "MS", default_value = "60s", value_parser = duration, help_heading = "Times")]
+    upstream_timeout_ms: Duration,
+    /// Options that the dispatcher has as well.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// From how many bytes on answers are offered, if ever.
+#[derive(Clone, Copy, Debug)]
+struct Threshold(Option<u64>);
+
+fn threshold(text: &str) -> Result<Threshold, String> {
+    match text {
+        "off" => Ok(Threshold(None)),
+        _ => bytes(text).map(|bytes| Threshold(Some(bytes.max(1)))),
+    }
+}
+
+impl AgentCommand {
+    pub(super) fn run(&self) -> Result<Exit, Failure> {
+        self.common.start_log()?;
+        let key = secret::key(&self.common.key_file)?;
+        let upstream = resolve("upstream", &self.upstream)?;
+        if !upstream.ip().to_canonical().is_loopback() {
+            warn!(%upstream, "the server is not on a loopback address: an agent is meant to stand on its host");
+        }
+        let listeners = listen(&[self.listen])?;
+        if !self.vips.is_empty() && self.common.cores > 1 {
+            let message = "--vip and --cores above 1 do not go together: whoever comes back for a connection has to find the loop that has it".to_owned();
+            eprintln!("error: {message}");
+            return Err(Failure { exit: Exit::Configuration, message });
+        }
+        let steering = || -> Result<Option<Box<dyn Own>>, Failure> {
+            if self.vips.is_empty() {
+                return Ok(None);
+            }
+            let opened = Kernel::open(&self.handover_pins).map_err(|error| {
+                eprintln!("error: --vip: {error}");
+                Failure { exit: Exit::Configuration, message: format!("--vip: {error}") }
+            })?;
+            Ok(Some(Box::new(opened)))
+        };
+        let mut own = (0..self.common.cores).map(|_| steering()).collect::<Result<Vec<_>, _>>()?;
+        let (instance, cores) = (secret::instance(), self.common.cores);
+        let service = |core: usize| {
+            Agent::new(AgentOptions {
+                vips: self.vips.clone(),
+                own: own.get_mut(core).and_then(Option::take),
+                upstream,
+                key: key.clone(),
+                instance,
+                threshold_bytes: self.handover_threshold.0,
+                upstream_connections_max: (self.upstream_connections_max as usize).div_ceil(cores),
+                upstream_timeout_ns: nanos(self.upstream_timeout_ms),
+                random: Box::new(secret::random),
+            })
+        };
+        let services = (0..cores).map(service).collect();
+        let role = Role {
+            name: "agent",
+            listeners,
+            connections_max: SESSIONS_MAX,
+            orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
+            is_agent: true,
+            mover: if self.vips.is_empty() { Mover::None } else { Mover::Kernel },
+        };
+        serve(&self.common, role, services, |listening| {
+            for address in listening {
+                crate::print(&format!("listening for dispatchers on {address}, protocol {:?}\n", self.protocol));
+            }
+            info!(?listening, %upstream, version = env!("CARGO_PKG_VERSION"), "started");
+        })
+    }
+}

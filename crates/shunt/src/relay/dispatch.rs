@@ -1,0 +1,120 @@
+//! `shunt dispatch`: its options, and the loops that they make.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use shunt_dispatch::{DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
+use shunt_reactor::moving::Mover;
+use shunt_steering::DEFAULT_PINS;
+use tracing::{info, warn};
+
+use super::steering::Kernel;
+use super::{Common, Orders, Role, bytes, duration, listen, nanos, resolve, secret, serve};
+use crate::exit::{Exit, Failure};
+
+/// `shunt dispatch`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DispatchCommand {
+    /// Addresses for clients
+    #[arg(long, value_name = "ADDR", required = true, value_delimiter = ',', help_heading = "Addresses")]
+    listen: Vec<SocketAddr>,
+    /// Agents, the primary first: it alone gets requests other than GET and HEAD
+    #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
+    backend: Vec<String>,
+    /// Whether large answers go over the client's own connection, from the agent's host
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "off", help_heading = "Hand-over")]
+    handover: When,
+    /// Where `shunt switch load --role dispatcher` has pinned the tables of the kernel
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
+    handover_pins: PathBuf,
+    /// Connections of clients; more are closed at once
+    #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
+    clients_max: usize,
+    /// Largest body of a request; larger ones are refused with 413
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes, help_heading = "Limits")]
+    body_bytes_max: u64,
+    /// How long a connection may be without a request
+    #[arg(long, value_name = "MS", default_value = "60s", value_parser = duration, help_heading = "Times")]
+    idle_timeout_ms: Duration,
+    /// How long the head of a request may take
+    #[arg(long, value_name = "MS", default_value = "10s", value_parser = duration, help_heading = "Times")]
+    head_timeout_ms: Duration,
+    /// How long a client may send nothing of a body, or take nothing of an answer
+    #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
+    body_timeout_ms: Duration,
+    /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which say what was wrong
+    #[arg(long, value_name = "MS", default_value = "75s", value_parser = duration, help_heading = "Times")]
+    answer_timeout_ms: Duration,
+    /// Options that the agent has as well.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// When connections are handed over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum When {
+    /// Never
+    Off,
+    /// Where an agent offers an answer; where this host cannot, the log says so once, and all is relayed
+    Auto,
+}
+
+impl DispatchCommand {
+    /// The kernel's tables for a loop; none if answers are relayed.
+    fn steering(&self) -> Option<Box<dyn Steer>> {
+        if self.handover == When::Off {
+            return None;
+        }
+        match Kernel::open(&self.handover_pins) {
+            Ok(kernel) => Some(Box::new(kernel)),
+            Err(error) => {
+                warn!(%error, "large answers are relayed");
+                None
+            }
+        }
+    }
+
+    pub(super) fn run(&self) -> Result<Exit, Failure> {
+        self.common.start_log()?;
+        let key = secret::key(&self.common.key_file)?;
+        let backends: Vec<SocketAddr> =
+            self.backend.iter().map(|text| resolve("backend", text)).collect::<Result<_, _>>()?;
+        let listeners = listen(&self.listen)?;
+        let (instance, first) = (secret::instance(), self.listen[0]);
+        let service = |core| {
+            let steer = self.steering();
+            let handover = if steer.is_some() { Handover::Auto } else { Handover::Off };
+            Dispatcher::new(DispatchOptions {
+                backends: backends.clone(),
+                key: key.clone(),
+                owner: secret::owner(first, core),
+                instance,
+                handover,
+                steer,
+                body_bytes_max: self.body_bytes_max,
+                idle_timeout_ns: nanos(self.idle_timeout_ms),
+                head_timeout_ns: nanos(self.head_timeout_ms),
+                body_timeout_ns: nanos(self.body_timeout_ms),
+                answer_timeout_ns: nanos(self.answer_timeout_ms),
+                random: Box::new(secret::random),
+            })
+        };
+        let services = (0..self.common.cores).map(service).collect();
+        let role = Role {
+            name: "dispatcher",
+            listeners,
+            connections_max: self.clients_max,
+            orders: Orders { drain: DispatchMail::Drain, end: DispatchMail::End },
+            is_agent: false,
+            mover: if self.handover == When::Auto { Mover::Kernel } else { Mover::None },
+        };
+        serve(&self.common, role, services, |listening| {
+            for address in listening {
+                crate::print(&format!("listening for HTTP clients on {address}\n"));
+            }
+            info!(?listening, ?backends, version = env!("CARGO_PKG_VERSION"), "started");
+        })
+    }
+}

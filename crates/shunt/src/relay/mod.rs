@@ -1,0 +1,169 @@
+//! `shunt dispatch` and `shunt agent`: HTTP answers of stock servers, asked for by a dispatcher and got by an agent beside each.
+
+mod agent;
+mod dispatch;
+mod part;
+mod secret;
+mod steering;
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::time::Duration;
+
+use clap::Args;
+use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
+use shunt_proxy::config::{Kind as _, LogFormat, Millis};
+use shunt_reactor::moving::Mover;
+use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
+
+pub(crate) use agent::AgentCommand;
+pub(crate) use dispatch::DispatchCommand;
+use part::{LoopsPart, Notice, Orders};
+
+use crate::admin;
+use crate::exit::{Exit, Failure};
+use crate::logging;
+use crate::open_files;
+use crate::supervise::{Events, Hangup, Supervisor, threads};
+
+/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
+const MAILBOX_CAPACITY: usize = 4096;
+/// Most event loops.
+const CORES_MAX: usize = 1024;
+
+/// Runs `shunt dispatch`.
+pub(crate) fn dispatch(command: &DispatchCommand) -> Exit {
+    command.run().unwrap_or_else(Failure::report)
+}
+
+/// Runs `shunt agent`.
+pub(crate) fn agent(command: &AgentCommand) -> Exit {
+    command.run().unwrap_or_else(Failure::report)
+}
+
+/// Options that both have.
+#[derive(Args, Clone, Debug)]
+struct Common {
+    /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner alone
+    #[arg(long, value_name = "FILE", help_heading = "Key")]
+    key_file: std::path::PathBuf,
+    /// Event loops, one thread each
+    #[arg(long, value_name = "N", default_value = "1", value_parser = cores, help_heading = "Event loop")]
+    cores: usize,
+    /// How long SIGTERM waits for answers that are under way
+    #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
+    drain_timeout_ms: Duration,
+    /// error, warn, info, debug, trace, or `tracing` directives
+    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Logs")]
+    log: String,
+    /// Form of the log
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format, help_heading = "Logs")]
+    log_format: LogFormat,
+}
+
+impl Common {
+    fn start_log(&self) -> Result<(), Failure> {
+        let failed = |why| Failure { exit: Exit::Configuration, message: format!("--log: {why}") };
+        logging::start(&self.log, self.log_format).map(drop).map_err(|why| {
+            eprintln!("error: --log: {why}");
+            failed(why)
+        })
+    }
+}
+
+/// How a command differs from the other as a process.
+struct Role<M> {
+    /// What the log calls it.
+    name: &'static str,
+    listeners: Vec<TcpListener>,
+    connections_max: usize,
+    orders: Orders<M>,
+    /// How connections leave and come.
+    mover: Mover,
+    /// Nobody reads from those that come.
+    is_agent: bool,
+}
+
+/// Runs a service on each loop until the process is told to end. `announce`: what is said on standard output when it listens.
+fn serve<S>(
+    common: &Common,
+    role: Role<S::Mail>,
+    services: Vec<S>,
+    announce: impl FnOnce(&[SocketAddr]),
+) -> Result<Exit, Failure>
+where
+    S: Service + Send + 'static,
+    S::Mail: Copy,
+{
+    let events = Events::new();
+    events.catch_signals()?;
+    open_files::allow_clients(role.connections_max);
+    let (teller, notices) = events.teller();
+    let (mut slots, mut mailers) = (Vec::new(), Vec::new());
+    let each = role.connections_max.div_ceil(services.len().max(1));
+    for (index, mut service) in services.into_iter().enumerate() {
+        let (mailer, inbox) =
+            mailbox(MAILBOX_CAPACITY).map_err(|error| Failure::internal("a mailbox could not be made", error))?;
+        let load = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let mut options = LoopOptions { load: Some(load.clone()), connections_max: each, ..LoopOptions::default() };
+        options.mover = role.mover.clone();
+        if role.is_agent {
+            options.restored_receive_bytes = Some(RECEIVE_BYTES);
+            options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
+        }
+        let work = move || run(IoChoice::Epoll, options, &mut service, inbox).map_err(|error| error.to_string());
+        let teller = teller.clone();
+        let told = move |failure| teller.tell(Notice { index, failure });
+        threads::spawn(&format!("relay-{index}"), work, told)
+            .map_err(|error| Failure::internal("the thread of an event loop could not be started", error))?;
+        slots.push(CoreSlot { mailer: mailer.clone(), load });
+        mailers.push(mailer);
+    }
+    let listening: Vec<SocketAddr> = role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let acceptor = Acceptor::start(role.listeners, slots)
+        .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
+    announce(&listening);
+    let part = LoopsPart::new(role.name, acceptor, mailers, role.orders, notices, common.drain_timeout_ms);
+    Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
+}
+
+fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
+    let bind = |address: &SocketAddr| {
+        shunt_reactor::listen(*address).map_err(|error| admin::cannot_listen("--listen", *address, &error))
+    };
+    addresses.iter().map(bind).collect()
+}
+
+/// The address that `HOST:PORT` names; looked up once, at the start.
+fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let failed = |why: String| Failure {
+        exit: Exit::Configuration,
+        message: format!("--{flag} {text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"),
+    };
+    let mut found = text.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+    found.next().ok_or_else(|| failed("the name has no address".to_owned()))
+}
+
+fn cores(text: &str) -> Result<usize, String> {
+    let cores = text.parse().ok().filter(|cores| (1..=CORES_MAX).contains(cores));
+    cores.ok_or_else(|| format!("1 to {CORES_MAX} are allowed"))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    Millis::from_text(text).map(|millis| Duration::from_millis(millis.into()))
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    shunt_proxy::config::Bytes::from_text(text).map(|bytes| bytes.0)
+}
+
+fn format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("there are text and json".to_owned()),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

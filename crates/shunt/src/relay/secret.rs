@@ -1,0 +1,92 @@
+//! The key that dispatchers and agents share, and numbers that nobody can guess.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use shunt_handover::session::{Instance, OwnerId, SharedKey};
+
+use crate::exit::{Exit, Failure};
+
+/// Reads the key. A line end behind it is none of it.
+pub(super) fn key(path: &Path) -> Result<SharedKey, Failure> {
+    let failed =
+        |why: String| Failure { exit: Exit::Configuration, message: format!("--key-file {}: {why}", path.display()) };
+    let read = || {
+        let mode = std::fs::metadata(path)?.permissions().mode();
+        std::fs::read(path).map(|bytes| (mode, bytes))
+    };
+    let (mode, mut bytes) = read().map_err(|error| {
+        failed(format!("cannot be read: {error}; `head -c 32 /dev/urandom | base64 > FILE` makes one"))
+    })?;
+    if mode & 0o077 != 0 {
+        let why = "other users may read it, and whoever has the key can answer for every server; `chmod 600` it";
+        return Err(failed(why.to_owned()));
+    }
+    while bytes.pop_if(|byte| matches!(byte, b'\n' | b'\r')).is_some() {}
+    SharedKey::new(&bytes).map_err(|error| failed(error.to_string()))
+}
+
+/// Fills the buffer from the operating system's generator.
+pub(super) fn random(mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        match getrandom(&mut *bytes, GetRandomFlags::empty()) {
+            Ok(filled) => bytes = &mut bytes[filled..],
+            Err(rustix::io::Errno::INTR) => {}
+            // Nothing that is drawn instead would keep what nonces promise.
+            Err(error) => panic!("the operating system gives no random numbers: {error}"),
+        }
+    }
+}
+
+/// Names this run of the process.
+pub(super) fn instance() -> Instance {
+    let mut bytes = [0; 8];
+    random(&mut bytes);
+    Instance(u64::from_be_bytes(bytes))
+}
+
+/// Who an event loop of a dispatcher is to the agents: the same after a restart, and another for each host, address and loop.
+pub(super) fn owner(listen: std::net::SocketAddr, core: usize) -> OwnerId {
+    let system = rustix::system::uname();
+    let text = format!("{listen} {core}");
+    let bytes = system.nodename().to_bytes().iter().chain(text.as_bytes());
+    // FNV-1a: it has to be the same in every release.
+    OwnerId(bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn file(text: &[u8], mode: u32) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_key_is_taken_from_a_file_that_nobody_else_reads() {
+        key(file(b"0123456789abcdef\n", 0o600).path()).unwrap();
+        for (text, mode, expected) in [
+            (&b"0123456789abcdef"[..], 0o644, "chmod 600"),
+            (b"0123456789abcde\n", 0o600, "15 bytes"),
+            (b"", 0o600, "0 bytes"),
+        ] {
+            let failure = key(file(text, mode).path()).unwrap_err();
+            assert!(failure.message.contains(expected) && failure.exit == Exit::Configuration, "{}", failure.message);
+        }
+        assert!(key(Path::new("/nowhere/at/all")).unwrap_err().message.contains("/dev/urandom"));
+    }
+
+    #[test]
+    fn owners_are_the_same_again_and_differ_by_address_and_loop() {
+        let listen = "10.0.0.1:80".parse().unwrap();
+        assert_eq!(owner(listen, 0), owner(listen, 0));
+        assert_ne!(owner(listen, 0), owner(listen, 1));
+        assert_ne!(owner(listen, 0), owner("10.0.0.2:80".parse().unwrap(), 0));
+        assert_ne!(instance(), instance());
+    }
+}

@@ -1,0 +1,144 @@
+//! `shunt switch`: the programs that steer packets of connections which were handed over.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use shunt_steering::{Count, DEFAULT_PINS, Error, Role, Steering, clean, give_to, load, problems};
+
+use crate::exit::Exit;
+use crate::print;
+
+/// `shunt switch`.
+#[derive(Args, Debug)]
+pub(crate) struct Switch {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Attach the programs to an interface. They stay, whatever becomes of any process
+    Load(Load),
+    /// Show which connections are elsewhere or here, and what was counted
+    Status(Pins),
+    /// Detach the programs and forget all entries. Connections that were handed over end
+    Clean(Pins),
+}
+
+#[derive(Args, Debug)]
+struct Pins {
+    /// Where programs and tables are pinned: a directory in a BPF file system, made by load
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS)]
+    pins: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct Load {
+    /// What this host does
+    #[arg(long, value_enum)]
+    role: RoleName,
+    /// The interface by which clients' packets come
+    #[arg(long, value_name = "NAME")]
+    interface: String,
+    /// A virtual address and port that dispatchers listen on; repeatable. Of a backend's host
+    #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq("role", "backend"))]
+    vips: Vec<SocketAddr>,
+    /// Number or name of the user who runs the dispatcher or agent, if that is not root
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    #[command(flatten)]
+    pins: Pins,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RoleName {
+    /// Clients' connections begin and end here
+    Dispatcher,
+    /// They come here for large answers
+    Backend,
+}
+
+/// Runs `shunt switch`.
+pub(crate) fn run(command: &Switch) -> Exit {
+    let done = match &command.action {
+        Action::Load(load) => load.run(),
+        Action::Status(pins) => status(pins),
+        Action::Clean(pins) => clean(&pins.pins).map_err(|error| error.to_string()).map(|found| match found {
+            true => format!("removed what was loaded at {}\n", pins.pins.display()),
+            false => format!("nothing was loaded at {}\n", pins.pins.display()),
+        }),
+    };
+    match done {
+        Ok(text) => {
+            print(&text);
+            Exit::Done
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            Exit::Configuration
+        }
+    }
+}
+
+impl Load {
+    fn run(&self) -> Result<String, String> {
+        let role = match self.role {
+            RoleName::Dispatcher => Role::Dispatcher,
+            RoleName::Backend => Role::Backend,
+        };
+        let user = self.user.as_deref().map(user_id).transpose()?;
+        let (certain, possible): (Vec<_>, Vec<_>) =
+            problems(&self.interface, role, &self.vips).into_iter().partition(|problem| problem.is_certain);
+        if !certain.is_empty() {
+            return Err(certain.into_iter().map(|problem| problem.text).collect::<Vec<_>>().join("\nerror: "));
+        }
+        let pins = &self.pins.pins;
+        let told = |error: Error| error.to_string();
+        load(&self.interface, role, &self.vips, pins).map_err(told)?;
+        if let Some(user) = user
+            && let Err(error) = give_to(pins, user)
+        {
+            clean(pins).map_err(told)?;
+            return Err(error.to_string());
+        }
+        possible.iter().for_each(|problem| eprintln!("warning: {}", problem.text));
+        Ok(format!("loaded on {}, pinned at {}\n", self.interface, pins.display()))
+    }
+}
+
+/// A user's number, by that or by the name that /etc/passwd has.
+fn user_id(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let users = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("--user: /etc/passwd: {error}"))?;
+    let found = users.lines().map(|line| line.split(':')).find_map(|mut parts| {
+        let name = parts.next()?;
+        (name == text).then(|| parts.nth(1)?.parse().ok()).flatten()
+    });
+    found.ok_or_else(|| format!("--user: /etc/passwd has no user {text}"))
+}
+
+fn status(pins: &Pins) -> Result<String, String> {
+    let steering = Steering::open(&pins.pins).map_err(|error| error.to_string())?;
+    let (steered, owned) = (steering.steered(), steering.owned());
+    let mut text =
+        format!("pinned at {}\n{} elsewhere, {} here\n", steering.pins().display(), steered.len(), owned.len());
+    for (flows, place) in [(&steered, "elsewhere"), (&owned, "here")] {
+        for flow in flows.iter().take(SHOWN_MAX) {
+            let _ = writeln!(text, "  {place:10} {} <- {}", flow.local, flow.peer);
+        }
+        if flows.len() > SHOWN_MAX {
+            let _ = writeln!(text, "  {place:10} and {} more", flows.len() - SHOWN_MAX);
+        }
+    }
+    for (count, name) in Count::ALL {
+        let _ = writeln!(text, "{name:18} {}", steering.count(count));
+    }
+    Ok(text)
+}
+
+/// Connections that are listed of each kind.
+const SHOWN_MAX: usize = 20;

@@ -1,0 +1,103 @@
+//! What a host's network must be like, looked at before programs are loaded.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use rustix::fs::statfs;
+
+use crate::load::Role;
+
+/// `BPF_FS_MAGIC` of linux/magic.h.
+const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
+
+/// Something about this host that keeps steering from working, or may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// It cannot work like this.
+    pub is_certain: bool,
+    /// What is wrong, and what to do.
+    pub text: String,
+}
+
+/// True of a directory in which programs and maps can be pinned.
+pub(crate) fn holds_pins(directory: &Path) -> bool {
+    // The type of this number is another on each architecture.
+    statfs(directory).is_ok_and(|found| found.f_type as u64 & 0xffff_ffff == BPF_FILE_SYSTEM)
+}
+
+/// What is wrong with this host for this role.
+#[must_use]
+pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if role == Role::Backend {
+        found.extend(vips.iter().filter_map(|vip| not_here(vip.ip())));
+        if vips.iter().any(SocketAddr::is_ipv4)
+            && setting("ipv4", interface, "arp_ignore").is_some_and(|value| value < 1)
+        {
+            found.push(Problem {
+                is_certain: true,
+                text: "this host would answer for the virtual address when clients ask who has it (arp_ignore is 0): `sysctl -w \
+                       net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`"
+                    .to_owned(),
+            });
+        }
+    }
+    if setting("ipv4", interface, "rp_filter") == Some(1) {
+        found.push(Problem {
+            is_certain: false,
+            text: format!(
+                "rp_filter is strict (1): clients' packets are dropped unless the way back to them is by {interface} as well; if it is not, `sysctl -w \
+                 net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{interface}.rp_filter=2`"
+            ),
+        });
+    }
+    let liberal = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal");
+    if liberal.is_ok_and(|text| text.trim() == "0") {
+        found.push(Problem {
+            is_certain: false,
+            text: "connection tracking takes packets of moved connections for invalid, which a firewall may drop: `sysctl -w \
+                   net.netfilter.nf_conntrack_tcp_be_liberal=1`, or exempt the virtual address (`notrack`)"
+                .to_owned(),
+        });
+    }
+    found
+}
+
+/// Sockets with this address can be made only where it is one of the host's.
+fn not_here(vip: IpAddr) -> Option<Problem> {
+    let prefix = if vip.is_ipv4() { 32 } else { 128 };
+    TcpListener::bind((vip, 0)).is_err().then(|| Problem {
+        is_certain: true,
+        text: format!("{vip} is no address of this host: `ip addr add {vip}/{prefix} dev lo`"),
+    })
+}
+
+/// The greater of what is set for all interfaces and for this one, which is what counts.
+fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
+    let read = |of: &str| -> Option<u8> {
+        fs::read_to_string(format!("/proc/sys/net/{family}/conf/{of}/{name}")).ok()?.trim().parse().ok()
+    };
+    read("all").into_iter().chain(read(interface)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_host_does_not_have_is_named_with_what_to_do() {
+        let vips = ["192.0.2.77:80".parse().expect("address"), "127.0.0.1:80".parse().expect("address")];
+        let found = problems("lo", Role::Backend, &vips);
+        let certain: Vec<_> = found.iter().filter(|problem| problem.text.contains("ip addr add")).collect();
+        assert!(
+            certain.len() == 1 && certain[0].is_certain && certain[0].text.contains("ip addr add 192.0.2.77/32 dev lo")
+        );
+        assert!(!problems("lo", Role::Dispatcher, &vips).iter().any(|problem| problem.is_certain));
+    }
+
+    #[test]
+    fn pins_go_into_a_bpf_file_system_alone() {
+        assert!(!holds_pins(Path::new("/proc")) && !holds_pins(Path::new("/nowhere")));
+    }
+}

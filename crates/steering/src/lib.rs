@@ -1,0 +1,25 @@
+//! Steering: where packets of a moved connection go, by programs that the kernel runs for each packet.
+//!
+//! ```text
+//!                         dispatcher's host                             backend's host
+//! client --> [dispatcher_in] -- in steered_flows --> L2 --> [backend_in] -- ready in owned_flows --> socket
+//!                  '--> socket, if it is not                     '--> dropped: it is on its way here or back
+//! client <-- [dispatcher_out]                    client <-- [backend_out] <-- socket
+//!            drops resets of what is elsewhere              drops resets of what is not here
+//! ```
+//!
+//! [`load`] takes a privileged user once: it attaches the programs ([bpf/handover.bpf.c](../../../bpf/handover.bpf.c)) to an interface and pins
+//! them and their maps, so that they outlive every process. [`Steering`] works the maps afterwards, and needs no more than the pins' files allow.
+//! Entries have leases, so that what a process has left behind when it died ends by itself.
+
+mod check;
+mod error;
+mod flow;
+mod load;
+mod maps;
+
+pub use check::{Problem, problems};
+pub use error::Error;
+pub use flow::{BadMac, Flow, Mac};
+pub use load::{DEFAULT_PINS, Role, clean, give_to, load};
+pub use maps::{Count, Seen, Steering};

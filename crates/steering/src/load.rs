@@ -1,0 +1,163 @@
+//! Loading the programs, and undoing that.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::{fs, io};
+
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::check::holds_pins;
+use crate::error::Error;
+use crate::maps::{MAPS, Steering};
+
+/// Where the pins are unless something else is said.
+pub const DEFAULT_PINS: &str = "/sys/fs/bpf/shunt";
+
+/// What a host does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Clients' connections begin and end here.
+    Dispatcher,
+    /// They come here for a while.
+    Backend,
+}
+
+impl Role {
+    /// The programs, for what comes in and for what goes out.
+    fn programs(self) -> [&'static str; 2] {
+        match self {
+            Role::Dispatcher => ["dispatcher_in", "dispatcher_out"],
+            Role::Backend => ["backend_in", "backend_out"],
+        }
+    }
+}
+
+/// Attaches the programs of this role to an interface, for these virtual addresses, and pins them and their maps in this directory.
+///
+/// # Errors
+/// What is missing, and what to do about it. Nothing is left behind then.
+pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Result<Steering, Error> {
+    if !exists(interface) {
+        return Err(Error::NoInterface(interface.to_owned()));
+    }
+    if !pins.parent().is_some_and(holds_pins) {
+        return Err(Error::NoPins(pins.to_owned()));
+    }
+    match fs::create_dir(pins) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // The second program is the last that is pinned: without it there is what a load that was killed has left.
+            let mut roles = [Role::Dispatcher, Role::Backend].into_iter();
+            if roles.any(|role| pins.join(role.programs()[1]).exists()) {
+                return Err(Error::Loaded(pins.to_owned()));
+            }
+            clean(pins)?;
+            fs::create_dir(pins).map_err(|error| Error::Kernel("make a directory for the pins", error.to_string()))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Error::NotAllowed("make a directory for the pins"));
+        }
+        Err(error) => return Err(Error::Kernel("make a directory for the pins", error.to_string())),
+    }
+    let done = attach(interface, role, pins).and_then(|()| {
+        let mut steering = Steering::open(pins)?;
+        vips.iter().try_for_each(|vip| steering.serve(*vip))?;
+        Ok(steering)
+    });
+    if done.is_err() {
+        // All of it was made here. Why it failed is told, and not what becomes of this.
+        let _ = clean(pins);
+    }
+    done
+}
+
+/// True of an interface of this network namespace.
+fn exists(interface: &str) -> bool {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+    socket.is_ok_and(|socket| rustix::net::netdevice::name_to_index(socket, interface).is_ok())
+}
+
+/// Gives the pinned maps to a user, whose processes can work them then without being privileged.
+///
+/// # Errors
+/// This process may not give files away.
+pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
+    let all = MAPS.iter().map(|name| pins.join(name)).chain([pins.to_owned()]);
+    for path in all {
+        std::os::unix::fs::chown(&path, Some(user), None).map_err(|_| Error::NotAllowed("give the pins to a user"))?;
+    }
+    Ok(())
+}
+
+/// Detaches the programs and removes their maps. `false`: there was nothing.
+///
+/// # Errors
+/// A file could not be removed.
+pub fn clean(pins: &Path) -> Result<bool, Error> {
+    let mut found = false;
+    let names = [Role::Dispatcher, Role::Backend].into_iter().flat_map(Role::programs).chain(MAPS);
+    for name in names {
+        match fs::remove_file(pins.join(name)) {
+            Ok(()) => found = true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(Error::NotAllowed("remove the pins"));
+            }
+            Err(error) => return Err(Error::Kernel("remove the pins", error.to_string())),
+        }
+    }
+    match fs::remove_dir(pins) {
+        Err(error) if found && error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::Kernel("remove the pins' directory", error.to_string()))
+        }
+        _ => Ok(found),
+    }
+}
+
+#[cfg(not(has_programs))]
+fn attach(_: &str, _: Role, _: &Path) -> Result<(), Error> {
+    Err(Error::NoPrograms)
+}
+
+#[cfg(has_programs)]
+fn attach(interface: &str, role: Role, pins: &Path) -> Result<(), Error> {
+    use aya::programs::links::FdLink;
+    use aya::programs::tc::TcAttachOptions;
+    use aya::programs::{LinkOrder, SchedClassifier, TcAttachType};
+
+    use crate::maps::chain;
+
+    let object = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/handover.bpf.o"));
+    let mut programs = aya::Ebpf::load(object).map_err(|error| of_load(&error))?;
+    for name in MAPS {
+        let map = programs.map(name).ok_or(Error::NoPrograms)?;
+        map.pin(pins.join(name)).map_err(|error| match &error {
+            aya::pin::PinError::SyscallError(call) if crate::maps::is_denied(&call.io_error) => {
+                Error::NotAllowed("pin maps")
+            }
+            _ => Error::NoPins(pins.to_owned()),
+        })?;
+    }
+    for (name, direction) in role.programs().into_iter().zip([TcAttachType::Ingress, TcAttachType::Egress]) {
+        let found = programs.program_mut(name).ok_or(Error::NoPrograms)?;
+        let program: &mut SchedClassifier =
+            found.try_into().map_err(|error| Error::Kernel("load the programs", chain(&error)))?;
+        program.load().map_err(|error| Error::Kernel("load the programs", chain(&error)))?;
+        let attached =
+            program.attach_with_options(interface, direction, TcAttachOptions::TcxOrder(LinkOrder::default()));
+        let id = attached.map_err(|error| Error::OldKernel(chain(&error)))?;
+        let link = program.take_link(id).map_err(|error| Error::Kernel("attach the programs", chain(&error)))?;
+        let link: FdLink = link.try_into().map_err(|error| Error::OldKernel(chain(&error)))?;
+        link.pin(pins.join(name)).map_err(|error| Error::Kernel("pin the programs", chain(&error)))?;
+    }
+    Ok(())
+}
+
+#[cfg(has_programs)]
+fn of_load(error: &aya::EbpfError) -> Error {
+    let text = crate::maps::chain(error);
+    match text.contains("Operation not permitted") || text.contains("Permission denied") {
+        true => Error::NotAllowed("load programs into the kernel"),
+        false => Error::Kernel("load the programs", text),
+    }
+}

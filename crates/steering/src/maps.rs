@@ -1,0 +1,262 @@
+//! The maps of the programs, worked from outside. Their layouts are those of bpf/handover.bpf.c.
+//!
+//! | map | key | value |
+//! |---|---|---|
+//! | `steered_flows` | flow, 36 bytes | when its lease ends, boot-time ns, 8 bytes; hardware address 6; 2 zero |
+//! | `seen_flows` | flow | packets 8, last acknowledgement 4, end of the last packet 4: written by the program |
+//! | `owned_flows` | flow | when its lease ends 8, is ready 4, 4 zero |
+//! | `services` | virtual address and port, 20 bytes | 4 |
+//! | `counters` | number of a [`Count`] | 8, for each processor |
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fmt, fs, io};
+
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::Error;
+use crate::flow::{FLOW_BYTES, Flow, Mac, SERVICE_BYTES, service_key};
+
+pub(crate) const MAPS: [&str; 5] = ["steered_flows", "seen_flows", "owned_flows", "services", "counters"];
+
+type Flows = HashMap<MapData, [u8; FLOW_BYTES], [u8; 16]>;
+
+/// What the programs have seen of a steered connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Packets from the client.
+    pub packets: u64,
+    /// The client's last acknowledgement: the sequence number that it expects next.
+    pub last_ack: u32,
+    /// The sequence number behind the client's last packet.
+    pub sequence_end: u32,
+}
+
+/// What the programs count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Packets that were sent on to a backend.
+    Steered,
+    /// Packets whose entry was past its lease, and which were treated as if there were none.
+    Expired,
+    /// Packets that had no hop left.
+    HopsOver,
+    /// Resets of this host's kernel that did not leave.
+    ResetsKeptBack,
+    /// Packets for the virtual address while the connection was not here.
+    NotReady,
+    /// Packets for connections that are here.
+    Passed,
+}
+
+impl Count {
+    /// All, in the order of the programs, with their names.
+    pub const ALL: [(Count, &str); 6] = [
+        (Count::Steered, "steered"),
+        (Count::Expired, "expired"),
+        (Count::HopsOver, "hops_over"),
+        (Count::ResetsKeptBack, "resets_kept_back"),
+        (Count::NotReady, "not_ready"),
+        (Count::Passed, "passed"),
+    ];
+}
+
+/// The maps of programs that were loaded.
+pub struct Steering {
+    pins: PathBuf,
+    steered: Flows,
+    seen: Flows,
+    owned: Flows,
+    services: HashMap<MapData, [u8; SERVICE_BYTES], u32>,
+    counters: PerCpuArray<MapData, u64>,
+}
+
+impl fmt::Debug for Steering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steering").field("pins", &self.pins).finish_non_exhaustive()
+    }
+}
+
+impl Steering {
+    /// Opens what is pinned in this directory.
+    ///
+    /// # Errors
+    /// Nothing is pinned there, or this process may not open it.
+    pub fn open(pins: &Path) -> Result<Steering, Error> {
+        let data = |name: &str| {
+            let path = pins.join(name);
+            match fs::symlink_metadata(&path) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NotLoaded(pins.to_owned())),
+                Err(_) => return Err(Error::NotAllowed("look into the pins' directory, or one that it is in")),
+            }
+            MapData::from_pin(&path).map_err(|error| of_map("open the pinned maps", &error))
+        };
+        let open = |error: MapError| of_map("open the pinned maps", &error);
+        let hash = |name: &str| Flows::try_from(Map::HashMap(data(name)?)).map_err(open);
+        Ok(Steering {
+            pins: pins.to_owned(),
+            steered: hash("steered_flows")?,
+            seen: hash("seen_flows")?,
+            owned: hash("owned_flows")?,
+            services: HashMap::try_from(Map::HashMap(data("services")?)).map_err(open)?,
+            counters: PerCpuArray::try_from(Map::PerCpuArray(data("counters")?)).map_err(open)?,
+        })
+    }
+
+    /// Where they are pinned.
+    #[must_use]
+    pub fn pins(&self) -> &Path {
+        &self.pins
+    }
+
+    /// Packets of this connection go to this host from now on, for as long as the lease; again: the lease begins anew.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub fn steer(&mut self, flow: &Flow, to: Mac, lease: Duration) -> Result<(), Error> {
+        let key = flow.key();
+        if self.seen.get(&key, 0).is_err() {
+            self.seen.insert(key, [0; 16], 0).map_err(|error| of_entry("moved connections", &error))?;
+        }
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+        value[8..14].copy_from_slice(&to.0);
+        self.steered.insert(key, value, 0).map_err(|error| of_entry("moved connections", &error))
+    }
+
+    /// Packets of this connection come to this host's sockets again. Nothing is wrong if they did before.
+    pub fn unsteer(&mut self, flow: &Flow) {
+        let key = flow.key();
+        // What is not there needs not be removed.
+        let _ = self.steered.remove(&key);
+        let _ = self.seen.remove(&key);
+    }
+
+    /// What was seen of a connection since it was steered; none if it is not.
+    #[must_use]
+    pub fn seen(&self, flow: &Flow) -> Option<Seen> {
+        let value = self.seen.get(&flow.key(), 0).ok()?;
+        let number = |at: usize| u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
+        let mut packets = [0; 8];
+        packets.copy_from_slice(&value[..8]);
+        Some(Seen { packets: u64::from_ne_bytes(packets), last_ack: number(8), sequence_end: number(12) })
+    }
+
+    /// This connection is about to come here; its packets are dropped meanwhile.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub fn expect(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
+        self.put_owned(flow, lease, false)
+    }
+
+    /// A socket of this host has the connection; again: the lease begins anew.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub fn own(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
+        self.put_owned(flow, lease, true)
+    }
+
+    /// No socket of this host has the connection any more. Nothing is wrong if none had.
+    pub fn disown(&mut self, flow: &Flow) {
+        let _ = self.owned.remove(&flow.key());
+    }
+
+    fn put_owned(&mut self, flow: &Flow, lease: Duration, is_ready: bool) -> Result<(), Error> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+        value[8..12].copy_from_slice(&u32::from(is_ready).to_ne_bytes());
+        self.owned.insert(flow.key(), value, 0).map_err(|error| of_entry("connections that are here", &error))
+    }
+
+    /// The programs of a backend's host keep watch over packets for this address.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub fn serve(&mut self, local: SocketAddr) -> Result<(), Error> {
+        self.services.insert(service_key(local), 1, 0).map_err(|error| of_entry("virtual addresses", &error))
+    }
+
+    /// Connections whose packets go elsewhere, those past their leases too.
+    #[must_use]
+    pub fn steered(&self) -> Vec<Flow> {
+        self.steered.keys().filter_map(Result::ok).map(|key| Flow::of_key(&key)).collect()
+    }
+
+    /// Connections that are here or expected, those past their leases too.
+    #[must_use]
+    pub fn owned(&self) -> Vec<Flow> {
+        self.owned.keys().filter_map(Result::ok).map(|key| Flow::of_key(&key)).collect()
+    }
+
+    /// Removes entries past their leases, which the programs do not follow any more. How many there were.
+    pub fn sweep(&mut self) -> usize {
+        let now_ns = boot_time_ns();
+        let is_over = |value: &[u8; 16]| {
+            let mut expires_ns = [0; 8];
+            expires_ns.copy_from_slice(&value[..8]);
+            u64::from_ne_bytes(expires_ns) < now_ns
+        };
+        let over = |flows: &Flows| {
+            let all = flows.iter().filter_map(Result::ok);
+            all.filter(|(_, value)| is_over(value)).map(|(key, _)| Flow::of_key(&key)).collect::<Vec<_>>()
+        };
+        let (steered, owned) = (over(&self.steered), over(&self.owned));
+        steered.iter().for_each(|flow| self.unsteer(flow));
+        owned.iter().for_each(|flow| self.disown(flow));
+        steered.len() + owned.len()
+    }
+
+    /// How often something was so, since the programs were loaded.
+    #[must_use]
+    pub fn count(&self, which: Count) -> u64 {
+        self.counters.get(&(which as u32), 0).map_or(0, |each| each.iter().sum())
+    }
+}
+
+/// When a lease ends that begins now, by the clock that the programs look at.
+fn expires_ns(lease: Duration) -> u64 {
+    boot_time_ns().saturating_add(u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn boot_time_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+fn of_map(what: &'static str, error: &MapError) -> Error {
+    match error {
+        MapError::SyscallError(call) if is_denied(&call.io_error) => Error::NotAllowed(what),
+        other => Error::Kernel(what, chain(other)),
+    }
+}
+
+fn of_entry(what: &'static str, error: &MapError) -> Error {
+    match error {
+        MapError::SyscallError(call)
+            if call.io_error.raw_os_error() == Some(rustix::io::Errno::TOOBIG.raw_os_error()) =>
+        {
+            Error::Full(what)
+        }
+        other => of_map("write to the pinned maps", other),
+    }
+}
+
+pub(crate) fn is_denied(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
+}
+
+/// An error with all that it came of.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

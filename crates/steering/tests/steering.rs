@@ -1,0 +1,252 @@
+//! The programs alone, between real hosts: network namespaces on a bridge. It takes root, `ip` of iproute2, and a build with clang; where
+//! something is missing, the tests say `skipped:` and what.
+
+#![expect(clippy::disallowed_methods, reason = "tests wait for what the kernel does")]
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use shunt_steering::{Count, Error, Flow, Mac, Role, Steering, clean, load};
+
+const VIP: &str = "10.98.0.100:8080";
+const VIP6: &str = "[fd00:98::100]:8080";
+const LEASE: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_secs(20);
+
+/// A client, a dispatcher and a backend on one bridge, and a file system for pins.
+struct Network {
+    name: String,
+    pins: PathBuf,
+}
+
+fn run(command: &str) -> Result<(), String> {
+    let done = Command::new("sh").args(["-c", command]).output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    done.status.success().then_some(()).ok_or_else(|| format!("{command}: {said}"))
+}
+
+impl Network {
+    /// None, with the reason on standard output, where none can be made.
+    fn new(test: &str) -> Option<Network> {
+        sweep();
+        let name = format!("{PREFIX}{}-{test}", std::process::id());
+        let pins = std::env::temp_dir().join(&name);
+        let network = Network { name, pins };
+        // What takes privileges, and iproute2. Whatever fails behind it is a failure.
+        let (name, pins) = (&network.name, network.pins.display());
+        if let Err(why) = run(&format!("mkdir -p {pins} && mount -t bpf bpf {pins} && ip netns add {name}-sw")) {
+            println!("skipped: {why}");
+            return None;
+        }
+        network.make().expect("hosts");
+        Some(network)
+    }
+
+    fn make(&self) -> Result<(), String> {
+        let name = &self.name;
+        run(&format!("ip -n {name}-sw link add br0 type bridge && ip -n {name}-sw link set br0 up"))?;
+        for (host, last) in [("c", 11), ("d", 20), ("b", 31)] {
+            let of = format!("{name}-{host}");
+            run(&format!(
+                "ip netns add {of} && ip -n {name}-sw link add p-{host} type veth peer name eth0 netns {of} address {mac} && \
+                 ip -n {name}-sw link set p-{host} master br0 up && ip -n {of} link set lo up && ip -n {of} link set eth0 up && \
+                 ip -n {of} addr add 10.98.0.{last}/24 dev eth0 && ip -n {of} addr add fd00:98::{last}/64 dev eth0 nodad",
+                mac = mac_of(last),
+            ))?;
+        }
+        run(&format!(
+            "ip -n {name}-d addr add 10.98.0.100/32 dev eth0 && ip -n {name}-d addr add fd00:98::100/128 dev eth0 nodad && \
+             nsenter --net=/run/netns/{name}-b sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 && \
+             ip -n {name}-b addr add 10.98.0.100/32 dev lo && ip -n {name}-b addr add fd00:98::100/128 dev lo nodad"
+        ))
+    }
+
+    /// Runs something on one of the hosts.
+    fn on<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}-{host}", self.name);
+        thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                let space = File::open(path).expect("a namespace");
+                move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), Some(LinkNameSpaceType::Network))
+                    .expect("entered");
+                work()
+            });
+            inside.join().expect("the host's thread ends")
+        })
+    }
+
+    fn pins(&self, host: &str) -> PathBuf {
+        self.pins.join(host)
+    }
+
+    fn load(&self, host: &str, role: Role) -> Option<Steering> {
+        let pins = self.pins(host);
+        let vips = [VIP, VIP6].map(|vip| vip.parse().expect("address"));
+        match self.on(host, || load("eth0", role, &vips, &pins)) {
+            Ok(steering) => Some(steering),
+            Err(error @ (Error::NoPrograms | Error::NotAllowed(_) | Error::OldKernel(_))) => {
+                let is_built = !matches!(error, Error::NoPrograms);
+                assert!(is_built || run("command -v clang").is_err(), "clang is there, and the build has no programs");
+                println!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+const PREFIX: &str = "shunt-st-";
+
+/// Removes what a process has left that was killed.
+fn sweep() {
+    let Ok(spaces) = std::fs::read_dir("/run/netns") else { return };
+    for name in spaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        let mut parts = rest.split('-');
+        let (Some(process), Some(test)) = (parts.next(), parts.next()) else { continue };
+        if !Path::new("/proc").join(process).exists() {
+            drop(Network {
+                name: format!("{PREFIX}{process}-{test}"),
+                pins: std::env::temp_dir().join(format!("{PREFIX}{process}-{test}")),
+            });
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for host in ["c", "d", "b"] {
+            let _ = clean(&self.pins(host));
+        }
+        for host in ["c", "d", "b", "sw"] {
+            let _ = run(&format!("ip netns del {}-{host}", self.name));
+        }
+        let _ = run(&format!("umount {0} && rmdir {0}", self.pins.display()));
+    }
+}
+
+fn mac_of(last: u8) -> String {
+    format!("02:00:00:00:00:{last}")
+}
+
+fn backend() -> Mac {
+    mac_of(31).parse().expect("address")
+}
+
+/// A client that is connected, and the dispatcher's end of it.
+fn connected(network: &Network, vip: &str) -> (TcpStream, TcpStream, Flow) {
+    let vip: SocketAddr = vip.parse().expect("address");
+    let listener = network.on("d", || TcpListener::bind(vip)).expect("listens");
+    let client = network.on("c", || TcpStream::connect(vip)).expect("connects");
+    let (accepted, peer) = listener.accept().expect("accepts");
+    client.set_nonblocking(true).expect("option");
+    accepted.set_nonblocking(true).expect("option");
+    (client, accepted, Flow { local: vip, peer })
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + WAIT;
+    while !is_so() {
+        assert!(Instant::now() < end, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_silent(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn packets_of_a_steered_connection_go_to_the_backend_which_lets_none_in_before_it_has_a_socket() {
+    let Some(network) = Network::new("steer") else { return };
+    let Some(mut of_dispatcher) = network.load("d", Role::Dispatcher) else { return };
+    let Some(mut of_backend) = network.load("b", Role::Backend) else { return };
+    for vip in [VIP, VIP6] {
+        let (mut client, mut accepted, flow) = connected(&network, vip);
+        let before = [of_dispatcher.count(Count::Steered), of_backend.count(Count::NotReady)];
+        of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
+        of_backend.expect(&flow, LEASE).expect("room");
+        client.write_all(b"for the backend").expect("sent");
+        until("the backend's host gets it", || of_backend.count(Count::NotReady) > before[1] + 1);
+        assert!(of_dispatcher.count(Count::Steered) > before[0]);
+        let seen = of_dispatcher.seen(&flow).expect("it is steered");
+        assert!(seen.packets > 0 && seen.last_ack != 0 && seen.sequence_end != 0, "{seen:?}");
+        assert!(is_silent(&mut accepted) && is_silent(&mut client), "nobody has answered, nor reset it");
+        assert_eq!((of_dispatcher.steered(), of_backend.owned()), (vec![flow], vec![flow]));
+        // Nothing of it was lost: it is sent again.
+        of_dispatcher.unsteer(&flow);
+        of_backend.disown(&flow);
+        let mut got = [0; 15];
+        until("the dispatcher gets it", || accepted.read(&mut got).is_ok());
+        assert_eq!(&got, b"for the backend");
+        assert_eq!(of_dispatcher.seen(&flow), None);
+    }
+}
+
+#[test]
+fn a_reset_of_who_does_not_have_the_connection_does_not_leave() {
+    let Some(network) = Network::new("reset") else { return };
+    let Some(mut of_dispatcher) = network.load("d", Role::Dispatcher) else { return };
+    let Some(mut of_backend) = network.load("b", Role::Backend) else { return };
+    let (mut client, accepted, flow) = connected(&network, VIP);
+    of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
+    // Closed with something to say, and with something unread, the kernel resets it.
+    rustix::net::sockopt::set_socket_linger(&accepted, Some(Duration::ZERO)).expect("option");
+    drop(accepted);
+    until("the reset is kept back", || of_dispatcher.count(Count::ResetsKeptBack) == 1);
+    // The backend says that it has it, and has no socket: its reset is its own to send.
+    of_backend.own(&flow, LEASE).expect("room");
+    assert!(is_silent(&mut client));
+    client.write_all(b"x").expect("sent");
+    until(
+        "the client is reset",
+        || matches!(client.read(&mut [0]), Err(error) if error.kind() == ErrorKind::ConnectionReset),
+    );
+    assert!(of_backend.count(Count::Passed) > 0);
+}
+
+#[test]
+fn an_entry_ends_with_its_lease() {
+    let Some(network) = Network::new("lease") else { return };
+    let Some(mut of_dispatcher) = network.load("d", Role::Dispatcher) else { return };
+    let (mut client, mut accepted, flow) = connected(&network, VIP);
+    of_dispatcher.steer(&flow, backend(), Duration::from_millis(1)).expect("room");
+    thread::sleep(Duration::from_millis(2));
+    client.write_all(b"late").expect("sent");
+    until("the dispatcher gets it", || matches!(accepted.read(&mut [0; 4]), Ok(4)));
+    assert!(of_dispatcher.count(Count::Expired) > 0 && of_dispatcher.count(Count::Steered) == 0);
+    assert_eq!((of_dispatcher.sweep(), of_dispatcher.steered()), (1, vec![]));
+}
+
+#[test]
+fn programs_and_pins_are_made_once_and_cleaned_without_a_trace() {
+    let Some(network) = Network::new("clean") else { return };
+    let Some(steering) = network.load("d", Role::Dispatcher) else { return };
+    let pins = network.pins("d");
+    let again = network.on("d", || load("eth0", Role::Dispatcher, &[], &pins));
+    assert!(matches!(again, Err(Error::Loaded(_))), "{again:?}");
+    // Nor for the other role, and what is there stays.
+    let other = network.on("d", || load("eth0", Role::Backend, &[], &pins));
+    assert!(matches!(other, Err(Error::Loaded(_))) && pins.join("dispatcher_in").exists(), "{other:?}");
+    drop(steering);
+    let mut kept = Steering::open(&pins).expect("it outlives who has loaded it");
+    let flow = Flow { local: VIP.parse().expect("address"), peer: "10.98.0.11:1".parse().expect("address") };
+    kept.steer(&flow, backend(), LEASE).expect("room");
+    assert_eq!((clean(&pins).expect("cleaned"), pins.exists()), (true, false));
+    assert!(!clean(&pins).expect("nothing to do"));
+    assert!(matches!(Steering::open(&pins), Err(Error::NotLoaded(_))));
+    for (interface, at) in [("eth7", network.pins("x")), ("eth0", Path::new("/proc/shunt").to_owned())] {
+        let refused = network.on("d", || load(interface, Role::Dispatcher, &[], &at));
+        assert!(matches!(refused, Err(Error::NoInterface(_) | Error::NoPins(_))), "{refused:?}");
+    }
+    assert!(network.load("d", Role::Dispatcher).is_some(), "and it can be loaded again");
+    // As a load leaves it that was killed before its end.
+    std::fs::remove_file(pins.join("dispatcher_out")).expect("removed");
+    assert!(network.load("d", Role::Dispatcher).is_some(), "and what is left is in nobody's way");
+}

@@ -1,0 +1,159 @@
+//! Why bytes are not taken for HTTP/1.1.
+
+use std::fmt;
+
+/// A reason to refuse a head or a body. Each is one thing, so that an answer, a log line or a test can name it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// A line ends with a line feed alone.
+    BareLineFeed,
+    /// A carriage return without a line feed.
+    BareCarriageReturn,
+    /// A byte of value 0.
+    Nul,
+    /// The first line is no request line or status line.
+    StartLine,
+    /// A method with bytes that are none of a token.
+    Method,
+    /// CONNECT, which asks for a tunnel.
+    Connect,
+    /// A target with blanks, control characters or bytes beyond ASCII, or in a form that does not go with the method.
+    Target,
+    /// Another version than HTTP/1.0 and HTTP/1.1.
+    Version,
+    /// A status that is not three digits, from 100.
+    Status,
+    /// A line that begins with a blank: a folded field (obs-fold).
+    FoldedField,
+    /// A blank between the name of a field and its colon.
+    SpaceBeforeColon,
+    /// A field without colon, or a name with bytes that are none of a token.
+    FieldName,
+    /// A value with control characters.
+    FieldValue,
+    /// A line longer than its limit.
+    LineTooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A head longer than its limit.
+    HeadTooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// More fields than the limit.
+    TooManyFields {
+        /// The limit.
+        limit: usize,
+    },
+    /// HTTP/1.1 without Host, or a head with more than one.
+    Host,
+    /// A Content-Length that is not a decimal number of at most 2^63 - 1.
+    ContentLength,
+    /// Content-Length more than once, be it with one value or several.
+    SeveralContentLengths,
+    /// Content-Length and Transfer-Encoding in one head.
+    LengthAndEncoding,
+    /// A Transfer-Encoding that is not exactly `chunked`, stands there twice, or comes with HTTP/1.0.
+    TransferEncoding,
+    /// An expectation other than 100-continue.
+    Expectation,
+    /// Connection names a field that says where the message ends or whom it is for.
+    ConnectionNamesFraming,
+    /// A chunk whose size is no hexadecimal number, or not followed by what has to follow.
+    ChunkSize,
+    /// A chunk larger than 2^63 - 1 bytes.
+    ChunkTooLarge,
+    /// Bytes behind a chunk that are no line end.
+    ChunkEnd,
+    /// A chunk's line or the fields behind the last one are too long.
+    ChunkLineTooLong,
+    /// A field behind the last chunk that is none, or may not stand there.
+    Trailer,
+}
+
+impl Refusal {
+    /// The status to answer a request with (RFC 9110, section 15; RFC 6585 for 431).
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::Version => 505,
+            Refusal::Connect => 501,
+            Refusal::LineTooLong { .. } | Refusal::HeadTooLong { .. } | Refusal::TooManyFields { .. } => 431,
+            Refusal::Expectation => 417,
+            Refusal::ChunkTooLarge => 413,
+            _ => 400,
+        }
+    }
+
+    /// A short name, as in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::BareLineFeed => "bare-line-feed",
+            Refusal::BareCarriageReturn => "bare-carriage-return",
+            Refusal::Nul => "nul",
+            Refusal::StartLine => "start-line",
+            Refusal::Method => "method",
+            Refusal::Connect => "connect",
+            Refusal::Target => "target",
+            Refusal::Version => "version",
+            Refusal::Status => "status",
+            Refusal::FoldedField => "folded-field",
+            Refusal::SpaceBeforeColon => "space-before-colon",
+            Refusal::FieldName => "field-name",
+            Refusal::FieldValue => "field-value",
+            Refusal::LineTooLong { .. } => "line-too-long",
+            Refusal::HeadTooLong { .. } => "head-too-long",
+            Refusal::TooManyFields { .. } => "too-many-fields",
+            Refusal::Host => "host",
+            Refusal::ContentLength => "content-length",
+            Refusal::SeveralContentLengths => "several-content-lengths",
+            Refusal::LengthAndEncoding => "length-and-encoding",
+            Refusal::TransferEncoding => "transfer-encoding",
+            Refusal::Expectation => "expectation",
+            Refusal::ConnectionNamesFraming => "connection-names-framing",
+            Refusal::ChunkSize => "chunk-size",
+            Refusal::ChunkTooLarge => "chunk-too-large",
+            Refusal::ChunkEnd => "chunk-end",
+            Refusal::ChunkLineTooLong => "chunk-line-too-long",
+            Refusal::Trailer => "trailer",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Refusal::LineTooLong { limit } => return write!(f, "a line of the head has more than {limit} bytes"),
+            Refusal::HeadTooLong { limit } => return write!(f, "the head has more than {limit} bytes"),
+            Refusal::TooManyFields { limit } => return write!(f, "the head has more than {limit} fields"),
+            Refusal::BareLineFeed => "a line ends with a line feed that has no carriage return in front of it",
+            Refusal::BareCarriageReturn => "there is a carriage return without a line feed behind it",
+            Refusal::Nul => "there is a byte of value 0",
+            Refusal::StartLine => "the first line is none of HTTP/1.1",
+            Refusal::Method => "the method is no token",
+            Refusal::Connect => "CONNECT asks for a tunnel, and there are none here",
+            Refusal::Target => "the target has characters it may not have, or a form that does not go with the method",
+            Refusal::Version => "only HTTP/1.0 and HTTP/1.1 are spoken here",
+            Refusal::Status => "the status is not three digits, 100 or more",
+            Refusal::FoldedField => "a field is continued on a line that begins with a blank, which is obsolete",
+            Refusal::SpaceBeforeColon => "there is a blank between the name of a field and its colon",
+            Refusal::FieldName => "a field has no colon, or its name is no token",
+            Refusal::FieldValue => "the value of a field has a control character",
+            Refusal::Host => "there must be one Host, and not more than one",
+            Refusal::ContentLength => "Content-Length is not a decimal number below 2^63",
+            Refusal::SeveralContentLengths => "there is more than one Content-Length",
+            Refusal::LengthAndEncoding => "there are both Content-Length and Transfer-Encoding",
+            Refusal::TransferEncoding => "Transfer-Encoding is taken once, in HTTP/1.1, and only as `chunked`",
+            Refusal::Expectation => "the only expectation that is known is 100-continue",
+            Refusal::ConnectionNamesFraming => "Connection names a field that the message cannot be read without",
+            Refusal::ChunkSize => "the size of a chunk is no hexadecimal number on a line of its own",
+            Refusal::ChunkTooLarge => "a chunk says that it has 2^63 bytes or more",
+            Refusal::ChunkEnd => "a chunk is longer than it says, or its line end is missing",
+            Refusal::ChunkLineTooLong => "a line with the size of a chunk, or what follows the last one, is too long",
+            Refusal::Trailer => "a field behind the last chunk is malformed or may not stand there",
+        };
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,126 @@
+//! What the fields of a head say together: where the body ends, whether the connection goes on, and which of them are for
+//! this connection alone.
+
+use super::{Head, Refusal, Version, elements};
+
+/// What was found in the fields of a head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    pub(super) content_length: Option<u64>,
+    pub(super) chunked: bool,
+    pub(super) close: bool,
+    pub(super) keep_alive: bool,
+    pub(super) expects_continue: bool,
+    pub(super) hosts: usize,
+}
+
+impl Found {
+    /// Reads the fields that matter here.
+    pub(super) fn read(head: Head<'_, '_>, version: Version) -> Result<Found, Refusal> {
+        let mut found = Found::default();
+        let mut encodings = 0;
+        for (name, value) in head.fields() {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            // By length first: few fields have one of these.
+            match name.len() {
+                4 if is("host") => found.hosts += 1,
+                6 if is("expect") => found.expect(value)?,
+                10 if is("connection") => found.connection(value)?,
+                14 if is("content-length") => found.length(value)?,
+                17 if is("transfer-encoding") => {
+                    encodings += 1;
+                    found.chunked = value.eq_ignore_ascii_case(b"chunked");
+                    // RFC 9112, section 6.1: with HTTP/1.0 the framing is to be taken as faulty.
+                    if encodings > 1 || !found.chunked || version == Version::Http10 {
+                        return Err(Refusal::TransferEncoding);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // RFC 9112, section 6.3: such a message ought to be handled as an error.
+        if found.chunked && found.content_length.is_some() {
+            return Err(Refusal::LengthAndEncoding);
+        }
+        Ok(found)
+    }
+
+    /// Whether the connection goes on after this message, if its end can be told (RFC 9112, section 9.3).
+    pub(super) fn persists(&self, version: Version) -> bool {
+        !self.close && (version == Version::Http11 || self.keep_alive)
+    }
+
+    fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(Refusal::Expectation);
+        }
+        self.expects_continue = true;
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for option in elements(value) {
+            let is = |other: &str| option.eq_ignore_ascii_case(other.as_bytes());
+            self.close |= is("close");
+            self.keep_alive |= is("keep-alive");
+            if is("content-length") || is("transfer-encoding") || is("host") {
+                return Err(Refusal::ConnectionNamesFraming);
+            }
+        }
+        Ok(())
+    }
+
+    fn length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        let length = decimal(value).ok_or(match value.contains(&b',') {
+            true => Refusal::SeveralContentLengths,
+            false => Refusal::ContentLength,
+        })?;
+        match self.content_length.replace(length) {
+            None => Ok(()),
+            Some(_) => Err(Refusal::SeveralContentLengths),
+        }
+    }
+}
+
+/// Digits alone, below 2^63.
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    text.iter().try_fold(0, add).filter(|length| *length <= i64::MAX as u64)
+}
+
+/// Fields of one connection alone, whatever Connection says (RFC 9110, section 7.6.1). Transfer-Encoding is one as well,
+/// but bodies pass with the framing that they have.
+const OF_ONE_CONNECTION: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
+
+/// Appends the head with another first line perhaps, without what is for one connection alone, and with `extra` in place of it.
+pub(super) fn forward(head: Head<'_, '_>, start_line: &[u8], extra: &[(&str, &str)], out: &mut Vec<u8>) {
+    out.reserve(head.len() + 64);
+    out.extend_from_slice(start_line);
+    out.extend_from_slice(b"\r\n");
+    let is_named = |name: &[u8]| {
+        let connections = head.fields().filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"));
+        connections.flat_map(|(_, value)| elements(value)).any(|option| option.eq_ignore_ascii_case(name))
+    };
+    let has_connection = head.field("connection").is_some();
+    for (name, value) in head.fields() {
+        let is_own = OF_ONE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
+        if is_own || has_connection && is_named(name) {
+            continue;
+        }
+        field(out, name, value);
+    }
+    for (name, value) in extra {
+        field(out, name.as_bytes(), value.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

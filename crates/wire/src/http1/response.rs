@@ -1,0 +1,73 @@
+//! The head of a response.
+
+use super::fields::{self, Found};
+use super::{Framing, Head, Refusal, Version};
+
+/// A response's head, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'h, 'd> {
+    head: Head<'h, 'd>,
+    /// The server's version.
+    pub version: Version,
+    /// The status.
+    pub status: u16,
+    /// Where the body ends.
+    pub framing: Framing,
+    /// The Content-Length, which an answer to HEAD and a 304 have without a body.
+    pub content_length: Option<u64>,
+    /// The server would go on with this connection after the answer.
+    pub keep_alive: bool,
+}
+
+impl<'h, 'd> ResponseHead<'h, 'd> {
+    /// Reads what the head says. `to_head`: it answers a HEAD request, and has no body whatever it says.
+    ///
+    /// # Errors
+    /// It is malformed, or could be understood in two ways.
+    pub fn read(head: Head<'h, 'd>, to_head: bool) -> Result<Self, Refusal> {
+        // RFC 9112, section 4: the reason may be empty; that the blank in front of it is then missing is forgiven.
+        let mut parts = head.start_line().splitn(3, |byte| *byte == b' ');
+        let (Some(version), Some(status)) = (parts.next(), parts.next()) else { return Err(Refusal::StartLine) };
+        let version = Version::read(version)?;
+        let status = match *status {
+            [a @ b'1'..=b'9', b, c] if b.is_ascii_digit() && c.is_ascii_digit() => {
+                u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
+            }
+            _ => return Err(Refusal::Status),
+        };
+        let found = Found::read(head, version)?;
+        // RFC 9112, section 6.3, in its order.
+        let framing = match (found.chunked, found.content_length) {
+            _ if to_head || matches!(status, 100..=199 | 204 | 304) => Framing::None,
+            (true, _) => Framing::Chunked,
+            (false, Some(0)) => Framing::None,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::UntilClose,
+        };
+        let keep_alive = found.persists(version) && framing != Framing::UntilClose;
+        Ok(Self { head, version, status, framing, content_length: found.content_length, keep_alive })
+    }
+
+    /// The head it was read from.
+    pub fn head(&self) -> Head<'h, 'd> {
+        self.head
+    }
+
+    /// A 1xx: another answer follows.
+    pub fn is_interim(&self) -> bool {
+        self.status < 200
+    }
+
+    /// The ETag, if it is a strong one: bytes with equal ones are equal (RFC 9110, section 8.8.1).
+    pub fn strong_etag(&self) -> Option<&'d [u8]> {
+        self.head.field("etag").filter(|tag| tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\""))
+    }
+
+    /// Appends the head as the client is to see it: without the fields of this connection, with `extra` at the end, and of
+    /// version 1.1 whatever the server's is (RFC 9110, section 2.5).
+    pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
+        let line = self.head.start_line();
+        out.extend_from_slice(Version::Http11.as_str().as_bytes());
+        fields::forward(self.head, &line[self.version.as_str().len()..], extra, out);
+    }
+}

@@ -1,0 +1,235 @@
+"""Large answers on the clients' own connections, between hosts that are network namespaces, with stock nginx and curl."""
+
+import hashlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import hosts
+from harness.moved import Moved
+from harness.relay import why_not as no_relay
+
+WHY_NOT = hosts.why_not() or no_relay()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "nothing is missing")
+
+SIZES = [0, 1, 1000, 65_535, 65_536, 1_000_000, 16 << 20]
+LARGE = 64 << 20
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory):
+    with Moved(tmp_path_factory.mktemp("moved")) as moved:
+        generator = random.Random(7)
+        for size in [*SIZES, LARGE]:
+            (moved.files / str(size)).write_bytes(generator.randbytes(size))
+        yield moved
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def of_file(moved, size: int) -> str:
+    return digest((moved.files / str(size)).read_bytes())
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("path", ["/{}", "/chunked/{}"])
+def test_files_are_the_same_and_large_ones_pass_the_dispatcher_by(moved, size, path):
+    before = moved.counted("dispatcher", "steered"), moved.hosts.sent("dispatcher")
+    done = moved.curl("client", moved.url(path.format(size)))
+    assert (done.returncode, len(done.stdout), digest(done.stdout)) == (0, size, of_file(moved, size)), done.stderr
+    sent = moved.hosts.sent("dispatcher") - before[1]
+    # Chunks have lines of their own, which count.
+    if size >= (65_535 if "chunked" in path else 65_536):
+        assert moved.counted("dispatcher", "steered") > before[0]
+        # Requests, control, and what the client acknowledges, which is sent on.
+        assert sent < size / 2
+    else:
+        assert sent >= size
+
+
+def test_one_connection_is_moved_a_hundred_times_and_both_servers_answer(moved):
+    urls = [argument for _ in range(50) for argument in ("-o", "/dev/null", moved.url("/1000000"), "-o", "/dev/null", moved.url("/1000"))]
+    done = moved.curl("client", "-v", "-w", "%{http_code} %{size_download}\n", *urls)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.decode().split("\n")[:-1] == ["200 1000000", "200 1000"] * 50
+    told = done.stderr.decode(errors="replace")
+    assert told.count("Connected to") == 1, "the connection is kept"
+    assert set(re.findall(r"X-Server: (\S+)", told)) == {"server-0", "server-1"}
+
+
+def test_many_clients_at_once_have_what_they_asked_for(moved):
+    command = moved.hosts.on("client", ["curl", "-s", "-S", "--max-time", "60", *[argument for _ in range(4) for argument in ("-o", "/dev/stdout", moved.url("/1000000"))]])
+    clients = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(16)]
+    expected = digest((moved.files / "1000000").read_bytes() * 4)
+    assert [digest(client.communicate(timeout=120)[0]) for client in clients] == [expected] * 16
+
+
+def test_ranges_and_heads_are_as_the_server_has_them(moved):
+    content = (moved.files / str(16 << 20)).read_bytes()
+    done = moved.curl("client", "-r", "5-7000000", moved.url(f"/{16 << 20}"))
+    assert digest(done.stdout) == digest(content[5:7_000_001])
+    head = moved.curl("client", "-I", moved.url(f"/{16 << 20}")).stdout.decode()
+    assert f"Content-Length: {16 << 20}" in head
+
+
+@pytest.mark.parametrize("lost, doubled", [(1, 5), (5, 5)])
+def test_packets_that_are_lost_and_doubled_change_no_byte(moved, lost, doubled):
+    def sent_again() -> int:
+        return sum(moved.hosts.sent_again(host) for host in ("client", "dispatcher", "backend0", "backend1"))
+
+    before, again = moved.counted("dispatcher", "steered"), sent_again()
+    moved.hosts.impair(lost, doubled)
+    try:
+        urls = [argument for _ in range(8) for argument in ("-o", "/dev/stdout", moved.url("/1000000"), "-o", "/dev/stdout", moved.url("/1000"))]
+        clients = [start(moved, *urls) for _ in range(4)]
+        expected = ((moved.files / "1000000").read_bytes() + (moved.files / "1000").read_bytes()) * 8
+        for client in clients:
+            received, told = client.communicate(timeout=120)
+            assert (client.returncode, digest(received)) == (0, digest(expected)), told
+    finally:
+        moved.hosts.impair(0, 0)
+    assert moved.counted("dispatcher", "steered") > before and sent_again() > again
+
+
+def start(moved, *options: str) -> subprocess.Popen:
+    return subprocess.Popen(moved.hosts.on("client", ["curl", "-s", "-S", "--max-time", "60", *options]), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_until_moved(moved, before: int) -> None:
+    deadline = time.monotonic() + 20
+    while moved.counted("dispatcher", "steered") <= before:
+        assert time.monotonic() < deadline, "no connection was moved"
+        time.sleep(0.01)
+
+
+def peers(moved, host: str, place: str) -> set:
+    """Clients whose connections are elsewhere, or here, as a host's tables have them."""
+    return set(re.findall(rf"^ +{place} +\S+ <- (\S+)$", moved.switch(host, "status"), re.MULTILINE))
+
+
+def backend_of_moved(moved) -> int:
+    """Which backend has the one connection that is elsewhere."""
+    deadline = time.monotonic() + 20
+    while True:
+        away = peers(moved, "dispatcher", "elsewhere")
+        found = [index for index in range(2) if away & peers(moved, f"backend{index}", "here")]
+        if len(found) == 1:
+            return found[0]
+        assert time.monotonic() < deadline, (away, found)
+
+
+def test_an_answer_completes_when_the_dispatcher_is_killed_within_it(moved):
+    before = moved.counted("dispatcher", "steered")
+    client = start(moved, "--limit-rate", "16M", moved.url(f"/{LARGE}"))
+    wait_until_moved(moved, before)
+    process = moved.signal("dispatch", signal.SIGKILL)
+    process.wait(10)
+    moved.names.pop("dispatch")
+    received = client.communicate(timeout=90)[0]
+    moved.start_dispatcher()
+    assert (client.returncode, len(received), digest(received)) == (0, LARGE, of_file(moved, LARGE))
+    assert moved._status("/1000") == 200
+
+
+def test_a_client_of_an_agent_that_is_killed_never_takes_a_part_for_the_whole(moved):
+    before = moved.counted("dispatcher", "steered")
+    client = start(moved, "--limit-rate", "4M", moved.url(f"/{LARGE}"))
+    wait_until_moved(moved, before)
+    victim = backend_of_moved(moved)
+    moved.signal(f"agent-{victim}", signal.SIGKILL).wait(10)
+    moved.names.pop(f"agent-{victim}")
+    received, told = client.communicate(timeout=120)
+    moved.start_agent(victim)
+    assert client.returncode != 0 and len(received) < LARGE, (client.returncode, told)
+    deadline = time.monotonic() + 20
+    while [moved._status("/1000000") for _ in range(4)] != [200] * 4:
+        assert time.monotonic() < deadline
+
+
+def test_a_client_of_a_server_that_dies_within_an_answer_is_reset_at_once(moved):
+    before = moved.counted("dispatcher", "steered")
+    client = start(moved, "--limit-rate", "4M", moved.url(f"/{LARGE}"))
+    wait_until_moved(moved, before)
+    victim = backend_of_moved(moved)
+    moved.signal(f"nginx-{victim}").wait(10)
+    moved.names.pop(f"nginx-{victim}")
+    # It does not wait for anything of its own: it waits for the rest of the answer.
+    received, told = client.communicate(timeout=25)
+    moved.start_server(victim)
+    assert (client.returncode, len(received) < LARGE) == (56, True), told
+    deadline = time.monotonic() + 20
+    while [moved._status("/1000000") for _ in range(4)] != [200] * 4:
+        assert time.monotonic() < deadline
+
+
+UPLOAD_BEHIND = """
+import socket, sys
+address, port, size, upload = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+with socket.create_connection((address, port), timeout=30) as connection:
+    connection.sendall(b"GET /%d HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % size)
+    stream = connection.makefile("rb")
+    begun = stream.read(100_000)
+    connection.settimeout(30)
+    body = bytes(range(256)) * (upload // 256)
+    import threading
+    head = b"PUT /put/behind HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(body)
+    sender = threading.Thread(target=connection.sendall, args=(head + body,))
+    sender.start()
+    rest = stream.read()
+    sender.join(30)
+    sys.stdout.buffer.write(begun + rest)
+"""
+
+
+def test_a_large_upload_that_is_sent_behind_a_request_for_a_large_answer_arrives(moved):
+    size, upload = 16 << 20, 4 << 20
+    command = moved.hosts.on("client", [sys.executable, "-c", UPLOAD_BEHIND, hosts.VIP, moved.port, size, upload])
+    before = moved.counted("dispatcher", "steered")
+    done = subprocess.run(command, capture_output=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr.decode()
+    head, _, rest = done.stdout.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ") and digest(rest[:size]) == of_file(moved, size)
+    assert rest[size:].startswith(b"HTTP/1.1 201 ")
+    assert (moved.files / "put" / "behind").read_bytes() == bytes(range(256)) * (upload // 256)
+    assert moved.counted("dispatcher", "steered") > before
+
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def open_directory():
+    """One that every user can go into."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+def test_dispatcher_and_agents_need_no_more_than_cap_net_admin_once_the_programs_are_loaded(open_directory):
+    with Moved(open_directory, user=NOBODY) as moved:
+        (moved.files / "1000000").write_bytes(random.Random(9).randbytes(1_000_000))
+        done = moved.curl("client", moved.url("/1000000"), moved.url("/1000000"))
+        assert digest(done.stdout) == digest((moved.files / "1000000").read_bytes() * 2), done.stderr
+        assert moved.counted("dispatcher", "steered") > 0
+
+
+def test_without_privileges_or_tables_all_is_relayed_and_the_log_says_why(open_directory):
+    with Moved(open_directory, dispatch_options=("--handover", "auto")) as moved:
+        (moved.files / "1000000").write_bytes(random.Random(9).randbytes(1_000_000))
+        moved.signal("dispatch", signal.SIGKILL).wait(10)
+        moved.names.pop("dispatch")
+        moved.switch("dispatcher", "clean")
+        moved.start_dispatcher()
+        done = moved.curl("client", moved.url("/1000000"))
+        assert digest(done.stdout) == digest((moved.files / "1000000").read_bytes()), done.stderr
+        assert "shunt switch load" in moved.log("dispatch") and "relayed" in moved.log("dispatch")

@@ -1,0 +1,102 @@
+"""Stock nginx servers on hosts of their own, an agent beside each, and a dispatcher whose clients' connections move to them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from . import hosts
+from .hosts import VIP, Hosts
+from .proxy import binary
+from .relay import Relay
+
+PORT, AGENT_PORT, SERVER_PORT = 8080, 7001, 8081
+
+
+class Moved(Relay):
+    """As [`Relay`], on hosts that are network namespaces. The client is one of them."""
+
+    def __init__(self, directory: Path, dispatch_options=("--handover", "auto"), agent_options=(), user: int | None = None):
+        """`user`: who dispatcher and agents run as, with CAP_NET_ADMIN alone; none: as who runs this. Must be able to go into the directory."""
+        super().__init__(directory, dispatch_options=dispatch_options, agent_options=agent_options)
+        self.user = user
+        if user is not None:
+            os.chown(self.key, user, user)
+        self.hosts = Hosts(directory / "bpf")
+        self.server_ports, self.agent_ports, self.port = [SERVER_PORT] * 2, [AGENT_PORT] * 2, PORT
+
+    def __enter__(self):
+        self.hosts.__enter__()
+        try:
+            owner = [] if self.user is None else ["--user", str(self.user)]
+            self.switch("dispatcher", "load", "--role", "dispatcher", "--interface", "eth0", *owner)
+            for host in ("backend0", "backend1"):
+                self.switch(host, "load", "--role", "backend", "--interface", "eth0", "--vip", f"{VIP}:{PORT}", *owner)
+            return super().__enter__()
+        except BaseException:
+            self.hosts.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        super().__exit__()
+        for host in ("dispatcher", "backend0", "backend1"):
+            subprocess.run(self.hosts.on(host, [binary(), "switch", "clean", "--pins", self.pins(host)]), capture_output=True, check=False)
+        self.hosts.__exit__()
+
+    def pins(self, host: str) -> Path:
+        return self.hosts.pins / host
+
+    def switch(self, host: str, action: str, *options) -> str:
+        done = subprocess.run(self.hosts.on(host, [binary(), "switch", action, "--pins", self.pins(host), *options]), capture_output=True,
+                              text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"shunt switch {action} on {host}: {done.stderr}")
+        return done.stdout
+
+    def counted(self, host: str, name: str) -> int:
+        """What the programs on a host have counted."""
+        return next(int(line.split()[1]) for line in self.switch(host, "status").splitlines() if line.startswith(name))
+
+    def start_agent(self, index: int):
+        host = f"backend{index}"
+        self._run(f"agent-{index}", [binary(), "agent", "--listen", f"{hosts.address(host)}:{AGENT_PORT}", "--upstream",
+                                     f"127.0.0.1:{SERVER_PORT}", "--key-file", self.key, "--vip", f"{VIP}:{PORT}",
+                                     "--handover-pins", self.pins(host), *self.agent_options])
+        self._await(lambda: self._answers(host, hosts.address(host), AGENT_PORT), f"the agent on {host} listens")
+
+    def start_dispatcher(self):
+        backends = [f"{hosts.address(f'backend{index}')}:{AGENT_PORT}" for index in range(2)]
+        self._run("dispatch", [binary(), "dispatch", "--listen", f"{VIP}:{PORT}", "--backend", *backends, "--key-file", self.key,
+                               "--handover-pins", self.pins("dispatcher"), *self.dispatch_options])
+        self._await(lambda: self._answers("client", VIP, PORT), "the dispatcher listens")
+
+    def url(self, path: str) -> str:
+        return f"http://{VIP}:{PORT}{path}"
+
+    def direct(self, path: str) -> str:
+        """The same at the first server, by a file: nobody but its own host reaches it."""
+        raise NotImplementedError("ask on the host")
+
+    def curl(self, host: str, *options: str) -> subprocess.CompletedProcess:
+        return subprocess.run(self.hosts.on(host, ["curl", "-s", "-S", "--max-time", "60", *options]), capture_output=True, check=False)
+
+    def _host_of(self, name: str) -> str:
+        return "dispatcher" if name == "dispatch" else f"backend{name.rsplit('-', 1)[1]}"
+
+    def _run(self, name: str, command):
+        if self.user is not None and not name.startswith("nginx"):
+            command = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", "--inh-caps=-all,+net_admin",
+                       "--ambient-caps=+net_admin", "--bounding-set=-all,+net_admin", *command]
+        super()._run(name, self.hosts.on(self._host_of(name), command))
+
+    def _await_port(self, port: int):
+        """Of a server, on its own host."""
+        index = max(int(name.rsplit("-", 1)[1]) for name in self.names if name.startswith("nginx"))
+        self._await(lambda: self._answers(f"backend{index}", "127.0.0.1", port), f"a server listens on {port}")
+
+    def _answers(self, host: str, address: str, port: int) -> bool:
+        command = ["bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}"]
+        return subprocess.run(self.hosts.on(host, command), capture_output=True, check=False).returncode == 0
+
+    def _status(self, path: str) -> int:
+        out = self.curl("client", "-o", "/dev/null", "-w", "%{http_code}", self.url(path)).stdout
+        return int(out or 0)

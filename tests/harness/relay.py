@@ -1,0 +1,156 @@
+"""Stock nginx servers, an agent beside each, and a dispatcher in front, all on loopback."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from .proxy import binary
+
+NGINX = """
+{user}
+daemon off;
+worker_processes 1;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    client_max_body_size 64m;
+    keepalive_requests 50;
+    default_type application/octet-stream;
+    server {{
+        listen 127.0.0.1:{port};
+        root {files};
+        add_header X-Server {name} always;
+        location / {{ }}
+        location /chunked/ {{ alias {files}/; ssi on; ssi_types *; }}
+        location /empty {{ return 204; }}
+        location /put/ {{ dav_methods PUT DELETE; create_full_put_path on; }}
+        location /closed {{ keepalive_timeout 0; return 200 "closed"; }}
+    }}
+}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def why_not() -> str:
+    """What is missing, if something is."""
+    missing = [name for name in ("nginx", "curl") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
+    return f"{', '.join(missing)} missing: scripts/prerequisites net" if missing else ""
+
+
+class Relay:
+    """Servers, agents and a dispatcher; all are ended with it."""
+
+    def __init__(self, directory: Path, servers: int = 2, dispatch_options=(), agent_options=()):
+        self.directory, self.processes, self.names = directory, [], {}
+        self.files = directory / "files"
+        self.files.mkdir(parents=True, exist_ok=True)
+        (self.files / "put").mkdir(exist_ok=True)
+        self.key = directory / "key"
+        self.key.write_text("an example of a key for a test\n")
+        self.key.chmod(0o600)
+        self.server_ports = [free_port() for _ in range(servers)]
+        self.agent_ports = [free_port() for _ in range(servers)]
+        self.port = free_port()
+        self.dispatch_options, self.agent_options = list(dispatch_options), list(agent_options)
+
+    def __enter__(self):
+        try:
+            for index in range(len(self.server_ports)):
+                self.start_server(index)
+                self.start_agent(index)
+            self.start_dispatcher()
+            self._await(lambda: self._status("/empty") == 204, "the dispatcher answers")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.terminate()
+        for process in reversed(self.processes):
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start_server(self, index: int):
+        home = self.directory / f"nginx-{index}"
+        home.mkdir(exist_ok=True)
+        # Its workers read what the test wrote, whoever that is.
+        user = "user root;" if os.geteuid() == 0 else ""
+        text = NGINX.format(user=user, directory=home, port=self.server_ports[index], files=self.files, name=f"server-{index}")
+        (home / "nginx.conf").write_text(text)
+        self._run(f"nginx-{index}", [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-p", str(home),
+                                     "-e", str(home / "error.log"), "-c", str(home / "nginx.conf")])
+        self._await_port(self.server_ports[index])
+
+    def start_agent(self, index: int):
+        self._run(f"agent-{index}", [binary(), "agent", "--listen", f"127.0.0.1:{self.agent_ports[index]}",
+                                     "--upstream", f"127.0.0.1:{self.server_ports[index]}", "--protocol", "http",
+                                     "--key-file", self.key, *self.agent_options])
+        self._await_port(self.agent_ports[index])
+
+    def start_dispatcher(self):
+        backends = [f"127.0.0.1:{port}" for port in self.agent_ports]
+        self._run("dispatch", [binary(), "dispatch", "--listen", f"127.0.0.1:{self.port}", "--backend", *backends,
+                               "--key-file", self.key, *self.dispatch_options])
+        self._await_port(self.port)
+
+    def signal(self, name: str, number: int = signal.SIGTERM) -> subprocess.Popen:
+        """Sends a signal to a process by its name."""
+        self.names[name].send_signal(number)
+        return self.names[name]
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def direct(self, path: str) -> str:
+        """The same at the first server."""
+        return f"http://127.0.0.1:{self.server_ports[0]}{path}"
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text()
+
+    def _status(self, path: str) -> int:
+        command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5", self.url(path)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=False).stdout or 0)
+
+    def _run(self, name: str, command):
+        with open(self.directory / f"{name}.log", "ab") as log:
+            process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.processes.append(process)
+        self.names[name] = process
+
+    def _await_port(self, port: int):
+        def listens():
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+        self._await(listens, f"somebody listens on {port}")
+
+    def _await(self, condition, what: str, seconds: float = 20):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            ended = [name for name, process in self.names.items() if process.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                logs = "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.directory.glob("*.log"))
+                raise RuntimeError(f"{what}: not in time; ended: {ended}\n{logs}")
+            time.sleep(0.05)
