@@ -1,8 +1,10 @@
 """A fleet of three proxies before the ring that SHUNT_RING names, or before an embedded node, and tables that take part in transactions."""
 
 import time
+from contextlib import contextmanager
 
 import pytest
+from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage
@@ -74,8 +76,17 @@ def session(fleet, nodes, request):
 @pytest.fixture
 def past_the_proxies(nodes):
     """A session of a node: what it writes no proxy knows."""
-    host, port = nodes[0].split(",")[0].rsplit(":", 1)
-    profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory)
+    with past_the_proxies_of(nodes[0]) as session:
+        yield session
+
+
+@contextmanager
+def past_the_proxies_of(contacts: str):
+    host, port = contacts.split(",")[0].rsplit(":", 1)
+    profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory, consistency_level=ConsistencyLevel.QUORUM,
+                               request_timeout=60)
     cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
-    yield cluster.connect()
-    cluster.shutdown()
+    try:
+        yield cluster.connect()
+    finally:
+        cluster.shutdown()

@@ -21,6 +21,7 @@ from locks.network import Network
 
 from . import wall_clock
 from .bank import COMMITTED, IN_DOUBT, REFUSED, Bank, Clients, metric
+from .conftest import past_the_proxies_of
 
 ROUNDS = range(int(os.environ.get("SHUNT_TRANSFERS_ROUNDS", "1")))
 ON_A_RING = os.environ.get("SHUNT_TRANSFERS_RING") == "1"
@@ -127,7 +128,7 @@ def accounts(fleet, nodes):
 
 
 @pytest.fixture
-def bank(fleet, network, accounts):
+def bank(fleet, network, nodes, accounts):
     """Clients go on while the test does something to the servers. Then all is mended, each proxy serves, and the books are checked."""
     with Clients(accounts):
         try:
@@ -142,9 +143,8 @@ def bank(fleet, network, accounts):
         audits = len(accounts.audits)
         accounts.wait_until("auditors go on", lambda: len(accounts.audits) > audits + 5)
     assert accounts.faults == []
-    session = fleet.connect(timeout_seconds=60)
-    accounts.check(session)
-    session.cluster.shutdown()
+    with past_the_proxies_of(nodes.contacts) as session:
+        accounts.check(session)
 
 
 def needs(network) -> None:
