@@ -58,9 +58,10 @@ class Moved(Relay):
 
     def start_agent(self, index: int):
         host = f"backend{index}"
+        # On a machine that stands still now and then a chunked answer is large only later than an agent waits for it.
         self._run(f"agent-{index}", [binary(), "agent", "--listen", f"{hosts.address(host)}:{AGENT_PORT}", "--upstream",
                                      f"127.0.0.1:{SERVER_PORT}", "--key-file", self.key, "--vip", f"{VIP}:{PORT}",
-                                     "--handover-pins", self.pins(host), *self.agent_options])
+                                     "--handover-pins", self.pins(host), "--hold-ms", "10s", *self.agent_options])
         self._await(lambda: self._answers(host, hosts.address(host), AGENT_PORT), f"the agent on {host} listens")
 
     def start_dispatcher(self):

@@ -118,7 +118,7 @@ fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
         (Some(threshold), Framing::Length(length)) if length >= threshold => offer(agent, io, exchange),
         (Some(_), Framing::Chunked | Framing::UntilClose) => {
             state.answer.stage = Stage::Held;
-            state.deadline_ns = io.now_ns() + limits::HOLD_NS;
+            state.deadline_ns = io.now_ns() + agent.options.hold_ns;
             io.set_timer(state.deadline_ns, HOLD_TIMER | exchange as u64);
         }
         _ => relay(agent, io, exchange),

@@ -40,8 +40,6 @@ pub(crate) const HANDSHAKE_NS: u64 = 5 * SECOND;
 pub(crate) const SESSION_SILENCE_NS: u64 = 30 * SECOND;
 /// For a connection to the server, which is on this host.
 pub(crate) const CONNECT_NS: u64 = 3 * SECOND;
-/// How long an answer whose size is not known is held back, so that it may turn out to be large.
-pub(crate) const HOLD_NS: u64 = 20 * MS;
 /// How long an offer stands.
 pub(crate) const OFFER_NS: u64 = 30 * SECOND;
 /// A connection to the server that has nothing to do for so long is closed; stock servers do so after 60 to 75 s.

@@ -184,6 +184,7 @@ impl Scene {
 
 fn agent(key: [u8; 20], index: u8, seed: u64, instance: u64, serves: SocketAddr) -> Agent {
     Agent::new(AgentOptions {
+        hold_ns: 20_000_000,
         upstream: address(10 + index, 80),
         key: SharedKey::new(&key).unwrap(),
         instance: Instance(instance),

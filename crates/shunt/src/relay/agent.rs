@@ -39,6 +39,9 @@ pub(crate) struct AgentCommand {
     /// Answers of at least so many bytes are offered to the dispatcher for hand-over, or `off`
     #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = threshold, help_heading = "Limits")]
     handover_threshold: Threshold,
+    /// How long an answer of unknown size is held back, so that it may turn out to be large; after that it is relayed
+    #[arg(long, value_name = "MS", default_value = "20ms", value_parser = duration, help_heading = "Times")]
+    hold_ms: Duration,
     /// Virtual address and port of dispatchers, whose clients' connections may be taken for large answers; repeatable. Without it all is relayed. With it there is one event loop
     #[arg(long = "vip", value_name = "ADDR:PORT", help_heading = "Hand-over")]
     vips: Vec<SocketAddr>,
@@ -101,6 +104,7 @@ impl AgentCommand {
                 key: key.clone(),
                 instance,
                 threshold_bytes: self.handover_threshold.0,
+                hold_ns: nanos(self.hold_ms),
                 upstream_connections_max: (self.upstream_connections_max as usize).div_ceil(cores),
                 upstream_timeout_ns: nanos(self.upstream_timeout_ms),
                 random: Box::new(secret::random),
