@@ -10,6 +10,7 @@ mod counter;
 mod encode;
 mod histogram;
 mod liveness;
+mod loops;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 mod pages;
@@ -22,6 +23,7 @@ pub use counter::{Counter, Family, Gauge, Gauges, Label};
 pub use encode::{Encoder, Labels, Value, plain};
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use liveness::Heartbeats;
+pub use loops::Loops;
 pub use pages::{Pages, Part, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;

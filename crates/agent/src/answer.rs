@@ -13,6 +13,7 @@ use shunt_reactor::{CloseReason, Io};
 use shunt_wire::http1::{BodyReader, Framing, Refusal, ResponseHead};
 
 use crate::limits;
+use crate::metrics::Way;
 use crate::pool;
 use crate::request;
 use crate::state::{Agent, Exchange, Stage};
@@ -170,6 +171,7 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     state.credit -= taken as u64;
     session.send_body(io, state.ticket, &visible[..taken]);
+    agent.metrics.answer_bytes.of(Way::Relayed).add(taken as u64);
     if !session.is_full && io.backlog(session.conn) > limits::SESSION_BACKLOG_BYTES_MAX {
         session.is_full = true;
         io.notify_drained(session.conn, limits::SESSION_BACKLOG_BYTES_LOW);
@@ -209,6 +211,7 @@ fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if !taken::may_offer(agent, io, session_id, ticket) {
         return relay(agent, io, exchange);
     }
+    agent.metrics.offers.add(1);
     let state = &mut agent.exchanges[exchange];
     state.answer.stage = Stage::Offered;
     state.deadline_ns = io.now_ns() + limits::OFFER_NS;
@@ -260,6 +263,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let sent = kept.len().min(usize::try_from(state.credit).unwrap_or(usize::MAX));
     if sent > 0 {
         session.send_body(io, state.ticket, &kept[..sent]);
+        agent.metrics.answer_bytes.of(Way::Relayed).add(sent as u64);
         state.credit -= sent as u64;
         kept.drain(..sent);
     }
@@ -280,6 +284,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// The answer is out.
 fn finish(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    agent.metrics.answers.of(Way::Relayed).add(1);
     let state = &agent.exchanges[exchange];
     if state.answer.framing != Framing::None {
         agent.sessions[state.session].send(io, state.ticket, &Message::End);
@@ -301,6 +306,7 @@ fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
 /// All of an answer has been put into its client's own connection.
 pub(crate) fn finish_direct(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(key) = agent.exchanges.get(exchange).and_then(|state| state.direct) else { return };
+    agent.metrics.answers.of(Way::Direct).add(1);
     taken::is_out(agent, io, key);
     free(agent, io, exchange);
 }

@@ -9,6 +9,7 @@ use shunt_wire::http1::Framing;
 use tracing::warn;
 
 use crate::limits;
+use crate::metrics::{Left, Way};
 use crate::state::{Agent, Peer, Stage, Taken, Wanted};
 use crate::{answer, request, taken};
 
@@ -36,6 +37,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 is_out: false,
                 is_arriving: true,
                 writes: 0,
+                since_ns: io.now_ns(),
             });
             agent.of_flow.insert(flow, key);
             agent.set_peer(conn, Peer::Taken(key));
@@ -58,6 +60,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
         }
         Wanted::Close(flow, how) => {
             let Some(taken) = remove(agent, io, flow) else { return };
+            agent.metrics.left.of(Left::Closed).add(1);
             match how {
                 Close::Reset => {
                     // Its last packet has to get out, by which the client knows that there is no more.
@@ -75,6 +78,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             let key = agent.session_keys.get(&session).copied();
             if let Some(session) = key.and_then(|key| agent.sessions.get_mut(key)) {
                 session.send(io, ticket, &message);
+                agent.metrics.count(&message);
             }
         }
         Wanted::DropSession(session) => agent.ending.push(session),
@@ -108,6 +112,7 @@ pub(crate) fn frozen(agent: &mut Agent, io: &mut Io, conn: ConnId, outcome: Resu
             let Some(flow) = agent.taken.get(key).map(|taken| taken.flow) else { return };
             if outcome.is_ok() {
                 remove(agent, io, flow);
+                agent.metrics.left.of(Left::Returned).add(1);
             }
             taken::frozen(agent, io, flow, outcome);
         }
@@ -140,7 +145,11 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseRe
         }
         return taken::not_restored(agent, io, flow);
     }
-    let ending = if reason == CloseReason::Peer { Ending::Client } else { Ending::Reset };
+    let (ending, left) = match reason {
+        CloseReason::Peer => (Ending::Client, Left::Client),
+        _ => (Ending::Reset, Left::Reset),
+    };
+    agent.metrics.left.of(left).add(1);
     taken::client_gone(agent, io, flow, ending, sent);
 }
 
@@ -153,11 +162,13 @@ fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (Session
     (state.direct, state.is_taken) = (Some(key), true);
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     taken.exchange = Some(exchange);
+    agent.metrics.first_byte.record(io.now_ns().saturating_sub(taken.since_ns));
     let out = io.output(taken.conn);
     for part in [std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept)] {
         out.extend_from_slice(&part);
         taken.sent += part.len() as u64;
     }
+    agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent);
     if state.answer.is_complete || state.answer.framing == Framing::None {
         return answer::finish_direct(agent, io, exchange);
     }

@@ -16,11 +16,16 @@
 //! | `request.rs` | requests on their way to the server |
 //! | `pool.rs` | connections to the server |
 //! | `answer.rs` | answers on their way back |
+//! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: what is to be done, and that it is done |
+//! | `own.rs` | which of their packets are let in |
+//! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //! | `state.rs` | what there is of each |
 
+mod admin;
 mod answer;
 mod carry;
 mod limits;
+mod metrics;
 mod options;
 mod own;
 mod owner;
@@ -31,6 +36,8 @@ mod session;
 mod state;
 mod taken;
 
+pub use admin::AgentAdmin;
+pub use metrics::{Left, Metrics, Taken, Way};
 pub use options::{AgentOptions, Random};
 pub use own::{Anywhere, Own};
 pub use service::AgentMail;

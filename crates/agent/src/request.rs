@@ -17,7 +17,9 @@ pub(crate) fn start(
     has_body: bool,
     is_idempotent: bool,
 ) {
+    agent.metrics.requests.add(1);
     if agent.exchanges.len() >= limits::EXCHANGES_MAX {
+        agent.metrics.failed.add(1);
         let failed = Message::Failed { status: 503, reason: "the agent has as many requests as it may have" };
         agent.sessions[session].send(io, ticket, &failed);
         return;
@@ -73,6 +75,7 @@ pub(crate) fn cancel(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// Says why an exchange has failed, and ends it.
 pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16, reason: &str) {
+    agent.metrics.failed.add(1);
     let Exchange { session, ticket, direct, .. } = agent.exchanges[exchange];
     if let Some(key) = direct {
         tracing::warn!(reason, "an answer on its client's own connection is broken off");

@@ -108,6 +108,7 @@ impl Service for Agent {
 
     fn turn_ended(&mut self, io: &mut Io) {
         pool::serve_waiting(self, io);
+        self.show();
         // What was written last has to be taken as well.
         let is_through = self.is_draining && self.exchanges.is_empty() && self.taken.is_empty();
         if is_through && self.sessions.iter().all(|(_, session)| io.backlog(session.conn) == 0) {
@@ -117,6 +118,17 @@ impl Service for Agent {
 }
 
 impl Agent {
+    /// What is counted elsewhere is copied over once per turn.
+    fn show(&self) {
+        let metrics = &self.metrics;
+        metrics.turns.add(1);
+        metrics.sessions.set(self.sessions.len() as u64);
+        metrics.exchanges.set(self.exchanges.len() as u64);
+        metrics.waiting.set(self.waiting.len() as u64);
+        metrics.upstreams.set(self.upstreams.len() as u64);
+        metrics.flows.set(self.moves.flows() as u64);
+    }
+
     /// Does what an event has left to be done.
     fn settle(&mut self, io: &mut Io) {
         carry::out(self, io);

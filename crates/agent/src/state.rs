@@ -1,6 +1,7 @@
 //! What an agent has: sessions, exchanges, connections to the server.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use shunt_handover::Flow;
 use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
@@ -13,6 +14,7 @@ use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
 use crate::limits;
+use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::own::{Anywhere, Own};
 
@@ -48,6 +50,7 @@ pub struct Agent {
     pub(crate) is_told: bool,
     /// Sessions that are to end: their owners have others.
     pub(crate) ending: Vec<SessionId>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A client's connection that is here, on its way in, or on its way out.
@@ -64,6 +67,8 @@ pub(crate) struct Taken {
     pub(crate) is_arriving: bool,
     /// Writes to it when they were looked at last.
     pub(crate) writes: u64,
+    /// When it came.
+    pub(crate) since_ns: u64,
 }
 
 /// What is to be done with connections and answers.
@@ -224,12 +229,18 @@ impl Agent {
             ending: Vec::new(),
             tidied_ns: 0,
             is_told: false,
+            metrics: Arc::default(),
         }
     }
 
     /// Clients' connections that are here, or on their way.
     pub fn taken(&self) -> usize {
         self.moves.flows()
+    }
+
+    /// What it has done so far, as it counts on.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Requests that are being carried out.

@@ -14,6 +14,7 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{ConnId, Io};
 
 use crate::limits;
+use crate::metrics::Way;
 use crate::own::Own;
 use crate::state::{Agent, Peer, Wanted};
 
@@ -162,6 +163,7 @@ pub(crate) fn room(agent: &Agent, io: &mut Io, key: usize) -> u64 {
 pub(crate) fn put(agent: &mut Agent, io: &mut Io, key: usize, bytes: &[u8]) {
     if let Some(taken) = agent.taken.get_mut(key) {
         taken.sent += bytes.len() as u64;
+        agent.metrics.answer_bytes.of(Way::Direct).add(bytes.len() as u64);
         io.output(taken.conn).extend_from_slice(bytes);
     }
 }

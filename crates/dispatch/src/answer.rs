@@ -6,6 +6,7 @@ use shunt_wire::http1::Version;
 
 use crate::failing;
 use crate::limits;
+use crate::metrics::Way;
 use crate::moved;
 use crate::policy::{self, Offer, Verdict};
 use crate::reply;
@@ -16,7 +17,7 @@ pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, f
     let is_draining = dispatcher.is_draining;
     let Some(state) = dispatcher.clients.get(client).filter(|state| state.place == Place::Here) else { return };
     let Some(exchange) = state.exchange.as_ref() else { return };
-    dispatcher.counters.offers += 1;
+    dispatcher.metrics.offers.add(1);
     let (ticket, backend) = (exchange.ticket, exchange.backend);
     let offer = Offer {
         framing,
@@ -26,9 +27,12 @@ pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, f
         backlog: io.backlog(state.conn),
     };
     match policy::decide(dispatcher.options.handover, &offer) {
-        Verdict::Relay => dispatcher.backends[backend].send(io, ticket, &Message::Fetch),
+        Verdict::Relay(why) => {
+            dispatcher.metrics.relayed.of(why).add(1);
+            dispatcher.backends[backend].send(io, ticket, &Message::Fetch);
+        }
         Verdict::HandOver => {
-            dispatcher.counters.handed_over += 1;
+            dispatcher.metrics.handovers.add(1);
             moved::offer(dispatcher, io, client);
         }
     }
@@ -37,7 +41,6 @@ pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, f
 /// The client has all of an answer that an agent has sent, and its connection is here again.
 pub(crate) fn is_out(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     dispatcher.take_exchange(client);
-    dispatcher.counters.answers += 1;
     reply::next(dispatcher, io, client);
 }
 
@@ -98,7 +101,7 @@ pub(crate) fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, byte
         *left = rest;
     }
     answer.uncredited = answer.uncredited.saturating_add(bytes.len() as u32);
-    dispatcher.counters.answer_bytes += bytes.len() as u64;
+    dispatcher.metrics.answer_bytes.of(Way::Relayed).add(bytes.len() as u64);
     io.output(state.conn).extend_from_slice(bytes);
     give_credit(dispatcher, io, client);
     true
@@ -134,7 +137,7 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> bo
 /// The answer has gone to the client; the next request may come.
 fn finish(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     let Some(exchange) = dispatcher.take_exchange(client) else { return };
-    dispatcher.counters.answers += 1;
+    dispatcher.metrics.answers.of(Way::Relayed).add(1);
     match exchange.answer.is_some_and(|answer| answer.goes_on) {
         true => reply::next(dispatcher, io, client),
         false => reply::close(dispatcher, io, client),

@@ -57,6 +57,7 @@ pub(crate) fn send(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut 
     state.deadline_ns = io.now_ns() + timeout_ns;
     dispatcher.tickets.insert(exchange.ticket, client);
     let request = Message::Request { head: &exchange.head, has_body, is_idempotent: exchange.is_idempotent };
+    dispatcher.metrics.backends[backend].requests.add(1);
     let backend = &mut dispatcher.backends[backend];
     backend.in_flight += 1;
     backend.send(io, exchange.ticket, &request);
@@ -81,7 +82,7 @@ pub(crate) fn failed(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, st
     let may_repeat = exchange.is_read && exchange.body_bytes == 0 && !exchange.is_repeated;
     if may_repeat && let Ok(backend) = choose(dispatcher, true, Some(exchange.backend)) {
         debug!(reason, "a request is sent to another backend");
-        dispatcher.counters.repeated += 1;
+        dispatcher.metrics.repeated.add(1);
         exchange.is_repeated = true;
         exchange.ticket = dispatcher.ticket();
         send(dispatcher, io, client, exchange, backend);

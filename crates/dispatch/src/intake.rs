@@ -19,7 +19,7 @@ pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, o
         io.close(conn);
         return;
     }
-    dispatcher.counters.clients += 1;
+    dispatcher.metrics.clients_accepted.add(1);
     let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
     let flow = Flow { local: origin.local, peer: origin.peer };
     let client = Client::new(conn, flow, io.now_ns(), deadline_ns);
@@ -128,7 +128,7 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
     };
     match failing::choose(dispatcher, exchange.is_read, None) {
         Ok(backend) => {
-            dispatcher.counters.requests += 1;
+            dispatcher.metrics.requests.add(1);
             failing::send(dispatcher, io, client, exchange, backend);
         }
         Err(why) => reply::error(dispatcher, io, client, Some(&exchange), 503, why),

@@ -18,15 +18,19 @@
 //! | `failing.rs` | exchanges that have failed: again elsewhere, or an error |
 //! | `reply.rs` | answers of our own, all of them errors |
 //! | `policy.rs` | whether an answer goes over the client's own connection |
+//! | `moved.rs` | connections that are with agents, or on their way |
+//! | `steer.rs` | where their packets go |
+//! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //! | `state.rs` | what there is of each |
 
+mod admin;
 mod answer;
-mod counters;
 mod failing;
 mod heard;
 mod intake;
 mod limits;
 mod links;
+mod metrics;
 mod moved;
 mod options;
 mod policy;
@@ -35,7 +39,8 @@ mod service;
 mod state;
 mod steer;
 
-pub use counters::Counters;
+pub use admin::DispatchAdmin;
+pub use metrics::{BackendMetrics, Ended, Metrics, Way, Why};
 pub use options::{DispatchOptions, Random};
 pub use policy::Handover;
 pub use service::DispatchMail;

@@ -95,6 +95,7 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
         warn!(backend = %backend.address, why, "an agent cannot be reached; it is tried again until it can");
     }
     if was_up {
+        dispatcher.metrics.backends[index].lost.add(1);
         moved::control_lost(dispatcher, io, index);
         failing::backend_lost(dispatcher, io, index);
     }

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
-use shunt_handover::owner::{AgentId, Gone, Outcome, Owner, OwnerSink};
+use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink};
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
@@ -133,7 +133,8 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
 
 /// An agent offers an answer, and it is to go over the client's own connection.
 pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
-    let Some(state) = dispatcher.clients.get(client) else { return };
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    state.leaves_ns = io.now_ns();
     let Some(exchange) = &state.exchange else { return };
     let (flow, ticket, agent) = (state.flow, exchange.ticket, AgentId(exchange.backend as u32));
     dispatcher.moved.insert(flow, client);
@@ -181,6 +182,7 @@ pub(crate) fn settle(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, is
     state.place = if is_in { Place::Here } else { Place::Away };
     (state.writes, state.stalled_since_ns) = (0, io.now_ns());
     state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+    dispatcher.metrics.absence.record(io.now_ns().saturating_sub(state.leaves_ns));
     with(dispatcher, io, |owner, _, sink| owner.restored(flow, is_in, sink));
 }
 
@@ -197,6 +199,11 @@ pub(crate) fn heard(
     ticket: Ticket,
     message: &Message<'_>,
 ) -> bool {
+    if *message == Message::Taken
+        && let Some(client) = dispatcher.tickets.get(&ticket).and_then(|client| dispatcher.clients.get(*client))
+    {
+        dispatcher.metrics.taking.record(io.now_ns().saturating_sub(client.leaves_ns));
+    }
     let agent = AgentId(index as u32);
     with(dispatcher, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink)).is_ok()
 }
@@ -237,22 +244,17 @@ pub(crate) fn recall_all(dispatcher: &mut Dispatcher, io: &mut Io) {
 fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outcome) {
     let Some(client) = dispatcher.moved.remove(&flow) else { return };
     debug!(client = %flow.peer, ticket = ticket.0, ?outcome, "a hand-over has ended");
-    let counters = &mut dispatcher.counters;
+    dispatcher.metrics.count(&outcome);
     match outcome {
         Outcome::Relay(_) => {
-            counters.not_handed_over += 1;
             if let Some(state) = dispatcher.clients.get_mut(client) {
                 state.place = Place::Here;
             }
         }
         Outcome::Elsewhere => {
-            counters.not_handed_over += 1;
             failing::failed(dispatcher, io, client, 502, "the agent that had the answer was lost");
         }
-        Outcome::Back { is_complete: true, .. } => {
-            counters.returned += 1;
-            answer::is_out(dispatcher, io, client);
-        }
+        Outcome::Back { is_complete: true, .. } => answer::is_out(dispatcher, io, client),
         Outcome::Back { answer_sent: 0, .. } => {
             failing::failed(dispatcher, io, client, 502, "the server has broken off its answer");
         }
@@ -260,10 +262,7 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
             dispatcher.take_exchange(client);
             reply::cut(dispatcher, io, client);
         }
-        Outcome::Gone(why) => {
-            let is_whole = matches!(why, Gone::Ended { is_complete: true, .. });
-            counters.answers += u64::from(is_whole);
-            counters.gone += u64::from(!is_whole);
+        Outcome::Gone(_) => {
             dispatcher.take_exchange(client);
             if let Some(state) = dispatcher.clients.try_remove(client) {
                 dispatcher.set_peer(state.conn, Peer::Nobody);

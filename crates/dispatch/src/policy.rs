@@ -3,6 +3,8 @@
 use shunt_handover::message::Framing;
 use shunt_wire::http1::Version;
 
+use crate::metrics::Why;
+
 /// When connections are handed over.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Handover {
@@ -30,7 +32,7 @@ pub(crate) struct Offer {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     /// It is fetched from the agent and passes through here.
-    Relay,
+    Relay(Why),
     /// The agent gets the client's connection.
     HandOver,
 }
@@ -38,11 +40,15 @@ pub(crate) enum Verdict {
 /// Decides on an offer. An agent sends the head as it has offered it, which is as the client is to have it only if the connection goes on and
 /// is one of HTTP/1.1: of others the head says more.
 pub(crate) fn decide(handover: Handover, offer: &Offer) -> Verdict {
-    let is_plain = offer.version == Version::Http11 && offer.goes_on && offer.framing != Framing::UntilClose;
-    match handover {
-        Handover::Auto if is_plain && offer.is_read && offer.backlog == 0 => Verdict::HandOver,
-        Handover::Auto | Handover::Off => Verdict::Relay,
-    }
+    let against = [
+        (handover == Handover::Off, Why::Off),
+        (offer.framing == Framing::UntilClose, Why::UntilClose),
+        (offer.version == Version::Http10 || !offer.goes_on, Why::ConnectionEnds),
+        (!offer.is_read, Why::RequestNotRead),
+        (offer.backlog > 0, Why::Backlog),
+    ];
+    let why = against.into_iter().find(|(speaks_against, _)| *speaks_against);
+    why.map_or(Verdict::HandOver, |(_, why)| Verdict::Relay(why))
 }
 
 #[cfg(test)]
@@ -55,15 +61,15 @@ mod tests {
     #[test]
     fn what_would_need_another_head_or_has_more_to_come_is_relayed() {
         assert_eq!(decide(Handover::Auto, &GOOD), Verdict::HandOver);
-        assert_eq!(decide(Handover::Off, &GOOD), Verdict::Relay);
-        for bad in [
-            Offer { framing: Framing::UntilClose, ..GOOD },
-            Offer { version: Version::Http10, ..GOOD },
-            Offer { goes_on: false, ..GOOD },
-            Offer { is_read: false, ..GOOD },
-            Offer { backlog: 1, ..GOOD },
+        assert_eq!(decide(Handover::Off, &GOOD), Verdict::Relay(Why::Off));
+        for (bad, why) in [
+            (Offer { framing: Framing::UntilClose, ..GOOD }, Why::UntilClose),
+            (Offer { version: Version::Http10, ..GOOD }, Why::ConnectionEnds),
+            (Offer { goes_on: false, ..GOOD }, Why::ConnectionEnds),
+            (Offer { is_read: false, ..GOOD }, Why::RequestNotRead),
+            (Offer { backlog: 1, ..GOOD }, Why::Backlog),
         ] {
-            assert_eq!(decide(Handover::Auto, &bad), Verdict::Relay, "{bad:?}");
+            assert_eq!(decide(Handover::Auto, &bad), Verdict::Relay(why), "{bad:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn error(
 ) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     debug!(client = %state.address, status, text, "an error is answered");
-    dispatcher.counters.errors += 1;
+    dispatcher.metrics.errors.add(1);
     let goes_on = exchange.is_some_and(|exchange| exchange.keep_alive && exchange.body.is_none());
     let goes_on = goes_on && !dispatcher.is_draining;
     let to_head = exchange.is_some_and(|exchange| exchange.to_head);
@@ -78,7 +78,7 @@ pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
 pub(crate) fn cut(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if let Some(state) = dispatcher.clients.try_remove(client) {
         dispatcher.set_peer(state.conn, Peer::Nobody);
-        dispatcher.counters.cut += 1;
+        dispatcher.metrics.cut.add(1);
         io.abort(state.conn);
     }
 }

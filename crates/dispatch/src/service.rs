@@ -10,6 +10,7 @@ use crate::intake;
 use crate::limits;
 use crate::links;
 use crate::moved;
+use crate::policy::Handover;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Link, Peer, Place};
 
@@ -98,10 +99,26 @@ impl Service for Dispatcher {
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
+        self.show();
         // What was written to clients last has to be taken by them as well.
         let links = self.backends.iter().filter(|backend| !matches!(backend.link, Link::Down { .. })).count();
         if self.is_draining && self.clients.is_empty() && io.connections() <= links {
             io.stop();
+        }
+    }
+}
+
+impl Dispatcher {
+    /// What is counted elsewhere is copied over once per turn.
+    fn show(&self) {
+        let metrics = &self.metrics;
+        metrics.turns.add(1);
+        metrics.hands_over.set(u64::from(self.options.handover == Handover::Auto));
+        metrics.clients.set(self.clients.len() as u64);
+        metrics.away.set(self.owner.flows() as u64);
+        for (shown, backend) in metrics.backends.iter().zip(&self.backends) {
+            shown.up.set(u64::from(backend.is_up()));
+            shown.in_flight.set(backend.in_flight as u64);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
@@ -11,8 +12,8 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::http1::{BodyReader, HeadReader, Version};
 use slab::Slab;
 
-use crate::counters::Counters;
 use crate::limits;
+use crate::metrics::Metrics;
 use crate::options::DispatchOptions;
 use crate::steer::{Anywhere, Steer};
 
@@ -32,7 +33,7 @@ pub struct Dispatcher {
     pub(crate) next_backend: usize,
     /// Nothing new is taken, and the loop ends when what there is has ended.
     pub(crate) is_draining: bool,
-    pub(crate) counters: Counters,
+    pub(crate) metrics: Arc<Metrics>,
     /// Which connections are with agents, or on their way.
     pub(crate) owner: Owner,
     pub(crate) steer: Box<dyn Steer>,
@@ -82,6 +83,8 @@ pub(crate) struct Client {
     /// Writes to it when they were looked at last, and since when there were no more although there is something to write.
     pub(crate) writes: u64,
     pub(crate) stalled_since_ns: u64,
+    /// When it was decided that its connection goes to an agent.
+    pub(crate) leaves_ns: u64,
 }
 
 /// A request that is being carried out.
@@ -166,7 +169,8 @@ impl Dispatcher {
     pub fn new(mut options: DispatchOptions) -> Self {
         let mut first = [0; 8];
         (options.random)(&mut first);
-        let backends = options.backends.iter().map(|address| Backend::new(*address)).collect();
+        let backends: Vec<Backend> = options.backends.iter().map(|address| Backend::new(*address)).collect();
+        let metrics = Arc::new(Metrics::new(backends.len()));
         let owner = Owner::new(OwnerLimits::default(), options.instance);
         let steer = options.steer.take().unwrap_or_else(|| Box::new(Anywhere));
         Self {
@@ -179,7 +183,7 @@ impl Dispatcher {
             next_ticket: u64::from_be_bytes(first) >> 1,
             next_backend: 0,
             is_draining: false,
-            counters: Counters::default(),
+            metrics,
             owner,
             steer,
             moved: HashMap::new(),
@@ -191,9 +195,9 @@ impl Dispatcher {
         self.owner.flows()
     }
 
-    /// What it has done so far.
-    pub fn counters(&self) -> Counters {
-        self.counters
+    /// What it has done so far, as it counts on.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Backends that can be sent requests.
@@ -254,6 +258,7 @@ impl Client {
             is_closing,
             writes,
             stalled_since_ns,
+            leaves_ns: now_ns,
         }
     }
 }

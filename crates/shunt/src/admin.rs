@@ -7,7 +7,6 @@ use shunt_admin::Pages;
 use tracing::error;
 
 use crate::exit::{Exit, Failure};
-#[cfg(feature = "node")]
 use crate::supervise::threads;
 
 /// Binds the admin interface, or another for HTTP, whose flag this is.
@@ -21,7 +20,6 @@ pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Fai
 }
 
 /// Serves the pages on a thread of their own; `ended` is told why, if it panics.
-#[cfg(feature = "node")]
 pub(crate) fn start(
     listener: TcpListener,
     pages: Arc<Pages>,

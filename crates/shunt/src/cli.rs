@@ -106,6 +106,12 @@ Examples:
   shunt dispatch --listen 0.0.0.0:80 --backend 10.0.0.7:7000 10.0.0.8:7000 --key-file /etc/shunt/key
       GET and HEAD go to the backend with the fewest requests in flight, all else to the first one.
 
+  shunt dispatch --config dispatch.toml --log debug
+      A flag goes before the file. The file has the same names with `_` for `-`:
+          listen = \"0.0.0.0:80\"
+          backend = [\"10.0.0.7:7000\", \"10.0.0.8:7000\"]
+          key_file = \"/etc/shunt/key\"
+
 Signals:
   SIGTERM, SIGINT  stop accepting, finish the answers that are under way (--drain-timeout-ms), end; one more, a second
                    or more after the first, ends at once
@@ -116,6 +122,18 @@ Examples:
   head -c 32 /dev/urandom | base64 > key && chmod 600 key
   shunt agent --listen 10.0.0.7:7000 --upstream 127.0.0.1:8080 --protocol http --key-file key
       Beside a stock server on 127.0.0.1:8080; dispatchers with the same key connect to port 7000.
+
+  shunt agent --config agent.toml
+      The file has the same names with `_` for `-`: listen, upstream, key_file, vip = [\"203.0.113.10:80\"], ...
+";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  shunt check --config shunt.toml
+      Of `shunt proxy`.
+
+  shunt check dispatch --config dispatch.toml
+  shunt check agent --config agent.toml
 ";
 
 const LOCK_EXAMPLES: &str = "\
@@ -202,8 +220,8 @@ pub(crate) enum Command {
     #[command(after_help = format!("{SWITCH_EXAMPLES}\n{}", exit::HELP))]
     Switch(Box<Switch>),
     /// Check a configuration without starting anything
-    #[command(after_help = "Example:\n  shunt check --config shunt.toml")]
-    Check(Box<Settings>),
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Box<Check>),
     /// Make a fleet of proxies, which share locks, or show it
     Fleet(Box<Fleet>),
     /// Look at what a fleet's locks need of the nodes, and say what to do
@@ -217,6 +235,27 @@ pub(crate) enum Command {
     Locks(Box<Locks>),
     /// Measure: a stub node, a load generator, and a comparison with going directly
     Bench(Box<Bench>),
+}
+
+/// `shunt check`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Check {
+    /// Of another command than `shunt proxy`.
+    #[command(subcommand)]
+    pub(crate) of: Option<Checked>,
+    /// Those of `shunt proxy`.
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+/// Other commands whose configuration can be checked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Checked {
+    /// The configuration of `shunt dispatch`, and whether this host can hand over
+    Dispatch(Box<DispatchCommand>),
+    /// The configuration of `shunt agent`, and whether this host can take connections
+    Agent(Box<AgentCommand>),
 }
 
 /// `shunt bench`.

@@ -6,6 +6,7 @@ mod admin;
 mod cli;
 mod doctor;
 mod exit;
+mod file_defaults;
 mod fleet;
 mod lock;
 mod locks;
@@ -24,14 +25,15 @@ mod version;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::{Checked, Command};
 use exit::Exit;
 use settings::Settings;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match file_defaults::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(exit) => return exit.into(),
+    };
     match cli.command {
         Some(Command::Proxy(settings)) => proxy::run(*settings).into(),
         #[cfg(feature = "node")]
@@ -45,7 +47,12 @@ fn main() -> ExitCode {
         Some(Command::Dispatch(command)) => relay::dispatch(&command).into(),
         Some(Command::Agent(command)) => relay::agent(&command).into(),
         Some(Command::Switch(command)) => switch::run(&command).into(),
-        Some(Command::Check(settings)) => check(&settings).into(),
+        Some(Command::Check(command)) => match command.of {
+            None => check(&command.settings),
+            Some(Checked::Dispatch(command)) => relay::check_dispatch(&command),
+            Some(Checked::Agent(command)) => relay::check_agent(&command),
+        }
+        .into(),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor).into(),
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
         Some(Command::Lock(lock)) => lock::run(&lock),

@@ -77,7 +77,7 @@ fn large_answers_are_offered_and_fetched_and_reads_go_to_all_backends() {
     scene.wait_for_backends();
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     check(&scene, 0, false);
-    let counters = scene.world.host(scene.dispatcher).counters();
+    let counters = scene.counted();
     assert_eq!((counters.requests, counters.answers, counters.offers), (8, 8, 7));
     let served: Vec<u64> = scene.origins.iter().map(|origin| scene.world.host(*origin).reads).collect();
     assert!(served.iter().all(|reads| *reads >= 3), "{served:?}");
@@ -123,7 +123,7 @@ fn a_read_is_answered_by_another_backend_when_its_own_dies() {
     scene.kill_agent(0);
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     assert_eq!(check(&scene, 0, false), 40);
-    assert_eq!(scene.world.host(scene.dispatcher).counters().repeated, 1);
+    assert_eq!(scene.counted().repeated, 1);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_write_is_never_sent_twice_and_its_client_is_told() {
         of(200).count() > 5 && of(502).count() == 1 && of(503).count() > 5,
         "the first is lost, the others are refused"
     );
-    assert_eq!(scene.world.host(scene.dispatcher).counters().repeated, 0);
+    assert_eq!(scene.counted().repeated, 0);
     assert_eq!(scene.world.host(scene.origins[1]).writes, 0);
 }
 
@@ -172,7 +172,7 @@ fn a_client_that_takes_nothing_for_too_long_is_cut_off() {
     scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).has_begun());
     scene.world.freeze(scene.clients[0]);
     scene.world.run_for(60 * SECOND);
-    assert_eq!(scene.world.host(scene.dispatcher).counters().cut, 1);
+    assert_eq!(scene.counted().cut, 1);
     scene.is_at_rest();
 }
 

@@ -1,16 +1,11 @@
 //! Large answers on their clients' own connections, which move between the simulated hosts.
 
-use shunt_dispatch::Counters;
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
 
 use crate::client::Outcome;
 use crate::requests::Request;
-use crate::scene::Scene;
+use crate::scene::{Counted, Scene};
 use crate::{REQUESTS, check, draw};
-
-fn counters(scene: &Scene) -> Counters {
-    scene.world.host(scene.dispatcher).counters()
-}
 
 #[test]
 fn large_answers_pass_the_dispatcher_by_and_the_connection_comes_back_for_each_next_request() {
@@ -24,13 +19,14 @@ fn large_answers_pass_the_dispatcher_by_and_the_connection_comes_back_for_each_n
     scene.wait_for_backends();
     assert!(scene.run(120 * SECOND), "{}", scene.words());
     assert_eq!(check(&scene, 0, false), asked);
-    let counters = counters(&scene);
+    let counters = scene.counted();
     assert_eq!(
         (counters.handed_over, counters.returned, counters.not_handed_over, counters.gone),
         (20, 20, 0, 0),
         "{counters:?}"
     );
-    assert!(counters.answer_bytes < 2 << 20, "{counters:?}");
+    assert!(counters.bytes_relayed < 2 << 20 && counters.bytes_handed_over > 10 << 20, "{counters:?}");
+    assert_eq!(counters.answers as usize, asked);
     let served: Vec<u64> = scene.origins.iter().map(|origin| scene.world.host(*origin).reads).collect();
     assert!(served.iter().all(|reads| *reads >= 10), "{served:?}");
     scene.is_at_rest();
@@ -45,8 +41,8 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
         scene.world.set_options(Options { window_bytes: 512..8192, ..Options::crumbs() });
         assert!(scene.run(600 * SECOND), "not all was answered: {}", scene.words());
         assert_eq!(check(&scene, 0, false) + check(&scene, 1, false), 2 * REQUESTS);
-        moved += counters(&scene).handed_over;
-        returned += counters(&scene).returned;
+        moved += scene.counted().handed_over;
+        returned += scene.counted().returned;
         scene.is_at_rest();
     });
     assert!(moved > 50 && returned > 40, "{moved} were handed over, {returned} came back");
@@ -54,7 +50,7 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
 
 #[test]
 fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
-    let (mut whole, mut runs, mut all) = (0, 0, Counters::default());
+    let (mut whole, mut runs, mut all) = (0, 0, Counted::default());
     for_seeds(60, |seed| {
         let mut scene = Scene::handing_over(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
         scene.wait_for_backends();
@@ -74,7 +70,7 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
         assert!(scene.run(900 * SECOND), "not all has come to an end: {}", scene.words());
         whole += (0..3).map(|client| check(&scene, client, true)).sum::<usize>();
         runs += 1;
-        let counters = counters(&scene);
+        let counters = scene.counted();
         all.handed_over += counters.handed_over;
         all.not_handed_over += counters.not_handed_over;
         all.returned += counters.returned;
@@ -105,7 +101,7 @@ fn a_slow_client_bounds_what_is_kept_for_it_and_the_dispatcher_keeps_nothing() {
     scene.world.thaw(scene.clients[0]);
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     check(&scene, 0, false);
-    assert_eq!((counters(&scene).handed_over, counters(&scene).gone), (1, 0));
+    assert_eq!((scene.counted().handed_over, scene.counted().gone), (1, 0));
 }
 
 #[test]
@@ -115,7 +111,7 @@ fn a_client_that_takes_nothing_for_too_long_is_cut_off_by_the_agent() {
     scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).has_begun());
     scene.world.freeze(scene.clients[0]);
     scene.world.run_for(90 * SECOND);
-    assert_eq!(counters(&scene).gone, 1);
+    assert_eq!(scene.counted().gone, 1);
     scene.world.thaw(scene.clients[0]);
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     assert!(matches!(scene.world.host(scene.clients[0]).outcomes[0], Outcome::Broken));
@@ -127,11 +123,11 @@ fn a_drain_waits_for_connections_to_come_back() {
     let mut scene = Scene::handing_over(9, Options::calm(), 1, vec![vec![Request::Length(4 << 20)]]);
     scene.wait_for_backends();
     scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).has_begun());
-    assert_eq!(counters(&scene).handed_over, 1);
+    assert_eq!(scene.counted().handed_over, 1);
     scene.world.post(scene.dispatcher, shunt_dispatch::DispatchMail::Drain);
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     check(&scene, 0, false);
     scene.world.run_for(20 * SECOND);
     assert!(!scene.world.is_running(scene.dispatcher), "{}", scene.words());
-    assert_eq!(counters(&scene).returned, 1);
+    assert_eq!(scene.counted().returned, 1);
 }

@@ -42,7 +42,7 @@ fn every_answer_arrives_whole_while_connections_move_however_the_bytes_are_cut()
         });
         assert!(scene.run(600 * SECOND), "not all was answered: {}", scene.words());
         assert_eq!((0..3).map(|client| check(&scene, client, false)).sum::<usize>(), requests);
-        let counters = scene.world.host(scene.dispatcher).counters();
+        let counters = scene.counted();
         handed_over += counters.handed_over;
         returned += counters.returned;
         scene.is_at_rest();
@@ -76,7 +76,7 @@ fn whatever_breaks_while_connections_move_no_byte_is_wrong_and_no_part_is_taken_
         assert!(scene.run(900 * SECOND), "not all has come to an end: {}", scene.words());
         whole += (0..4).map(|client| check(&scene, client, true)).sum::<usize>();
         runs += 1;
-        let counters = scene.world.host(scene.dispatcher).counters();
+        let counters = scene.counted();
         (handed_over, returned) = (handed_over + counters.handed_over, returned + counters.returned);
         closed += counters.gone;
         scene.is_at_rest();
@@ -100,7 +100,7 @@ fn a_client_of_an_agent_that_dies_sees_its_answer_end() {
     assert_eq!(scene.world.host(client).outcomes, [Outcome::Broken]);
     scene.restart_agent(0);
     scene.is_at_rest();
-    assert_eq!(scene.world.host(scene.dispatcher).counters().gone, 1);
+    assert_eq!(scene.counted().gone, 1);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connecti
         let plan = vec![Request::Length(32 << 20), Request::Length(10)];
         let mut scene = Scene::handing_over(8, Options::calm(), 1, vec![plan]);
         scene.wait_for_backends();
-        let (client, dispatcher) = (scene.clients[0], scene.dispatcher);
+        let client = scene.clients[0];
         assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
         if is_heard {
             scene.world.run_for(100 * MILLISECOND);
@@ -118,7 +118,7 @@ fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connecti
         scene.drop_control(0);
         assert!(scene.run(60 * SECOND), "{}", scene.words());
         assert_eq!(check(&scene, 0, false), 2);
-        let counters = scene.world.host(dispatcher).counters();
+        let counters = scene.counted();
         assert_eq!((counters.clients, counters.handed_over, counters.returned, counters.gone), (1, 1, 1, 0));
         scene.is_at_rest();
     }
@@ -130,7 +130,7 @@ fn a_connection_to_an_address_that_the_agent_does_not_serve_is_refused_and_its_a
     scene.wait_for_backends();
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     assert_eq!(check(&scene, 0, false), 2);
-    let counters = scene.world.host(scene.dispatcher).counters();
+    let counters = scene.counted();
     assert_eq!((counters.offers, counters.handed_over, counters.not_handed_over, counters.clients), (1, 1, 1, 1));
     scene.is_at_rest();
 }

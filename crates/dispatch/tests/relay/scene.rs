@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
-use shunt_dispatch::{DispatchOptions, Dispatcher, Handover};
+use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
 use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{HostId, Options, Random, SECOND, World};
@@ -28,6 +28,45 @@ pub(crate) struct Scene {
     /// Runs of agents so far.
     instances: u64,
     pub(crate) origins_restarted: usize,
+}
+
+/// What a dispatcher has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) clients: u64,
+    pub(crate) requests: u64,
+    pub(crate) answers: u64,
+    pub(crate) bytes_relayed: u64,
+    pub(crate) bytes_handed_over: u64,
+    pub(crate) offers: u64,
+    pub(crate) handed_over: u64,
+    /// Of these, those that were relayed after all.
+    pub(crate) not_handed_over: u64,
+    pub(crate) returned: u64,
+    pub(crate) gone: u64,
+    pub(crate) repeated: u64,
+    pub(crate) cut: u64,
+}
+
+impl Counted {
+    fn of(metrics: &Metrics) -> Self {
+        let relayed = [Why::Full, Why::NotSteered, Why::NotFrozen, Why::NotSendable, Why::Refused, Why::AgentLost];
+        let gone = [Ended::BrokenOff, Ended::AgentLost, Ended::NotRestored];
+        Self {
+            clients: metrics.clients_accepted.get(),
+            requests: metrics.requests.get(),
+            answers: metrics.answers.total(),
+            bytes_relayed: metrics.answer_bytes.of(Way::Relayed).get(),
+            bytes_handed_over: metrics.answer_bytes.of(Way::HandedOver).get(),
+            offers: metrics.offers.get(),
+            handed_over: metrics.handovers.get(),
+            not_handed_over: relayed.iter().map(|why| metrics.relayed.of(*why).get()).sum(),
+            returned: metrics.ended.of(Ended::Returned).get(),
+            gone: gone.iter().map(|ended| metrics.ended.of(*ended).get()).sum(),
+            repeated: metrics.repeated.get(),
+            cut: metrics.cut.get(),
+        }
+    }
 }
 
 fn address(last: u8, port: u16) -> SocketAddr {
@@ -167,6 +206,10 @@ impl Scene {
         assert_eq!((held.backlog, held.unread), (0, 0), "{held:?}");
     }
 
+    pub(crate) fn counted(&self) -> Counted {
+        Counted::of(&self.world.host(self.dispatcher).metrics())
+    }
+
     /// How far everybody is.
     pub(crate) fn words(&self) -> String {
         let clients = self.clients.iter().map(|client| self.world.host(*client));
@@ -177,7 +220,7 @@ impl Scene {
         format!(
             "clients {outcomes:?}, {exchanges} exchanges, {} backends, {:?}",
             dispatcher.backends_up(),
-            dispatcher.counters()
+            self.counted()
         )
     }
 }

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shunt_agent::{Agent, AgentMail, AgentOptions, Own};
+use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Own};
+use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use shunt_steering::DEFAULT_PINS;
 use tracing::{info, warn};
 
 use super::steering::Kernel;
-use super::{Common, Orders, Role, bytes, duration, listen, nanos, resolve, secret, serve};
+use super::{Common, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 
 /// Control connections that a process takes.
@@ -71,30 +72,41 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 }
 
 impl AgentCommand {
-    pub(super) fn run(&self) -> Result<Exit, Failure> {
-        self.common.start_log()?;
+    /// The key, and the server's address.
+    fn read(&self) -> Result<(SharedKey, SocketAddr), Failure> {
         let key = secret::key(&self.common.key_file)?;
         let upstream = resolve("upstream", &self.upstream)?;
-        if !upstream.ip().to_canonical().is_loopback() {
-            warn!(%upstream, "the server is not on a loopback address: an agent is meant to stand on its host");
-        }
-        let listeners = listen(&[self.listen])?;
         if !self.vips.is_empty() && self.common.cores > 1 {
             let message = "--vip and --cores above 1 do not go together: whoever comes back for a connection has to find the loop that has it".to_owned();
-            eprintln!("error: {message}");
             return Err(Failure { exit: Exit::Configuration, message });
         }
-        let steering = || -> Result<Option<Box<dyn Own>>, Failure> {
-            if self.vips.is_empty() {
-                return Ok(None);
-            }
-            let opened = Kernel::open(&self.handover_pins).map_err(|error| {
-                eprintln!("error: --vip: {error}");
-                Failure { exit: Exit::Configuration, message: format!("--vip: {error}") }
-            })?;
-            Ok(Some(Box::new(opened)))
-        };
-        let mut own = (0..self.common.cores).map(|_| steering()).collect::<Result<Vec<_>, _>>()?;
+        Ok((key, upstream))
+    }
+
+    /// The kernel's tables for a loop, if connections are to be taken.
+    fn steering(&self) -> Result<Option<Box<dyn Own>>, Failure> {
+        if self.vips.is_empty() {
+            return Ok(None);
+        }
+        let failed = |error| Failure { exit: Exit::Configuration, message: format!("--vip: {error}") };
+        Ok(Some(Box::new(Kernel::open(&self.handover_pins).map_err(failed)?)))
+    }
+
+    /// Everything that would be refused, without starting anything; and what is unusual.
+    pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
+        let (_, upstream) = self.read()?;
+        self.steering()?;
+        Ok(far_away(upstream).into_iter().collect())
+    }
+
+    pub(super) fn run(&self) -> Result<Exit, Failure> {
+        self.common.start_log()?;
+        let (key, upstream) = self.read()?;
+        if let Some(warning) = far_away(upstream) {
+            warn!("{warning}");
+        }
+        let listeners = listen(&[self.listen])?;
+        let mut own = (0..self.common.cores).map(|_| self.steering()).collect::<Result<Vec<_>, _>>()?;
         let (instance, cores) = (secret::instance(), self.common.cores);
         let service = |core: usize| {
             Agent::new(AgentOptions {
@@ -110,13 +122,15 @@ impl AgentCommand {
                 random: Box::new(secret::random),
             })
         };
-        let services = (0..cores).map(service).collect();
+        let services: Vec<Agent> = (0..cores).map(service).collect();
+        let metrics = services.iter().map(Agent::metrics).collect();
         let role = Role {
             name: "agent",
             listeners,
             connections_max: SESSIONS_MAX,
             orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
             is_agent: true,
+            shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
             mover: if self.vips.is_empty() { Mover::None } else { Mover::Kernel },
         };
         serve(&self.common, role, services, |listening| {
@@ -125,5 +139,19 @@ impl AgentCommand {
             }
             info!(?listening, %upstream, version = env!("CARGO_PKG_VERSION"), "started");
         })
+    }
+}
+
+/// What is said of a server on another host.
+fn far_away(upstream: SocketAddr) -> Option<String> {
+    let is_here = upstream.ip().to_canonical().is_loopback();
+    (!is_here).then(|| {
+        format!("--upstream {upstream} is no loopback address: an agent is meant to stand on its server's host")
+    })
+}
+
+impl Shown for AgentAdmin {
+    fn set_draining(&self) {
+        AgentAdmin::set_draining(self);
     }
 }

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shunt_dispatch::{DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
+use shunt_dispatch::{DispatchAdmin, DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
+use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use shunt_steering::DEFAULT_PINS;
 use tracing::{info, warn};
 
 use super::steering::Kernel;
-use super::{Common, Orders, Role, bytes, duration, listen, nanos, resolve, secret, serve};
+use super::{Common, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 
 /// `shunt dispatch`.
@@ -62,29 +63,42 @@ enum When {
 }
 
 impl DispatchCommand {
-    /// The kernel's tables for a loop; none if answers are relayed.
-    fn steering(&self) -> Option<Box<dyn Steer>> {
+    /// The kernel's tables for a loop, or why answers are relayed.
+    fn steering(&self) -> Result<Box<dyn Steer>, String> {
         if self.handover == When::Off {
-            return None;
+            return Err("off".to_owned());
         }
         match Kernel::open(&self.handover_pins) {
-            Ok(kernel) => Some(Box::new(kernel)),
+            Ok(kernel) => Ok(Box::new(kernel)),
             Err(error) => {
                 warn!(%error, "large answers are relayed");
-                None
+                Err(format!("all is relayed: {error}"))
             }
         }
     }
 
+    /// The key, and the agents' addresses.
+    fn read(&self) -> Result<(SharedKey, Vec<SocketAddr>), Failure> {
+        let key = secret::key(&self.common.key_file)?;
+        let backends = self.backend.iter().map(|text| resolve("backend", text)).collect::<Result<_, _>>()?;
+        Ok((key, backends))
+    }
+
+    /// Everything that would be refused, without starting anything; and what is not possible on this host.
+    pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
+        self.read()?;
+        let steering = if self.handover == When::Auto { self.steering().err() } else { None };
+        Ok(steering.into_iter().collect())
+    }
+
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
-        let key = secret::key(&self.common.key_file)?;
-        let backends: Vec<SocketAddr> =
-            self.backend.iter().map(|text| resolve("backend", text)).collect::<Result<_, _>>()?;
+        let (key, backends) = self.read()?;
         let listeners = listen(&self.listen)?;
         let (instance, first) = (secret::instance(), self.listen[0]);
+        let mut handover_is = "auto".to_owned();
         let service = |core| {
-            let steer = self.steering();
+            let steer = self.steering().inspect_err(|why| handover_is.clone_from(why)).ok();
             let handover = if steer.is_some() { Handover::Auto } else { Handover::Off };
             Dispatcher::new(DispatchOptions {
                 backends: backends.clone(),
@@ -101,13 +115,15 @@ impl DispatchCommand {
                 random: Box::new(secret::random),
             })
         };
-        let services = (0..self.common.cores).map(service).collect();
+        let services: Vec<Dispatcher> = (0..self.common.cores).map(service).collect();
+        let metrics = services.iter().map(Dispatcher::metrics).collect();
         let role = Role {
             name: "dispatcher",
             listeners,
             connections_max: self.clients_max,
             orders: Orders { drain: DispatchMail::Drain, end: DispatchMail::End },
             is_agent: false,
+            shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
             mover: if self.handover == When::Auto { Mover::Kernel } else { Mover::None },
         };
         serve(&self.common, role, services, |listening| {
@@ -116,5 +132,11 @@ impl DispatchCommand {
             }
             info!(?listening, ?backends, version = env!("CARGO_PKG_VERSION"), "started");
         })
+    }
+}
+
+impl Shown for DispatchAdmin {
+    fn set_draining(&self) {
+        DispatchAdmin::set_draining(self);
     }
 }

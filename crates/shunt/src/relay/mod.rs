@@ -7,17 +7,19 @@ mod secret;
 mod steering;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use shunt_admin::Pages;
 use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
-use shunt_proxy::config::{Kind as _, LogFormat, Millis};
+use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
 use shunt_reactor::moving::Mover;
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
-use part::{LoopsPart, Notice, Orders};
+use part::{LoopsPart, Notice, Orders, Shown};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -40,9 +42,40 @@ pub(crate) fn agent(command: &AgentCommand) -> Exit {
     command.run().unwrap_or_else(Failure::report)
 }
 
+/// Runs `shunt check dispatch`.
+pub(crate) fn check_dispatch(command: &DispatchCommand) -> Exit {
+    checked(command.check())
+}
+
+/// Runs `shunt check agent`.
+pub(crate) fn check_agent(command: &AgentCommand) -> Exit {
+    checked(command.check())
+}
+
+/// Says whether all is well. Warnings are about what is possible without.
+fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
+    match outcome {
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            crate::print("valid\n");
+            Exit::Done
+        }
+        Err(failure) => {
+            eprintln!("error: {}", failure.message);
+            failure.exit
+        }
+    }
+}
+
 /// Options that both have.
 #[derive(Args, Clone, Debug)]
 struct Common {
+    /// TOML file with options, `_` for `-` in their names; what the command line gives goes before it
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    config: Option<std::path::PathBuf>,
+    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
+    admin: Admin,
     /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner alone
     #[arg(long, value_name = "FILE", help_heading = "Key")]
     key_file: std::path::PathBuf,
@@ -81,6 +114,8 @@ struct Role<M> {
     mover: Mover,
     /// Nobody reads from those that come.
     is_agent: bool,
+    /// What is seen from outside.
+    shown: Arc<dyn Shown>,
 }
 
 /// Runs a service on each loop until the process is told to end. `announce`: what is said on standard output when it listens.
@@ -94,6 +129,7 @@ where
     S: Service + Send + 'static,
     S::Mail: Copy,
 {
+    let admin = common.admin.0.map(|address| admin::listen("--admin", address)).transpose()?;
     let events = Events::new();
     events.catch_signals()?;
     open_files::allow_clients(role.connections_max);
@@ -112,7 +148,7 @@ where
         }
         let work = move || run(IoChoice::Epoll, options, &mut service, inbox).map_err(|error| error.to_string());
         let teller = teller.clone();
-        let told = move |failure| teller.tell(Notice { index, failure });
+        let told = move |failure| teller.tell(Notice::LoopEnded { index, failure });
         threads::spawn(&format!("relay-{index}"), work, told)
             .map_err(|error| Failure::internal("the thread of an event loop could not be started", error))?;
         slots.push(CoreSlot { mailer: mailer.clone(), load });
@@ -121,8 +157,17 @@ where
     let listening: Vec<SocketAddr> = role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let acceptor = Acceptor::start(role.listeners, slots)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
+    let admin_address = admin.as_ref().and_then(|listener| listener.local_addr().ok());
+    if let Some(listener) = admin {
+        let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
+        let pages = Pages::new(env!("CARGO_PKG_VERSION"), vec![shown]);
+        admin::start(listener, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))?;
+    }
     announce(&listening);
-    let part = LoopsPart::new(role.name, acceptor, mailers, role.orders, notices, common.drain_timeout_ms);
+    if let Some(address) = admin_address {
+        crate::print(&format!("metrics, health and status on http://{address}\n"));
+    }
+    let part = LoopsPart::new(role.name, role.shown, acceptor, mailers, role.orders, notices, common.drain_timeout_ms);
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 
@@ -154,6 +199,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn bytes(text: &str) -> Result<u64, String> {
     shunt_proxy::config::Bytes::from_text(text).map(|bytes| bytes.0)
+}
+
+fn admin_address(text: &str) -> Result<Admin, String> {
+    Admin::from_text(text)
 }
 
 fn format(text: &str) -> Result<LogFormat, String> {

@@ -1,5 +1,6 @@
 //! Event loops that take connections, as a part of the process.
 
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -12,13 +13,21 @@ use crate::supervise::Part;
 /// How long loops may take to end after the drain's time is over; they wait for nobody then.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// A loop's thread has ended.
+/// A thread has ended.
 #[derive(Debug)]
-pub(super) struct Notice {
-    /// Which.
-    pub(super) index: usize,
-    /// Why, if it should not have.
-    pub(super) failure: Option<String>,
+pub(super) enum Notice {
+    /// That of a loop.
+    LoopEnded {
+        /// Which.
+        index: usize,
+        /// Why, if it should not have.
+        failure: Option<String>,
+    },
+    /// That of the admin pages.
+    AdminEnded {
+        /// Why, if it died; it also ends when the pages cannot be served, which the log has said.
+        failure: Option<String>,
+    },
 }
 
 /// The mail that tells a loop to end.
@@ -30,9 +39,16 @@ pub(super) struct Orders<M> {
     pub(super) end: M,
 }
 
+/// A part of the admin pages that is told of a drain.
+pub(super) trait Shown: shunt_admin::Part {
+    /// Nobody is to be sent here from now on.
+    fn set_draining(&self);
+}
+
 /// Holds what keeps the loops running.
 pub(super) struct LoopsPart<M> {
     name: &'static str,
+    shown: Arc<dyn Shown>,
     /// Until they are told to end.
     acceptor: Option<Acceptor>,
     /// Seen when it was stopped, and not told yet.
@@ -49,6 +65,7 @@ pub(super) struct LoopsPart<M> {
 impl<M: Copy + Send + 'static> LoopsPart<M> {
     pub(super) fn new(
         name: &'static str,
+        shown: Arc<dyn Shown>,
         acceptor: Acceptor,
         mailers: Vec<Mailer<M>>,
         orders: Orders<M>,
@@ -57,7 +74,7 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
     ) -> Self {
         let (acceptor, running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting) = (false, Vec::new());
-        Self { name, acceptor, accepting_died, mailers, orders, waiting, notices, running, drain_limit }
+        Self { name, shown, acceptor, accepting_died, mailers, orders, waiting, notices, running, drain_limit }
     }
 
     fn order(&mut self, mail: M) {
@@ -80,7 +97,15 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
             error!("the accepting thread has died, so the {} ends; the log says where", self.name);
             return Some(Exit::Internal);
         }
-        while let Ok(Notice { index, failure }) = self.notices.try_recv() {
+        while let Ok(notice) = self.notices.try_recv() {
+            let (index, failure) = match notice {
+                Notice::LoopEnded { index, failure } => (index, failure),
+                Notice::AdminEnded { failure: None } => continue,
+                Notice::AdminEnded { failure: Some(failure) } => {
+                    error!(%failure, "the thread of the admin pages has died, so the {} ends", self.name);
+                    return Some(Exit::Internal);
+                }
+            };
             self.running = self.running.saturating_sub(1);
             match failure {
                 Some(failure) => error!(index, %failure, "an event loop has died, so the {} ends", self.name),
@@ -97,11 +122,12 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     }
 
     fn reload(&mut self) {
-        info!("there is nothing to read again: the {} has no configuration file", self.name);
+        info!("nothing is read again while the {} runs: start it anew, which its clients outlive", self.name);
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
         info!(signal, limit = ?self.drain_limit, "draining: no new connections, answers that are under way are finished");
+        self.shown.set_draining();
         if let Some(acceptor) = self.acceptor.take() {
             self.accepting_died = !acceptor.stop();
         }

@@ -1,0 +1,62 @@
+//! The metrics of several event loops as one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Map, Value as Json};
+
+use crate::counter::{Family, Label};
+use crate::encode::{Value, plain};
+use crate::histogram::{Histogram, Snapshot};
+use crate::liveness::Heartbeats;
+
+/// The metrics of each event loop of a part, and whether they turn.
+#[derive(Debug)]
+pub struct Loops<M> {
+    each: Vec<Arc<M>>,
+    heartbeats: Heartbeats,
+}
+
+impl<M> Loops<M> {
+    /// Of loops with these metrics.
+    pub fn new(each: Vec<Arc<M>>) -> Self {
+        Self { heartbeats: Heartbeats::new(each.len()), each }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.each.len()
+    }
+
+    /// A number of all of them.
+    pub fn sum(&self, number: impl Fn(&M) -> u64) -> u64 {
+        self.each.iter().map(|metrics| number(metrics)).sum()
+    }
+
+    /// The same, as the one value of a family.
+    pub fn plain(&self, number: impl Fn(&M) -> u64) -> [Value; 1] {
+        [plain(self.sum(number) as f64)]
+    }
+
+    /// A value for each value of a label.
+    pub fn by<L: Label, const N: usize>(&self, family: impl Fn(&M) -> &Family<L, N>) -> Vec<Value> {
+        let value = |label: &L| {
+            (vec![(L::NAME, label.text().to_owned())], self.sum(|metrics| family(metrics).of(*label).get()) as f64)
+        };
+        L::ALL.iter().map(value).collect()
+    }
+
+    /// A histogram of all of them.
+    pub fn histogram(&self, histogram: impl Fn(&M) -> &Histogram) -> Snapshot {
+        let mut sum = Snapshot::default();
+        self.each.iter().for_each(|metrics| histogram(metrics).add_to(&mut sum));
+        sum
+    }
+
+    /// The entry `name` of loops that have not turned for ten seconds; none if all do.
+    pub fn stuck(&self, name: &str, turns: impl Fn(&M) -> u64, now: Instant) -> Map<String, Json> {
+        let stuck = self.heartbeats.stuck(self.each.iter().map(|metrics| turns(metrics)), now);
+        let entry = (!stuck.is_empty()).then(|| (name.to_owned(), stuck.into()));
+        entry.into_iter().collect()
+    }
+}

@@ -1,0 +1,101 @@
+//! The agent as it is seen from outside: its part of metrics, health and `/status`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::json;
+use shunt_admin::{Counter, Encoder, Gauge, Json, Loops, Map, Part, State, Unit};
+
+use crate::metrics::{Left, Metrics, Taken, Way};
+
+/// Metrics and status of an agent's event loops.
+#[derive(Debug)]
+pub struct AgentAdmin {
+    loops: Loops<Metrics>,
+    upstream: SocketAddr,
+    /// Virtual addresses whose connections may be taken.
+    vips: Vec<SocketAddr>,
+    draining: AtomicBool,
+}
+
+impl AgentAdmin {
+    /// Of the loops with these metrics, in front of this server.
+    pub fn new(loops: Vec<Arc<Metrics>>, upstream: SocketAddr, vips: Vec<SocketAddr>) -> Arc<Self> {
+        Arc::new(Self { loops: Loops::new(loops), upstream, vips, draining: AtomicBool::new(false) })
+    }
+
+    /// No dispatcher is to connect from now on.
+    pub fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Part for AgentAdmin {
+    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        type Number = fn(&Metrics) -> &Counter;
+        let counters: [(&str, &str, Number); 3] = [
+            ("shunt_agent_requests", "Requests of dispatchers.", |m| &m.requests),
+            ("shunt_agent_failed", "Requests that came to nothing here.", |m| &m.failed),
+            ("shunt_agent_offers", "Answers that dispatchers were asked about.", |m| &m.offers),
+        ];
+        for (name, help, number) in counters {
+            encoder.counter(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
+        }
+        let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
+        encoder.counter("shunt_agent_answers", "Answers that were sent whole, by their way.", None, &answers)?;
+        let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
+        encoder.counter("shunt_agent_answer", "Of answers, by their way.", Some(&Unit::Bytes), &bytes)?;
+        let taken = self.loops.by::<Taken, _>(|metrics| &metrics.taken);
+        encoder.counter("shunt_agent_connections", "Connections that dispatchers sent.", None, &taken)?;
+        let left = self.loops.by::<Left, _>(|metrics| &metrics.left);
+        encoder.counter("shunt_agent_connections_left", "How connections left.", None, &left)?;
+        type Level = fn(&Metrics) -> &Gauge;
+        let gauges: [(&str, &str, Level); 5] = [
+            ("shunt_agent_sessions", "Control connections of dispatchers.", |m| &m.sessions),
+            ("shunt_agent_in_flight", "Requests being carried out, waiting ones too.", |m| &m.exchanges),
+            ("shunt_agent_waiting", "Requests that wait for a connection to the server.", |m| &m.waiting),
+            ("shunt_agent_upstream_connections", "Connections to the server.", |m| &m.upstreams),
+            ("shunt_agent_taken", "Clients' connections that are here, or on their way.", |m| &m.flows),
+        ];
+        for (name, help, number) in gauges {
+            encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
+        }
+        let first_byte = [(Vec::new(), self.loops.histogram(|metrics| &metrics.first_byte))];
+        encoder.durations(
+            "shunt_agent_first_byte",
+            "From a connection's arrival to its answer's first bytes.",
+            &first_byte,
+        )
+    }
+
+    fn stuck(&self, now: Instant) -> Map<String, Json> {
+        self.loops.stuck("agent_loops", |metrics| metrics.turns.get(), now)
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.draining.load(Ordering::Relaxed).then(|| "draining".to_owned())
+    }
+
+    fn status(&self) -> State<'_> {
+        let vips: Vec<String> = self.vips.iter().map(ToString::to_string).collect();
+        let answers = |way: Way| self.loops.sum(|metrics| metrics.answers.of(way).get());
+        let state = json!({ "agent": {
+            "loops": self.loops.count(),
+            "upstream": self.upstream.to_string(),
+            "vips": vips,
+            "sessions": self.loops.sum(|metrics| metrics.sessions.get()),
+            "in_flight": self.loops.sum(|metrics| metrics.exchanges.get()),
+            "waiting": self.loops.sum(|metrics| metrics.waiting.get()),
+            "upstream_connections": self.loops.sum(|metrics| metrics.upstreams.get()),
+            "taken": self.loops.sum(|metrics| metrics.flows.get()),
+            "requests": self.loops.sum(|metrics| metrics.requests.get()),
+            "answers_relayed": answers(Way::Relayed),
+            "answers_direct": answers(Way::Direct),
+            "failed": self.loops.sum(|metrics| metrics.failed.get()),
+        } });
+        Box::pin(std::future::ready(state))
+    }
+}

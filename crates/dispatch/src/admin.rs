@@ -1,0 +1,135 @@
+//! The dispatcher as it is seen from outside: its part of metrics, health and `/status`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::json;
+use shunt_admin::{Counter, Encoder, Gauge, Json, Loops, Map, Part, State, Unit, Value};
+
+use crate::metrics::{BackendMetrics, Ended, Metrics, Way, Why};
+
+/// Metrics and status of a dispatcher's event loops.
+#[derive(Debug)]
+pub struct DispatchAdmin {
+    loops: Loops<Metrics>,
+    backends: Vec<SocketAddr>,
+    /// Whether connections are handed over, in a word or a sentence.
+    handover: String,
+    draining: AtomicBool,
+}
+
+impl DispatchAdmin {
+    /// Of the loops with these metrics. `handover`: whether connections are handed over, or why not.
+    pub fn new(loops: Vec<Arc<Metrics>>, backends: Vec<SocketAddr>, handover: String) -> Arc<Self> {
+        Arc::new(Self { loops: Loops::new(loops), backends, handover, draining: AtomicBool::new(false) })
+    }
+
+    /// No client is to be sent here from now on.
+    pub fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn of_backend(&self, index: usize, number: impl Fn(&BackendMetrics) -> u64) -> u64 {
+        self.loops.sum(|metrics| metrics.backends.get(index).map_or(0, &number))
+    }
+
+    fn by_backend(&self, number: impl Fn(&BackendMetrics) -> u64) -> Vec<Value> {
+        let value = |(index, address): (usize, &SocketAddr)| {
+            (vec![("backend", address.to_string())], self.of_backend(index, &number) as f64)
+        };
+        self.backends.iter().enumerate().map(value).collect()
+    }
+
+    fn backends_up(&self) -> usize {
+        (0..self.backends.len()).filter(|index| self.of_backend(*index, |backend| backend.up.get()) > 0).count()
+    }
+}
+
+impl Part for DispatchAdmin {
+    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        type Number = fn(&Metrics) -> &Counter;
+        let counters: [(&str, &str, Number); 7] = [
+            ("shunt_dispatch_clients_accepted", "Clients that have connected.", |m| &m.clients_accepted),
+            ("shunt_dispatch_requests", "Requests sent to a backend, each once.", |m| &m.requests),
+            ("shunt_dispatch_repeated", "Requests sent to a second backend.", |m| &m.repeated),
+            ("shunt_dispatch_errors", "Errors answered by the dispatcher.", |m| &m.errors),
+            ("shunt_dispatch_cut_off", "Clients cut off within an answer.", |m| &m.cut),
+            ("shunt_dispatch_offers", "Answers that agents offered to send themselves.", |m| &m.offers),
+            ("shunt_dispatch_handovers", "Hand-overs that were begun.", |m| &m.handovers),
+        ];
+        for (name, help, number) in counters {
+            encoder.counter(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
+        }
+        let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
+        encoder.counter("shunt_dispatch_answers", "Answers that went out whole, by their way.", None, &answers)?;
+        let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
+        encoder.counter("shunt_dispatch_answer", "Of answers, by their way.", Some(&Unit::Bytes), &bytes)?;
+        let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
+        encoder.counter("shunt_dispatch_relayed", "Offers that were relayed all the same.", None, &relayed)?;
+        let ended = self.loops.by::<Ended, _>(|metrics| &metrics.ended);
+        encoder.counter("shunt_dispatch_handovers_ended", "How hand-overs have ended.", None, &ended)?;
+        type Level = fn(&Metrics) -> &Gauge;
+        let gauges: [(&str, &str, Level); 3] = [
+            ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| &m.hands_over),
+            ("shunt_dispatch_clients", "Clients that are connected, those with agents too.", |m| &m.clients),
+            ("shunt_dispatch_away", "Connections with agents, or on their way.", |m| &m.away),
+        ];
+        for (name, help, number) in gauges {
+            encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
+        }
+        let up = self.by_backend(|backend| backend.up.get());
+        encoder.gauge("shunt_dispatch_backend_links", "Control connections to an agent.", None, &up)?;
+        let in_flight = self.by_backend(|backend| backend.in_flight.get());
+        encoder.gauge("shunt_dispatch_backend_in_flight", "Requests at an agent.", None, &in_flight)?;
+        let requests = self.by_backend(|backend| backend.requests.get());
+        encoder.counter("shunt_dispatch_backend_requests", "Requests sent to an agent.", None, &requests)?;
+        let lost = self.by_backend(|backend| backend.lost.get());
+        encoder.counter("shunt_dispatch_backend_links_lost", "Control connections lost.", None, &lost)?;
+        let taking = [(Vec::new(), self.loops.histogram(|metrics| &metrics.taking))];
+        encoder.durations("shunt_dispatch_taking", "Until an agent has a connection: it stands still.", &taking)?;
+        let absence = [(Vec::new(), self.loops.histogram(|metrics| &metrics.absence))];
+        encoder.durations("shunt_dispatch_absence", "Until a connection is back with its answer out.", &absence)
+    }
+
+    fn stuck(&self, now: Instant) -> Map<String, Json> {
+        self.loops.stuck("dispatcher_loops", |metrics| metrics.turns.get(), now)
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        match self.draining.load(Ordering::Relaxed) {
+            true => Some("draining".to_owned()),
+            false => (self.backends_up() == 0).then(|| "no backend can be reached".to_owned()),
+        }
+    }
+
+    fn status(&self) -> State<'_> {
+        let backend = |(index, address): (usize, &SocketAddr)| {
+            json!({
+                "address": address.to_string(),
+                "primary": index == 0,
+                "links": self.of_backend(index, |backend| backend.up.get()),
+                "in_flight": self.of_backend(index, |backend| backend.in_flight.get()),
+                "requests": self.of_backend(index, |backend| backend.requests.get()),
+                "links_lost": self.of_backend(index, |backend| backend.lost.get()),
+            })
+        };
+        let backends: Vec<Json> = self.backends.iter().enumerate().map(backend).collect();
+        let answers = |way: Way| self.loops.sum(|metrics| metrics.answers.of(way).get());
+        let state = json!({ "dispatcher": {
+            "loops": self.loops.count(),
+            "handover": self.handover,
+            "loops_handing_over": self.loops.sum(|metrics| metrics.hands_over.get()),
+            "clients": self.loops.sum(|metrics| metrics.clients.get()),
+            "away": self.loops.sum(|metrics| metrics.away.get()),
+            "requests": self.loops.sum(|metrics| metrics.requests.get()),
+            "answers_relayed": answers(Way::Relayed),
+            "answers_handed_over": answers(Way::HandedOver),
+            "errors": self.loops.sum(|metrics| metrics.errors.get()),
+            "backends": backends,
+        } });
+        Box::pin(std::future::ready(state))
+    }
+}
