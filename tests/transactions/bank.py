@@ -48,7 +48,7 @@ AUDIT = f"""BEGIN TRANSACTION
 {LETS}
 SELECT {", ".join(f"a{number}.balance, a{number}.moves" for number in range(GROUP))};
 COMMIT TRANSACTION"""
-MODES_SECONDS = 5  # until every core of every proxy has read a change of a mode
+MODES_SECONDS = 11  # until every core of every proxy goes by a mode, and tells early
 TOLD_EARLY = 'shunt_transaction_events_total{event="told_early"}'
 COMMITTED = 'shunt_transaction_events_total{event="committed"}'
 # What a request was answered with, if not by rows. The first promises that it has written nothing; of the last the driver has sent nothing.
@@ -99,6 +99,7 @@ class Bank:
         self.troubles = Counter()  # requests without rows, by the proxy that was asked and what was said
         self.resolved = 0  # transfers in doubt that were asked for again, and answered
         self.faults = []
+        self.told_early = 0
 
     @property
     def count(self) -> int:
@@ -141,7 +142,8 @@ class Bank:
         refused, as it is no transaction."""
         time.sleep(0.6)  # proxies tell of themselves four times a second
         self.wait_until("nothing is under way", lambda: not any(map(is_at_work, self.fleet.proxies)))
-        assert sum(metric(proxy.get("/metrics")[1], TOLD_EARLY) for proxy in self.fleet.proxies) > 0
+        # Of proxies that were killed nobody knows what they have counted, and one that has just started tells nobody early.
+        self.told_early += sum(metric(proxy.get("/metrics")[1], TOLD_EARLY) for proxy in self.fleet.proxies)
         books = [{row["id"]: row for row in session.execute(f"SELECT * FROM bank.{table}")} for table in ("accounts", "transfers")]
         check(*books, self.transfers, self.audits)
 

@@ -124,7 +124,9 @@ def fleet(network, nodes):
 
 @pytest.fixture(scope="module")
 def accounts(fleet, nodes):
-    return Bank(fleet, nodes.replicas)
+    bank = Bank(fleet, nodes.replicas)
+    yield bank
+    assert bank.told_early > 0
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ impl Service for Core {
 
     fn started(&mut self, io: &mut Io) {
         self.window.start(io);
+        transactions_modes::started(self, io);
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
@@ -65,7 +66,10 @@ impl Service for Core {
     #[inline]
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let used = match self.connections.peer(conn) {
-            Peer::Client(slot) => decode::received(self, io, slot, data),
+            Peer::Client(slot) => {
+                transactions_modes::see_if_still(self, io);
+                decode::received(self, io, slot, data)
+            }
             Peer::Link(link) => disaggregate::received(self, io, link, data),
             Peer::Proxy(key) => hop::received(self, io, key, data),
             Peer::Nobody => return data.len(),
@@ -138,6 +142,7 @@ impl Service for Core {
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
         while !self.clients.wake.is_empty() {
+            transactions_modes::see_if_still(self, io);
             decode::read_on(self, io);
             settle(self, io);
         }

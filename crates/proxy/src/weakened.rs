@@ -32,8 +32,9 @@ pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.second.multigets.mistake = weakened.multiget;
 }
 
-/// Deletes rows of locks that say nothing any more as fast as it can.
+/// Deletes rows of locks that say nothing any more as fast as it can, and waits for nobody who may know another mode of a table.
 pub fn hurry(core: &mut Core) {
+    core.fleet.transactions.trust_modes();
     core.fleet.locks.sweep.pace = Pace {
         round_ns: SECOND_NS / 4,
         page_ns: SECOND_NS / 8,

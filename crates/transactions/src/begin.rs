@@ -40,7 +40,7 @@ impl Transactions {
         transaction.locked = 0;
         (transaction.has_record, transaction.is_sent, transaction.may_be_there) = (false, false, false);
         (transaction.attempts, transaction.next_place, transaction.is_refused) = (0, None, false);
-        (transaction.tells_early, transaction.is_told_early) = (false, false);
+        (transaction.tells_early, transaction.told_early) = (false, 0);
         transaction.partitions.extend_from_slice(asked.partitions);
         transaction.partitions.sort_unstable();
         merge(&mut transaction.partitions);

@@ -216,12 +216,13 @@ impl Transactions {
 
     /// Tells whoever asked, if that may be before the writes are there. Its partitions stay locked until they are.
     fn tell_early(&mut self, id: TransactionId, sink: &mut impl Sink) {
-        let has_room = self.told_early < self.limits.told_early;
         let transaction = &mut self.all[id.index as usize];
+        let writes = transaction.writes.len();
+        let has_room = self.told_early + writes <= self.limits.told_early;
         if transaction.tells_early && has_room && transaction.ticket.is_some() {
-            transaction.is_told_early = true;
+            transaction.told_early = writes;
             let timestamp_us = transaction.timestamp_us;
-            self.told_early += 1;
+            self.told_early += writes;
             self.counters.told_early += 1;
             self.answer(id, Outcome::Committed { timestamp_us }, sink);
         }

@@ -77,8 +77,8 @@ pub(crate) struct Transaction {
     pub(crate) is_refused: bool,
     /// Whoever asked may be told before the writes are there.
     pub(crate) tells_early: bool,
-    /// That was done.
-    pub(crate) is_told_early: bool,
+    /// Its writes, if that was done.
+    pub(crate) told_early: usize,
 }
 
 impl Transaction {
@@ -102,7 +102,7 @@ impl Transaction {
             attempts: 0,
             is_refused: false,
             tells_early: false,
-            is_told_early: false,
+            told_early: 0,
         }
     }
 }
@@ -250,10 +250,10 @@ impl Transactions {
         let partitions = std::mem::take(&mut transaction.partitions);
         let shard = usize::from(transaction.shard);
         transaction.writes.clear();
-        let (has_record, is_told_early) = (transaction.has_record, transaction.is_told_early);
-        (transaction.has_record, transaction.is_told_early) = (false, false);
+        let (has_record, told_early) = (transaction.has_record, transaction.told_early);
+        (transaction.has_record, transaction.told_early) = (false, 0);
         self.records -= usize::from(has_record);
-        self.told_early -= usize::from(is_told_early);
+        self.told_early -= told_early;
         self.shards[shard].open -= 1;
         self.free.push(id.index);
         sink.forget(id);

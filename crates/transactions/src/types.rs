@@ -47,7 +47,7 @@ pub enum Decision {
     /// It makes so many writes; at least one. Whoever asked is told when they are there.
     Write(u16),
     /// The same, and whoever asked is told as soon as it is committed: for tables that are read by transactions alone, which wait for the
-    /// writes. Of those that have been told so much [`Limits::told_early`] are under way at most; the others are told when all is there.
+    /// writes. Of those that were told so [`Limits::told_early`] writes are under way at most; the others are told when all is there.
     WriteAndTell(u16),
     /// It makes one write, which nodes carry out as a whole or not at all, and needs no record: if nobody knows what has become of it,
     /// nobody makes it again. It takes so many timestamps.
@@ -109,8 +109,9 @@ pub struct Limits {
     pub records: usize,
     /// The same of one shard. Less than [`crate::BUCKET_RECORDS`].
     pub records_of_shard: usize,
-    /// Transactions of which clients were told that they are committed while their writes were being made. Less than one role may have
-    /// under way: else clients that do not wait would be refused, where now they are told later.
+    /// Writes of transactions of which clients were told that they are committed while these were being made. Far less than one role may have
+    /// writes under way: a client that is told, and asks for the next, must not take with one table's writes, which hang, what those of
+    /// its other tables need.
     pub told_early: usize,
 }
 
@@ -123,7 +124,7 @@ impl Default for Limits {
             partitions: 102,
             records: 4_096,
             records_of_shard: 1_024,
-            told_early: 256,
+            told_early: 96,
         }
     }
 }

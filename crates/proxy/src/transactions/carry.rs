@@ -45,8 +45,8 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             Wanted::Made(OneWrite::Found { claim, place, write }, made) => {
                 openings::applied(core, io, claim, (place, write), made);
             }
-            Wanted::Named(WaitsForName::Job { number, table }, named) => {
-                reads::named(core, io, (number, table), named);
+            Wanted::Named(WaitsForName::Job { number, table, what }, named) => {
+                reads::named(core, io, (number, table, what), named);
             }
             Wanted::Named(WaitsForName::Write(write), named) => writes::named(core, io, write, named),
             Wanted::Forget(id) => run::forgotten(core, id),

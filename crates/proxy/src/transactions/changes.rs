@@ -7,7 +7,7 @@ use shunt_fleet::Shard;
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 
-use super::switching::Held;
+use super::switching::{Full, Held};
 use crate::hop::Login;
 use crate::ids::PoolId;
 
@@ -65,10 +65,16 @@ pub(super) struct Modes {
     /// When what is known was asked for, and what is asked now.
     pub(super) known_ns: Option<u64>,
     pub(super) asked_ns: u64,
+    /// When time was last seen to pass, which is four times a second.
+    pub(super) ticked_ns: u64,
+    /// When this process went on after it had stood still: what was asked for before says nothing.
+    pub(super) woke_ns: u64,
     /// From when on all proxies know which tables are observed.
     pub(super) compares_from_ns: u64,
     /// What counts if the tables' modes are still the same.
     pub(super) differences: Vec<Difference>,
     /// Tables between two modes.
     pub(super) held: Held,
+    /// Tables that are read by transactions, and since when.
+    pub(super) full: Full,
 }

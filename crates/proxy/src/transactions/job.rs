@@ -33,8 +33,6 @@ pub(super) struct Job {
     pub(super) deadline_ms: u64,
     pub(super) id: Option<TransactionId>,
     pub(super) rows: Vec<RowRead>,
-    /// When it began to read.
-    pub(super) read_ns: u64,
     /// Reads that are not answered, and tables of which is asked if they are those of the plan.
     pub(super) reads: usize,
     /// The answer that a node gave to the SELECT that is returned.

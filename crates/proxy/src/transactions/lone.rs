@@ -24,7 +24,7 @@ use super::doubt::Doubt;
 use super::failed::Failed;
 use super::job::Job;
 use super::known::Head;
-use super::named::WaitsForName;
+use super::named::{WaitsForName, What};
 use super::names;
 use super::part::{Parked, Part, Who};
 pub(super) use super::plan::lone::TIMESTAMPS;
@@ -100,8 +100,7 @@ pub(super) fn begin(core: &mut Core, io: &mut Io, number: u64) -> Result<Begun, 
 /// A node is asked for the columns of the table. `false`: none could be.
 pub(super) fn ask_columns(core: &mut Core, io: &mut Io, number: u64, plan: &Plan) -> bool {
     let Some(table) = plan.tables().first().copied() else { return false };
-    let (keyspace, name) = (schema::literal(&table.keyspace), schema::literal(&table.name));
-    let text = format!("{}{keyspace} AND table_name = {name}", schema::COLUMNS);
+    let text = schema::columns_question(&table.keyspace, &table.name);
     let pool = own::ask::pool(core, io);
     let who = core.fleet.transactions.jobs.get(&number).map_or(Who::FORMER, |job| Who::of(&job.who));
     let whose = Whose::Transaction(Part::Columns { job: number, who });
@@ -456,7 +455,7 @@ pub(super) fn answer(deciding: &Deciding) -> Vec<u8> {
 /// A node is to say which table has the name of its own.
 pub(super) fn want_name(core: &mut Core, io: &mut Io, number: u64, plan: &Plan, since_ns: u64) {
     if let Some(table) = plan.tables().first() {
-        let waits = WaitsForName::Job { number, table: 0 };
+        let waits = WaitsForName::Job { number, table: 0, what: What::Id };
         names::want(core, io, (&table.keyspace, &table.name), since_ns, waits);
     }
 }

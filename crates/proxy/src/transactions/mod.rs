@@ -225,6 +225,12 @@ impl TransactionKeeper {
         self.left_out = opening;
     }
 
+    /// No table's mode is ever changed: all proxies know it from the first look on.
+    #[cfg(feature = "weakened")]
+    pub(crate) fn trust_modes(&mut self) {
+        self.modes.full.settles_ns = 0;
+    }
+
     /// A test leaves out that a row is made anew before it is known.
     fn leaves_row_as_read(&mut self) -> bool {
         #[cfg(feature = "weakened")]
@@ -245,6 +251,7 @@ impl TransactionKeeper {
     pub(crate) fn schema_changed(&mut self) {
         self.rows.read_all_anew();
         self.names.forget_answers();
+        self.plans.forget_all();
     }
 
     /// It is known of these if this proxy was alive when it heard them.
@@ -290,6 +297,17 @@ impl TransactionKeeper {
         if self.table.is_some() && !self.outbox.wanted.iter().any(|wanted| matches!(wanted, Wanted::Hurry)) {
             self.outbox.wanted.push(Wanted::Hurry);
         }
+    }
+
+    /// True if something may be under way that writes to a table. It looks at all that is.
+    fn may_write(&self, keyspace: &str, table: &str) -> bool {
+        let writes = |job: &Job| {
+            job.plan.as_ref().is_none_or(|plan| {
+                let all = (0..plan.draft.writes.len()).filter_map(|write| plan.table_of_write(write));
+                plan.draft.outline.domain == keyspace && all.into_iter().any(|of| of.name == table)
+            })
+        };
+        !self.openings.is_empty() || self.jobs.values().any(writes)
     }
 
     /// True if somebody may ask for transactions of this shard.

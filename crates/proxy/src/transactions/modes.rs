@@ -17,12 +17,13 @@ use super::part::Part;
 use super::plan::Plan;
 use super::plan::lone::whole;
 use super::routed::{self, Routing, TableModes};
-use super::switching::{self, KNOWN_NS, Name, Next, Told};
+use super::schema::Table;
+use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
 use super::{VERSION, levels, log, observe, schema};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::PoolId;
-use crate::limits::SECOND_NS;
+use crate::limits::{SECOND_NS, STILL_NS};
 use crate::own::{self, Heard, Levels, Whose};
 
 const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
@@ -35,10 +36,6 @@ const CHANGES_MAX: usize = 64;
 
 /// How long it is tried to ask a node for a table of which the mode is to be changed.
 const UNASKED_NS: u64 = 2 * SECOND_NS;
-/// After a table has come to be observed other proxies may send what is written to it past its owner for so long.
-const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
-/// Between two looks.
-const EVERY_NS: u64 = 2 * SECOND_NS;
 /// The same after one that has failed.
 const AGAIN_NS: u64 = SECOND_NS / 2;
 
@@ -48,8 +45,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let changes = core.fleet.transactions.modes.changes.iter();
     let unasked = changes.filter(|(_, change)| matches!(change.step, Step::Unasked(_))).map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
+    see_if_still(core, io);
     let now_ns = io.now_ns();
-    let modes = &core.fleet.transactions.modes;
+    let modes = &mut core.fleet.transactions.modes;
+    modes.ticked_ns = now_ns;
+    // Who cannot read them for so long serves as before.
+    if core.router.modes.is_behind && now_ns.saturating_sub(modes.woke_ns) > SETTLES_NS {
+        core.router.modes.is_behind = false;
+    }
     if core.fleet.locks.level().is_none() || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
@@ -61,6 +64,35 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     });
     let modes = &mut core.fleet.transactions.modes;
     (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
+}
+
+/// The core begins.
+pub(crate) fn started(core: &mut Core, io: &Io) {
+    core.fleet.transactions.modes.ticked_ns = io.now_ns();
+}
+
+/// This process may have stood still for so long that others have changed a table's mode, and go by that: until this core has read them it sends
+/// nobody to nodes. Called before anything that a client has sent is read.
+#[inline]
+pub(crate) fn see_if_still(core: &mut Core, io: &Io) {
+    if io.now_ns().saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
+        stood_still(core, io);
+    }
+}
+
+#[cold]
+fn stood_still(core: &mut Core, io: &Io) {
+    if core.fleet.locks.level().is_some() && !core.router.modes.is_behind {
+        core.router.modes.is_behind = true;
+        let modes = &mut core.fleet.transactions.modes;
+        (modes.woke_ns, modes.next_ns) = (io.now_ns(), 0);
+    }
+}
+
+/// What is said to clients meanwhile.
+pub(super) fn behind(core: &Core) -> Result<(), Fault> {
+    let why = "Shunt: this proxy stood still, and asks which tables take part in transactions by now; nothing was done, ask again";
+    if core.router.modes.is_behind { Err(Fault::overloaded(why)) } else { Ok(()) }
 }
 
 /// A node has answered, or nobody has.
@@ -77,17 +109,22 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         }
     };
     let (mut shards, mut routed, mut held) = (BTreeSet::new(), TableModes::default(), Vec::new());
+    let mut full = Vec::new();
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
         let (Some(keyspace), Some(table), Some(mode)) = (text(0), text(1), text(2)) else { continue };
         shards.insert(levels::shard_of_domain(keyspace));
         routed.add(keyspace, table, mode);
         held.push((keyspace, table, mode));
+        if Told::read(mode) == Told::Mode(TransactionalMode::Full) {
+            full.push((keyspace, table));
+        }
     }
     modes.shards = shards;
     let due = modes.held.see(held.into_iter(), now_ns);
     let is_gap = modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
     modes.known_ns = Some(modes.asked_ns);
+    modes.full.see(&full, is_gap, modes.asked_ns);
     // Nodes may have decided in between, or will, and what is under way was begun before that.
     let otherwise = routed.decided_otherwise(&core.router.modes);
     if is_gap {
@@ -100,6 +137,15 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         core.fleet.transactions.modes.compares_from_ns = now_ns + SETTLES_NS;
     }
     routed.rules = std::mem::take(&mut core.router.modes.rules);
+    let modes = &mut core.fleet.transactions.modes;
+    routed.is_behind = core.router.modes.is_behind && modes.asked_ns < modes.woke_ns;
+    if routed.is_behind {
+        modes.next_ns = now_ns;
+    }
+    if routed != core.router.modes {
+        // A plan goes by the modes that it was made with.
+        core.fleet.transactions.plans.forget_all();
+    }
     core.router.modes = routed;
     let asked_ns = core.fleet.transactions.modes.asked_ns;
     observe::tell(core, io, asked_ns);
@@ -120,7 +166,10 @@ fn finish(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
     let is_ours = keeper.table().0.holds(now, shard);
     // What nodes decide next has timestamps of their clocks, and must not be below what was written here.
     let is_past = now.wall_us > keeper.last_timestamp_us(shard) + 1_000_000;
-    let Some(mode) = Told::read(said).next().filter(|_| is_ours && is_past) else { return };
+    let told = Told::read(said);
+    // Its clients may have been told of what is not there yet.
+    let is_made = !matches!(told, Told::Leaving(_)) || !keeper.may_write(keyspace, table);
+    let Some(mode) = told.next().filter(|_| is_ours && is_past && is_made) else { return };
     ask_change(core, io, Part::Nothing, (keyspace, table), Some(said), &switching::plain(mode));
 }
 
@@ -157,12 +206,10 @@ fn ask_change(
 /// Why no statement is carried out by a plan that was made before now: its tables have other modes, or nobody knows. `is_sent_on`: whoever has
 /// taken it knows its table's mode as `observe`.
 pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan, is_sent_on: bool) -> Option<Fault> {
-    let modes = &core.fleet.transactions.modes;
-    let is_known = modes.known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS);
     let is_alone = plan.draft.lone.is_some();
     let mut tables = plan.tables().into_iter();
     let other = tables.find(|table| match core.router.modes.routing(&table.keyspace, &table.name) {
-        Some(Routing::Held) => true,
+        Some(Routing::Held | Routing::HeldForAll) => true,
         Some(Routing::Mode(mode)) => mode.is_by_statement() != is_alone,
         // The mode was set, or taken away, just now: by either nodes decide.
         None => is_alone && !is_sent_on,
@@ -170,7 +217,7 @@ pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan, is_sent_on: bool) -> Op
     if let Some(table) = other {
         return Some(held(&table.keyspace, &table.name));
     }
-    (is_alone && !observes(core, plan) && !is_known).then(|| {
+    (is_alone && !observes(core, plan) && !is_known(core, io)).then(|| {
         let why = "Shunt: the tables' modes could not be read lately, and decisions hang on them; nothing was written, ask again";
         Fault::overloaded(why)
     })
@@ -185,11 +232,18 @@ pub(super) fn observes(core: &Core, plan: &Plan) -> bool {
 }
 
 /// True of a transaction that writes to tables alone which clients of the proxies read by transactions: nobody who is promised anything sees
-/// that its writes are not there yet.
-pub(super) fn is_read_by_transactions(modes: &TableModes, plan: &Plan) -> bool {
-    let full = Some(Routing::Mode(TransactionalMode::Full));
+/// that its writes are not there yet. Only if that is known now, and was so for as long as any proxy goes by what it has read before.
+pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool {
     let mut written = (0..plan.draft.writes.len()).map(|write| plan.table_of_write(write));
-    written.all(|table| table.is_some_and(|table| modes.routing(&table.keyspace, &table.name) == full))
+    let modes = &core.fleet.transactions.modes;
+    let is_full = |table: &Table| modes.full.is_known_to_all(&table.keyspace, &table.name, io.now_ns());
+    is_known(core, io) && written.all(|table| table.is_some_and(is_full))
+}
+
+/// True if the modes were read lately.
+fn is_known(core: &Core, io: &Io) -> bool {
+    let known_ns = core.fleet.transactions.modes.known_ns;
+    known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS)
 }
 
 /// A table's mode is being changed.
@@ -301,8 +355,7 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     if schema::has_default_life(row.get(1)) {
         return Err(unfit(&change, "it has a default_time_to_live"));
     }
-    let (keyspace, table) = (schema::literal(&change.keyspace), schema::literal(&change.table));
-    let text = format!("{}{keyspace} AND table_name = {table}", schema::COLUMNS);
+    let text = schema::columns_question(&change.keyspace, &change.table);
     let whose = Whose::Transaction(Part::Change(number));
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Columns, ..change });
     let pool = own::ask::pool(core, io);

@@ -13,6 +13,18 @@ pub(super) type TableId = [u8; 16];
 /// In its place for a table of the fleet's own, which nobody makes anew under a transaction's hands: it is written to by its name.
 pub(super) const FLEETS_OWN: TableId = [0; 16];
 
+/// What is to be known of a table of some name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum What {
+    /// Its id.
+    Id,
+    /// Its columns, all of them in one number.
+    Columns,
+}
+
+/// A name, with its keyspace, and what of it.
+pub(super) type Key = (What, Box<str>, Box<str>);
+
 /// What a node has said of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
@@ -34,7 +46,7 @@ pub(super) struct Named {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitsForName {
     /// A transaction that is about to be decided, by its number, and which of its tables it is.
-    Job { number: u64, table: u16 },
+    Job { number: u64, table: u16, what: What },
     /// A write that is about to be sent.
     Write(OneWrite),
 }
@@ -53,14 +65,14 @@ pub(super) struct Name {
 /// All names, each with its keyspace.
 #[derive(Default)]
 pub(super) struct Names {
-    pub(super) known: HashMap<(Box<str>, Box<str>), Name>,
-    pub(super) asked: HashMap<u64, (Box<str>, Box<str>)>,
+    pub(super) known: HashMap<Key, Name>,
+    pub(super) asked: HashMap<u64, Key>,
     pub(super) number: u64,
 }
 
 impl Names {
     /// A name; it is noted if it is not known yet.
-    pub(super) fn of(&mut self, key: &(Box<str>, Box<str>)) -> &mut Name {
+    pub(super) fn of(&mut self, key: &Key) -> &mut Name {
         if self.known.len() >= NAMES_MAX && !self.known.contains_key(key) {
             self.known.retain(|_, name| name.asked.is_some() || !name.waiting.is_empty());
         }
@@ -80,7 +92,7 @@ mod tests {
     #[test]
     fn what_was_said_before_a_change_of_the_schema_is_told_to_nobody() {
         let mut names = Names::default();
-        let key = (Box::from("ks"), Box::from("t"));
+        let key = (What::Id, Box::from("ks"), Box::from("t"));
         names.of(&key).last = Some(Named { found: Found::Table([1; 16]), asked_ns: 1 });
         names.forget_answers();
         assert_eq!(names.of(&key).last, None);
@@ -89,8 +101,8 @@ mod tests {
     #[test]
     fn names_that_nobody_waits_for_make_room_for_others() {
         let mut names = Names::default();
-        let key = |number: usize| (Box::from("ks"), Box::from(format!("t{number}")));
-        names.of(&key(0)).waiting.push((1, WaitsForName::Job { number: 1, table: 0 }));
+        let key = |number: usize| (What::Id, Box::from("ks"), Box::from(format!("t{number}")));
+        names.of(&key(0)).waiting.push((1, WaitsForName::Job { number: 1, table: 0, what: What::Id }));
         names.of(&key(1)).asked = Some((1, 1));
         for number in 2..3 * NAMES_MAX {
             names.of(&key(number));

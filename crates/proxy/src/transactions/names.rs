@@ -1,19 +1,21 @@
-//! Which table a name stands for: asked of a node before anything is decided or written by that name.
+//! Which table a name stands for, and which columns it has: asked of a node before anything is decided or written by that name.
 //!
-//! A statement names its table, and the table may be dropped and another of its name be made at any time. A transaction that was planned
-//! with the former must not be committed, and a write that is made late, or by whoever has found its record, must not put old rows
-//! into the latter. So whoever is about to do either asks for the table's id, each time.
+//! A statement names its table, and the table may be dropped and another of its name be made at any time, or one of its columns be. A
+//! transaction that was planned with the former must not be committed: its clients are told so before its writes are made, and they would
+//! be refused. And a write that is made late, or by whoever has found its record, must not put old rows into another table. So whoever is
+//! about to do either asks for the table's id, and for the columns of those that it will write to, each time.
 //!
 //! What is told was asked for when the waiter wanted to know, or later; where several want to know at once they are told together.
-//! A decision and a write take what was asked for up to [`FRESH_NS`] earlier: about as long as the write itself is on its way. What comes
-//! later than [`LATE_NS`] says nothing: this process stood still, perhaps. A change of the schema makes all that was said void.
+//! A decision takes nothing that was asked for before it began: its client may have been told since that the table is another. A write
+//! takes what was asked for up to [`FRESH_NS`] earlier: about as long as it is on its way itself. What comes later than [`LATE_NS`] says
+//! nothing: this process stood still, perhaps. A change of the schema makes all that was said void.
 //!
 //! This must never: tell what was asked for earlier than the waiter allows; leave a waiter without a word, or give it two.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ResultMessage};
 
-use super::named::{Found, Named, WaitsForName};
+use super::named::{Found, Key, Named, WaitsForName, What};
 use super::outbox::Wanted;
 use super::part::Part;
 use super::schema;
@@ -21,16 +23,16 @@ use crate::core::Core;
 use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Whose};
 
-/// How old what a decision or a write is told may be.
+/// How old what a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;
 /// When it says nothing any more.
 const LATE_NS: u64 = 5 * SECOND_NS;
 
-type Key = (Box<str>, Box<str>);
-
-/// Tells a waiter which table of this keyspace has this name, as it was asked for no earlier than `since_ns`. It is told once, later.
+/// Tells a waiter which table of this keyspace has this name, or its columns, as it was asked for no earlier than `since_ns`. It is told once,
+/// later.
 pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str), since_ns: u64, waits: WaitsForName) {
-    let key = (Box::from(keyspace), Box::from(table));
+    let what = if let WaitsForName::Job { what, .. } = waits { what } else { What::Id };
+    let key = (what, Box::from(keyspace), Box::from(table));
     let name = core.fleet.transactions.names.of(&key);
     if let Some(last) = name.last.filter(|last| last.asked_ns >= since_ns) {
         return core.fleet.transactions.outbox.wanted.push(Wanted::Named(waits, last));
@@ -41,22 +43,15 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)
     }
 }
 
-/// A write by this name comes soon, and whoever decides about it waits for nothing: it is asked for meanwhile.
-pub(super) fn ask_ahead(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)) {
-    let key = (Box::from(keyspace), Box::from(table));
-    let (now_ns, name) = (io.now_ns(), core.fleet.transactions.names.of(&key));
-    let is_fresh = name.last.is_some_and(|last| now_ns.saturating_sub(last.asked_ns) < FRESH_NS / 2);
-    if !is_fresh && name.asked.is_none() {
-        ask(core, io, key);
-    }
-}
-
 fn ask(core: &mut Core, io: &mut Io, key: Key) {
     let asked_ns = io.now_ns();
     let names = &mut core.fleet.transactions.names;
     names.number += 1;
     let number = names.number;
-    let text = schema::id_question(&key.0, &key.1);
+    let text = match key.0 {
+        What::Id => schema::id_question(&key.1, &key.2),
+        What::Columns => schema::columns_question(&key.1, &key.2),
+    };
     let whose = Whose::Transaction(Part::Name(number));
     let pool = own::ask::pool(core, io);
     if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)) {
@@ -84,7 +79,10 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>
     let Some(key) = names.asked.remove(&number) else { return };
     let Some((_, asked_ns)) = names.of(&key).asked.take() else { return };
     let found = match heard {
-        Heard::Result(ResultMessage::Rows(rows)) => schema::found_id(rows),
+        Heard::Result(ResultMessage::Rows(rows)) => match key.0 {
+            What::Id => schema::found_id(rows),
+            What::Columns => schema::found_columns(rows),
+        },
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
     };
     tell(core, &key, Named { found, asked_ns });

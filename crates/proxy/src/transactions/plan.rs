@@ -294,6 +294,13 @@ impl Plan {
         tables
     }
 
+    /// Of each of [`Plan::tables`], if it writes to it.
+    pub(super) fn is_written(&self) -> Vec<bool> {
+        let written = (0..self.draft.writes.len()).filter_map(|write| self.table_of_write(write));
+        let ids: Vec<_> = written.map(|table| table.id).collect();
+        self.tables().into_iter().map(|table| ids.contains(&table.id)).collect()
+    }
+
     /// About what it takes in memory: above all what its tables do, which are its own.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.draft.texts().map(|text| text.len()).sum::<usize>();

@@ -104,8 +104,13 @@ impl Plans {
         }
     }
 
+    /// No plan that was made before now is used.
+    pub(super) fn forget_all(&mut self) {
+        self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
+    }
+
     /// The plan of a text, if there is one that may be used; and whether it is time to make it anew. What has changed since is found out when it is
-    /// used: tables are looked up by their ids, columns by what is read.
+    /// used: tables are looked up by their ids, and those that it writes to by their columns, others by what is read.
     pub(super) fn usable(&mut self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<(&Arc<Plan>, bool)> {
         match self.by_text.get_mut(key)? {
             Entry::Ready { plan, until_ns, renewal, is_wanted, .. } if now_ns < *until_ns + STALE_NS => {

@@ -1,8 +1,9 @@
 //! A transaction that has its partitions reads, and is decided by what it has read; then there is a record of what it writes.
 //!
-//! What is read is read at QUORUM. Beside that, it is made sure that the tables are those that the plan was made with: what was planned
-//! with a table that was dropped is planned anew, before anything is written. What a node has said of a table's name shortly before
-//! ([`names::FRESH_NS`]) is enough for that, as it is for the writes: unless it is another table, and then a node is asked once more.
+//! What is read is read at QUORUM. Beside that, it is made sure that the tables are those that the plan was made with, and that those to
+//! which it writes have the same columns: what was planned with a table that was dropped, or changed, is planned anew, before anything is
+//! written. A node is asked for that each time, when the transaction has its partitions: what it is told is committed it is told before the
+//! writes are made, which no node would take then.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code};
 use super::failed::Failed;
 use super::job::Job;
 use super::known::Head;
-use super::named::{Found, Named, WaitsForName};
+use super::named::{Found, Named, WaitsForName, What};
 use super::part::{Part, Who};
 use super::plan::{Decided, Plan, RowRead};
 use super::timer::set_due;
@@ -45,20 +46,19 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     let count = of_plan + job.own.count();
     job.rows.clear();
     job.rows.resize(of_plan, None);
-    job.reads = count + tables.len();
-    job.read_ns = io.now_ns();
+    let written = plan.is_written();
+    job.reads = count + tables.len() + written.iter().filter(|is_written| **is_written).count();
     for read in 0..count {
         if let Err(failed) = ask_read(core, io, number, read as u16) {
             return give_up(core, io, number, &failed);
         }
     }
-    // Of what reads nothing, nothing else is asked: as with a single statement whose row is known.
-    let age_ns = if count == 0 { lone::NAMED_NS } else { names::FRESH_NS };
-    let since_ns = io.now_ns().saturating_sub(age_ns);
-    for (place, table) in (0u16..).zip(tables) {
-        let (waits, name) = (WaitsForName::Job { number, table: place }, (&*table.keyspace, &*table.name));
-        names::want(core, io, name, since_ns, waits);
-        names::ask_ahead(core, io, name);
+    let since_ns = io.now_ns();
+    for ((place, table), is_written) in (0u16..).zip(tables).zip(written) {
+        let name = (&*table.keyspace, &*table.name);
+        for what in [What::Id, What::Columns].into_iter().filter(|what| *what == What::Id || is_written) {
+            names::want(core, io, name, since_ns, WaitsForName::Job { number, table: place, what });
+        }
     }
 }
 
@@ -111,19 +111,15 @@ pub(super) fn heard_columns(core: &mut Core, io: &mut Io, number: u64, heard: &H
     }
 }
 
-/// It is known which table has the name of one that the plan was made with.
-pub(super) fn named(core: &mut Core, io: &mut Io, (number, table): (u64, u16), named: Named) {
+/// It is known which table has the name of one that the plan was made with, or which columns.
+pub(super) fn named(core: &mut Core, io: &mut Io, (number, table, what): (u64, u16, What), named: Named) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
-    let (Some(plan), read_ns) = (job.plan.clone(), job.read_ns) else { return };
+    let Some(plan) = job.plan.clone() else { return };
     let tables = plan.tables();
     let Some(of) = tables.get(usize::from(table)) else { return };
+    let planned = if what == What::Id { of.id } else { of.columns_id };
     let failed = match names::known(io, named) {
-        Found::Table(id) if id == of.id => return count(core, io, number),
-        // That was before this one began: the plan may be of the table that is there since.
-        Found::Table(_) | Found::Nothing if named.asked_ns < read_ns => {
-            let waits = WaitsForName::Job { number, table };
-            return names::want(core, io, (&of.keyspace, &of.name), read_ns, waits);
-        }
+        Found::Table(found) if found == planned => return count(core, io, number),
         Found::Table(_) | Found::Nothing => changed(core, number),
         Found::Unknown => {
             let why = "Shunt: no node has said which tables there are; nothing was written, ask again";
@@ -308,8 +304,10 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
             Err(failed) => give_up(core, io, number, &failed),
         };
     }
-    let plan = job.plan.as_deref().filter(|_| !job.own.has_guard());
-    let tells_early = plan.is_some_and(|plan| modes::is_read_by_transactions(&core.router.modes, plan));
+    let plan = job.plan.clone().filter(|_| !job.own.has_guard());
+    let tells_early = plan.is_some_and(|plan| modes::is_read_by_transactions(core, io, &plan));
+    let keeper = &mut core.fleet.transactions;
+    let Some(job) = keeper.jobs.get_mut(&number) else { return };
     let decided = decision(job, tells_early);
     job.own.decided(&mut keeper.fences);
     match decided {

@@ -24,6 +24,8 @@ pub struct TableModes {
     has_observed: bool,
     /// Which locks writes to a table have to name: all are transactions.
     pub(crate) rules: Rules,
+    /// This process stood still: any table may have another mode by now, and nobody is sent to nodes before that is known.
+    pub(super) is_behind: bool,
 }
 
 /// What becomes of statements on a table.
@@ -33,6 +35,15 @@ pub(crate) enum Routing {
     Mode(TransactionalMode),
     /// Writes are refused, until all proxies know the next mode.
     Held,
+    /// And reads.
+    HeldForAll,
+}
+
+impl Routing {
+    /// True if nodes are not asked for rows.
+    fn takes_reads(self) -> bool {
+        matches!(self, Routing::Mode(TransactionalMode::Full) | Routing::HeldForAll)
+    }
 }
 
 const OBSERVED: Routing = Routing::Mode(TransactionalMode::Observe);
@@ -88,6 +99,7 @@ impl TableModes {
             Told::Mode(TransactionalMode::Off | TransactionalMode::Unsafe) => return,
             Told::Mode(mode) => Routing::Mode(mode),
             Told::Opening | Told::Closing(_) => Routing::Held,
+            Told::Leaving(_) => Routing::HeldForAll,
             // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
             Told::Unknown => Routing::Mode(TransactionalMode::Full),
         };
@@ -127,7 +139,7 @@ impl TableModes {
     /// True if no statement is a transaction but by its text.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.routed.is_empty() && self.rules.is_empty()
+        self.routed.is_empty() && self.rules.is_empty() && !self.is_behind
     }
 
     /// True if nodes decide what is asked of one of them, and the proxies would have.
@@ -142,6 +154,9 @@ impl TableModes {
 
     /// True of tables whose statements may go to nodes, whatever the proxies think of them. None: nobody knows which.
     pub(super) fn leaves_to_nodes(&self, tables: Option<&[Named]>) -> bool {
+        if self.is_behind {
+            return false;
+        }
         let is_left = |routing: &Routing| *routing == OBSERVED;
         let Some(tables) = tables else {
             return self.rules.is_empty() && self.routed.values().flat_map(HashMap::values).all(is_left);
@@ -154,15 +169,18 @@ impl TableModes {
     }
 
     fn takes(&self, keyspace: &str, table: &str, access: Access) -> bool {
+        if self.is_behind && may_have_modes(keyspace) {
+            return true;
+        }
         if access != Access::Read && may_have_modes(keyspace) && !self.rules.of(keyspace, table).is_empty() {
             return true;
         }
         let Some(routing) = self.routing(keyspace, table) else { return false };
         match access {
-            Access::Read => routing == Routing::Mode(TransactionalMode::Full),
+            Access::Read => routing.takes_reads(),
             Access::Write => true,
             Access::Truncate => match routing {
-                Routing::Held => true,
+                Routing::Held | Routing::HeldForAll => true,
                 Routing::Mode(mode) => mode.is_by_statement(),
             },
         }
@@ -181,9 +199,8 @@ impl TableModes {
     /// True of a statement on one of these tables, and of one of which nobody can say which it is on: it is read as a transaction, and refused.
     #[cold]
     pub(crate) fn take_any(&self, tables: Option<&[Named]>, access: Access) -> bool {
-        let full = Routing::Mode(TransactionalMode::Full);
-        let has_full = || self.routed.values().flat_map(HashMap::values).any(|routing| *routing == full);
-        let Some(tables) = tables else { return access != Access::Read || has_full() };
+        let has_full = || self.routed.values().flat_map(HashMap::values).any(|routing| routing.takes_reads());
+        let Some(tables) = tables else { return access != Access::Read || self.is_behind || has_full() };
         tables
             .iter()
             .any(|(keyspace, table)| keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, access)))
@@ -236,6 +253,7 @@ mod tests {
             ("watched", "observe"),
             ("opened", "opening:1"),
             ("closed", "closing:unsafe:2"),
+            ("left", "leaving:unsafe:2"),
         ] {
             modes.add("ks", table, mode);
             modes.add("system", "local", mode);
@@ -272,6 +290,9 @@ mod tests {
             ("UPDATE ks.leases SET owner = ? WHERE name = ? IF owner = ?", None, true),
             ("UPDATE ks.opened SET owner = ? WHERE name = ?", None, true),
             ("SELECT * FROM ks.opened", None, false),
+            ("SELECT * FROM ks.left", None, true),
+            ("INSERT INTO ks.left (k) VALUES (1)", None, true),
+            ("TRUNCATE ks.left", None, true),
             ("DELETE FROM ks.closed WHERE name = ?", None, true),
             ("UPDATE ks.watched SET owner = ? WHERE name = ? IF owner = ?", None, true),
             ("INSERT INTO watched (name) VALUES (?)", Some("ks"), true),
@@ -284,6 +305,12 @@ mod tests {
         assert!(shunt_language::parse(&deep).is_err() && takes(&deep, None));
         assert!(modes.may_be_in("BEGIN BATCH insert into KS.MIXED") && !modes.may_be_in("INSERT INTO ks.bare"));
         assert!(!modes.is_empty() && TableModes::default().is_empty());
+        let behind = TableModes { is_behind: true, ..TableModes::default() };
+        let named = |keyspace: &str| [(Some(Box::from(keyspace)), Box::from("t"))];
+        for access in [Access::Read, Access::Write, Access::Truncate] {
+            assert!(behind.take_any(Some(&named("ks")), access) && !behind.take_any(Some(&named("system")), access));
+        }
+        assert!(!behind.is_empty() && !behind.leaves_to_nodes(None));
         assert_eq!(modes.decided_otherwise(&modes.clone()), []);
         assert_eq!(TableModes::default().decided_otherwise(&modes), [("ks", "leases")]);
         assert_eq!(modes.decided_otherwise(&TableModes::default()), [("ks", "leases")]);

@@ -56,7 +56,6 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, mess
         deadline_ms: io.now_ns() / 1_000_000 + within_ms,
         id: None,
         rows: Vec::new(),
-        read_ns: 0,
         reads: 0,
         selected: None,
         returned: None,

@@ -101,13 +101,34 @@ pub(super) fn id_question(keyspace: &str, table: &str) -> String {
     format!("SELECT id FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}")
 }
 
-/// What an answer to that says.
+/// Which columns the table of a name has.
+pub(super) fn columns_question(keyspace: &str, table: &str) -> String {
+    let (keyspace, table) = (literal(keyspace), literal(table));
+    format!("{COLUMNS}{keyspace} AND table_name = {table}")
+}
+
+/// What an answer to [`id_question`] says.
 pub(super) fn found_id(rows: &Rows<'_>) -> Found {
     match values(rows, &["id"]).pop() {
         Some(row) => row[0].and_then(|id| id.try_into().ok()).map_or(Found::Unknown, Found::Table),
         None if rows.row_count == 0 => Found::Nothing,
         None => Found::Unknown,
     }
+}
+
+/// What an answer to [`COLUMNS`] says: a hash of all of it, in place of an id.
+pub(super) fn found_columns(rows: &Rows<'_>) -> Found {
+    if rows.row_count == 0 { Found::Nothing } else { Found::Table(columns_id(rows)) }
+}
+
+fn columns_id(rows: &Rows<'_>) -> TableId {
+    let columns = values(rows, &["column_name", "kind", "position", "type"]);
+    let half = |first: u8| {
+        let mut hasher = DefaultHasher::new();
+        (first, &columns).hash(&mut hasher);
+        hasher.finish()
+    };
+    (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
 }
 
 /// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch that makes a row anew, with the whole key.
@@ -169,6 +190,8 @@ pub(super) struct Table {
     /// It is another one if it was dropped and made again.
     pub(super) id: TableId,
     pub(super) columns: HashMap<String, Column>,
+    /// What [`found_columns`] finds as long as these are its columns.
+    pub(super) columns_id: TableId,
     /// In order.
     pub(super) partition_key: Vec<String>,
     pub(super) clustering: Vec<String>,
@@ -274,6 +297,7 @@ impl Table {
             name: name.to_owned(),
             id: row[0]?.try_into().ok()?,
             columns: HashMap::new(),
+            columns_id: TableId::default(),
             partition_key: Vec::new(),
             clustering: Vec::new(),
             types,
@@ -287,6 +311,7 @@ impl Table {
     /// # Errors
     /// The column of which the type cannot be read.
     pub(super) fn with_columns(mut self, rows: &Rows<'_>) -> Result<Table, String> {
+        self.columns_id = columns_id(rows);
         let left = Cell::new(TYPE_FIELDS_MAX);
         for row in values(rows, &["column_name", "kind", "position", "type"]) {
             let (Some(name), Some(kind), Some(type_text)) = (text(row[0]), text(row[1]), text(row[3])) else {

@@ -1,14 +1,17 @@
-//! How a table comes to have the mode `conditional`, and to lose it.
+//! How a table comes to have the mode `conditional`, and to lose it; and how it loses `full`.
 //!
 //! With this mode the proxies decide conditional statements, without it nodes do: never both, for neither sees what the other has in mind.
 //! So between the two the table is held: its row says `opening:..` or `closing:..`, every proxy that has read this refuses writes to the
 //! table, and whoever owns its keyspace's shard gives it the next mode when that has been so for [`HOLD_NS`], by its own clock. By then every
 //! proxy has read it, and what they had sent before has an outcome.
 //!
+//! With `full` clients are told of writes that are not made yet, as all who read wait for them. Without it they are read from nodes. So a table
+//! that is to lose `full` is held as well (`leaving:..`), for reads too, and for as long as its owner has anything to write to it.
+//!
 //! A core goes by the modes that it knows for [`KNOWN_NS`]: one that cannot read them decides nothing by rows in memory after that.
 //!
 //! This must never: have a proxy decide while another sends such statements to nodes; take one change for another, however they follow
-//! on each other.
+//! on each other; have somebody read from nodes what others were told is written, and is not.
 
 use std::collections::HashMap;
 
@@ -21,8 +24,14 @@ pub(super) const HOLD_NS: u64 = 15 * SECOND_NS;
 /// How long modes count after they were asked for.
 pub(super) const KNOWN_NS: u64 = 6 * SECOND_NS;
 
+/// Between two looks.
+pub(super) const EVERY_NS: u64 = 2 * SECOND_NS;
+/// After a table has come to have another mode other proxies may go by the former one for so long.
+pub(super) const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
+
 const OPENING: &str = "opening:";
 const CLOSING: &str = "closing:";
+const LEAVING: &str = "leaving:";
 
 /// What the row of a table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +41,22 @@ pub(super) enum Told {
     Opening,
     /// It is held, and will be this.
     Closing(TransactionalMode),
+    /// It is held, was `full`, and will be this: nobody reads it from nodes either.
+    Leaving(TransactionalMode),
     /// A later version's.
     Unknown,
 }
 
 impl Told {
     pub(super) fn read(text: &str) -> Told {
-        let closing = || {
-            let (mode, _) = text.strip_prefix(CLOSING)?.split_once(':')?;
+        let to = |prefix: &str| {
+            let (mode, _) = text.strip_prefix(prefix)?.split_once(':')?;
             TransactionalMode::named(mode)
         };
         match TransactionalMode::named(text) {
             Some(mode) => Told::Mode(mode),
             None if text.starts_with(OPENING) => Told::Opening,
-            None => closing().map_or(Told::Unknown, Told::Closing),
+            None => to(CLOSING).map(Told::Closing).or(to(LEAVING).map(Told::Leaving)).unwrap_or(Told::Unknown),
         }
     }
 
@@ -53,7 +64,7 @@ impl Told {
     pub(super) fn next(self) -> Option<TransactionalMode> {
         match self {
             Told::Opening => Some(TransactionalMode::Conditional),
-            Told::Closing(mode) => Some(mode),
+            Told::Closing(mode) | Told::Leaving(mode) => Some(mode),
             Told::Mode(_) | Told::Unknown => None,
         }
     }
@@ -76,6 +87,10 @@ pub(super) fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -
     match told {
         Told::Mode(now) if now == mode => Next::Same,
         Told::Opening if mode == conditional => Next::Same,
+        Told::Leaving(next) if next == mode => Next::Same,
+        Told::Leaving(_) | Told::Mode(TransactionalMode::Full) => {
+            Next::Set(format!("{LEAVING}{}:{stamp:x}", mode.name()))
+        }
         Told::Mode(now) if now != conditional && mode != conditional => plain(mode),
         Told::Unknown if mode != conditional => plain(mode),
         // From one held state to another it is held anew.
@@ -124,11 +139,62 @@ impl Held {
     }
 }
 
+/// Tables with the mode `full`, as a core has seen them.
+#[derive(Debug)]
+pub(super) struct Full {
+    /// How long that takes. A simulation in which no mode changes has it at 0.
+    pub(super) settles_ns: u64,
+    /// By keyspace and name, since when each look has found it so.
+    since_ns: HashMap<Box<str>, HashMap<Box<str>, u64>>,
+}
+
+impl Default for Full {
+    fn default() -> Self {
+        Self { settles_ns: SETTLES_NS, since_ns: HashMap::new() }
+    }
+}
+
+impl Full {
+    /// What all rows say now, as it was asked for then. `is_gap`: nobody has looked for so long that it may have been otherwise meanwhile.
+    pub(super) fn see(&mut self, tables: &[(&str, &str)], is_gap: bool, asked_ns: u64) {
+        let before = std::mem::take(&mut self.since_ns);
+        for (keyspace, table) in tables {
+            let known = before.get(*keyspace).and_then(|tables| tables.get(*table)).filter(|_| !is_gap);
+            let since_ns = known.copied().unwrap_or(asked_ns);
+            self.since_ns.entry((*keyspace).into()).or_default().insert((*table).into(), since_ns);
+        }
+    }
+
+    /// True of a table that has had this mode for so long that no proxy goes by another.
+    pub(super) fn is_known_to_all(&self, keyspace: &str, table: &str, now_ns: u64) -> bool {
+        let since_ns = self.since_ns.get(keyspace).and_then(|tables| tables.get(table));
+        since_ns.is_some_and(|since_ns| now_ns.saturating_sub(*since_ns) >= self.settles_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const CONDITIONAL: TransactionalMode = TransactionalMode::Conditional;
+
+    #[test]
+    fn a_table_is_full_for_all_when_it_was_seen_so_for_long_enough_without_a_gap() {
+        let mut full = Full::default();
+        full.see(&[("ks", "t")], true, 5);
+        assert!(!full.is_known_to_all("ks", "t", 4 + SETTLES_NS) && full.is_known_to_all("ks", "t", 5 + SETTLES_NS));
+        full.see(&[("ks", "t"), ("ks", "other")], false, 7);
+        assert!(
+            full.is_known_to_all("ks", "t", 5 + SETTLES_NS) && !full.is_known_to_all("ks", "other", 5 + SETTLES_NS)
+        );
+        full.see(&[("ks", "other")], false, 8);
+        full.see(&[("ks", "t"), ("ks", "other")], false, 9);
+        assert!(
+            !full.is_known_to_all("ks", "t", 8 + SETTLES_NS) && full.is_known_to_all("ks", "other", 8 + SETTLES_NS)
+        );
+        full.see(&[("ks", "other")], true, 20);
+        assert!(!full.is_known_to_all("ks", "other", 19 + SETTLES_NS));
+    }
 
     #[test]
     fn a_table_is_held_between_the_nodes_and_the_proxies() {
@@ -138,7 +204,13 @@ mod tests {
             (None, TransactionalMode::Off, Next::Same),
             (None, TransactionalMode::Unsafe, set("unsafe")),
             (Some("unsafe"), TransactionalMode::Off, Next::Unset),
-            (Some("full"), CONDITIONAL, set("opening:5")),
+            (Some("full"), CONDITIONAL, set("leaving:conditional:5")),
+            (Some("full"), TransactionalMode::Unsafe, set("leaving:unsafe:5")),
+            (Some("full"), TransactionalMode::Off, set("leaving:off:5")),
+            (Some("leaving:off:4"), TransactionalMode::Off, Next::Same),
+            (Some("leaving:off:4"), TransactionalMode::Full, set("leaving:full:5")),
+            (Some("leaving:off:4"), CONDITIONAL, set("leaving:conditional:5")),
+            (Some("unsafe"), TransactionalMode::Full, set("full")),
             (Some("full"), TransactionalMode::Full, Next::Same),
             (Some("later's"), CONDITIONAL, set("opening:5")),
             (Some("later's"), TransactionalMode::Full, set("full")),
