@@ -106,7 +106,7 @@ def start(moved, *options: str) -> subprocess.Popen:
 
 
 def wait_until_moved(moved, before: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while moved.counted("dispatcher", "steered") <= before:
         assert time.monotonic() < deadline, "no connection was moved"
         time.sleep(0.01)
@@ -119,7 +119,7 @@ def peers(moved, host: str, place: str) -> set:
 
 def backend_of_moved(moved) -> int:
     """Which backend has the one connection that is elsewhere."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         away = peers(moved, "dispatcher", "elsewhere")
         found = [index for index in range(2) if away & peers(moved, f"backend{index}", "here")]
@@ -137,6 +137,7 @@ def test_an_answer_completes_when_the_dispatcher_is_killed_within_it(moved):
     moved.names.pop("dispatch")
     received = client.communicate(timeout=90)[0]
     moved.start_dispatcher()
+    moved.wait_until_it_answers()
     assert (client.returncode, len(received), digest(received)) == (0, LARGE, of_file(moved, LARGE))
     assert moved._status("/1000") == 200
 
@@ -151,7 +152,7 @@ def test_a_client_of_an_agent_that_is_killed_never_takes_a_part_for_the_whole(mo
     received, told = client.communicate(timeout=120)
     moved.start_agent(victim)
     assert client.returncode != 0 and len(received) < LARGE, (client.returncode, told)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while [moved._status("/1000000") for _ in range(4)] != [200] * 4:
         assert time.monotonic() < deadline
 
@@ -164,10 +165,10 @@ def test_a_client_of_a_server_that_dies_within_an_answer_is_reset_at_once(moved)
     moved.signal(f"nginx-{victim}").wait(10)
     moved.names.pop(f"nginx-{victim}")
     # It does not wait for anything of its own: it waits for the rest of the answer.
-    received, told = client.communicate(timeout=25)
+    received, told = client.communicate(timeout=50)
     moved.start_server(victim)
     assert (client.returncode, len(received) < LARGE) == (56, True), told
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while [moved._status("/1000000") for _ in range(4)] != [200] * 4:
         assert time.monotonic() < deadline
 
@@ -230,6 +231,7 @@ def test_without_privileges_or_tables_all_is_relayed_and_the_log_says_why(open_d
         moved.names.pop("dispatch")
         moved.switch("dispatcher", "clean")
         moved.start_dispatcher()
+        moved.wait_until_it_answers()
         done = moved.curl("client", moved.url("/1000000"))
         assert digest(done.stdout) == digest((moved.files / "1000000").read_bytes()), done.stderr
         assert "shunt switch load" in moved.log("dispatch") and "relayed" in moved.log("dispatch")

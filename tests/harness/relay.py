@@ -75,7 +75,7 @@ class Relay:
                 self.start_server(index)
                 self.start_agent(index)
             self.start_dispatcher()
-            self._await(lambda: self._status("/empty") == 204, "the dispatcher answers")
+            self.wait_until_it_answers()
         except BaseException:
             self.__exit__()
             raise
@@ -91,6 +91,10 @@ class Relay:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def wait_until_it_answers(self):
+        """A dispatcher that has just started has to connect to agents first."""
+        self._await(lambda: self._status("/empty") == 204, "the dispatcher answers")
 
     def start_server(self, index: int):
         home = self.directory / f"nginx-{index}"

@@ -98,6 +98,11 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
         return Step::Gone;
     }
     if found.status < 200 {
+        state.interim += 1;
+        if state.interim > limits::INTERIM_MAX {
+            request::fail(agent, io, exchange, 502, "the server has sent too many interim answers (1xx)");
+            return Step::Gone;
+        }
         let Exchange { session, ticket, .. } = *state;
         let interim = Message::Response { head: &found.forwarded, framing: message::Framing::None };
         agent.sessions[session].send(io, ticket, &interim);

@@ -32,6 +32,9 @@ pub(crate) const ANSWER_HEAD: HeadLimits = HeadLimits { head_bytes: 48 << 10, li
 /// A head with the blanks that it gets.
 const ANSWER_HEAD_GROWN: usize = ANSWER_HEAD.head_bytes + 2 * ANSWER_HEAD.fields;
 
+/// Interim answers (1xx) to one request; a server that sends more never comes to an end.
+pub(crate) const INTERIM_MAX: u32 = 64;
+
 /// How often deadlines are looked at.
 pub(crate) const TICK_NS: u64 = 100 * MS;
 /// From a control connection's begin until both sides have shown that they have the key.

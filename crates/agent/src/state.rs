@@ -153,6 +153,8 @@ pub(crate) struct Exchange {
     pub(crate) request_credit: u64,
     /// Those it has sent since it was given credit last.
     pub(crate) request_taken: u32,
+    /// Interim answers so far.
+    pub(crate) interim: u32,
     /// Bytes of the answer that may be sent.
     pub(crate) credit: u64,
     pub(crate) answer: Answer,
@@ -285,6 +287,7 @@ impl Exchange {
             to_head: false,
             request_credit: u64::from(CREDIT_BYTES),
             request_taken: 0,
+            interim: 0,
             credit: u64::from(CREDIT_BYTES),
             answer: Answer {
                 stage: Stage::Awaited,

@@ -25,6 +25,7 @@ pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, f
         goes_on: exchange.keep_alive && !is_draining,
         is_read: exchange.body.is_none(),
         backlog: io.backlog(state.conn),
+        link_backlog: dispatcher.backends[backend].backlog(io),
     };
     match policy::decide(dispatcher.options.handover, &offer) {
         Verdict::Relay(why) => {

@@ -83,10 +83,14 @@ fn take(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, ticket: Ticket, 
         Message::Credit { bytes } => {
             let Some(state) = dispatcher.clients.get_mut(client) else { return true };
             if let Some(exchange) = &mut state.exchange {
+                let was_held_up = exchange.request_credit == 0;
                 exchange.request_credit = exchange.request_credit.saturating_add(u64::from(*bytes));
-                // The server has taken a part of the request: it has its time from then on.
+                // The server has taken a part of the request: who was held up by that, or waits for the answer, has its time from then on.
                 if exchange.body.is_some() {
-                    state.deadline_ns = io.now_ns() + dispatcher.options.body_timeout_ns;
+                    if was_held_up {
+                        exchange.progress_bytes = 0;
+                        state.deadline_ns = io.now_ns() + dispatcher.options.body_timeout_ns;
+                    }
                     io.resume_reading(state.conn);
                 } else if exchange.answer.is_none() {
                     state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;

@@ -39,6 +39,12 @@ pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, 
         let unread = &data[used..];
         let taken = match &state.exchange {
             None if state.is_closing => return used,
+            None if !unread.is_empty() && io.backlog(state.conn) > limits::CLIENT_BACKLOG_BYTES_LOW => {
+                // What it has not taken is kept here: its next request waits in the kernel until it has.
+                io.pause_reading(state.conn);
+                io.notify_drained(state.conn, limits::CLIENT_BACKLOG_BYTES_LOW);
+                return used;
+            }
             Some(exchange) if exchange.body.is_some() => body(dispatcher, io, client, unread),
             Some(_) => {
                 // The next request waits in the kernel until this one is answered.
@@ -60,12 +66,12 @@ fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     if data.is_empty() {
         return None;
     }
-    if !std::mem::replace(&mut state.is_in_head, true) {
-        state.deadline_ns = io.now_ns() + dispatcher.options.head_timeout_ns;
-    }
-    // RFC 9112, section 2.2: an empty line in front of a request is left out.
+    // RFC 9112, section 2.2: an empty line in front of a request is left out. It begins none, which would be answered when its time is over.
     if state.reader.is_fresh() && b"\r\n".starts_with(&data[..data.len().min(2)]) {
         return if data.len() < 2 { None } else { Some(2) };
+    }
+    if !std::mem::replace(&mut state.is_in_head, true) {
+        state.deadline_ns = io.now_ns() + dispatcher.options.head_timeout_ns;
     }
     let mut reader = std::mem::replace(&mut state.reader, shunt_wire::http1::HeadReader::new(limits::REQUEST_HEAD));
     let outcome = reader.read(data).and_then(|head| match head {
@@ -122,6 +128,7 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
         keep_alive: request.keep_alive,
         body: Some(BodyReader::new(request.framing)).filter(|body| !body.is_complete()),
         body_bytes: 0,
+        progress_bytes: 0,
         request_credit: u64::from(CREDIT_BYTES),
         is_repeated: false,
         answer: None,
@@ -175,13 +182,25 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
         return None;
     }
     backend.send_body(io, exchange.ticket, &visible[..taken]);
-    state.deadline_ns = io.now_ns() + dispatcher.options.body_timeout_ns;
+    exchange.progress_bytes += taken as u64;
+    if exchange.progress_bytes >= dispatcher.options.body_bytes_per_timeout {
+        exchange.progress_bytes = 0;
+        state.deadline_ns = io.now_ns() + dispatcher.options.body_timeout_ns;
+    }
     if is_complete {
         exchange.body = None;
         state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
         backend.send(io, exchange.ticket, &Message::End);
     }
     Some(taken)
+}
+
+/// A client has taken what was written: its next request is read, if it waits for nothing else.
+pub(crate) fn go_on(dispatcher: &Dispatcher, io: &mut Io, client: usize) {
+    let Some(state) = dispatcher.clients.get(client) else { return };
+    if state.exchange.is_none() && state.place == Place::Here {
+        io.resume_reading(state.conn);
+    }
 }
 
 /// The client has closed its connection, or lost it.

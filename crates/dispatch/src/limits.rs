@@ -17,6 +17,9 @@ pub(crate) const LINK_BACKLOG_BYTES_MAX: usize = 4 << 20;
 /// Bodies are read again when that has fallen to this.
 pub(crate) const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
 
+/// Beyond this no connection is sent to the agent: it would stand still until that is through.
+pub(crate) const LINK_BACKLOG_BYTES_FREE: usize = 256 << 10;
+
 /// The head of a request. It grows by a blank in each field, and by [`ADDED_BYTES`], when it is passed on, and has to fit a
 /// message then.
 pub(crate) const REQUEST_HEAD: HeadLimits = HeadLimits { head_bytes: 48 << 10, line_bytes: 16 << 10, fields: 128 };

@@ -26,6 +26,8 @@ labels! {
         RequestNotRead = "request_not_read",
         /// The client has not taken what was written before.
         Backlog = "backlog",
+        /// Much waits to be sent to the agent: a connection would stand still behind it.
+        LinkBusy = "link_busy",
         /// As many connections are with agents, or on their way, as may be.
         Full = "full",
         /// Its packets cannot be sent on: the agent is not in this network, or the table is full.

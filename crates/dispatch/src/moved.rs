@@ -199,6 +199,12 @@ pub(crate) fn heard(
     ticket: Ticket,
     message: &Message<'_>,
 ) -> bool {
+    if let Message::Held { local, .. } = message
+        && !dispatcher.options.serves(*local)
+    {
+        warn!(%local, "an agent has told of a connection to an address that clients of this dispatcher do not connect to");
+        return false;
+    }
     if *message == Message::Taken
         && let Some(client) = dispatcher.tickets.get(&ticket).and_then(|client| dispatcher.clients.get(*client))
     {
@@ -255,6 +261,12 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
             failing::failed(dispatcher, io, client, 502, "the agent that had the answer was lost");
         }
         Outcome::Back { is_complete: true, .. } => answer::is_out(dispatcher, io, client),
+        // Of a request that a process before this one has read nothing is known.
+        Outcome::Back { answer_sent: 0, .. }
+            if dispatcher.clients.get(client).is_some_and(|state| state.exchange.is_none()) =>
+        {
+            reply::cut(dispatcher, io, client);
+        }
         Outcome::Back { answer_sent: 0, .. } => {
             failing::failed(dispatcher, io, client, 502, "the server has broken off its answer");
         }

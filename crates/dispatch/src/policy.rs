@@ -3,6 +3,7 @@
 use shunt_handover::message::Framing;
 use shunt_wire::http1::Version;
 
+use crate::limits;
 use crate::metrics::Why;
 
 /// When connections are handed over.
@@ -26,6 +27,8 @@ pub(crate) struct Offer {
     pub(crate) is_read: bool,
     /// Bytes that were written to the client, and that the kernel has not taken.
     pub(crate) backlog: usize,
+    /// Bytes that were written to the agent, and that the kernel has not taken.
+    pub(crate) link_backlog: usize,
 }
 
 /// What becomes of an answer.
@@ -46,6 +49,7 @@ pub(crate) fn decide(handover: Handover, offer: &Offer) -> Verdict {
         (offer.version == Version::Http10 || !offer.goes_on, Why::ConnectionEnds),
         (!offer.is_read, Why::RequestNotRead),
         (offer.backlog > 0, Why::Backlog),
+        (offer.link_backlog > limits::LINK_BACKLOG_BYTES_FREE, Why::LinkBusy),
     ];
     let why = against.into_iter().find(|(speaks_against, _)| *speaks_against);
     why.map_or(Verdict::HandOver, |(_, why)| Verdict::Relay(why))
@@ -55,8 +59,14 @@ pub(crate) fn decide(handover: Handover, offer: &Offer) -> Verdict {
 mod tests {
     use super::*;
 
-    const GOOD: Offer =
-        Offer { framing: Framing::Chunked, version: Version::Http11, goes_on: true, is_read: true, backlog: 0 };
+    const GOOD: Offer = Offer {
+        framing: Framing::Chunked,
+        version: Version::Http11,
+        goes_on: true,
+        is_read: true,
+        backlog: 0,
+        link_backlog: 0,
+    };
 
     #[test]
     fn what_would_need_another_head_or_has_more_to_come_is_relayed() {
@@ -68,6 +78,7 @@ mod tests {
             (Offer { goes_on: false, ..GOOD }, Why::ConnectionEnds),
             (Offer { is_read: false, ..GOOD }, Why::RequestNotRead),
             (Offer { backlog: 1, ..GOOD }, Why::Backlog),
+            (Offer { link_backlog: 1 << 20, ..GOOD }, Why::LinkBusy),
         ] {
             assert_eq!(decide(Handover::Auto, &bad), Verdict::Relay(why), "{bad:?}");
         }

@@ -66,7 +66,10 @@ impl Service for Dispatcher {
             Peer::Client(client) if self.clients.get(client).is_some_and(|client| client.is_closing) => {
                 reply::close(self, io, client);
             }
-            Peer::Client(client) => answer::give_credit(self, io, client),
+            Peer::Client(client) => {
+                answer::give_credit(self, io, client);
+                intake::go_on(self, io, client);
+            }
             Peer::Backend(index) => links::drained(self, io, index),
             Peer::Nobody | Peer::ToBeReset => {}
         }

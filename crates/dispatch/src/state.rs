@@ -104,6 +104,8 @@ pub(crate) struct Exchange {
     pub(crate) body: Option<BodyReader>,
     /// Bytes of the body so far.
     pub(crate) body_bytes: u64,
+    /// Of these, those since it was given its time.
+    pub(crate) progress_bytes: u64,
     /// Bytes of the body that the agent still takes.
     pub(crate) request_credit: u64,
     /// It was sent to a second backend.
@@ -279,6 +281,11 @@ impl Backend {
 
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.link, Link::Open(_))
+    }
+
+    /// Bytes that were written to it, and that the kernel has not taken.
+    pub(crate) fn backlog(&self, io: &Io) -> usize {
+        if let Link::Open(open) = &self.link { io.backlog(open.conn) } else { 0 }
     }
 
     pub(crate) fn send(&mut self, io: &mut Io, ticket: Ticket, message: &Message<'_>) {

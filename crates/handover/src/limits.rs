@@ -47,8 +47,9 @@ pub const FREEZES_MAX: u8 = 8;
 
 /// How long a steering entry is good for without being renewed, milliseconds.
 pub const LEASE_MS: u64 = 30_000;
-/// For the answer to a `TAKE`.
-pub const TAKEN_MS: u64 = 2_000;
+/// For the answer to a `TAKE`, which may have to wait behind bodies on their way. The control connection is ended when it is over, and all that it
+/// is used for.
+pub const TAKEN_MS: u64 = 6_000;
 /// How long an owner waits to hear if a connection was taken, once it has lost the agent.
 pub const DOUBT_MS: u64 = 8_000;
 /// How long an owner waits for an agent that it has lost, and that has connections.

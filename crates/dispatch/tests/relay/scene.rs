@@ -127,6 +127,8 @@ impl Scene {
             agents.push(agent);
         }
         let dispatcher = Dispatcher::new(DispatchOptions {
+            listen: vec![address(1, 80)],
+            body_bytes_per_timeout: 256 * 30,
             backends: (0..backends as u8).map(|index| address(10 + index, 7000)).collect(),
             key: SharedKey::new(&ours).unwrap(),
             owner: OwnerId(1),

@@ -45,6 +45,9 @@ pub(crate) struct DispatchCommand {
     /// How long a client may send nothing of a body, or take nothing of an answer
     #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
     body_timeout_ms: Duration,
+    /// Bytes a second, within that time, below which a body counts as not coming; 0: any byte counts
+    #[arg(long, value_name = "BYTES", default_value = "256", value_parser = bytes, help_heading = "Limits")]
+    body_rate_min: u64,
     /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which say what was wrong
     #[arg(long, value_name = "MS", default_value = "75s", value_parser = duration, help_heading = "Times")]
     answer_timeout_ms: Duration,
@@ -96,11 +99,14 @@ impl DispatchCommand {
         let (key, backends) = self.read()?;
         let listeners = listen(&self.listen)?;
         let (instance, first) = (secret::instance(), self.listen[0]);
+        let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let mut handover_is = "auto".to_owned();
         let service = |core| {
             let steer = self.steering().inspect_err(|why| handover_is.clone_from(why)).ok();
             let handover = if steer.is_some() { Handover::Auto } else { Handover::Off };
             Dispatcher::new(DispatchOptions {
+                listen: listening.clone(),
+                body_bytes_per_timeout: self.body_rate_min.saturating_mul(self.body_timeout_ms.as_secs()),
                 backends: backends.clone(),
                 key: key.clone(),
                 owner: secret::owner(first, core),

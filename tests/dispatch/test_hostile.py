@@ -1,0 +1,153 @@
+"""One hostile client or server, and what it costs the others."""
+
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from harness.relay import Relay, why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+
+
+def resident_mib(pid: int) -> int:
+    return int(next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")).split()[1]) >> 10
+
+
+def flood(relay, request: bytes, seconds: float, takes: bool = False) -> None:
+    """Asks on and on, and takes nothing, or a little now and then."""
+    with socket.create_connection(("127.0.0.1", relay.port)) as client:
+        client.setblocking(False)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                client.send(request * 1000)
+            except BlockingIOError:
+                time.sleep(0.02)
+            except ConnectionError:
+                return
+            if takes:
+                try:
+                    client.recv(1000)
+                except BlockingIOError:
+                    pass
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_a_client_that_asks_on_and_takes_nothing_costs_no_more_than_a_bound(tmp_path, takes):
+    with Relay(tmp_path, servers=1) as relay:
+        (relay.files / "60000").write_bytes(bytes(60_000))
+        flood(relay, b"GET /60000 HTTP/1.1\r\nHost: a\r\n\r\n", 4, takes)
+        assert resident_mib(relay.names["dispatch"].pid) < 100
+        with urllib.request.urlopen(relay.url("/60000"), timeout=10) as answer:
+            assert len(answer.read()) == 60_000
+
+
+def test_errors_that_nobody_takes_are_not_kept_without_a_bound(tmp_path):
+    with Relay(tmp_path, servers=1) as relay:
+        relay.signal("agent-0").wait(20)
+        del relay.names["agent-0"]
+        flood(relay, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 4)
+        assert resident_mib(relay.names["dispatch"].pid) < 100
+
+
+def test_a_client_that_takes_its_time_has_all_answers_to_what_it_asked_at_once(tmp_path):
+    with Relay(tmp_path, servers=1) as relay:
+        (relay.files / "60000").write_bytes(bytes(range(240)) * 250)
+        with socket.create_connection(("127.0.0.1", relay.port)) as client:
+            client.settimeout(30)
+            client.sendall(b"GET /60000 HTTP/1.1\r\nHost: a\r\n\r\n" * 99 + b"GET /60000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            received = bytearray()
+            while data := client.recv(65_536):
+                received += data
+                if len(received) < 1_000_000:
+                    time.sleep(0.05)
+        assert received.count(b"HTTP/1.1 200 OK") == 100 and received.count(bytes(range(240)) * 250) == 100
+
+
+def test_a_body_that_trickles_is_given_up(tmp_path):
+    """Else a few hundred clients have all connections to the server for as long as they like."""
+    with Relay(tmp_path, servers=1, dispatch_options=["--body-timeout-ms", "2s"]) as relay:
+        with socket.create_connection(("127.0.0.1", relay.port)) as client:
+            client.sendall(b"PUT /put/slow HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+            client.settimeout(0.1)
+            said, deadline = b"", time.monotonic() + 30
+            while not said and time.monotonic() < deadline:
+                try:
+                    client.send(b"x")
+                    said = client.recv(1000)
+                except TimeoutError:
+                    pass
+            assert b"408 Request Timeout" in said
+
+
+def test_an_empty_line_behind_a_request_begins_none(tmp_path):
+    with Relay(tmp_path, servers=1, dispatch_options=["--head-timeout-ms", "1s"]) as relay:
+        (relay.files / "one").write_bytes(b"1")
+        with socket.create_connection(("127.0.0.1", relay.port)) as client:
+            client.settimeout(3)
+            for _ in range(2):
+                client.sendall(b"GET /one HTTP/1.1\r\nHost: a\r\n\r\n\r\n")
+                said = b""
+                while not said.endswith(b"\r\n\r\n1"):
+                    said += client.recv(1000)
+                assert said.startswith(b"HTTP/1.1 200 ")
+                with pytest.raises(TimeoutError):
+                    client.recv(1000)
+
+
+class OddServer(Relay):
+    """With a server that says this to each connection, again and again."""
+
+    def __init__(self, directory: Path, said: bytes, pause: float):
+        super().__init__(directory, servers=1)
+        self.said, self.pause, self.listener = said, pause, None
+
+    def start_server(self, index: int):
+        self.listener = socket.create_server(("127.0.0.1", self.server_ports[index]))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def wait_until_it_answers(self):
+        pass
+
+    def _serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client: socket.socket):
+        try:
+            client.recv(1000)
+            while True:
+                client.sendall(self.said)
+                time.sleep(self.pause)
+        except OSError:
+            pass
+
+    def __exit__(self, *_):
+        super().__exit__()
+        if self.listener:
+            self.listener.close()
+
+
+def test_a_server_that_says_on_and_on_that_it_is_at_work_is_given_up(tmp_path):
+    with OddServer(tmp_path, b"HTTP/1.1 102 Processing\r\n\r\n", 0.01) as relay:
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.create_connection(("127.0.0.1", relay.port)) as client:
+                client.settimeout(20)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                said = client.makefile("rb").read()
+            # Before it has an agent, the dispatcher says 503.
+            if b"HTTP/1.1 503 " not in said:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert b"HTTP/1.1 502 " in said and b"too many interim answers" in said and 10 < said.count(b" 102 ") < 200
