@@ -139,6 +139,12 @@ pub(super) struct Plan {
     read_columns: Vec<Vec<Shown>>,
     /// Of each write, names and types of its markers.
     write_markers: Vec<Vec<(Box<str>, CqlType)>>,
+    asks_columns: Vec<bool>,
+}
+
+/// True if a column may be named in a text. Quotes in a name are doubled there: then it may.
+fn is_in(name: &str, text: &str) -> bool {
+    name.contains('"') || text.contains(name)
 }
 
 fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidRequest) -> InvalidRequest {
@@ -273,7 +279,9 @@ impl Plan {
                 typed.collect()
             }
         };
-        Ok(Plan { draft, markers, columns, read_columns, write_markers })
+        let mut plan = Plan { draft, markers, columns, read_columns, write_markers, asks_columns: Vec::new() };
+        plan.asks_columns = plan.columns_to_ask();
+        Ok(plan)
     }
 
     /// True if the columns of a read are those that it was planned with: the table may be another by now.
@@ -294,11 +302,25 @@ impl Plan {
         tables
     }
 
-    /// Of each of [`Plan::tables`], if it writes to it.
-    pub(super) fn is_written(&self) -> Vec<bool> {
-        let written = (0..self.draft.writes.len()).filter_map(|write| self.table_of_write(write));
-        let ids: Vec<_> = written.map(|table| table.id).collect();
-        self.tables().into_iter().map(|table| ids.contains(&table.id)).collect()
+    /// Of each of [`Plan::tables`], if a node is to be asked for its columns before anything is written: it is written to, and not all columns that a
+    /// write may name are read by this transaction, which would be refused, or answered otherwise, if one were another.
+    pub(super) fn asks_columns(&self) -> &[bool] {
+        &self.asks_columns
+    }
+
+    fn columns_to_ask(&self) -> Vec<bool> {
+        let first_write = self.draft.keys.len().saturating_sub(self.draft.writes.len());
+        let needs = |table: &Table| {
+            let reads = self.draft.keys[..first_write].iter().zip(&self.read_columns);
+            let read: Vec<&str> = reads
+                .filter(|(key, _)| key.table.id == table.id)
+                .flat_map(|(_, columns)| columns.iter().map(|column| &*column.name))
+                .collect();
+            let written = self.draft.keys[first_write..].iter().zip(&self.draft.writes);
+            let mut texts = written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
+            texts.any(|text| table.beside_key().any(|name| is_in(name, text) && !read.contains(&name)))
+        };
+        self.tables().into_iter().map(needs).collect()
     }
 
     /// About what it takes in memory: above all what its tables do, which are its own.

@@ -46,17 +46,17 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     let count = of_plan + job.own.count();
     job.rows.clear();
     job.rows.resize(of_plan, None);
-    let written = plan.is_written();
-    job.reads = count + tables.len() + written.iter().filter(|is_written| **is_written).count();
+    let asks_columns = plan.asks_columns();
+    job.reads = count + tables.len() + asks_columns.iter().filter(|asks| **asks).count();
     for read in 0..count {
         if let Err(failed) = ask_read(core, io, number, read as u16) {
             return give_up(core, io, number, &failed);
         }
     }
     let since_ns = io.now_ns();
-    for ((place, table), is_written) in (0u16..).zip(tables).zip(written) {
+    for ((place, table), asks_columns) in (0u16..).zip(tables).zip(asks_columns) {
         let name = (&*table.keyspace, &*table.name);
-        for what in [What::Id, What::Columns].into_iter().filter(|what| *what == What::Id || is_written) {
+        for what in [What::Id, What::Columns].into_iter().filter(|what| *what == What::Id || *asks_columns) {
             names::want(core, io, name, since_ns, WaitsForName::Job { number, table: place, what });
         }
     }

@@ -359,6 +359,12 @@ impl Table {
         found.into_iter().map(|(name, _)| name.clone()).collect()
     }
 
+    /// The names of the columns that are not of the key.
+    pub(super) fn beside_key(&self) -> impl Iterator<Item = &str> {
+        let beside = |column: &Column| matches!(column.kind, Kind::Regular | Kind::Static);
+        self.columns.iter().filter(move |(_, column)| beside(column)).map(|(name, _)| name.as_str())
+    }
+
     /// The columns that are neither of the key nor static, in Cassandra's order: that of their names.
     pub(super) fn regular(&self) -> Vec<(String, CqlType)> {
         let regular = self.columns.iter().filter(|(_, column)| column.kind == Kind::Regular);

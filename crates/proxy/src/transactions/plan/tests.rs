@@ -362,3 +362,27 @@ fn tables_that_transactions_could_lose_something_in_are_unfit() {
     );
     assert_eq!(with_rows(&[("durable_writes", native::BOOLEAN)], &[], schema::keyspace_unfit), None);
 }
+
+#[test]
+fn columns_are_asked_for_where_a_write_may_name_one_that_is_not_read() {
+    let asks = |text: &str, columns: &[&[&str]]| {
+        let draft = draft(text).expect("a transaction");
+        let shown = shown(&draft, columns);
+        Plan::new(draft, &shown).expect("a plan").asks_columns().to_vec()
+    };
+    let update = "UPDATE accounts SET balance = 1 WHERE id = 1;";
+    let read = |columns: &str| {
+        format!("BEGIN TRANSACTION LET a = (SELECT {columns} FROM accounts WHERE id = 1); {update} COMMIT TRANSACTION")
+    };
+    assert_eq!(asks(&read("balance"), &[&["balance"]]), [false]);
+    assert_eq!(asks(&read("balance, owner"), &[&["balance", "owner"]]), [false]);
+    assert_eq!(asks(&read("owner"), &[&["owner"]]), [true]);
+    assert_eq!(asks(&format!("BEGIN TRANSACTION {update} COMMIT TRANSACTION"), &[]), [true]);
+    let deletion = "BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = 1); DELETE owner FROM accounts WHERE id = 1; COMMIT TRANSACTION";
+    assert_eq!(asks(deletion, &[&["balance"]]), [true]);
+    let other = "BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = 1); UPDATE accounts SET balance = 2 WHERE id = 2; \
+                 INSERT INTO events (id, at, who) VALUES (00000000-0000-0000-0000-000000000001, 5, 'x'); COMMIT TRANSACTION";
+    assert_eq!(asks(other, &[&["balance"]]), [false, true]);
+    let select = "BEGIN TRANSACTION SELECT balance FROM accounts WHERE id = 1; COMMIT TRANSACTION";
+    assert_eq!(asks(select, &[&["balance"]]), [false]);
+}
