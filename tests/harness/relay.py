@@ -28,7 +28,7 @@ http {{
     keepalive_requests 50;
     default_type application/octet-stream;
     server {{
-        listen 127.0.0.1:{port};
+        listen {listen}:{port};
         root {files};
         add_header X-Server {name} always;
         location / {{ }}
@@ -55,6 +55,9 @@ def why_not() -> str:
 
 class Relay:
     """Servers, agents and a dispatcher; all are ended with it."""
+
+    # Where servers listen.
+    listen = "127.0.0.1"
 
     def __init__(self, directory: Path, servers: int = 2, dispatch_options=(), agent_options=()):
         self.directory, self.processes, self.names = directory, [], {}
@@ -101,7 +104,7 @@ class Relay:
         home.mkdir(exist_ok=True)
         # Its workers read what the test wrote, whoever that is.
         user = "user root;" if os.geteuid() == 0 else ""
-        text = NGINX.format(user=user, directory=home, port=self.server_ports[index], files=self.files, name=f"server-{index}")
+        text = NGINX.format(listen=self.listen, user=user, directory=home, port=self.server_ports[index], files=self.files, name=f"server-{index}")
         (home / "nginx.conf").write_text(text)
         self._run(f"nginx-{index}", [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-p", str(home),
                                      "-e", str(home / "error.log"), "-c", str(home / "nginx.conf")])
