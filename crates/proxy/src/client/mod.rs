@@ -47,6 +47,8 @@ impl Stall {
     pub(crate) const SWITCH: Stall = Stall(16);
     /// The proxy is shutting down.
     pub(crate) const DRAIN: Stall = Stall(32);
+    /// The proxy stood still, and does not know yet which tables take part in transactions.
+    pub(crate) const MODES: Stall = Stall(64);
 
     pub(crate) fn any(self) -> bool {
         self.0 != 0
@@ -199,7 +201,8 @@ mod tests {
 
     #[test]
     fn every_stall_has_its_own_reason() {
-        let stalls = [Stall::CLUSTER, Stall::POOL, Stall::LINK, Stall::REPLIES, Stall::SWITCH, Stall::DRAIN];
+        let stalls =
+            [Stall::CLUSTER, Stall::POOL, Stall::LINK, Stall::REPLIES, Stall::SWITCH, Stall::DRAIN, Stall::MODES];
         let reasons: Vec<StallReason> = stalls.into_iter().flat_map(Stall::reasons).collect();
         assert_eq!(reasons, StallReason::ALL);
         let both = Stall(Stall::POOL.0 | Stall::DRAIN.0);

@@ -118,6 +118,8 @@ labels! {
         LoginOrUse = "login_or_use",
         /// The proxy is shutting down.
         Draining = "draining",
+        /// The proxy stood still, and asks which tables take part in transactions by now.
+        StoodStill = "stood_still",
     }
 }
 

@@ -20,6 +20,7 @@ use super::routed::{self, Routing, TableModes};
 use super::schema::Table;
 use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
 use super::{VERSION, levels, log, observe, schema};
+use crate::client::Stall;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::PoolId;
@@ -52,7 +53,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     // Who cannot read them for so long serves as before.
     if core.router.modes.is_behind && now_ns.saturating_sub(modes.woke_ns) > SETTLES_NS {
         core.router.modes.is_behind = false;
+        go_on(core);
     }
+    let modes = &core.fleet.transactions.modes;
     if core.fleet.locks.level().is_none() || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
@@ -89,10 +92,19 @@ fn stood_still(core: &mut Core, io: &Io) {
     }
 }
 
-/// What is said to clients meanwhile.
-pub(super) fn behind(core: &Core) -> Result<(), Fault> {
-    let why = "Shunt: this proxy stood still, and asks which tables take part in transactions by now; nothing was done, ask again";
-    if core.router.modes.is_behind { Err(Fault::overloaded(why)) } else { Ok(()) }
+/// True meanwhile: whoever asks for anything on a table waits.
+pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
+    if core.router.modes.is_behind {
+        core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
+    }
+    core.router.modes.is_behind
+}
+
+/// Those who have waited are read again.
+fn go_on(core: &mut Core) {
+    for slot in core.clients.slots() {
+        core.clients.unstall(&core.context.metrics, slot, Stall::MODES);
+    }
 }
 
 /// A node has answered, or nobody has.
@@ -142,11 +154,15 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     if routed.is_behind {
         modes.next_ns = now_ns;
     }
+    let has_caught_up = core.router.modes.is_behind && !routed.is_behind;
     if routed != core.router.modes {
         // A plan goes by the modes that it was made with.
         core.fleet.transactions.plans.forget_all();
     }
     core.router.modes = routed;
+    if has_caught_up {
+        go_on(core);
+    }
     let asked_ns = core.fleet.transactions.modes.asked_ns;
     observe::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;

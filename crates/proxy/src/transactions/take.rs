@@ -59,7 +59,6 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
         let known = known.or_else(|refusal| asked.as_sent.as_ref().and_then(single).ok_or(refusal))?;
         return begin(core, io, (slot, header), &Arc::new(known), &asked, true);
     }
-    modes::behind(core)?;
     let session = session_of(core, slot);
     let version = header.version;
     let besides = Besides::of(payload.as_ref())?;
