@@ -8,8 +8,8 @@ use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::session::AgentHandshake;
-use shunt_reactor::ConnId;
 use shunt_reactor::moving::Frozen;
+use shunt_reactor::{ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
@@ -22,8 +22,7 @@ use crate::own::{Anywhere, Own};
 #[derive(Debug)]
 pub struct Agent {
     pub(crate) options: AgentOptions,
-    /// Who is at the other end of each connection, by its index, and of which user of that index it is said.
-    peers: Vec<(u32, Peer)>,
+    peers: Peers<Peer>,
     pub(crate) sessions: Slab<Session>,
     pub(crate) exchanges: Slab<Exchange>,
     pub(crate) upstreams: Slab<Upstream>,
@@ -214,7 +213,7 @@ impl Agent {
         let own = options.own.take().unwrap_or_else(|| Box::new(Anywhere));
         Self {
             options,
-            peers: Vec::new(),
+            peers: Peers::default(),
             sessions: Slab::new(),
             exchanges: Slab::new(),
             upstreams: Slab::new(),
@@ -256,19 +255,11 @@ impl Agent {
     }
 
     pub(crate) fn peer(&self, conn: ConnId) -> Peer {
-        let found = self.peers.get(conn.index as usize).filter(|(generation, _)| *generation == conn.generation);
-        found.map(|(_, peer)| *peer).unwrap_or_default()
+        self.peers.of(conn)
     }
 
     pub(crate) fn set_peer(&mut self, conn: ConnId, peer: Peer) {
-        let index = conn.index as usize;
-        if self.peers.len() <= index {
-            self.peers.resize(index + 1, (0, Peer::Nobody));
-        }
-        // Of a connection that was moved away the index may be another's by now.
-        if peer != Peer::Nobody || self.peers[index].0 == conn.generation {
-            self.peers[index] = (conn.generation, peer);
-        }
+        self.peers.set(conn, peer);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, o
     let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
     let flow = Flow { local: origin.local, peer: origin.peer };
     let client = Client::new(conn, flow, io.now_ns(), deadline_ns);
-    let client = dispatcher.clients.insert(client);
+    let client = dispatcher.insert_client(client);
     dispatcher.set_peer(conn, Peer::Client(client));
 }
 
@@ -211,7 +211,5 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
         _ => {}
     }
     failing::give_up(dispatcher, io, client);
-    if let Some(state) = dispatcher.clients.try_remove(client) {
-        dispatcher.set_peer(state.conn, Peer::Nobody);
-    }
+    dispatcher.remove_client(client);
 }

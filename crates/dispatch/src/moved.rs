@@ -4,6 +4,7 @@
 //! it, and then it is another agent's; a connection with a part of an answer is cut, or gone. Nothing is read from a client, or written to it, while
 //! its connection is not here.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 
 use shunt_handover::Flow;
@@ -11,7 +12,6 @@ use shunt_handover::message::{Message, Ticket};
 use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink};
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{ConnId, Io};
-use slab::Slab;
 use tracing::{debug, warn};
 
 use crate::policy::Handover;
@@ -32,7 +32,7 @@ enum Wanted {
 struct Sink<'a> {
     steer: &'a mut dyn Steer,
     backends: &'a [Backend],
-    clients: &'a Slab<Client>,
+    of_flow: &'a HashMap<Flow, usize>,
     wanted: Vec<Wanted>,
 }
 
@@ -67,7 +67,7 @@ impl OwnerSink for Sink<'_> {
     }
 
     fn is_here(&self, flow: Flow) -> bool {
-        self.clients.iter().any(|(_, client)| client.flow == flow)
+        self.of_flow.contains_key(&flow)
     }
 
     fn outcome(&mut self, flow: Flow, ticket: Ticket, outcome: Outcome) {
@@ -77,8 +77,8 @@ impl OwnerSink for Sink<'_> {
 
 /// Has the owner do something, and does what it wants done.
 fn with<R>(dispatcher: &mut Dispatcher, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> R {
-    let Dispatcher { owner, steer, backends, clients, .. } = dispatcher;
-    let mut sink = Sink { steer: &mut **steer, backends, clients, wanted: Vec::new() };
+    let Dispatcher { owner, steer, backends, of_flow, .. } = dispatcher;
+    let mut sink = Sink { steer: &mut **steer, backends, of_flow, wanted: Vec::new() };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(dispatcher, io, wanted);
@@ -102,7 +102,7 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
                 // It was handed over by a process before this one.
                 None => {
                     let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
-                    let client = dispatcher.clients.insert(Client::new(conn, flow, io.now_ns(), deadline_ns));
+                    let client = dispatcher.insert_client(Client::new(conn, flow, io.now_ns(), deadline_ns));
                     dispatcher.moved.insert(flow, client);
                     client
                 }
@@ -276,9 +276,7 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
         }
         Outcome::Gone(_) => {
             dispatcher.take_exchange(client);
-            if let Some(state) = dispatcher.clients.try_remove(client) {
-                dispatcher.set_peer(state.conn, Peer::Nobody);
-            }
+            dispatcher.remove_client(client);
         }
     }
 }

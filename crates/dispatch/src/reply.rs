@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 use tracing::debug;
 
-use crate::state::{Dispatcher, Exchange, Peer};
+use crate::state::{Dispatcher, Exchange};
 
 /// Answers an exchange that has come to nothing, or a request that was refused (`None`). The connection goes on only if the whole
 /// request was read.
@@ -68,16 +68,14 @@ pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
         }
         return;
     }
-    if let Some(state) = dispatcher.clients.try_remove(client) {
-        dispatcher.set_peer(state.conn, Peer::Nobody);
+    if let Some(state) = dispatcher.remove_client(client) {
         io.close(state.conn);
     }
 }
 
 /// Cuts a client off: its connection is reset, so that what it has of an answer is not taken for all of it.
 pub(crate) fn cut(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
-    if let Some(state) = dispatcher.clients.try_remove(client) {
-        dispatcher.set_peer(state.conn, Peer::Nobody);
+    if let Some(state) = dispatcher.remove_client(client) {
         dispatcher.metrics.cut.add(1);
         io.abort(state.conn);
     }

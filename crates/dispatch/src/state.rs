@@ -8,7 +8,7 @@ use shunt_handover::Flow;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::owner::{Owner, OwnerLimits};
 use shunt_handover::session::OwnerHandshake;
-use shunt_reactor::{ConnId, Io};
+use shunt_reactor::{ConnId, Io, Peers};
 use shunt_wire::http1::{BodyReader, HeadReader, Version};
 use slab::Slab;
 
@@ -21,8 +21,7 @@ use crate::steer::{Anywhere, Steer};
 #[derive(Debug)]
 pub struct Dispatcher {
     pub(crate) options: DispatchOptions,
-    /// Who is at the other end of each connection, by its index, and of which user of that index it is said.
-    peers: Vec<(u32, Peer)>,
+    peers: Peers<Peer>,
     pub(crate) clients: Slab<Client>,
     /// In the order of the options, so that the first is the primary.
     pub(crate) backends: Vec<Backend>,
@@ -39,6 +38,8 @@ pub struct Dispatcher {
     pub(crate) steer: Box<dyn Steer>,
     /// The clients of these.
     pub(crate) moved: HashMap<Flow, usize>,
+    /// All clients.
+    pub(crate) of_flow: HashMap<Flow, usize>,
 }
 
 /// The other end of a connection.
@@ -177,7 +178,7 @@ impl Dispatcher {
         let steer = options.steer.take().unwrap_or_else(|| Box::new(Anywhere));
         Self {
             options,
-            peers: Vec::new(),
+            peers: Peers::default(),
             clients: Slab::new(),
             backends,
             tickets: HashMap::new(),
@@ -189,6 +190,7 @@ impl Dispatcher {
             owner,
             steer,
             moved: HashMap::new(),
+            of_flow: HashMap::new(),
         }
     }
 
@@ -213,19 +215,28 @@ impl Dispatcher {
     }
 
     pub(crate) fn peer(&self, conn: ConnId) -> Peer {
-        let found = self.peers.get(conn.index as usize).filter(|(generation, _)| *generation == conn.generation);
-        found.map(|(_, peer)| *peer).unwrap_or_default()
+        self.peers.of(conn)
     }
 
     pub(crate) fn set_peer(&mut self, conn: ConnId, peer: Peer) {
-        let index = conn.index as usize;
-        if self.peers.len() <= index {
-            self.peers.resize(index + 1, (0, Peer::Nobody));
+        self.peers.set(conn, peer);
+    }
+
+    pub(crate) fn insert_client(&mut self, client: Client) -> usize {
+        let flow = client.flow;
+        let key = self.clients.insert(client);
+        self.of_flow.insert(flow, key);
+        key
+    }
+
+    pub(crate) fn remove_client(&mut self, key: usize) -> Option<Client> {
+        let state = self.clients.try_remove(key)?;
+        // The next one of these addresses may be there already.
+        if self.of_flow.get(&state.flow) == Some(&key) {
+            self.of_flow.remove(&state.flow);
         }
-        // Of a connection that was moved away the index may be another's by now.
-        if peer != Peer::Nobody || self.peers[index].0 == conn.generation {
-            self.peers[index] = (conn.generation, peer);
-        }
+        self.set_peer(state.conn, Peer::Nobody);
+        Some(state)
     }
 
     pub(crate) fn ticket(&mut self) -> Ticket {

@@ -93,7 +93,7 @@ mod writes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use shunt_fleet::SHARDS;
+use shunt_fleet::{SHARDS, Shard};
 use shunt_locks::Ticket;
 use shunt_transactions::{Claim, Limits, TransactionId, Transactions};
 use shunt_wire::cql::envelope::opcode;
@@ -299,15 +299,16 @@ impl TransactionKeeper {
         }
     }
 
-    /// True if something may be under way that writes to a table. It looks at all that is.
-    fn may_write(&self, keyspace: &str, table: &str) -> bool {
+    /// True if something may be under way that writes to a table of a keyspace of this shard. It looks at all that is. What is not planned yet
+    /// will be refused for the table's mode.
+    fn may_write(&self, shard: Shard, keyspace: &str, table: &str) -> bool {
         let writes = |job: &Job| {
-            job.plan.as_ref().is_none_or(|plan| {
+            job.plan.as_ref().is_some_and(|plan| {
                 let all = (0..plan.draft.writes.len()).filter_map(|write| plan.table_of_write(write));
                 plan.draft.outline.domain == keyspace && all.into_iter().any(|of| of.name == table)
             })
         };
-        !self.openings.is_empty() || self.jobs.values().any(writes)
+        self.openings.values().any(|open| open.shard == shard) || self.jobs.values().any(writes)
     }
 
     /// True if somebody may ask for transactions of this shard.

@@ -1,0 +1,53 @@
+//! Who is at the other end of each connection, as a service knows it.
+
+use crate::ConnId;
+
+/// A service's word on each connection, found by its index; what was said of the last user of an index says nothing of the next.
+#[derive(Clone, Debug)]
+pub struct Peers<P>(Vec<(u32, P)>);
+
+impl<P> Default for Peers<P> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<P: Copy + Default + PartialEq> Peers<P> {
+    /// Who it is; the default one of a connection of which nothing was said.
+    #[inline]
+    pub fn of(&self, conn: ConnId) -> P {
+        let found = self.0.get(conn.index as usize).filter(|(generation, _)| *generation == conn.generation);
+        found.map(|(_, peer)| *peer).unwrap_or_default()
+    }
+
+    /// Says who it is; the default one: nobody any more.
+    pub fn set(&mut self, conn: ConnId, peer: P) {
+        let index = conn.index as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, (0, P::default()));
+        }
+        // Of a connection that was moved away the index may be another's by now.
+        if peer != P::default() || self.0[index].0 == conn.generation {
+            self.0[index] = (conn.generation, peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_of_an_index_s_former_user_says_nothing_of_its_next() {
+        let mut peers = Peers::default();
+        let conn = |index, generation| ConnId { index, generation };
+        peers.set(conn(3, 1), 'a');
+        assert_eq!((peers.of(conn(3, 1)), peers.of(conn(3, 2)), peers.of(conn(2, 1))), ('a', '\0', '\0'));
+        peers.set(conn(3, 2), 'b');
+        // That of the former one comes late.
+        peers.set(conn(3, 1), '\0');
+        assert_eq!((peers.of(conn(3, 1)), peers.of(conn(3, 2))), ('\0', 'b'));
+        peers.set(conn(3, 2), '\0');
+        assert_eq!(peers.of(conn(3, 2)), '\0');
+    }
+}
