@@ -19,6 +19,7 @@ STATEMENTS = int(os.environ.get("SHUNT_CONDITIONAL_STATEMENTS", "1500"))
 SEED = int(os.environ.get("SHUNT_CONDITIONAL_SEED", "1"))
 # Names of one length, so that replies have one form: what the proxies decide, and what nodes do.
 DECIDED, PLAIN = "conditional_p", "conditional_n"
+UNPREPARED = 0x2500
 ERROR, QUERY, RESULT, EXECUTE, KIND_ROWS, KIND_PREPARED = 0, 7, 8, 10, 2, 4
 VALUES, SKIP_METADATA, PAGE_SIZE, SERIAL = 1, 2, 4, 16
 TABLES = {
@@ -208,7 +209,12 @@ class Side:
             # The id is a digest of the text, keyspace included.
             replies.append(self.neutral((flags, opcode, rest)))
         head = b"".join(struct.pack(">H", len(part)) + part for part in self.prepared[text] if part is not None)
-        return [*replies, self.neutral(self.send(Asked(EXECUTE, head, statement.values, skip_metadata, serial)))]
+        reply = self.neutral(self.send(Asked(EXECUTE, head, statement.values, skip_metadata, serial)))
+        if reply[1] == ERROR and struct.unpack(">i", reply[2])[0] == UNPREPARED:
+            # The node had to make room for others' statements: drivers prepare it once more.
+            del self.prepared[text]
+            return self.ask(statement, skip_metadata, serial)
+        return [*replies, reply]
 
     def neutral(self, reply):
         flags, opcode, body = reply
