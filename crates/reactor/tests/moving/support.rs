@@ -207,7 +207,7 @@ impl Node {
     }
 
     pub(crate) fn next(&self) -> Told {
-        self.told.recv_timeout(Duration::from_secs(60)).expect("the loop says nothing")
+        self.told.recv_timeout(Duration::from_secs(120)).expect("the loop says nothing")
     }
 
     /// Freezes the connection, which must succeed.

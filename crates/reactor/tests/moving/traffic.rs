@@ -75,7 +75,11 @@ impl Traffic {
 }
 
 fn exchange(address: &str) {
-    let node = Node::start_with(IoChoice::Epoll, Mover::Kernel, HOPS);
+    exchange_over(HOPS, address);
+}
+
+fn exchange_over(hops: u32, address: &str) {
+    let node = Node::start_with(IoChoice::Epoll, Mover::Kernel, hops);
     let accepted = accept(&node, address);
     let traffic = Traffic::start(accepted.client);
     assert_eq!(node.next(), Told::Restored);
@@ -117,11 +121,12 @@ fn a_connection_without_scaled_windows_moves_a_thousand_times() {
 }
 
 #[test]
-fn a_connection_with_none_of_these_moves_a_thousand_times() {
+fn a_connection_with_none_of_these_moves_two_hundred_times() {
     in_namespace(|| {
         for name in ["tcp_timestamps", "tcp_sack", "tcp_window_scaling"] {
             set_tcp(name, "0");
         }
-        exchange("[::1]:0");
+        // What is on its way while it moves is lost, and its sender finds that out by a timer alone: 0.2 s each time, on a machine that is fast.
+        exchange_over(200, "[::1]:0");
     });
 }
