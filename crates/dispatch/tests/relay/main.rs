@@ -10,7 +10,7 @@ mod origin;
 mod requests;
 mod scene;
 
-use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
+use shunt_reactor::sim::{Options, Random, SECOND, for_seeds};
 
 use client::Outcome;
 use requests::Request;
@@ -92,18 +92,7 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
         let mut scene = Scene::new(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
         scene.wait_for_backends();
         scene.world.set_options(Options::mixed(seed));
-        let mut random = Random::new(seed);
-        for _ in 0..6 {
-            scene.world.run_for(random.range(&(MILLISECOND..400 * MILLISECOND)));
-            let victim = random.index(3);
-            match random.below(4) {
-                0 => scene.restart_agent(victim),
-                1 if seed % 2 == 0 => scene.restart_origin(victim),
-                2 => scene.world.freeze(scene.agents[victim]),
-                _ => scene.world.thaw(scene.agents[victim]),
-            }
-        }
-        scene.world.calm();
+        scene.suffer(seed);
         assert!(scene.run(900 * SECOND), "not all has come to an end: {}", scene.words());
         whole += (0..3).map(|client| check(&scene, client, true)).sum::<usize>();
         runs += 1;
@@ -115,12 +104,7 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
 #[test]
 fn a_read_is_answered_by_another_backend_when_its_own_dies() {
     let mut scene = Scene::new(11, Options::calm(), 2, vec![vec![Request::Length(2_000); 40]]);
-    scene.wait_for_backends();
-    scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).outcomes.len() > 5);
-    // It answers no more, and what it was sent stays where it is.
-    scene.world.freeze(scene.agents[0]);
-    scene.world.run_for(20 * MILLISECOND);
-    scene.kill_agent(0);
+    scene.lose_an_agent_within();
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     assert_eq!(check(&scene, 0, false), 40);
     assert_eq!(scene.counted().repeated, 1);
@@ -129,11 +113,7 @@ fn a_read_is_answered_by_another_backend_when_its_own_dies() {
 #[test]
 fn a_write_is_never_sent_twice_and_its_client_is_told() {
     let mut scene = Scene::new(11, Options::calm(), 2, vec![vec![Request::Upload(2_000); 40]]);
-    scene.wait_for_backends();
-    scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).outcomes.len() > 5);
-    scene.world.freeze(scene.agents[0]);
-    scene.world.run_for(20 * MILLISECOND);
-    scene.kill_agent(0);
+    scene.lose_an_agent_within();
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     let outcomes = &scene.world.host(scene.clients[0]).outcomes;
     let of = |wanted: u16| {

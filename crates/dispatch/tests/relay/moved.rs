@@ -1,6 +1,6 @@
 //! Large answers on their clients' own connections, which move between the simulated hosts.
 
-use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
+use shunt_reactor::sim::{Options, SECOND, for_seeds};
 
 use crate::client::Outcome;
 use crate::requests::Request;
@@ -55,18 +55,7 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
         let mut scene = Scene::handing_over(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
         scene.wait_for_backends();
         scene.world.set_options(Options::mixed(seed));
-        let mut random = Random::new(seed);
-        for _ in 0..6 {
-            scene.world.run_for(random.range(&(MILLISECOND..400 * MILLISECOND)));
-            let victim = random.index(3);
-            match random.below(4) {
-                0 => scene.restart_agent(victim),
-                1 if seed % 2 == 0 => scene.restart_origin(victim),
-                2 => scene.world.freeze(scene.agents[victim]),
-                _ => scene.world.thaw(scene.agents[victim]),
-            }
-        }
-        scene.world.calm();
+        scene.suffer(seed);
         assert!(scene.run(900 * SECOND), "not all has come to an end: {}", scene.words());
         whole += (0..3).map(|client| check(&scene, client, true)).sum::<usize>();
         runs += 1;

@@ -6,7 +6,7 @@ use shunt_agent::{Agent, AgentOptions};
 use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
 use shunt_reactor::LoopOptions;
-use shunt_reactor::sim::{HostId, Options, Random, SECOND, World};
+use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World};
 
 use crate::client::Client;
 use crate::origin::Origin;
@@ -180,6 +180,32 @@ impl Scene {
         let next = agent(self.key, index as u8, self.seed, self.instances, address(1, 80));
         self.world.thaw(self.agents[index]);
         self.world.restart(self.agents[index], next);
+    }
+
+    /// While clients go on, agents start anew or stand still, and servers start anew where the seed is even; then all is calm.
+    pub(crate) fn suffer(&mut self, seed: u64) {
+        let mut random = Random::new(seed);
+        for _ in 0..6 {
+            self.world.run_for(random.range(&(MILLISECOND..400 * MILLISECOND)));
+            let victim = random.index(self.agents.len());
+            match random.below(4) {
+                0 => self.restart_agent(victim),
+                1 if seed.is_multiple_of(2) => self.restart_origin(victim),
+                2 => self.world.freeze(self.agents[victim]),
+                _ => self.world.thaw(self.agents[victim]),
+            }
+        }
+        self.world.calm();
+    }
+
+    /// The first client has had some answers when the first agent dies: it answers no more, and what it was sent stays where it is.
+    pub(crate) fn lose_an_agent_within(&mut self) {
+        self.wait_for_backends();
+        let client = self.clients[0];
+        self.world.run_until(SECOND, |world| world.host(client).outcomes.len() > 5);
+        self.world.freeze(self.agents[0]);
+        self.world.run_for(20 * MILLISECOND);
+        self.kill_agent(0);
     }
 
     /// The control connection to an agent is lost; both processes go on.

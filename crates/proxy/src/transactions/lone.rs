@@ -33,7 +33,7 @@ use super::plan::{Plan, Shown};
 use super::row::{Change, Known, Of, ReadRow, Row};
 use super::timer::set_due;
 use super::unconfirmed::Unconfirmed;
-use super::{confirm, levels, observe, schema, writes};
+use super::{confirm, levels, observe, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits::SECOND_NS;
@@ -41,7 +41,7 @@ use crate::metrics::Observation;
 use crate::own::{self, Heard, Levels, Whose};
 
 /// How old it may be what a node said of the table's name, where the row is known and nothing else is asked.
-pub(super) const NAMED_NS: u64 = SECOND_NS;
+const NAMED_NS: u64 = SECOND_NS;
 
 /// Bytes of an answer: it has to fit between proxies too.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
@@ -95,23 +95,6 @@ pub(super) fn begin(core: &mut Core, io: &mut Io, number: u64) -> Result<Begun, 
         observed: job.is_observed.then(|| Observed { doubt, latest_us: i64::MIN, ..Observed::default() }),
     }));
     Ok(if needs_row { Begun::Row } else { Begun::Name(now_ns.saturating_sub(NAMED_NS)) })
-}
-
-/// A node is asked for the columns of the table. `false`: none could be.
-pub(super) fn ask_columns(core: &mut Core, io: &mut Io, number: u64, plan: &Plan) -> bool {
-    let Some(table) = plan.tables().first().copied() else { return false };
-    let text = schema::columns_question(&table.keyspace, &table.name);
-    let pool = own::ask::pool(core, io);
-    let who = core.fleet.transactions.jobs.get(&number).map_or(Who::FORMER, |job| Who::of(&job.who));
-    let whose = Whose::Transaction(Part::Columns { job: number, who });
-    pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE))
-}
-
-/// What a node says of them: whether they are still those of the plan; none if it says nothing.
-pub(super) fn has_columns(core: &Core, number: u64, heard: &Heard<'_>) -> Option<bool> {
-    let Heard::Result(ResultMessage::Rows(rows)) = heard else { return None };
-    let plan = core.fleet.transactions.jobs.get(&number)?.plan.as_ref()?;
-    plan.tables().first().map(|table| table.has_layout(rows))
 }
 
 /// At which level a row is read.
@@ -452,10 +435,10 @@ pub(super) fn answer(deciding: &Deciding) -> Vec<u8> {
     })
 }
 
-/// A node is to say which table has the name of its own.
-pub(super) fn want_name(core: &mut Core, io: &mut Io, number: u64, plan: &Plan, since_ns: u64) {
+/// A node is to say which table has the name of its own, or which columns, no earlier than this.
+pub(super) fn want(core: &mut Core, io: &mut Io, number: u64, plan: &Plan, (what, since_ns): (What, u64)) {
     if let Some(table) = plan.tables().first() {
-        let waits = WaitsForName::Job { number, table: 0, what: What::Id };
+        let waits = WaitsForName::Job { number, table: 0, what };
         names::want(core, io, (&table.keyspace, &table.name), since_ns, waits);
     }
 }

@@ -303,10 +303,9 @@ impl TransactionKeeper {
     /// will be refused for the table's mode.
     fn may_write(&self, shard: Shard, keyspace: &str, table: &str) -> bool {
         let writes = |job: &Job| {
-            job.plan.as_ref().is_some_and(|plan| {
-                let all = (0..plan.draft.writes.len()).filter_map(|write| plan.table_of_write(write));
-                plan.draft.outline.domain == keyspace && all.into_iter().any(|of| of.name == table)
-            })
+            job.plan
+                .as_ref()
+                .is_some_and(|plan| plan.draft.outline.domain == keyspace && plan.written().any(|of| of.name == table))
         };
         self.openings.values().any(|open| open.shard == shard) || self.jobs.values().any(writes)
     }

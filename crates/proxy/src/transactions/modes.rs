@@ -250,10 +250,9 @@ pub(super) fn observes(core: &Core, plan: &Plan) -> bool {
 /// True of a transaction that writes to tables alone which clients of the proxies read by transactions: nobody who is promised anything sees
 /// that its writes are not there yet. Only if that is known now, and was so for as long as any proxy goes by what it has read before.
 pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool {
-    let mut written = (0..plan.draft.writes.len()).map(|write| plan.table_of_write(write));
     let modes = &core.fleet.transactions.modes;
     let is_full = |table: &Table| modes.full.is_known_to_all(&table.keyspace, &table.name, io.now_ns());
-    is_known(core, io) && written.all(|table| table.is_some_and(is_full))
+    is_known(core, io) && plan.written().all(is_full)
 }
 
 /// True if the modes were read lately.

@@ -16,8 +16,6 @@ pub(crate) enum Part {
     Text { planning: u64, place: u16, who: Who },
     /// A row is read, for this client.
     Read { job: u64, read: u16, who: Who },
-    /// A node is asked for the columns of the table that a single statement is on.
-    Columns { job: u64, who: Who },
     /// A single statement is written.
     Alone { id: TransactionId, who: Who },
     /// A single statement of a table with the mode `observe` goes to a node, and is decided by nobody here.
@@ -26,7 +24,7 @@ pub(crate) enum Part {
     Record { id: TransactionId, who: Who },
     /// One of the writes is made, for this client.
     Write { write: OneWrite, who: Who },
-    /// Which table a name stands for.
+    /// Which table a name stands for, or which columns it has.
     Name(u64),
     /// A step of an opening.
     Opening { claim: Claim, part: OpeningPart },
@@ -131,7 +129,7 @@ impl Part {
             Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) => Share::Plans,
             Part::Modes | Part::Rules => Share::Looks,
-            Part::Read { .. } | Part::Columns { .. } => Share::Reads,
+            Part::Read { .. } => Share::Reads,
             Part::Name(_) => Share::Names,
             Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,
             Part::Confirm(_) => Share::Confirms,
@@ -144,7 +142,7 @@ impl Part {
     pub(crate) fn who(self) -> Option<Who> {
         match self {
             Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
-            Part::Read { who, .. } | Part::Columns { who, .. } | Part::Record { who, .. } => Some(who),
+            Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
             Part::Alone { who, .. } | Part::Passed { who, .. } => Some(who),
             Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
             _ => None,

@@ -309,14 +309,14 @@ impl Plan {
     }
 
     fn columns_to_ask(&self) -> Vec<bool> {
-        let first_write = self.draft.keys.len().saturating_sub(self.draft.writes.len());
+        let (of_reads, of_writes) = self.keys();
         let needs = |table: &Table| {
-            let reads = self.draft.keys[..first_write].iter().zip(&self.read_columns);
+            let reads = of_reads.iter().zip(&self.read_columns);
             let read: Vec<&str> = reads
                 .filter(|(key, _)| key.table.id == table.id)
                 .flat_map(|(_, columns)| columns.iter().map(|column| &*column.name))
                 .collect();
-            let written = self.draft.keys[first_write..].iter().zip(&self.draft.writes);
+            let written = of_writes.iter().zip(&self.draft.writes);
             let mut texts = written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
             texts.any(|text| table.beside_key().any(|name| is_in(name, text) && !read.contains(&name)))
         };
@@ -332,10 +332,19 @@ impl Plan {
         size_of::<Plan>() + 8 * self.draft.outline.text.len() + texts + anew + tables
     }
 
+    /// The keys of what is read, but for what a write computes from, and those of the writes.
+    fn keys(&self) -> (&[Key], &[Key]) {
+        self.draft.keys.split_at(self.draft.keys.len().saturating_sub(self.draft.writes.len()))
+    }
+
+    /// The table of each write.
+    pub(super) fn written(&self) -> impl Iterator<Item = &Table> {
+        self.keys().1.iter().map(|key| &*key.table)
+    }
+
     /// The table of a write.
     pub(super) fn table_of_write(&self, write: usize) -> Option<&Table> {
-        let first = self.draft.keys.len().checked_sub(self.draft.writes.len())?;
-        self.draft.keys.get(first + write).map(|key| &*key.table)
+        self.written().nth(write)
     }
 
     /// True of the read whose rows are returned as they are.

@@ -77,38 +77,16 @@ fn read_alone(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
                 job.rows = vec![None];
                 job.reads = 3;
             }
-            let is_asked = lone::ask_columns(core, io, number, plan);
-            let unasked = || {
-                let why = "Shunt: no node could be asked for what a statement reads; nothing was written";
-                Failed::from(Fault::new(FaultKind::Unserved, why))
-            };
-            let asked = ask_read(core, io, number, 0).and_then(|()| is_asked.then_some(()).ok_or_else(unasked));
-            if let Err(failed) = asked {
+            if let Err(failed) = ask_read(core, io, number, 0) {
                 return give_up(core, io, number, &failed);
             }
-            io.now_ns()
+            let since_ns = io.now_ns();
+            lone::want(core, io, number, plan, (What::Columns, since_ns));
+            since_ns
         }
         Err(failed) => return give_up(core, io, number, &failed),
     };
-    lone::want_name(core, io, number, plan, since_ns);
-}
-
-/// A node says which columns the table of a single statement has.
-pub(super) fn heard_columns(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
-    if core.fleet.transactions.jobs.get(&number).is_none_or(|job| job.reads == 0) {
-        return;
-    }
-    match lone::has_columns(core, number, heard) {
-        Some(true) => count(core, io, number),
-        Some(false) => {
-            let failed = changed(core, number);
-            give_up(core, io, number, &failed);
-        }
-        None => {
-            let why = "Shunt: no node has said which columns the table has; nothing was written, ask again";
-            give_up(core, io, number, &Fault::new(FaultKind::Unserved, why).into());
-        }
-    }
+    lone::want(core, io, number, plan, (What::Id, since_ns));
 }
 
 /// It is known which table has the name of one that the plan was made with, or which columns.
@@ -122,7 +100,10 @@ pub(super) fn named(core: &mut Core, io: &mut Io, (number, table, what): (u64, u
         Found::Table(found) if found == planned => return count(core, io, number),
         Found::Table(_) | Found::Nothing => changed(core, number),
         Found::Unknown => {
-            let why = "Shunt: no node has said which tables there are; nothing was written, ask again";
+            let why = match what {
+                What::Id => "Shunt: no node has said which tables there are; nothing was written, ask again",
+                What::Columns => "Shunt: no node has said which columns the table has; nothing was written, ask again",
+            };
             Fault::new(FaultKind::Unserved, why).into()
         }
     };

@@ -347,12 +347,6 @@ impl Table {
         columns + self.types.types.values().map(|fields| of_type(fields) + COLUMN_BYTES).sum::<usize>()
     }
 
-    /// True if these are its columns still: of an answer to [`COLUMNS`].
-    pub(super) fn has_layout(&self, rows: &Rows<'_>) -> bool {
-        let bare = Table { columns: HashMap::new(), ..self.clone() };
-        bare.with_columns(rows).is_ok_and(|found| found.layout() == self.layout())
-    }
-
     fn in_order(&self, kind: Kind) -> Vec<String> {
         let mut found: Vec<_> = self.columns.iter().filter(|(_, column)| column.kind == kind).collect();
         found.sort_by_key(|(_, column)| column.position);
