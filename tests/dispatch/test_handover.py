@@ -157,17 +157,30 @@ def test_a_client_of_an_agent_that_is_killed_never_takes_a_part_for_the_whole(mo
         assert time.monotonic() < deadline
 
 
-def test_a_client_of_a_server_that_dies_within_an_answer_is_reset_at_once(moved):
+def without_its_server(moved, path: str, *options: str) -> tuple:
+    """What a client has when the server dies that its answer comes from: (curl's code, what was received, what was said)."""
     before = moved.counted("dispatcher", "steered")
-    client = start(moved, "--limit-rate", "4M", moved.url(f"/{LARGE}"))
+    client = start(moved, *options, moved.url(path))
     wait_until_moved(moved, before)
     victim = backend_of_moved(moved)
     moved.signal(f"nginx-{victim}").wait(10)
     moved.names.pop(f"nginx-{victim}")
-    # It does not wait for anything of its own: it waits for the rest of the answer.
     received, told = client.communicate(timeout=50)
     moved.start_server(victim)
-    assert (client.returncode, len(received) < LARGE) == (56, True), told
+    return client.returncode, received, told
+
+
+@pytest.mark.parametrize("first", [0, 1_000_000])
+def test_an_answer_goes_on_from_the_other_server_when_its_own_dies_within_it(moved, first):
+    wanted = (moved.files / str(LARGE)).read_bytes()[first:]
+    code, received, told = without_its_server(moved, f"/{LARGE}", "--limit-rate", "16M", "-r", f"{first}-")
+    assert (code, len(received), digest(received)) == (0, LARGE - first, digest(wanted)), told
+
+
+def test_a_client_of_a_server_that_dies_within_an_answer_of_unknown_length_is_reset(moved):
+    code, received, told = without_its_server(moved, f"/chunked/{LARGE}", "--limit-rate", "4M")
+    # It does not wait for anything of its own: it waits for the rest of the answer.
+    assert (code, len(received) < LARGE) == (56, True), told
     deadline = time.monotonic() + 60
     while [moved._status("/1000000") for _ in range(4)] != [200] * 4:
         assert time.monotonic() < deadline
@@ -202,6 +215,32 @@ def test_a_large_upload_that_is_sent_behind_a_request_for_a_large_answer_arrives
     assert head.startswith(b"HTTP/1.1 200 ") and digest(rest[:size]) == of_file(moved, size)
     assert rest[size:].startswith(b"HTTP/1.1 201 ")
     assert (moved.files / "put" / "behind").read_bytes() == bytes(range(256)) * (upload // 256)
+    assert moved.counted("dispatcher", "steered") > before
+
+
+PAUSES = """
+import socket, sys, time
+address, port, size, left, pause = sys.argv[1], *map(int, sys.argv[2:])
+with socket.create_connection((address, port), timeout=60) as connection:
+    connection.sendall(b"GET /%d HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % size)
+    stream = connection.makefile("rb")
+    received = stream.read(size - left)
+    time.sleep(pause)
+    head = received.index(b"\\r\\n\\r\\n") + 4
+    received += stream.read(head + size - len(received))
+    connection.sendall(b"GET /1000 HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n")
+    sys.stdout.buffer.write(received[head:] + stream.read().partition(b"\\r\\n\\r\\n")[2])
+"""
+
+
+@pytest.mark.parametrize("left", [2 << 20, 4 << 20])
+def test_a_client_that_pauses_when_all_of_its_answer_is_with_the_kernels_has_it_whole(moved, left):
+    """How much is with the kernels then depends on the buffers that they have come to use."""
+    before = moved.counted("dispatcher", "steered")
+    command = moved.hosts.on("client", [sys.executable, "-c", PAUSES, hosts.VIP, moved.port, 16 << 20, left, 12])
+    done = subprocess.run(command, capture_output=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr.decode()
+    assert digest(done.stdout) == digest((moved.files / str(16 << 20)).read_bytes() + (moved.files / "1000").read_bytes())
     assert moved.counted("dispatcher", "steered") > before
 
 

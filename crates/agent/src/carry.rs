@@ -35,6 +35,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 exchange,
                 sent: 0,
                 is_out: false,
+                is_broken_off: false,
                 is_arriving: true,
                 writes: 0,
                 since_ns: io.now_ns(),
@@ -47,7 +48,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 io.freeze(taken.conn);
             }
         }
-        Wanted::Start(flow, session, ticket) => start(agent, io, flow, (session, ticket)),
+        Wanted::Start(flow, offer, answer_sent) => start(agent, io, flow, offer, answer_sent),
         Wanted::Relay(session, ticket) => {
             if let Some(exchange) = exchange_of(agent, session, ticket) {
                 answer::fetch(agent, io, exchange);
@@ -153,10 +154,14 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseRe
     taken::client_gone(agent, io, flow, ending, sent);
 }
 
-/// The answer goes out on the connection from here on.
-fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (SessionId, Ticket)) {
+/// The answer goes out on the connection from here on, but for what the client has of it.
+fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (SessionId, Ticket), answer_sent: u64) {
     let Some(key) = agent.of_flow.get(&flow).copied() else { return };
-    let Some(exchange) = exchange_of(agent, session, ticket) else { return taken::no_answer(agent, io, flow) };
+    let exchange = exchange_of(agent, session, ticket);
+    let Some(exchange) = exchange.filter(|exchange| agent.exchanges[*exchange].answer.head.len() as u64 >= answer_sent)
+    else {
+        return taken::no_answer(agent, io, flow, answer_sent);
+    };
     let (taken, state) = (&mut agent.taken[key], &mut agent.exchanges[exchange]);
     state.answer.stage = Stage::Direct;
     (state.direct, state.is_taken) = (Some(key), true);
@@ -164,11 +169,11 @@ fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (Session
     taken.exchange = Some(exchange);
     agent.metrics.first_byte.record(io.now_ns().saturating_sub(taken.since_ns));
     let out = io.output(taken.conn);
-    for part in [std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept)] {
-        out.extend_from_slice(&part);
-        taken.sent += part.len() as u64;
-    }
-    agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent);
+    let (head, kept) = (std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept));
+    out.extend_from_slice(&head[answer_sent as usize..]);
+    out.extend_from_slice(&kept);
+    taken.sent = (head.len() + kept.len()) as u64;
+    agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent - answer_sent);
     if state.answer.is_complete || state.answer.framing == Framing::None {
         return answer::finish_direct(agent, io, exchange);
     }

@@ -62,6 +62,8 @@ pub(crate) struct Taken {
     /// Bytes of the answer that were put in.
     pub(crate) sent: u64,
     pub(crate) is_out: bool,
+    /// Its answer broke off, after so many bytes.
+    pub(crate) is_broken_off: bool,
     /// It is put in, and not there yet.
     pub(crate) is_arriving: bool,
     /// Writes to it when they were looked at last.
@@ -76,7 +78,8 @@ pub(crate) enum Wanted {
     /// Put this in, for the answer that was offered.
     Restore(Flow, Box<Frozen>, Option<(SessionId, Ticket)>),
     Freeze(Flow),
-    Start(Flow, SessionId, Ticket),
+    /// Send the answer, from this byte on.
+    Start(Flow, (SessionId, Ticket), u64),
     Relay(SessionId, Ticket),
     DropAnswer(SessionId, Ticket),
     Close(Flow, Close),

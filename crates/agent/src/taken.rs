@@ -46,8 +46,8 @@ impl AgentSink for Sink<'_> {
         self.wanted.push_back(Wanted::Freeze(flow));
     }
 
-    fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, _answer_sent: u64) {
-        self.wanted.push_back(Wanted::Start(flow, session, ticket));
+    fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, answer_sent: u64) {
+        self.wanted.push_back(Wanted::Start(flow, (session, ticket), answer_sent));
     }
 
     fn relay(&mut self, session: SessionId, ticket: Ticket) {
@@ -177,8 +177,12 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
         if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
             io.resume_reading(connection.conn);
         }
-    } else if taken.is_out && io.backlog(taken.conn) == 0 {
-        with(agent, io, |moves, now_ms, sink| moves.delivered(now_ms, flow, sent, sink));
+    } else if io.backlog(taken.conn) == 0 {
+        match (taken.is_out, taken.is_broken_off) {
+            (true, _) => with(agent, io, |moves, now_ms, sink| moves.delivered(now_ms, flow, sent, sink)),
+            (_, true) => with(agent, io, |moves, now_ms, sink| moves.answer_failed(now_ms, flow, sent, sink)),
+            _ => {}
+        }
     }
 }
 
@@ -190,12 +194,12 @@ pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// The server has failed within an answer that goes out on its client's connection.
-pub(crate) fn broken_off(agent: &mut Agent, io: &Io, key: usize) {
-    let Some(taken) = agent.taken.get_mut(key) else { return };
-    taken.exchange = None;
-    let (flow, sent) = (taken.flow, taken.sent);
-    with(agent, io, |moves, now_ms, sink| moves.answer_failed(now_ms, flow, sent, sink));
+/// The server has failed within an answer that goes out on its client's connection, which goes back when what there is of it has left.
+pub(crate) fn broken_off(agent: &mut Agent, io: &mut Io, key: usize) {
+    if let Some(taken) = agent.taken.get_mut(key) {
+        (taken.exchange, taken.is_broken_off) = (None, true);
+        io.notify_drained(taken.conn, 0);
+    }
 }
 
 /// A connection was not let in.
@@ -214,6 +218,6 @@ pub(crate) fn frozen(agent: &mut Agent, io: &Io, flow: Flow, outcome: Result<Fro
 }
 
 /// The answer that was to go out on a connection is not there.
-pub(crate) fn no_answer(agent: &mut Agent, io: &Io, flow: Flow) {
-    with(agent, io, |moves, now_ms, sink| moves.answer_failed(now_ms, flow, 0, sink));
+pub(crate) fn no_answer(agent: &mut Agent, io: &Io, flow: Flow, answer_sent: u64) {
+    with(agent, io, |moves, now_ms, sink| moves.answer_failed(now_ms, flow, answer_sent, sink));
 }

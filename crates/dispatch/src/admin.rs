@@ -51,10 +51,11 @@ impl DispatchAdmin {
 impl Part for DispatchAdmin {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         type Number = fn(&Metrics) -> &Counter;
-        let counters: [(&str, &str, Number); 7] = [
+        let counters: [(&str, &str, Number); 8] = [
             ("shunt_dispatch_clients_accepted", "Clients that have connected.", |m| &m.clients_accepted),
             ("shunt_dispatch_requests", "Requests sent to a backend, each once.", |m| &m.requests),
             ("shunt_dispatch_repeated", "Requests sent to a second backend.", |m| &m.repeated),
+            ("shunt_dispatch_resumed", "Requests to another backend for the rest of an answer.", |m| &m.resumed),
             ("shunt_dispatch_errors", "Errors answered by the dispatcher.", |m| &m.errors),
             ("shunt_dispatch_cut_off", "Clients cut off within an answer.", |m| &m.cut),
             ("shunt_dispatch_offers", "Answers that agents offered to send themselves.", |m| &m.offers),

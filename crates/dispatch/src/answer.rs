@@ -10,12 +10,21 @@ use crate::metrics::Way;
 use crate::moved;
 use crate::policy::{self, Offer, Verdict};
 use crate::reply;
-use crate::state::{Answer, Dispatcher, Place};
+use crate::resume::{self, Offered, Rest};
+use crate::state::{Answer, Dispatcher, Exchange, Place};
 
 /// An agent asks how a large answer is to go to the client.
-pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, framing: Framing) {
+pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8], framing: Framing) {
     let is_draining = dispatcher.is_draining;
-    let Some(state) = dispatcher.clients.get(client).filter(|state| state.place == Place::Here) else { return };
+    if dispatcher.clients.get(client).is_none_or(|state| state.place != Place::Here) {
+        return;
+    }
+    let skipped = match resume::offered(dispatcher, io, client, head, framing) {
+        Offered::Wrong => return,
+        Offered::NoRest => 0,
+        Offered::Rest(head_bytes) => head_bytes,
+    };
+    let Some(state) = dispatcher.clients.get(client) else { return };
     let Some(exchange) = state.exchange.as_ref() else { return };
     dispatcher.metrics.offers.add(1);
     let (ticket, backend) = (exchange.ticket, exchange.backend);
@@ -34,7 +43,7 @@ pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, f
         }
         Verdict::HandOver => {
             dispatcher.metrics.handovers.add(1);
-            moved::offer(dispatcher, io, client);
+            moved::offer(dispatcher, io, client, skipped);
         }
     }
 }
@@ -50,6 +59,10 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
     let is_draining = dispatcher.is_draining;
     let Some(state) = dispatcher.clients.get_mut(client) else { return true };
     let Some(exchange) = state.exchange.as_mut() else { return true };
+    if exchange.rest.as_ref().is_some_and(|rest| rest.is_awaited()) {
+        resume::head(dispatcher, io, client, head);
+        return true;
+    }
     let Some((front, status)) = split_head(head).filter(|_| exchange.answer.is_none()) else { return false };
     let (conn, version) = (state.conn, exchange.version);
     if status < 200 {
@@ -78,7 +91,10 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
     out.extend_from_slice(connection);
     let left = if let Framing::Length(length) = framing { Some(length) } else { None };
     exchange.answer = Some(Answer { left, uncredited: 0, goes_on });
-    exchange.head = Vec::new();
+    exchange.rest = Rest::of(exchange, head, framing);
+    if exchange.rest.is_none() {
+        exchange.head = Vec::new();
+    }
     (state.writes, state.stalled_since_ns) = (io.writes_of(conn), io.now_ns());
     if framing == Framing::None {
         finish(dispatcher, io, client);
@@ -88,9 +104,13 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
 
 /// The head without the empty line that ends it, and its status.
 fn split_head(head: &[u8]) -> Option<(&[u8], u16)> {
-    let front = head.strip_suffix(b"\r\n")?;
+    Some((head.strip_suffix(b"\r\n")?, status_of(head)?))
+}
+
+/// The status of a head as agents pass it on.
+pub(crate) fn status_of(head: &[u8]) -> Option<u16> {
     let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
-    Some((front, std::str::from_utf8(status).ok()?.parse().ok()?))
+    std::str::from_utf8(status).ok()?.parse().ok()
 }
 
 /// Bytes of an answer's body. False if they cannot come now.
@@ -137,9 +157,15 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> bo
 
 /// The answer has gone to the client; the next request may come.
 fn finish(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
-    let Some(exchange) = dispatcher.take_exchange(client) else { return };
+    if let Some(exchange) = dispatcher.take_exchange(client) {
+        whole(dispatcher, io, client, &exchange);
+    }
+}
+
+/// An answer of which the client has been given all.
+pub(crate) fn whole(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, exchange: &Exchange) {
     dispatcher.metrics.answers.of(Way::Relayed).add(1);
-    match exchange.answer.is_some_and(|answer| answer.goes_on) {
+    match exchange.answer.as_ref().is_some_and(|answer| answer.goes_on) {
         true => reply::next(dispatcher, io, client),
         false => reply::close(dispatcher, io, client),
     }

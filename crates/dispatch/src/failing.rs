@@ -1,7 +1,7 @@
 //! Which backend a request is sent to, and what is done when that comes to nothing.
 //!
 //! A request that only reads is sent to another backend, once, while nothing of an answer has gone to the client. Otherwise
-//! the client is told, or cut off if a part of an answer has gone to it.
+//! the client is told; if a part of an answer has gone to it, `resume.rs` has what follows.
 
 use shunt_handover::message::Message;
 use shunt_reactor::Io;
@@ -9,6 +9,7 @@ use tracing::debug;
 
 use crate::limits;
 use crate::reply;
+use crate::resume;
 use crate::state::{Dispatcher, Exchange, Place};
 
 /// The backend for a request: for reads the one with the fewest in flight, without `avoided`; for others the primary.
@@ -56,7 +57,9 @@ pub(crate) fn send(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut 
     };
     state.deadline_ns = io.now_ns() + timeout_ns;
     dispatcher.tickets.insert(exchange.ticket, client);
-    let request = Message::Request { head: &exchange.head, has_body, is_idempotent: exchange.is_idempotent };
+    let of_rest = exchange.rest.as_ref().filter(|rest| rest.is_awaited()).map(|rest| rest.request(&exchange.head));
+    let head = of_rest.as_ref().unwrap_or(&exchange.head);
+    let request = Message::Request { head, has_body, is_idempotent: exchange.is_idempotent };
     dispatcher.metrics.backends[backend].requests.add(1);
     let backend = &mut dispatcher.backends[backend];
     backend.in_flight += 1;
@@ -75,9 +78,7 @@ pub(crate) fn give_up(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -
 pub(crate) fn failed(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, status: u16, reason: &str) {
     let Some(mut exchange) = dispatcher.take_exchange(client) else { return };
     if exchange.answer.is_some() {
-        debug!(reason, "a client is cut off within an answer");
-        reply::cut(dispatcher, io, client);
-        return;
+        return resume::go_on(dispatcher, io, client, exchange, reason);
     }
     let may_repeat = exchange.is_read && exchange.body_bytes == 0 && !exchange.is_repeated;
     if may_repeat && let Ok(backend) = choose(dispatcher, true, Some(exchange.backend)) {

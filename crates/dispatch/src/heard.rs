@@ -71,8 +71,8 @@ fn take(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, ticket: Ticket, 
     match message {
         Message::Response { head, framing } => answer::head(dispatcher, io, client, head, *framing),
         Message::End => answer::end(dispatcher, io, client),
-        Message::Offer { framing, .. } => {
-            answer::offered(dispatcher, io, client, *framing);
+        Message::Offer { head, framing, .. } => {
+            answer::offered(dispatcher, io, client, head, *framing);
             true
         }
         Message::Failed { status, reason } => {

@@ -35,6 +35,7 @@ mod moved;
 mod options;
 mod policy;
 mod reply;
+mod resume;
 mod service;
 mod state;
 mod steer;

@@ -1,6 +1,6 @@
 //! Every bound of the dispatcher, with the relations between them checked when it is compiled.
 
-use shunt_handover::limits::{CREDIT_BYTES, HEAD_BYTES_MAX};
+use shunt_handover::limits::{CREDIT_BYTES, ETAG_BYTES_MAX, HEAD_BYTES_MAX};
 use shunt_wire::http1::HeadLimits;
 
 const MS: u64 = 1_000_000;
@@ -27,6 +27,13 @@ pub(crate) const REQUEST_HEAD: HeadLimits = HeadLimits { head_bytes: 48 << 10, l
 pub(crate) const ADDED_BYTES: usize = 128;
 const REQUEST_HEAD_GROWN: usize = REQUEST_HEAD.head_bytes + 2 * REQUEST_HEAD.fields + ADDED_BYTES;
 
+/// An answer of fewer bytes is soon there as a whole, and its rest is not worth a thought.
+pub(crate) const RESUMED_BYTES_MIN: u64 = 64 << 10;
+/// How often the rest of an answer is asked for.
+pub(crate) const RESUMES_MAX: u8 = 3;
+/// What a request for a rest has more than that for the whole.
+const RESUMED_HEAD_BYTES: usize = 128 + ETAG_BYTES_MAX;
+
 /// How often deadlines are looked at.
 pub(crate) const TICK_NS: u64 = 100 * MS;
 /// For a connection to an agent and the handshake on it.
@@ -40,7 +47,7 @@ pub(crate) const PING_NS: u64 = 3 * SECOND;
 /// An agent of which nothing has come for so long is taken for lost.
 pub(crate) const SILENCE_NS: u64 = 10 * SECOND;
 
-const _: () = assert!(REQUEST_HEAD_GROWN <= HEAD_BYTES_MAX);
+const _: () = assert!(REQUEST_HEAD_GROWN + RESUMED_HEAD_BYTES <= HEAD_BYTES_MAX);
 const _: () = assert!(LINK_BACKLOG_BYTES_LOW > CREDIT_BYTES as usize);
 const _: () = assert!(CREDIT_STEP_BYTES > 0 && BACK_OFF_NS_MIN < BACK_OFF_NS_MAX);
 const _: () = assert!(3 * PING_NS < SILENCE_NS);

@@ -52,7 +52,7 @@ labels! {
         Closed = "closed",
         /// It is here again, with nothing of the answer; another backend was asked.
         Unused = "unused",
-        /// It ended within the answer.
+        /// It ended within the answer, or is here again with a part of it.
         BrokenOff = "broken_off",
         /// Its agent was lost, and did not come back.
         AgentLost = "agent_lost",
@@ -74,6 +74,8 @@ pub struct Metrics {
     pub requests: Counter,
     /// Requests sent to a second backend because the first had failed.
     pub repeated: Counter,
+    /// Requests to another backend for the rest of an answer that broke off.
+    pub resumed: Counter,
     /// Answers that went out whole.
     pub answers: Family<Way, { Way::COUNT }>,
     /// Bytes of answers: of bodies if they were relayed, heads too if not.

@@ -1,7 +1,7 @@
 //! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be done, and here it is done.
 //!
-//! A client's connection leaves while its exchange goes on: the exchange ends when the connection is back with the whole answer, or with nothing of
-//! it, and then it is another agent's; a connection with a part of an answer is cut, or gone. Nothing is read from a client, or written to it, while
+//! A client's connection leaves while its exchange goes on: the exchange ends when the connection is back with the whole answer. With nothing of it
+//! it is another agent's, and with a part, if another has the rest (`resume.rs`). Nothing is read from a client, or written to it, while
 //! its connection is not here.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use crate::policy::Handover;
 use crate::state::{Backend, Client, Dispatcher, Peer, Place};
 use crate::steer::Steer;
-use crate::{answer, failing, links, reply};
+use crate::{answer, failing, links, reply, resume};
 
 /// What the owner wants done, in order.
 enum Wanted {
@@ -131,14 +131,14 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
     }
 }
 
-/// An agent offers an answer, and it is to go over the client's own connection.
-pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
+/// An agent offers an answer, and it is to go over the client's own connection, but for so many bytes in front.
+pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, skipped: u64) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     state.leaves_ns = io.now_ns();
     let Some(exchange) = &state.exchange else { return };
     let (flow, ticket, agent) = (state.flow, exchange.ticket, AgentId(exchange.backend as u32));
     dispatcher.moved.insert(flow, client);
-    with(dispatcher, io, |owner, now_ms, sink| owner.offer(now_ms, agent, ticket, flow, 0, sink));
+    with(dispatcher, io, |owner, now_ms, sink| owner.offer(now_ms, agent, ticket, flow, skipped, sink));
 }
 
 /// What came of taking a connection out of the loop.
@@ -270,10 +270,7 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
         Outcome::Back { answer_sent: 0, .. } => {
             failing::failed(dispatcher, io, client, 502, "the server has broken off its answer");
         }
-        Outcome::Back { .. } => {
-            dispatcher.take_exchange(client);
-            reply::cut(dispatcher, io, client);
-        }
+        Outcome::Back { answer_sent, .. } => resume::came_back(dispatcher, io, client, answer_sent),
         Outcome::Gone(_) => {
             dispatcher.take_exchange(client);
             dispatcher.remove_client(client);

@@ -133,6 +133,7 @@ enum Late {
     Head,
     Body,
     Answer,
+    Rest,
     Taking,
 }
 
@@ -151,7 +152,7 @@ fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
                 reply::close(dispatcher, io, client);
                 continue;
             }
-            Late::Taking => {
+            Late::Rest | Late::Taking => {
                 reply::cut(dispatcher, io, client);
                 continue;
             }
@@ -179,7 +180,10 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
     let is_over = client.deadline_ns <= now_ns;
     match &client.exchange {
         None => is_over.then_some(if client.is_in_head { Late::Head } else { Late::Idle }),
-        Some(exchange) if exchange.answer.is_some() => None,
+        Some(exchange) if exchange.answer.is_some() => {
+            let is_awaited = exchange.rest.as_ref().is_some_and(|rest| rest.is_awaited());
+            (is_over && is_awaited).then_some(Late::Rest)
+        }
         // Whose body is not read for want of credit waits for the backend.
         Some(exchange) if exchange.body.is_none() || io.is_paused(client.conn) => is_over.then_some(Late::Answer),
         Some(_) => is_over.then_some(Late::Body),

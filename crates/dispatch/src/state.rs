@@ -15,6 +15,7 @@ use slab::Slab;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::options::DispatchOptions;
+use crate::resume::Rest;
 use crate::steer::{Anywhere, Steer};
 
 /// The dispatcher as a service of an event loop.
@@ -93,7 +94,7 @@ pub(crate) struct Client {
 pub(crate) struct Exchange {
     pub(crate) ticket: Ticket,
     pub(crate) backend: usize,
-    /// The head as the backend gets it; kept while it may be sent to another.
+    /// The head as the backend gets it; kept while it, or a request for the rest of its answer, may be sent to another.
     pub(crate) head: Vec<u8>,
     pub(crate) is_read: bool,
     pub(crate) is_idempotent: bool,
@@ -112,6 +113,8 @@ pub(crate) struct Exchange {
     /// It was sent to a second backend.
     pub(crate) is_repeated: bool,
     pub(crate) answer: Option<Answer>,
+    /// What of the answer another backend can be asked for, should it break off.
+    pub(crate) rest: Option<Box<Rest>>,
 }
 
 /// An answer whose head has gone to the client.

@@ -51,8 +51,8 @@ impl Io {
         }
         let FrozenLimits { output_bytes_max, unread_bytes_max } = self.moves.limits;
         Ok(FrozenLimits {
-            output_bytes_max: output_bytes_max.checked_sub(connection.backlog()).ok_or(NotFrozen::TooLong)?,
-            unread_bytes_max: unread_bytes_max.checked_sub(connection.unread()).ok_or(NotFrozen::TooLong)?,
+            output_bytes_max: less(output_bytes_max, connection.backlog())?,
+            unread_bytes_max: less(unread_bytes_max, connection.unread())?,
         })
     }
 
@@ -133,6 +133,11 @@ impl Io {
         self.mark_dirty(conn.index);
         service.restored(self, conn);
     }
+}
+
+/// What is left of a bound.
+fn less(bytes_max: usize, bytes: usize) -> Result<usize, NotFrozen> {
+    bytes_max.checked_sub(bytes).ok_or(NotFrozen::TooLong(bytes))
 }
 
 /// The queues become the loop's: what is unsent goes before what the service has written since.

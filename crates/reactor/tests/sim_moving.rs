@@ -391,7 +391,7 @@ fn a_connection_with_long_queues_is_not_frozen_and_goes_on() {
     });
     scene.world.run_for(SECOND);
     assert_eq!(scene.freeze(), None);
-    assert_eq!(scene.station(0).not_frozen, [NotFrozen::TooLong; 2]);
+    assert!(matches!(scene.station(0).not_frozen[..], [NotFrozen::TooLong(_), NotFrozen::TooLong(_)]));
     scene.world.with(scene.stations[0], |_, io| io.hold(conn, false));
     scene.world.run_for(SECOND);
     assert_eq!(scene.client().bytes(), frame(&text));

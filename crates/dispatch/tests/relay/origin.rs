@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::http1::{BodyReader, Framing, HeadLimits, HeadReader, RequestHead, Version};
 
-use crate::requests::{chunked, pattern, seen, unchunked};
+use crate::requests::{chunked, pattern, seen, unchunked, version};
 
 /// Requests after which the server closes a connection, as stock servers do.
 const REQUESTS_MAX: usize = 7;
@@ -13,6 +13,8 @@ const REQUESTS_MAX: usize = 7;
 struct Connection {
     reader: HeadReader,
     request: Option<(String, BodyReader, bool)>,
+    /// The bytes that it asks for, if what there is has this tag.
+    part: Option<(usize, usize, String)>,
     raw: Vec<u8>,
     served: usize,
 }
@@ -22,9 +24,16 @@ pub(crate) struct Origin {
     connections: HashMap<ConnId, Connection>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
+    /// Requests for parts that were answered with them.
+    pub(crate) parts: u64,
+    version: u8,
 }
 
 impl Origin {
+    pub(crate) fn of_version(version: u8) -> Self {
+        Self { version, ..Self::default() }
+    }
+
     fn step(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> Option<usize> {
         let connection = self.connections.get_mut(&conn)?;
         if let Some((_, body, _)) = &mut connection.request {
@@ -41,6 +50,11 @@ impl Origin {
         assert!(head.field("connection").is_none() && head.field("x-own").is_none(), "fields of one connection alone");
         assert_eq!(head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"x-forwarded-for")).count(), 1);
         let (bytes, is_complete) = (head.len(), request.framing == Framing::None);
+        let field = |name| head.field(name).map(|value| String::from_utf8(value.to_vec()).unwrap());
+        connection.part = field("range").zip(field("if-range")).map(|(range, tag)| {
+            let (first, last) = range.strip_prefix("bytes=").and_then(|range| range.split_once('-')).unwrap();
+            (first.parse().unwrap(), last.parse().unwrap(), tag)
+        });
         if request.expects_continue {
             io.output(conn).extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -64,7 +78,7 @@ impl Origin {
     fn answer(&mut self, io: &mut Io, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let Some((what, _, is_old)) = connection.request.take() else { return };
-        let raw = std::mem::take(&mut connection.raw);
+        let (raw, part) = (std::mem::take(&mut connection.raw), connection.part.take());
         connection.served += 1;
         let closes = is_old || connection.served == REQUESTS_MAX;
         let mut words = what.split(' ');
@@ -75,10 +89,27 @@ impl Origin {
         let own = if closes { "Connection: close\r\n" } else { "Keep-Alive: timeout=5\r\nConnection: keep-alive\r\n" };
         let mut say = |line: &str, fields: &str| out.extend(format!("HTTP/1.1 {line}\r\n{own}{fields}\r\n").bytes());
         match kind {
-            "length" => {
-                say("200 OK", &format!("Content-Length: {number}\r\nETag: \"{number}\"\r\n"));
-                if method == "GET" {
-                    out.extend(pattern(number));
+            "length" | "versioned" | "weak" => {
+                let (body, tag) = match kind {
+                    "length" => (pattern(number), format!("\"{number}\"")),
+                    "versioned" => (version(number, self.version), format!("\"{number}-{}\"", self.version)),
+                    _ => (version(number, self.version), format!("W/\"{number}\"")),
+                };
+                if let Some((first, last, _)) = part.filter(|(_, _, wanted)| *wanted == tag) {
+                    self.parts += 1;
+                    let (length, total) = (last + 1 - first, body.len());
+                    say(
+                        "206 Partial Content",
+                        &format!(
+                            "Content-Range: bytes {first}-{last}/{total}\r\nContent-Length: {length}\r\nETag: {tag}\r\n"
+                        ),
+                    );
+                    out.extend_from_slice(&body[first..=last]);
+                } else {
+                    say("200 OK", &format!("Content-Length: {number}\r\nETag: {tag}\r\n"));
+                    if method == "GET" {
+                        out.extend(body);
+                    }
                 }
             }
             "chunked" => {
@@ -110,7 +141,7 @@ impl Service for Origin {
 
     fn accepted(&mut self, _io: &mut Io, conn: ConnId, _origin: &Accepted) {
         let reader = HeadReader::new(HeadLimits::DEFAULT);
-        self.connections.insert(conn, Connection { reader, request: None, raw: Vec::new(), served: 0 });
+        self.connections.insert(conn, Connection { reader, request: None, part: None, raw: Vec::new(), served: 0 });
     }
 
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}

@@ -7,7 +7,11 @@ use shunt_reactor::sim::Random;
 pub(crate) enum Request {
     /// So many bytes, whose number is said.
     Length(usize),
-    /// The same in chunks.
+    /// So many bytes, which each run of a server has in a version of its own.
+    Versioned(usize),
+    /// The same, with a tag that says that all versions are much the same.
+    Weak(usize),
+    /// The first in chunks.
     Chunked(usize),
     /// The same, and the connection ends with them.
     UntilClose(usize),
@@ -30,6 +34,11 @@ pub(crate) enum Request {
 /// Bytes that are nowhere the same.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+/// A version of these bytes that is nowhere the same as another.
+pub(crate) fn version(bytes: usize, version: u8) -> Vec<u8> {
+    pattern(bytes).into_iter().map(|byte| byte ^ version).collect()
 }
 
 /// What a server says of a body: its length and a checksum.
@@ -71,7 +80,7 @@ impl Request {
     pub(crate) fn draw(random: &mut Random) -> Request {
         let limit = *[10, 1_000, 70_000, 400_000].get(random.index(4)).unwrap();
         let bytes = random.below(limit) as usize;
-        match random.below(11) {
+        match random.below(13) {
             0 | 1 => Request::Length(bytes),
             2 => Request::Chunked(bytes),
             3 => Request::UntilClose(bytes),
@@ -81,6 +90,8 @@ impl Request {
             7 => Request::UploadChunked(bytes),
             8 => Request::UploadExpected(bytes + 1),
             9 => Request::Old(bytes),
+            10 => Request::Versioned(bytes),
+            11 => Request::Weak(bytes),
             _ => Request::Length(0),
         }
     }
@@ -96,6 +107,8 @@ impl Request {
         };
         match self {
             Request::Length(bytes) => get("GET", format!("/length/{bytes}")),
+            Request::Versioned(bytes) => get("GET", format!("/versioned/{bytes}")),
+            Request::Weak(bytes) => get("GET", format!("/weak/{bytes}")),
             Request::Chunked(bytes) => get("GET", format!("/chunked/{bytes}")),
             Request::UntilClose(bytes) => get("GET", format!("/close/{bytes}")),
             Request::Head(bytes) => get("HEAD", format!("/length/{bytes}")),
@@ -126,12 +139,25 @@ impl Request {
         if let Request::Empty(status) = self { *status } else { 200 }
     }
 
+    /// True of the body of the answer, or of one.
+    pub(crate) fn is_answered_by(&self, body: &[u8]) -> bool {
+        match self {
+            Request::Versioned(bytes) | Request::Weak(bytes) => {
+                // The first byte says which.
+                let first = body.first().copied().unwrap_or_default();
+                *body == version(*bytes, first ^ pattern(1)[0])
+            }
+            _ => *body == self.answer(),
+        }
+    }
+
     /// The body of the answer.
     pub(crate) fn answer(&self) -> Vec<u8> {
         match self {
             Request::Length(bytes) | Request::Chunked(bytes) | Request::UntilClose(bytes) | Request::Old(bytes) => {
                 pattern(*bytes)
             }
+            Request::Versioned(bytes) | Request::Weak(bytes) => pattern(*bytes),
             Request::Head(_) | Request::Empty(_) | Request::Raw(_) => Vec::new(),
             Request::Upload(bytes) | Request::UploadChunked(bytes) | Request::UploadExpected(bytes) => {
                 seen(&pattern(*bytes))

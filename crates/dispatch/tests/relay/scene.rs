@@ -45,6 +45,7 @@ pub(crate) struct Counted {
     pub(crate) returned: u64,
     pub(crate) gone: u64,
     pub(crate) repeated: u64,
+    pub(crate) resumed: u64,
     pub(crate) cut: u64,
 }
 
@@ -64,6 +65,7 @@ impl Counted {
             returned: metrics.ended.of(Ended::Returned).get(),
             gone: gone.iter().map(|ended| metrics.ended.of(*ended).get()).sum(),
             repeated: metrics.repeated.get(),
+            resumed: metrics.resumed.get(),
             cut: metrics.cut.get(),
         }
     }
@@ -119,7 +121,7 @@ impl Scene {
         for index in 0..backends as u8 {
             // A stock server waits for whoever takes something.
             let options = LoopOptions { linger_ns: 300 * SECOND, ..LoopOptions::default() };
-            let origin = world.add_with("origin", options, Origin::default());
+            let origin = world.add_with("origin", options, Origin::of_version(index));
             world.listen(origin, address(10 + index, 80));
             origins.push(origin);
             let agent = world.add("agent", agent(theirs, index, seed, u64::from(index), address(1, 80)));
@@ -218,7 +220,8 @@ impl Scene {
 
     pub(crate) fn restart_origin(&mut self, index: usize) {
         self.origins_restarted += 1;
-        self.world.restart(self.origins[index], Origin::default());
+        let version = 100 + self.origins_restarted as u8;
+        self.world.restart(self.origins[index], Origin::of_version(version));
     }
 
     /// Nothing is left of requests that have ended.

@@ -156,8 +156,10 @@ struct Move {
     /// The client has sent something.
     is_waited_for: bool,
     is_recalled: bool,
-    /// Tries to freeze it.
-    freezes: u8,
+    /// Tries to freeze it that came to nothing, since its client was seen to take something.
+    freezes: u32,
+    /// Bytes that were queued when it was tried last.
+    queued: Option<usize>,
     stage: Stage,
 }
 

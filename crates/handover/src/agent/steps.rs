@@ -39,6 +39,7 @@ impl Agent {
             is_waited_for: false,
             is_recalled: false,
             freezes: 0,
+            queued: None,
             stage: Stage::Restoring { answer_sent },
         };
         self.tickets.insert((taken.owner, id.ticket), flow);
@@ -99,21 +100,12 @@ impl Agent {
         self.finish(now_ms, flow, answer_sent, true, sink);
     }
 
-    /// The source of the answer has failed. What was sent of it is acknowledged to nobody as a whole: the client sees a reset, unless it
-    /// has seen nothing.
+    /// The source of the answer has failed, and what was sent of it is acknowledged, as far as the loop can tell. The connection goes back with
+    /// that: its owner has the rest from elsewhere, or cuts it off. Nobody takes it for the whole.
     pub fn answer_failed(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, sink: &mut impl AgentSink) {
-        if !self.moves.get(&flow).is_some_and(|known| known.stage == Stage::Sending) {
-            return;
-        }
-        if answer_sent > 0 {
-            sink.disown(flow);
-            sink.close(flow, Close::Reset);
-            return self.ended(now_ms, flow, Ending::Upstream, answer_sent, sink);
-        }
-        if let Some(known) = self.moves.get_mut(&flow) {
-            known.is_recalled = true;
-        }
-        self.finish(now_ms, flow, 0, false, sink);
+        let Some(known) = self.moves.get_mut(&flow).filter(|known| known.stage == Stage::Sending) else { return };
+        known.is_recalled = true;
+        self.finish(now_ms, flow, answer_sent, false, sink);
     }
 
     /// The client has sent something, which stays unread.
@@ -158,16 +150,27 @@ impl Agent {
             Err(why) => {
                 known.stage = Stage::Done { answer_sent, is_complete };
                 known.freezes += 1;
-                let is_over =
-                    known.freezes >= self.limits.freezes || !matches!(why, NotFrozen::TooLong | NotFrozen::Moved);
+                let again_ms = self.limits.idle_ms.div_ceil(16);
+                let freezes_max = match why {
+                    // The kernel still sends what it was given: a client that takes it has as long as one that is being sent an answer.
+                    NotFrozen::TooLong(bytes) => {
+                        if known.queued.replace(bytes).is_none_or(|before| bytes < before) {
+                            known.freezes = 0;
+                        }
+                        u32::try_from(self.limits.stall_ms / again_ms).unwrap_or(u32::MAX)
+                    }
+                    NotFrozen::Moved => u32::from(self.limits.freezes),
+                    _ => 0,
+                };
+                let is_over = known.freezes >= freezes_max;
                 sink.own(flow, self.limits.lease_ms);
                 if is_over {
                     sink.disown(flow);
                     sink.close(flow, Close::Reset);
                     return self.ended(now_ms, flow, Ending::NotFrozen, answer_sent, sink);
                 }
-                // What was too much or moved is not so much and stands still a little later.
-                self.deadlines.set(Due::Wait(flow), now_ms + self.limits.idle_ms.div_ceil(16));
+                // What moved stands still a little later.
+                self.deadlines.set(Due::Wait(flow), now_ms + again_ms);
             }
         }
     }

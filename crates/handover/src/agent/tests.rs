@@ -3,6 +3,7 @@
 use super::*;
 use crate::message::Refusal;
 use crate::{TcpState, Window};
+use shunt_reactor::moving::NotFrozen;
 
 const HERE: SessionId = SessionId(1);
 const OTHER: SessionId = SessionId(2);
@@ -198,14 +199,17 @@ fn endings_that_were_forgotten_for_want_of_room_are_owned_up_to() {
 }
 
 #[test]
-fn a_source_that_fails_before_the_first_byte_gives_the_connection_back_and_later_resets_it() {
-    for (sent, done) in [(0, ["expect", "freeze"]), (7, ["disown", "close Reset"])] {
+fn a_source_that_fails_gives_the_connection_back_with_what_was_sent() {
+    for sent in [0, 7] {
         let (mut agent, mut said) = agent(AgentLimits::default());
         agent.offer(0, HERE, Ticket(5)).unwrap();
         take(&mut agent, &mut said, HERE, 5, connection("192.0.2.1:80", 1));
         agent.restored(0, flow(1), true, &mut said);
         agent.answer_failed(0, flow(1), sent, &mut said);
-        assert_eq!(said.done[4..], done);
+        assert_eq!(said.done[4..], ["expect", "freeze"]);
+        agent.frozen(1, flow(1), Ok(connection("192.0.2.1:80", 1)), &mut said);
+        let last = said.last();
+        assert!(matches!(last, Some(Message::Return { answer_sent, is_complete: false, .. }) if *answer_sent == sent));
     }
 }
 
@@ -225,4 +229,31 @@ fn clients_that_take_nothing_and_offers_that_nobody_takes_have_an_end() {
     agent.tick(limits.stall_ms + limits.offer_ms, &mut said);
     assert!(matches!(said.last(), Some(Message::Closed { reason: Ending::TimedOut, is_complete: false, .. })));
     assert_eq!(said.done.last().map(String::as_str), Some("close Reset"));
+}
+
+#[test]
+fn what_the_kernel_still_sends_is_waited_for_as_long_as_the_client_takes_some_of_it() {
+    let limits = AgentLimits::default();
+    let (mut agent, mut said) = agent(limits);
+    agent.offer(0, HERE, Ticket(5)).unwrap();
+    take(&mut agent, &mut said, HERE, 5, connection("192.0.2.1:80", 1));
+    agent.restored(0, flow(1), true, &mut said);
+    agent.delivered(0, flow(1), 4_000_000, &mut said);
+    agent.client_waits(flow(1), &mut said);
+    let mut now_ms = 0;
+    let mut tries = |agent: &mut Agent, said: &mut Said, bytes: &dyn Fn(usize) -> usize| {
+        (0..1_000).find(|turn| {
+            agent.frozen(now_ms, flow(1), Err(NotFrozen::TooLong(bytes(*turn))), said);
+            // Leases are renewed meanwhile.
+            while agent.flows() > 0 && said.done.last().is_none_or(|last| last != "freeze") {
+                now_ms = agent.next_deadline_ms().unwrap_or(now_ms).max(now_ms);
+                agent.tick(now_ms, said);
+            }
+            agent.flows() == 0
+        })
+    };
+    assert_eq!(tries(&mut agent, &mut said, &|turn| 4_000_000 - turn), None, "some was taken each time");
+    assert!(tries(&mut agent, &mut said, &|_| 3_000_000).is_some_and(|turns| turns > 100), "nothing was");
+    assert_eq!(said.done.last().map(String::as_str), Some("close Reset"));
+    assert!(matches!(said.last(), Some(Message::Closed { reason: Ending::NotFrozen, is_complete: true, .. })));
 }

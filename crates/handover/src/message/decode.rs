@@ -213,7 +213,6 @@ fn ending(number: u8) -> Result<Ending, Error> {
     Ok(match number {
         0 => Ending::Client,
         1 => Ending::Reset,
-        2 => Ending::Upstream,
         3 => Ending::TimedOut,
         4 => Ending::NotFrozen,
         5 => Ending::Released,

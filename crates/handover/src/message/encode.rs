@@ -210,7 +210,6 @@ fn ending_number(reason: Ending) -> u8 {
     match reason {
         Ending::Client => 0,
         Ending::Reset => 1,
-        Ending::Upstream => 2,
         Ending::TimedOut => 3,
         Ending::NotFrozen => 4,
         Ending::Released => 5,

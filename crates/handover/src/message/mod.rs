@@ -87,8 +87,6 @@ pub enum Ending {
     Client,
     /// The client reset it.
     Reset,
-    /// The answer broke off at its source.
-    Upstream,
     /// Its time was over: the client takes nothing, or the owner is gone.
     TimedOut,
     /// It could not be taken out of the host again.

@@ -72,8 +72,8 @@ fn agents() -> Vec<Message<'static>> {
     for reason in [UnknownTicket, ForeignAddress, Occupied, Full, NotRestored] {
         messages.push(Message::Refused { reason });
     }
-    use Ending::{Client, NotFrozen, Released, Reset, TimedOut, Upstream};
-    for reason in [Client, Reset, Upstream, TimedOut, NotFrozen, Released] {
+    use Ending::{Client, NotFrozen, Released, Reset, TimedOut};
+    for reason in [Client, Reset, TimedOut, NotFrozen, Released] {
         messages.push(Message::Closed { reason, answer_sent: 7, is_complete: reason == Client });
     }
     messages

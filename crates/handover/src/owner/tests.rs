@@ -124,7 +124,7 @@ fn what_cannot_be_steered_frozen_or_sent_is_relayed() {
     owner.offer(0, A, Ticket(1), flow(1), 0, &mut said);
     said.cannot_steer = false;
     owner.offer(0, A, Ticket(2), flow(1), 0, &mut said);
-    owner.frozen(0, flow(1), Err(NotFrozen::TooLong), &mut said);
+    owner.frozen(0, flow(1), Err(NotFrozen::TooLong(100_000)), &mut said);
     assert_eq!(said.done, ["steer", "steer", "freeze", "unsteer"]);
     owner.offer(0, A, Ticket(3), flow(1), 0, &mut said);
     let mut large = connection(1);

@@ -68,7 +68,7 @@ fn read_out(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
 }
 
 fn is_short(bytes: usize, bytes_max: usize) -> Result<(), NotFrozen> {
-    if bytes > bytes_max { Err(NotFrozen::TooLong) } else { Ok(()) }
+    if bytes > bytes_max { Err(NotFrozen::TooLong(bytes)) } else { Ok(()) }
 }
 
 /// `None` if something has changed meanwhile: a packet that had passed the filter before it was there, or a timer.

@@ -94,8 +94,8 @@ impl Frozen {
 pub enum NotFrozen {
     /// It is still connecting, or one of the two sides has ended its stream or reset the connection.
     NotEstablished,
-    /// A queue is longer than the loop's [`FrozenLimits`] allow.
-    TooLong,
+    /// A queue is longer than the loop's [`FrozenLimits`] allow, with so many bytes. They get fewer as the peer takes them.
+    TooLong(usize),
     /// The loop has no mover, its driver cannot let a socket go, the connection has a sent log, or it uses something of
     /// TCP that cannot be moved.
     Unsupported,
@@ -109,7 +109,7 @@ impl fmt::Display for NotFrozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotFrozen::NotEstablished => f.write_str("the connection is not established in both directions"),
-            NotFrozen::TooLong => f.write_str("more bytes are queued than may move with a connection"),
+            NotFrozen::TooLong(bytes) => write!(f, "more bytes are queued than may move with a connection: {bytes}"),
             NotFrozen::Unsupported => f.write_str("this loop or connection cannot be moved"),
             NotFrozen::Moved => f.write_str("packets went on arriving while the connection was read out"),
             NotFrozen::Io(kind) => write!(f, "the operating system refused to let the connection go: {kind}"),

@@ -83,7 +83,7 @@ impl Found {
 }
 
 /// Digits alone, below 2^63.
-fn decimal(text: &[u8]) -> Option<u64> {
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -26,7 +26,7 @@ pub use error::Refusal;
 pub use head::{Head, HeadReader};
 pub use limits::{CHUNK_LINE_BYTES_MAX, HeadLimits, TRAILER_BYTES_MAX};
 pub use request::RequestHead;
-pub use response::ResponseHead;
+pub use response::{ContentRange, ResponseHead};
 
 /// The versions that are understood.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,6 +3,17 @@
 use super::fields::{self, Found};
 use super::{Framing, Head, Refusal, Version};
 
+/// Which bytes of a representation a body is: the first and the last of them, and how many the whole has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// The first, from 0 on.
+    pub first: u64,
+    /// The last, which belongs to it.
+    pub last: u64,
+    /// Of the whole.
+    pub total: u64,
+}
+
 /// A response's head, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'h, 'd> {
@@ -61,6 +72,22 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
     /// The ETag, if it is a strong one: bytes with equal ones are equal (RFC 9110, section 8.8.1).
     pub fn strong_etag(&self) -> Option<&'d [u8]> {
         self.head.field("etag").filter(|tag| tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\""))
+    }
+
+    /// The Content-Range, if it is one of bytes, and says all (RFC 9110, section 14.4).
+    pub fn content_range(&self) -> Option<ContentRange> {
+        let mut values = self.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-range"));
+        let (_, value) = values.next()?;
+        if values.next().is_some() {
+            return None;
+        }
+        let (unit, rest) = value.split_at_checked(6)?;
+        let slash = rest.iter().position(|byte| *byte == b'/')?;
+        let dash = rest[..slash].iter().position(|byte| *byte == b'-')?;
+        let [first, last, total] = [&rest[..dash], &rest[dash + 1..slash], &rest[slash + 1..]].map(fields::decimal);
+        let range = ContentRange { first: first?, last: last?, total: total? };
+        let is_right = unit.eq_ignore_ascii_case(b"bytes ") && range.first <= range.last && range.last < range.total;
+        is_right.then_some(range)
     }
 
     /// Appends the head as the client is to see it: without the fields of this connection, with `extra` at the end, and of

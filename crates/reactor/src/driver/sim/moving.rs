@@ -28,7 +28,7 @@ impl Network {
         let acknowledged = self.random.index(there.arrived + 1);
         let (unread, unacknowledged) = (here.arrived, there.bytes.len() - acknowledged);
         if unread > room.unread_bytes_max || unacknowledged > room.output_bytes_max {
-            return Err(NotFrozen::TooLong);
+            return Err(NotFrozen::TooLong(unread.max(unacknowledged)));
         }
         if self.random.chance(self.options.freeze_failed) {
             self.fault("not frozen", end);
