@@ -7,6 +7,9 @@ use super::part::OneWrite;
 /// Names that are kept; beyond that those go of which nobody waits to hear.
 const NAMES_MAX: usize = 1_024;
 
+/// Questions about one name that are under way at a time.
+const ASKED_MAX: usize = 2;
+
 /// The id of a table, as `system_schema.tables` has it. A table that is dropped and made again has another.
 pub(super) type TableId = [u8; 16];
 
@@ -56,10 +59,19 @@ pub(super) enum WaitsForName {
 pub(super) struct Name {
     /// What was said last.
     pub(super) last: Option<Named>,
-    /// What is being asked: its number, and since when.
-    pub(super) asked: Option<(u64, u64)>,
+    /// What is being asked: its number, and since when. A second question goes out while the answer to the first comes too early for whoever waits.
+    pub(super) asked: Vec<(u64, u64)>,
     /// Who waits, and when what they are told may have been asked for at the earliest.
     pub(super) waiting: Vec<(u64, WaitsForName)>,
+}
+
+impl Name {
+    /// True if somebody waits for what no question under way will tell, and one more may be asked.
+    pub(super) fn is_to_be_asked(&self) -> bool {
+        let newest = self.asked.iter().map(|(_, asked_ns)| *asked_ns).max();
+        let is_too_late = |since_ns: u64| newest.is_none_or(|asked_ns| asked_ns < since_ns);
+        self.asked.len() < ASKED_MAX && self.waiting.iter().any(|(since_ns, _)| is_too_late(*since_ns))
+    }
 }
 
 /// All names, each with its keyspace.
@@ -74,7 +86,7 @@ impl Names {
     /// A name; it is noted if it is not known yet.
     pub(super) fn of(&mut self, key: &Key) -> &mut Name {
         if self.known.len() >= NAMES_MAX && !self.known.contains_key(key) {
-            self.known.retain(|_, name| name.asked.is_some() || !name.waiting.is_empty());
+            self.known.retain(|_, name| !name.asked.is_empty() || !name.waiting.is_empty());
         }
         self.known.entry(key.clone()).or_default()
     }
@@ -103,11 +115,29 @@ mod tests {
         let mut names = Names::default();
         let key = |number: usize| (What::Id, Box::from("ks"), Box::from(format!("t{number}")));
         names.of(&key(0)).waiting.push((1, WaitsForName::Job { number: 1, table: 0, what: What::Id }));
-        names.of(&key(1)).asked = Some((1, 1));
+        names.of(&key(1)).asked.push((1, 1));
         for number in 2..3 * NAMES_MAX {
             names.of(&key(number));
         }
         assert!(names.known.len() <= NAMES_MAX);
-        assert!(names.of(&key(0)).waiting.len() == 1 && names.of(&key(1)).asked.is_some());
+        assert!(names.of(&key(0)).waiting.len() == 1 && names.of(&key(1)).asked.len() == 1);
+    }
+
+    #[test]
+    fn whoever_comes_while_an_older_question_is_under_way_asks_another_one_and_no_more_are_asked_then() {
+        let wait = |since_ns: u64| (since_ns, WaitsForName::Job { number: since_ns, table: 0, what: What::Id });
+        let mut name = Name::default();
+        name.waiting.push(wait(5));
+        assert!(name.is_to_be_asked());
+        name.asked.push((1, 5));
+        assert!(!name.is_to_be_asked());
+        name.waiting.push(wait(6));
+        assert!(name.is_to_be_asked());
+        name.asked.push((2, 7));
+        assert!(!name.is_to_be_asked());
+        name.waiting.push(wait(8));
+        assert!(!name.is_to_be_asked(), "it waits for one of the two");
+        name.asked.remove(0);
+        assert!(name.is_to_be_asked());
     }
 }

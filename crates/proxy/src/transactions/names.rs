@@ -5,7 +5,8 @@
 //! be refused. And a write that is made late, or by whoever has found its record, must not put old rows into another table. So whoever is
 //! about to do either asks for the table's id, and for the columns of those that it will write to, each time.
 //!
-//! What is told was asked for when the waiter wanted to know, or later; where several want to know at once they are told together.
+//! What is told was asked for when the waiter wanted to know, or later; where several want to know at once they are told together. Whoever comes while a question
+//! is under way that is too old for it asks another one; who comes then waits for one of the two.
 //! A decision takes nothing that was asked for before it began: its client may have been told since that the table is another. A write
 //! takes what was asked for up to [`FRESH_NS`] earlier: about as long as it is on its way itself. What comes later than [`LATE_NS`] says
 //! nothing: this process stood still, perhaps. A change of the schema makes all that was said void.
@@ -38,7 +39,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)
         return core.fleet.transactions.outbox.wanted.push(Wanted::Named(waits, last));
     }
     name.waiting.push((since_ns, waits));
-    if name.asked.is_none() {
+    if name.is_to_be_asked() {
         ask(core, io, key);
     }
 }
@@ -56,7 +57,7 @@ fn ask(core: &mut Core, io: &mut Io, key: Key) {
     let pool = own::ask::pool(core, io);
     if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)) {
         let names = &mut core.fleet.transactions.names;
-        names.of(&key).asked = Some((number, asked_ns));
+        names.of(&key).asked.push((number, asked_ns));
         names.asked.insert(number, key);
     } else {
         tell(core, &key, Named { found: Found::Unknown, asked_ns });
@@ -67,7 +68,10 @@ fn ask(core: &mut Core, io: &mut Io, key: Key) {
 fn tell(core: &mut Core, key: &Key, named: Named) {
     let keeper = &mut core.fleet.transactions;
     let name = keeper.names.of(key);
-    name.last = Some(named).filter(|named| named.found != Found::Unknown);
+    // Answers may overtake one another.
+    if name.last.is_none_or(|last| last.asked_ns <= named.asked_ns) {
+        name.last = Some(named).filter(|named| named.found != Found::Unknown);
+    }
     for (_, waits) in name.waiting.extract_if(.., |(since_ns, _)| *since_ns <= named.asked_ns) {
         keeper.outbox.wanted.push(Wanted::Named(waits, named));
     }
@@ -77,7 +81,9 @@ fn tell(core: &mut Core, key: &Key, named: Named) {
 pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
     let names = &mut core.fleet.transactions.names;
     let Some(key) = names.asked.remove(&number) else { return };
-    let Some((_, asked_ns)) = names.of(&key).asked.take() else { return };
+    let asked = &mut names.of(&key).asked;
+    let Some(place) = asked.iter().position(|(of, _)| *of == number) else { return };
+    let (_, asked_ns) = asked.swap_remove(place);
     let found = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => match key.0 {
             What::Id => schema::found_id(rows),
@@ -86,7 +92,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
     };
     tell(core, &key, Named { found, asked_ns });
-    if !core.fleet.transactions.names.of(&key).waiting.is_empty() {
+    if core.fleet.transactions.names.of(&key).is_to_be_asked() {
         ask(core, io, key);
     }
 }
