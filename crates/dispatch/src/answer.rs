@@ -10,8 +10,9 @@ use crate::metrics::Way;
 use crate::moved;
 use crate::policy::{self, Offer, Verdict};
 use crate::reply;
-use crate::resume::{self, Offered, Rest};
-use crate::state::{Answer, Dispatcher, Exchange, Place};
+use crate::rest::status_of;
+use crate::resume::{self, Offered};
+use crate::state::{Answer, Dispatcher, Place};
 
 /// An agent asks how a large answer is to go to the client.
 pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8], framing: Framing) {
@@ -91,7 +92,7 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
     out.extend_from_slice(connection);
     let left = if let Framing::Length(length) = framing { Some(length) } else { None };
     exchange.answer = Some(Answer { left, uncredited: 0, goes_on });
-    exchange.rest = Rest::of(exchange, head, framing);
+    exchange.rest = resume::of(exchange, head, framing);
     if exchange.rest.is_none() {
         exchange.head = Vec::new();
     }
@@ -105,12 +106,6 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
 /// The head without the empty line that ends it, and its status.
 fn split_head(head: &[u8]) -> Option<(&[u8], u16)> {
     Some((head.strip_suffix(b"\r\n")?, status_of(head)?))
-}
-
-/// The status of a head as agents pass it on.
-pub(crate) fn status_of(head: &[u8]) -> Option<u16> {
-    let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
-    std::str::from_utf8(status).ok()?.parse().ok()
 }
 
 /// Bytes of an answer's body. False if they cannot come now.
@@ -158,15 +153,6 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> bo
 /// The answer has gone to the client; the next request may come.
 fn finish(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if let Some(exchange) = dispatcher.take_exchange(client) {
-        whole(dispatcher, io, client, &exchange);
-    }
-}
-
-/// An answer of which the client has been given all.
-pub(crate) fn whole(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, exchange: &Exchange) {
-    dispatcher.metrics.answers.of(Way::Relayed).add(1);
-    match exchange.answer.as_ref().is_some_and(|answer| answer.goes_on) {
-        true => reply::next(dispatcher, io, client),
-        false => reply::close(dispatcher, io, client),
+        reply::whole(dispatcher, io, client, &exchange);
     }
 }

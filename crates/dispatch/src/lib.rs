@@ -35,6 +35,7 @@ mod moved;
 mod options;
 mod policy;
 mod reply;
+mod rest;
 mod resume;
 mod service;
 mod state;

@@ -3,6 +3,7 @@
 use shunt_reactor::Io;
 use tracing::debug;
 
+use crate::metrics::Way;
 use crate::state::{Dispatcher, Exchange};
 
 /// Answers an exchange that has come to nothing, or a request that was refused (`None`). The connection goes on only if the whole
@@ -54,6 +55,15 @@ pub(crate) fn next(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     state.is_in_head = false;
     state.reader.reset();
     io.resume_reading(state.conn);
+}
+
+/// An answer of which the client has been given all.
+pub(crate) fn whole(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, exchange: &Exchange) {
+    dispatcher.metrics.answers.of(Way::Relayed).add(1);
+    match exchange.answer.as_ref().is_some_and(|answer| answer.goes_on) {
+        true => next(dispatcher, io, client),
+        false => close(dispatcher, io, client),
+    }
 }
 
 /// Closes a client's connection when what was written has gone out. That may take as long as the client takes something: the

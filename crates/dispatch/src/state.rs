@@ -15,7 +15,7 @@ use slab::Slab;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::options::DispatchOptions;
-use crate::resume::Rest;
+use crate::rest::Rest;
 use crate::steer::{Anywhere, Steer};
 
 /// The dispatcher as a service of an event loop.

@@ -178,6 +178,41 @@ fn only_strong_etags_are_told() {
 }
 
 #[test]
+fn a_content_range_says_all_or_is_none() {
+    let range = |first, last, total| Some(ContentRange { first, last, total });
+    for (value, expected) in [
+        ("bytes 0-9/10", range(0, 9, 10)),
+        ("Bytes 5-5/10", range(5, 5, 10)),
+        (
+            "bytes 9223372036854775805-9223372036854775806/9223372036854775807",
+            range((1 << 63) - 3, (1 << 63) - 2, (1 << 63) - 1),
+        ),
+        ("bytes 0-10/10", None),
+        ("bytes 6-5/10", None),
+        ("bytes 0-9/*", None),
+        ("bytes */10", None),
+        ("bytes 0-9", None),
+        ("bytes -9/10", None),
+        ("bytes 0-/10", None),
+        ("bytes 0-9/10, 0-9/10", None),
+        ("bytes 0-9/18446744073709551616", None),
+        ("bytes +0-9/10", None),
+        ("items 0-9/10", None),
+        ("byt", None),
+        ("", None),
+    ] {
+        let text = format!("HTTP/1.1 206 Part\r\nContent-Range: {value}\r\n\r\n");
+        assert_eq!(
+            with_response(text.as_bytes(), false, |head| head.content_range()).expect("it is one"),
+            expected,
+            "{value}"
+        );
+    }
+    let twice = "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-9/10\r\nContent-Range: bytes 0-9/10\r\n\r\n";
+    assert_eq!(with_response(twice.as_bytes(), false, |head| head.content_range()).expect("it is one"), None);
+}
+
+#[test]
 fn every_refusal_of_a_request_has_a_status_and_says_why() {
     for refusal in [Refusal::HeadTooLong { limit: 7 }, Refusal::Version, Refusal::Connect, Refusal::Nul] {
         assert!(
