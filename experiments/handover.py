@@ -65,7 +65,7 @@ class Setting(Moved):
 
     def __enter__(self):
         super().__enter__()
-        for host in hosts.NUMBERS:
+        for host in self.hosts.all:
             command = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{self.rate_mbit}mbit", "burst", "256kb", "latency", "100ms"]
             subprocess.run(self.hosts.on(host, command), check=True, capture_output=True)
         return self

@@ -1,5 +1,5 @@
-"""Hosts that are network namespaces on one bridge: a client, a dispatcher and backends, which have a virtual address. It takes root, iproute2, and a
-kernel with BPF."""
+"""Hosts that are network namespaces on one bridge: a client, a dispatcher and backends, which have a virtual address; or several dispatchers behind a
+gateway. It takes root, iproute2, and a kernel with BPF."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK, VIP = "10.99.0", "10.99.0.100"
-NUMBERS = {"client": 11, "dispatcher": 20, "backend0": 31, "backend1": 32}
+NUMBERS = {"client": 11, "gateway": 19, "dispatcher": 20, "dispatcher1": 21, "dispatcher2": 22, "backend0": 31, "backend1": 32}
 PREFIX = "shunt-hosts-"
 
 
@@ -34,8 +34,10 @@ def run(command: str) -> None:
 class Hosts:
     """The hosts. They are gone with this, and those of a process that was killed go with the next."""
 
-    def __init__(self, pins: Path):
-        self.name, self.pins = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:4]}-", pins
+    def __init__(self, pins: Path, gateway: bool = False):
+        self.name, self.pins, self.gateway = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:4]}-", pins, gateway
+        of_gateway = ("gateway", "dispatcher1", "dispatcher2")
+        self.all = [host for host in NUMBERS if gateway or host not in of_gateway]
 
     def __enter__(self) -> "Hosts":
         sweep()
@@ -55,15 +57,15 @@ class Hosts:
         run(f"mount -t bpf bpf {self.pins}")
         switch = f"{self.name}switch"
         run(f"ip netns add {switch} && ip -n {switch} link add bridge type bridge && ip -n {switch} link set bridge up")
-        for host, number in NUMBERS.items():
-            of = self.name + host
+        for host in self.all:
+            of, number = self.name + host, NUMBERS[host]
             run(f"ip netns add {of} && ip -n {switch} link add {host} type veth peer name eth0 netns {of} address {mac(host)} && "
                 f"ip -n {switch} link set {host} master bridge up && ip -n {of} link set lo up && ip -n {of} link set eth0 up && "
                 f"ip -n {of} addr add {NETWORK}.{number}/24 dev eth0")
-            if host.startswith("backend"):
+            if host.startswith("backend") or self.gateway and host.startswith("dispatcher"):
                 run(f"nsenter --net=/run/netns/{of} sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 && "
                     f"ip -n {of} addr add {VIP}/32 dev lo")
-        run(f"ip -n {self.name}dispatcher addr add {VIP}/32 dev eth0")
+        run(f"ip -n {self.name}{'gateway' if self.gateway else 'dispatcher'} addr add {VIP}/32 dev eth0")
 
     def on(self, host: str, command: list) -> list:
         """The same command, run on a host."""
@@ -71,15 +73,14 @@ class Hosts:
 
     def impair(self, lost: int, doubled: int) -> None:
         """Of a hundred packets so many are lost, or sent twice, on their way out of any host; nothing of that with 0 and 0."""
-        hosts = [host for host in NUMBERS]
-        for host in hosts:
+        for host in self.all:
             subprocess.run(self.on(host, ["tc", "qdisc", "del", "dev", "eth0", "clsact"]), capture_output=True, check=False)
         if not lost and not doubled:
             return
         made = self.pins.with_name("impair.o")
         include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
         run(f"clang -O2 -g -Wall -Werror -target bpf -mcpu=v3 {include} -DLOST={lost} -DDOUBLED={doubled} -c {ROOT}/bpf/impair.bpf.c -o {made}")
-        for host in hosts:
+        for host in self.all:
             for command in (["tc", "qdisc", "add", "dev", "eth0", "clsact"],
                             ["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "obj", made, "sec", "classifier"]):
                 subprocess.run(self.on(host, command), capture_output=True, text=True, check=True)

@@ -9,11 +9,13 @@ from .hosts import VIP, Hosts
 from .proxy import binary
 from .relay import Relay
 
-PORT, AGENT_PORT, SERVER_PORT = 8080, 7001, 8081
+PORT, AGENT_PORT, SERVER_PORT, ADMIN_PORT = 8080, 7001, 8081, 9180
 
 
 class Moved(Relay):
     """As [`Relay`], on hosts that are network namespaces. The client is one of them."""
+
+    gateway = False
 
     def __init__(self, directory: Path, dispatch_options=("--handover", "auto"), agent_options=(), user: int | None = None):
         """`user`: who dispatcher and agents run as, with CAP_NET_ADMIN alone; none: as who runs this. Must be able to go into the directory."""
@@ -21,14 +23,15 @@ class Moved(Relay):
         self.user = user
         if user is not None:
             os.chown(self.key, user, user)
-        self.hosts = Hosts(directory / "bpf")
+        self.hosts = Hosts(directory / "bpf", self.gateway)
         self.server_ports, self.agent_ports, self.port = [SERVER_PORT] * 2, [AGENT_PORT] * 2, PORT
 
     def __enter__(self):
         self.hosts.__enter__()
         try:
             owner = [] if self.user is None else ["--user", str(self.user)]
-            self.switch("dispatcher", "load", "--role", "dispatcher", "--interface", "eth0", *owner)
+            for host in self.dispatchers():
+                self.switch(host, "load", "--role", "dispatcher", "--interface", "eth0", *owner)
             for host in ("backend0", "backend1"):
                 self.switch(host, "load", "--role", "backend", "--interface", "eth0", "--vip", f"{VIP}:{PORT}", *owner)
             return super().__enter__()
@@ -38,9 +41,12 @@ class Moved(Relay):
 
     def __exit__(self, *_):
         super().__exit__()
-        for host in ("dispatcher", "backend0", "backend1"):
+        for host in self.hosts.all[1:]:
             subprocess.run(self.hosts.on(host, [binary(), "switch", "clean", "--pins", self.pins(host)]), capture_output=True, check=False)
         self.hosts.__exit__()
+
+    def dispatchers(self) -> list:
+        return [host for host in self.hosts.all if host.startswith("dispatcher")]
 
     def pins(self, host: str) -> Path:
         return self.hosts.pins / host
@@ -64,11 +70,12 @@ class Moved(Relay):
                                      "--handover-pins", self.pins(host), "--hold-ms", "10s", *self.agent_options])
         self._await(lambda: self._answers(host, hosts.address(host), AGENT_PORT), f"the agent on {host} listens")
 
-    def start_dispatcher(self):
+    def start_dispatcher(self, host: str = "dispatcher"):
         backends = [f"{hosts.address(f'backend{index}')}:{AGENT_PORT}" for index in range(2)]
-        self._run("dispatch", [binary(), "dispatch", "--listen", f"{VIP}:{PORT}", "--backend", *backends, "--key-file", self.key,
-                               "--handover-pins", self.pins("dispatcher"), *self.dispatch_options])
-        self._await(lambda: self._answers("client", VIP, PORT), "the dispatcher listens")
+        self._run("dispatch" + host.removeprefix("dispatcher"), [
+            binary(), "dispatch", "--listen", f"{VIP}:{PORT}", "--backend", *backends, "--key-file", self.key, "--name", host,
+            "--admin", f"{hosts.address(host)}:{ADMIN_PORT}", "--handover-pins", self.pins(host), *self.dispatch_options])
+        self._await(lambda: self._answers(host if self.gateway else "client", VIP, PORT), "the dispatcher listens")
 
     def url(self, path: str) -> str:
         return f"http://{VIP}:{PORT}{path}"
@@ -81,7 +88,9 @@ class Moved(Relay):
         return subprocess.run(self.hosts.on(host, ["curl", "-s", "-S", "--max-time", "60", *options]), capture_output=True, check=False)
 
     def _host_of(self, name: str) -> str:
-        return "dispatcher" if name == "dispatch" else f"backend{name.rsplit('-', 1)[1]}"
+        if name.startswith("dispatch"):
+            return name.replace("dispatch", "dispatcher")
+        return "gateway" if name == "balance" else f"backend{name.rsplit('-', 1)[1]}"
 
     def _run(self, name: str, command):
         if self.user is not None and not name.startswith("nginx"):

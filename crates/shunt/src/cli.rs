@@ -97,6 +97,10 @@ Examples:
   shunt switch load --role backend --interface eth0 --vip 203.0.113.10:80 --user shunt
       On a backend's host, which has 203.0.113.10 on its loopback interface. The agent runs as shunt afterwards, with CAP_NET_ADMIN.
 
+  shunt switch load --role gateway --interface eth0 --vip 203.0.113.10:80
+  shunt switch balance --dispatcher 10.0.0.21:9180,10.0.0.22:9180
+      On a host that has 203.0.113.10, in front of several dispatchers, which are asked at their --admin whether they are ready.
+
   shunt switch status
   shunt switch clean
 ";

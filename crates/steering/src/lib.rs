@@ -8,6 +8,9 @@
 //!            drops resets of what is elsewhere              drops resets of what is not here
 //! ```
 //!
+//! Where one virtual address has several dispatchers, packets come to a gateway first ([`Gateway`], [bpf/gateway.bpf.c](../../../bpf/gateway.bpf.c)), which
+//! sends all those of a connection to one of them.
+//!
 //! [`load`] takes a privileged user once: it attaches the programs ([bpf/handover.bpf.c](../../../bpf/handover.bpf.c)) to an interface and pins
 //! them and their maps, so that they outlive every process. [`Steering`] works the maps afterwards, and needs no more than the pins' files allow.
 //! Entries have leases, so that what a process has left behind when it died ends by itself.
@@ -15,11 +18,13 @@
 mod check;
 mod error;
 mod flow;
+mod gateway;
 mod load;
 mod maps;
 
 pub use check::{Problem, problems};
 pub use error::Error;
 pub use flow::{BadMac, Flow, Mac};
-pub use load::{DEFAULT_PINS, Role, clean, give_to, load};
+pub use gateway::{DISPATCHERS_MAX, Gateway, Placed, State, Target};
+pub use load::{DEFAULT_PINS, Role, clean, give_to, interface_index, load};
 pub use maps::{Count, Seen, Steering};

@@ -1,5 +1,6 @@
 //! Loading the programs, and undoing that.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::{fs, io};
@@ -8,7 +9,8 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::check::holds_pins;
 use crate::error::Error;
-use crate::maps::{MAPS, Steering};
+use crate::gateway;
+use crate::maps::{MAPS, Services};
 
 /// Where the pins are unless something else is said.
 pub const DEFAULT_PINS: &str = "/sys/fs/bpf/shunt";
@@ -20,15 +22,34 @@ pub enum Role {
     Dispatcher,
     /// They come here for a while.
     Backend,
+    /// Their packets come here first, and go to one of several dispatchers.
+    Gateway,
 }
 
+/// All roles.
+const ROLES: [Role; 3] = [Role::Dispatcher, Role::Backend, Role::Gateway];
+
 impl Role {
-    /// The programs, for what comes in and for what goes out.
-    fn programs(self) -> [&'static str; 2] {
+    /// The programs: for what comes in, and for what goes out if there is one. The last is pinned last.
+    fn programs(self) -> &'static [&'static str] {
         match self {
-            Role::Dispatcher => ["dispatcher_in", "dispatcher_out"],
-            Role::Backend => ["backend_in", "backend_out"],
+            Role::Dispatcher => &["dispatcher_in", "dispatcher_out"],
+            Role::Backend => &["backend_in", "backend_out"],
+            Role::Gateway => &["gateway_in"],
         }
+    }
+
+    /// The maps of these programs.
+    fn maps(self) -> &'static [&'static str] {
+        match self {
+            Role::Dispatcher | Role::Backend => &MAPS,
+            Role::Gateway => &gateway::MAPS,
+        }
+    }
+
+    /// True of what is pinned there: its last program was pinned last.
+    fn is_at(self, pins: &Path) -> bool {
+        self.programs().last().is_some_and(|last| pins.join(last).exists())
     }
 }
 
@@ -36,19 +57,16 @@ impl Role {
 ///
 /// # Errors
 /// What is missing, and what to do about it. Nothing is left behind then.
-pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Result<Steering, Error> {
-    if !exists(interface) {
-        return Err(Error::NoInterface(interface.to_owned()));
-    }
+pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Result<(), Error> {
+    interface_index(interface)?;
     if !pins.parent().is_some_and(holds_pins) {
         return Err(Error::NoPins(pins.to_owned()));
     }
     match fs::create_dir(pins) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // The second program is the last that is pinned: without it there is what a load that was killed has left.
-            let mut roles = [Role::Dispatcher, Role::Backend].into_iter();
-            if roles.any(|role| pins.join(role.programs()[1]).exists()) {
+            // Without the last program there is what a load that was killed has left.
+            if ROLES.into_iter().any(|role| role.is_at(pins)) {
                 return Err(Error::Loaded(pins.to_owned()));
             }
             clean(pins)?;
@@ -60,9 +78,8 @@ pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Re
         Err(error) => return Err(Error::Kernel("make a directory for the pins", error.to_string())),
     }
     let done = attach(interface, role, pins).and_then(|()| {
-        let mut steering = Steering::open(pins)?;
-        vips.iter().try_for_each(|vip| steering.serve(*vip))?;
-        Ok(steering)
+        let mut services = Services::open(pins)?;
+        vips.iter().try_for_each(|vip| services.serve(*vip))
     });
     if done.is_err() {
         // All of it was made here. Why it failed is told, and not what becomes of this.
@@ -71,10 +88,14 @@ pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Re
     done
 }
 
-/// True of an interface of this network namespace.
-fn exists(interface: &str) -> bool {
+/// The number of an interface of this network namespace.
+///
+/// # Errors
+/// There is none of that name.
+pub fn interface_index(interface: &str) -> Result<u32, Error> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
-    socket.is_ok_and(|socket| rustix::net::netdevice::name_to_index(socket, interface).is_ok())
+    let index = socket.and_then(|socket| rustix::net::netdevice::name_to_index(socket, interface));
+    index.map_err(|_| Error::NoInterface(interface.to_owned()))
 }
 
 /// Gives the pinned maps to a user, whose processes can work them then without being privileged.
@@ -82,8 +103,9 @@ fn exists(interface: &str) -> bool {
 /// # Errors
 /// This process may not give files away.
 pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
-    let all = MAPS.iter().map(|name| pins.join(name)).chain([pins.to_owned()]);
-    for path in all {
+    let maps = ROLES.into_iter().filter(|role| role.is_at(pins)).flat_map(|role| role.maps().iter());
+    let paths: BTreeSet<_> = maps.map(|name| pins.join(name)).chain([pins.to_owned()]).collect();
+    for path in paths {
         std::os::unix::fs::chown(&path, Some(user), None).map_err(|_| Error::NotAllowed("give the pins to a user"))?;
     }
     Ok(())
@@ -95,8 +117,8 @@ pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
 /// A file could not be removed.
 pub fn clean(pins: &Path) -> Result<bool, Error> {
     let mut found = false;
-    let names = [Role::Dispatcher, Role::Backend].into_iter().flat_map(Role::programs).chain(MAPS);
-    for name in names {
+    let programs = ROLES.into_iter().flat_map(|role| role.programs().iter());
+    for name in programs.chain(&MAPS).chain(&gateway::MAPS) {
         match fs::remove_file(pins.join(name)) {
             Ok(()) => found = true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -127,9 +149,14 @@ fn attach(interface: &str, role: Role, pins: &Path) -> Result<(), Error> {
 
     use crate::maps::chain;
 
-    let object = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/handover.bpf.o"));
+    let object: &[u8] = match role {
+        Role::Dispatcher | Role::Backend => {
+            aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/handover.bpf.o"))
+        }
+        Role::Gateway => aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gateway.bpf.o")),
+    };
     let mut programs = aya::Ebpf::load(object).map_err(|error| of_load(&error))?;
-    for name in MAPS {
+    for name in role.maps() {
         let map = programs.map(name).ok_or(Error::NoPrograms)?;
         map.pin(pins.join(name)).map_err(|error| match &error {
             aya::pin::PinError::SyscallError(call) if crate::maps::is_denied(&call.io_error) => {
@@ -138,7 +165,7 @@ fn attach(interface: &str, role: Role, pins: &Path) -> Result<(), Error> {
             _ => Error::NoPins(pins.to_owned()),
         })?;
     }
-    for (name, direction) in role.programs().into_iter().zip([TcAttachType::Ingress, TcAttachType::Egress]) {
+    for (name, direction) in role.programs().iter().zip([TcAttachType::Ingress, TcAttachType::Egress]) {
         let found = programs.program_mut(name).ok_or(Error::NoPrograms)?;
         let program: &mut SchedClassifier =
             found.try_into().map_err(|error| Error::Kernel("load the programs", chain(&error)))?;

@@ -69,8 +69,52 @@ pub struct Steering {
     steered: Flows,
     seen: Flows,
     owned: Flows,
-    services: HashMap<MapData, [u8; SERVICE_BYTES], u32>,
-    counters: PerCpuArray<MapData, u64>,
+    counters: Counters,
+}
+
+/// The virtual addresses that programs look at packets for.
+pub(crate) struct Services(HashMap<MapData, [u8; SERVICE_BYTES], u32>);
+
+impl Services {
+    /// Opens what is pinned in this directory.
+    pub(crate) fn open(pins: &Path) -> Result<Services, Error> {
+        let map = Map::HashMap(pinned(pins, "services")?);
+        HashMap::try_from(map).map(Services).map_err(|error| of_map(OPEN, &error))
+    }
+
+    /// The programs look at packets for this address from now on.
+    pub(crate) fn serve(&mut self, local: SocketAddr) -> Result<(), Error> {
+        self.0.insert(service_key(local), 1, 0).map_err(|error| of_entry("virtual addresses", &error))
+    }
+}
+
+/// What programs count, for each processor.
+pub(crate) struct Counters(PerCpuArray<MapData, u64>);
+
+impl Counters {
+    /// Opens what is pinned in this directory.
+    pub(crate) fn open(pins: &Path) -> Result<Counters, Error> {
+        let map = Map::PerCpuArray(pinned(pins, "counters")?);
+        PerCpuArray::try_from(map).map(Counters).map_err(|error| of_map(OPEN, &error))
+    }
+
+    /// Of all processors, since the programs were loaded.
+    pub(crate) fn of(&self, which: u32) -> u64 {
+        self.0.get(&which, 0).map_or(0, |each| each.iter().sum())
+    }
+}
+
+pub(crate) const OPEN: &str = "open the pinned maps";
+
+/// A map by its name.
+pub(crate) fn pinned(pins: &Path, name: &str) -> Result<MapData, Error> {
+    let path = pins.join(name);
+    match fs::symlink_metadata(&path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NotLoaded(pins.to_owned())),
+        Err(_) => return Err(Error::NotAllowed("look into the pins' directory, or one that it is in")),
+    }
+    MapData::from_pin(&path).map_err(|error| of_map(OPEN, &error))
 }
 
 impl fmt::Debug for Steering {
@@ -85,24 +129,14 @@ impl Steering {
     /// # Errors
     /// Nothing is pinned there, or this process may not open it.
     pub fn open(pins: &Path) -> Result<Steering, Error> {
-        let data = |name: &str| {
-            let path = pins.join(name);
-            match fs::symlink_metadata(&path) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NotLoaded(pins.to_owned())),
-                Err(_) => return Err(Error::NotAllowed("look into the pins' directory, or one that it is in")),
-            }
-            MapData::from_pin(&path).map_err(|error| of_map("open the pinned maps", &error))
-        };
-        let open = |error: MapError| of_map("open the pinned maps", &error);
-        let hash = |name: &str| Flows::try_from(Map::HashMap(data(name)?)).map_err(open);
+        let hash =
+            |name: &str| Flows::try_from(Map::HashMap(pinned(pins, name)?)).map_err(|error| of_map(OPEN, &error));
         Ok(Steering {
             pins: pins.to_owned(),
             steered: hash("steered_flows")?,
             seen: hash("seen_flows")?,
             owned: hash("owned_flows")?,
-            services: HashMap::try_from(Map::HashMap(data("services")?)).map_err(open)?,
-            counters: PerCpuArray::try_from(Map::PerCpuArray(data("counters")?)).map_err(open)?,
+            counters: Counters::open(pins)?,
         })
     }
 
@@ -173,14 +207,6 @@ impl Steering {
         self.owned.insert(flow.key(), value, 0).map_err(|error| of_entry("connections that are here", &error))
     }
 
-    /// The programs of a backend's host keep watch over packets for this address.
-    ///
-    /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
-    pub fn serve(&mut self, local: SocketAddr) -> Result<(), Error> {
-        self.services.insert(service_key(local), 1, 0).map_err(|error| of_entry("virtual addresses", &error))
-    }
-
     /// Connections whose packets go elsewhere, those past their leases too.
     #[must_use]
     pub fn steered(&self) -> Vec<Flow> {
@@ -214,7 +240,7 @@ impl Steering {
     /// How often something was so, since the programs were loaded.
     #[must_use]
     pub fn count(&self, which: Count) -> u64 {
-        self.counters.get(&(which as u32), 0).map_or(0, |each| each.iter().sum())
+        self.counters.of(which as u32)
     }
 }
 
@@ -228,14 +254,14 @@ fn boot_time_ns() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-fn of_map(what: &'static str, error: &MapError) -> Error {
+pub(crate) fn of_map(what: &'static str, error: &MapError) -> Error {
     match error {
         MapError::SyscallError(call) if is_denied(&call.io_error) => Error::NotAllowed(what),
         other => Error::Kernel(what, chain(other)),
     }
 }
 
-fn of_entry(what: &'static str, error: &MapError) -> Error {
+pub(crate) fn of_entry(what: &'static str, error: &MapError) -> Error {
     match error {
         MapError::SyscallError(call)
             if call.io_error.raw_os_error() == Some(rustix::io::Errno::TOOBIG.raw_os_error()) =>

@@ -88,7 +88,7 @@ impl Network {
     fn load(&self, host: &str, role: Role) -> Option<Steering> {
         let pins = self.pins(host);
         let vips = [VIP, VIP6].map(|vip| vip.parse().expect("address"));
-        match self.on(host, || load("eth0", role, &vips, &pins)) {
+        match self.on(host, || load("eth0", role, &vips, &pins).and_then(|()| Steering::open(&pins))) {
             Ok(steering) => Some(steering),
             Err(error @ (Error::NoPrograms | Error::NotAllowed(_) | Error::OldKernel(_))) => {
                 let is_built = !matches!(error, Error::NoPrograms);

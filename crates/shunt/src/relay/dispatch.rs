@@ -24,6 +24,9 @@ pub(crate) struct DispatchCommand {
     /// Agents, the primary first: it alone gets requests other than GET and HEAD
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     backend: Vec<String>,
+    /// Who this dispatcher is to the agents: after a restart it has its connections back by that. Each needs a name of its own [default: the host's name]
+    #[arg(long, value_name = "NAME", help_heading = "Hand-over")]
+    name: Option<String>,
     /// Whether large answers go over the client's own connection, from the agent's host
     #[arg(long, value_enum, value_name = "WHEN", default_value = "off", help_heading = "Hand-over")]
     handover: When,
@@ -109,7 +112,7 @@ impl DispatchCommand {
                 body_bytes_per_timeout: self.body_rate_min.saturating_mul(self.body_timeout_ms.as_secs()),
                 backends: backends.clone(),
                 key: key.clone(),
-                owner: secret::owner(first, core),
+                owner: secret::owner(self.name.as_deref(), first, core),
                 instance,
                 handover,
                 steer,

@@ -20,6 +20,7 @@ use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox,
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
 use part::{LoopsPart, Notice, Orders, Shown};
+pub(crate) use steering::neighbours;
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -193,7 +194,7 @@ fn cores(text: &str) -> Result<usize, String> {
     cores.ok_or_else(|| format!("1 to {CORES_MAX} are allowed"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Millis::from_text(text).map(|millis| Duration::from_millis(millis.into()))
 }
 

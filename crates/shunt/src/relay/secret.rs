@@ -46,11 +46,12 @@ pub(super) fn instance() -> Instance {
     Instance(u64::from_be_bytes(bytes))
 }
 
-/// Who an event loop of a dispatcher is to the agents: the same after a restart, and another for each host, address and loop.
-pub(super) fn owner(listen: std::net::SocketAddr, core: usize) -> OwnerId {
+/// Who an event loop of a dispatcher is to the agents: the same after a restart, and another for each name (the host's, if it has none), address and loop.
+pub(super) fn owner(name: Option<&str>, listen: std::net::SocketAddr, core: usize) -> OwnerId {
     let system = rustix::system::uname();
+    let name = name.map_or(system.nodename().to_bytes(), str::as_bytes);
     let text = format!("{listen} {core}");
-    let bytes = system.nodename().to_bytes().iter().chain(text.as_bytes());
+    let bytes = name.iter().chain(text.as_bytes());
     // FNV-1a: it has to be the same in every release.
     OwnerId(bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)))
 }
@@ -84,9 +85,14 @@ mod tests {
     #[test]
     fn owners_are_the_same_again_and_differ_by_address_and_loop() {
         let listen = "10.0.0.1:80".parse().unwrap();
-        assert_eq!(owner(listen, 0), owner(listen, 0));
-        assert_ne!(owner(listen, 0), owner(listen, 1));
-        assert_ne!(owner(listen, 0), owner("10.0.0.2:80".parse().unwrap(), 0));
+        let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+        for name in [None, Some("a"), Some("b")] {
+            assert_eq!(owner(name, listen, 0), owner(name, listen, 0));
+            assert_ne!(owner(name, listen, 0), owner(name, listen, 1));
+            assert_ne!(owner(name, listen, 0), owner(name, "10.0.0.2:80".parse().unwrap(), 0));
+        }
+        assert_ne!(owner(Some("a"), listen, 0), owner(Some("b"), listen, 0));
+        assert_eq!(owner(None, listen, 0), owner(Some(&host), listen, 0));
         assert_ne!(instance(), instance());
     }
 }

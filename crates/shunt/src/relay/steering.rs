@@ -49,7 +49,7 @@ impl Kernel {
 }
 
 /// Hosts of the network and their hardware addresses, as /proc/net/arp has them.
-fn neighbours(table: &str) -> HashMap<IpAddr, Mac> {
+pub(crate) fn neighbours(table: &str) -> HashMap<IpAddr, Mac> {
     let rows = table.lines().skip(1).filter_map(|line| {
         let mut parts = line.split_whitespace();
         let (address, mac) = (parts.next()?, parts.nth(2)?);

@@ -1,11 +1,17 @@
 //! `shunt switch`: the programs that steer packets of connections which were handed over.
 
+mod balance;
+
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use shunt_steering::{Count, DEFAULT_PINS, Error, Role, Steering, clean, give_to, load, problems};
+use shunt_steering::{
+    Count, DEFAULT_PINS, Error, Gateway, Placed, Role, State, Steering, clean, give_to, load, problems,
+};
+
+use self::balance::Balance;
 
 use crate::exit::Exit;
 use crate::print;
@@ -21,8 +27,10 @@ pub(crate) struct Switch {
 enum Action {
     /// Attach the programs to an interface. They stay, whatever becomes of any process
     Load(Load),
-    /// Show which connections are elsewhere or here, and what was counted
+    /// Show which connections are elsewhere or here, or where a gateway sends them, and what was counted
     Status(Pins),
+    /// On a gateway: ask dispatchers whether they are ready, and send new connections to those that are. Runs until it is ended
+    Balance(Balance),
     /// Detach the programs and forget all entries. Connections that were handed over end
     Clean(Pins),
 }
@@ -42,8 +50,8 @@ struct Load {
     /// The interface by which clients' packets come
     #[arg(long, value_name = "NAME")]
     interface: String,
-    /// A virtual address and port that dispatchers listen on; repeatable. Of a backend's host
-    #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq("role", "backend"))]
+    /// A virtual address and port that dispatchers listen on; repeatable. Of a backend's host and of a gateway
+    #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq_any([("role", "backend"), ("role", "gateway")]))]
     vips: Vec<SocketAddr>,
     /// Number or name of the user who runs the dispatcher or agent, if that is not root
     #[arg(long, value_name = "USER")]
@@ -58,6 +66,8 @@ enum RoleName {
     Dispatcher,
     /// They come here for large answers
     Backend,
+    /// Their packets come here first, and go to one of several dispatchers
+    Gateway,
 }
 
 /// Runs `shunt switch`.
@@ -65,6 +75,7 @@ pub(crate) fn run(command: &Switch) -> Exit {
     let done = match &command.action {
         Action::Load(load) => load.run(),
         Action::Status(pins) => status(pins),
+        Action::Balance(balance) => balance.run(),
         Action::Clean(pins) => clean(&pins.pins).map_err(|error| error.to_string()).map(|found| match found {
             true => format!("removed what was loaded at {}\n", pins.pins.display()),
             false => format!("nothing was loaded at {}\n", pins.pins.display()),
@@ -87,6 +98,7 @@ impl Load {
         let role = match self.role {
             RoleName::Dispatcher => Role::Dispatcher,
             RoleName::Backend => Role::Backend,
+            RoleName::Gateway => Role::Gateway,
         };
         let user = self.user.as_deref().map(user_id).transpose()?;
         let (certain, possible): (Vec<_>, Vec<_>) =
@@ -122,6 +134,9 @@ fn user_id(text: &str) -> Result<u32, String> {
 }
 
 fn status(pins: &Pins) -> Result<String, String> {
+    if let Ok(gateway) = Gateway::open(&pins.pins) {
+        return Ok(of_gateway(&gateway));
+    }
     let steering = Steering::open(&pins.pins).map_err(|error| error.to_string())?;
     let (steered, owned) = (steering.steered(), steering.owned());
     let mut text =
@@ -138,6 +153,22 @@ fn status(pins: &Pins) -> Result<String, String> {
         let _ = writeln!(text, "{name:18} {}", steering.count(count));
     }
     Ok(text)
+}
+
+fn of_gateway(gateway: &Gateway) -> String {
+    let targets = gateway.targets();
+    let mut text = format!("pinned at {}\n{} dispatchers\n", gateway.pins().display(), targets.len());
+    for (_, target) in targets {
+        let state = match target.state {
+            State::TakesNew => "takes new",
+            State::KeepsOld => "keeps old",
+        };
+        let _ = writeln!(text, "  {state:10} {}", target.mac);
+    }
+    for (count, name) in Placed::ALL {
+        let _ = writeln!(text, "{name:18} {}", gateway.count(count));
+    }
+    text
 }
 
 /// Connections that are listed of each kind.

@@ -1,0 +1,184 @@
+//! `shunt switch balance`: who of several dispatchers takes new connections.
+//!
+//! | a dispatcher's `/readyz` | its state |
+//! |---|---|
+//! | 200 | takes new connections |
+//! | anything else, refused, or the connection is reset | keeps those that it has: its process drains, starts, or is gone, and what its host has handed over goes on |
+//! | no answer at all, [`LOST`] times in a row | gone: its connections are placed elsewhere, where they are reset |
+//!
+//! With none that is ready, or without this process, the table stays as it is: it must never take the last dispatcher away because it cannot see it.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use shunt_steering::{DISPATCHERS_MAX, Gateway, Mac, State, Target, interface_index};
+
+use super::Pins;
+use crate::print;
+use crate::relay::{duration, neighbours};
+
+/// Times in a row that a host says nothing until it counts as gone.
+const LOST: u32 = 3;
+
+/// `shunt switch balance`.
+#[derive(Args, Debug)]
+pub(super) struct Balance {
+    /// A dispatcher: the address of its host in the gateway's network, and the port of its --admin; repeatable
+    #[arg(long = "dispatcher", value_name = "ADDR:PORT", required = true, num_args = 1.., value_delimiter = ',')]
+    dispatchers: Vec<SocketAddr>,
+    /// How often each is asked, and how long it has to answer
+    #[arg(long, value_name = "MS", default_value = "1s", value_parser = duration)]
+    interval_ms: Duration,
+    /// The interface by which dispatchers are reached; without it the one that packets come in by
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    #[command(flatten)]
+    pins: Pins,
+}
+
+/// What came of asking a dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Ready,
+    NotReady,
+    Nothing,
+}
+
+/// What is known of a dispatcher.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    mac: Option<Mac>,
+    /// None until it has said something, and once it is gone.
+    state: Option<State>,
+    silent: u32,
+}
+
+impl Known {
+    /// Takes in what it has said; true if its state is another now.
+    fn heard(&mut self, said: Said) -> bool {
+        let before = self.state;
+        self.silent = if said == Said::Nothing { self.silent + 1 } else { 0 };
+        self.state = match said {
+            Said::Ready => Some(State::TakesNew),
+            Said::NotReady => Some(State::KeepsOld),
+            Said::Nothing if self.silent >= LOST => None,
+            Said::Nothing => before,
+        };
+        self.state != before
+    }
+}
+
+impl Balance {
+    #[expect(clippy::disallowed_methods, reason = "this process has nothing else to do meanwhile")]
+    pub(super) fn run(&self) -> Result<String, String> {
+        if self.dispatchers.len() > DISPATCHERS_MAX {
+            return Err(format!(
+                "--dispatcher: {} of them; a gateway can have {DISPATCHERS_MAX}",
+                self.dispatchers.len()
+            ));
+        }
+        if let Some(unknown) = self.dispatchers.iter().find(|dispatcher| !dispatcher.is_ipv4()) {
+            return Err(format!(
+                "--dispatcher {unknown}: hosts are found by IPv4 addresses; the virtual address may be of IPv6"
+            ));
+        }
+        let interface = match &self.interface {
+            None => 0,
+            Some(name) => interface_index(name).map_err(|error| error.to_string())?,
+        };
+        let mut gateway = Gateway::open(&self.pins.pins).map_err(|error| error.to_string())?;
+        let mut known: BTreeMap<SocketAddr, Known> =
+            self.dispatchers.iter().map(|dispatcher| (*dispatcher, Known::default())).collect();
+        loop {
+            let began = Instant::now();
+            self.ask_all(&mut known);
+            let targets = targets(&known, interface);
+            // Who sees nobody knows nothing.
+            if targets.iter().any(|target| target.state == State::TakesNew) {
+                gateway.set(&targets).map_err(|error| error.to_string())?;
+            }
+            thread::sleep(self.interval_ms.saturating_sub(began.elapsed()));
+        }
+    }
+
+    /// Asks each dispatcher, all at once, and says what has changed.
+    fn ask_all(&self, known: &mut BTreeMap<SocketAddr, Known>) {
+        let said: Vec<(SocketAddr, Said)> = thread::scope(|scope| {
+            let asked: Vec<_> = known
+                .keys()
+                .map(|dispatcher| (*dispatcher, scope.spawn(|| ask(*dispatcher, self.interval_ms))))
+                .collect();
+            asked.into_iter().map(|(dispatcher, asked)| (dispatcher, asked.join().unwrap_or(Said::Nothing))).collect()
+        });
+        // Whoever answered, or refused to, has been asked for its hardware address.
+        let macs = neighbours(&std::fs::read_to_string("/proc/net/arp").unwrap_or_default());
+        for (dispatcher, said) in said {
+            let Some(known) = known.get_mut(&dispatcher) else { continue };
+            known.mac = macs.get(&dispatcher.ip()).copied().or(known.mac);
+            if known.heard(said) {
+                print(&format!("{dispatcher} {}\n", words(known)));
+            }
+        }
+    }
+}
+
+fn words(known: &Known) -> &'static str {
+    match (known.state, known.mac) {
+        (Some(_), None) => "is not in this host's layer-2 network, and is sent nothing",
+        (Some(State::TakesNew), _) => "takes new connections",
+        (Some(State::KeepsOld), _) => "is not ready: it keeps the connections that it has",
+        (None, _) => "says nothing: its connections go to others, which reset them",
+    }
+}
+
+fn targets(known: &BTreeMap<SocketAddr, Known>, interface: u32) -> Vec<Target> {
+    known.values().filter_map(|one| Some(Target { mac: one.mac?, state: one.state?, interface })).collect()
+}
+
+/// Asks a dispatcher whether it is ready.
+fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
+    let asked = || -> std::io::Result<Said> {
+        let mut connection = TcpStream::connect_timeout(&dispatcher, within)?;
+        connection.set_read_timeout(Some(within))?;
+        connection.set_write_timeout(Some(within))?;
+        connection.write_all(b"GET /readyz HTTP/1.1\r\nHost: shunt\r\nConnection: close\r\n\r\n")?;
+        let mut status = [0; 12];
+        connection.read_exact(&mut status)?;
+        Ok(if &status == b"HTTP/1.1 200" { Said::Ready } else { Said::NotReady })
+    };
+    asked().unwrap_or_else(|error| match error.kind() {
+        // Somebody is there, and says no.
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Said::NotReady,
+        _ => Said::Nothing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dispatcher_that_says_nothing_is_gone_only_after_a_while() {
+        let mut known = Known::default();
+        assert!(!known.heard(Said::Nothing) && known.state.is_none());
+        assert!(known.heard(Said::Ready) && !known.heard(Said::Ready));
+        assert!(!known.heard(Said::Nothing) && !known.heard(Said::Nothing));
+        assert_eq!(known.state, Some(State::TakesNew));
+        assert!(known.heard(Said::Nothing));
+        assert_eq!(known.state, None);
+        assert!(known.heard(Said::NotReady));
+        assert_eq!(known.state, Some(State::KeepsOld));
+    }
+
+    #[test]
+    fn who_refuses_a_connection_is_there_and_not_ready() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        assert_eq!(ask(address, Duration::from_secs(5)), Said::NotReady);
+    }
+}

@@ -1,0 +1,157 @@
+"""Several dispatchers behind one virtual address: a gateway sends each connection to one of them, and what happens to one concerns its own clients alone."""
+
+import hashlib
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import hosts
+from harness.moved import ADMIN_PORT, PORT, Moved
+from harness.proxy import binary
+from harness.relay import why_not as no_relay
+
+WHY_NOT = hosts.why_not() or no_relay()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "nothing is missing")
+
+LARGE = 32 << 20
+ALL = ("dispatcher", "dispatcher1", "dispatcher2")
+
+
+class Several(Moved):
+    """Three dispatchers and a gateway."""
+
+    gateway = True
+
+    def start_dispatcher(self, host: str = ""):
+        if host:
+            super().start_dispatcher(host)
+            return
+        self.switch("gateway", "load", "--role", "gateway", "--interface", "eth0", "--vip", f"{hosts.VIP}:{PORT}")
+        for one in ALL:
+            super().start_dispatcher(one)
+        self.balance(ALL)
+
+    def balance(self, dispatchers, wait: bool = True):
+        """The gateway has these dispatchers from now on."""
+        if "balance" in self.names:
+            self.names.pop("balance").kill()
+        targets = [f"{hosts.address(host)}:{ADMIN_PORT}" for host in dispatchers]
+        self._run("balance", [binary(), "switch", "balance", "--pins", self.pins("gateway"), "--interval-ms", "200ms", "--dispatcher", *targets])
+        if wait:
+            self._await(lambda: self.states() == {host: "takes new" for host in dispatchers}, "the gateway has all dispatchers")
+
+    def states(self) -> dict:
+        names = {hosts.mac(host): host for host in ALL}
+        return {names[mac]: state for state, mac in re.findall(r"^  (takes new|keeps old) +(\S+)$", self.switch("gateway", "status"), re.MULTILINE)}
+
+    def accepted(self, host: str) -> int:
+        """Clients that a dispatcher has had; none of one that does not run."""
+        page = subprocess.run(self.hosts.on(host, ["curl", "-s", f"http://{hosts.address(host)}:{ADMIN_PORT}/metrics"]), capture_output=True, text=True, check=False)
+        return int(re.search(r"^shunt_dispatch_clients_accepted_total (\d+)$", page.stdout, re.MULTILINE)[1])
+
+    def start(self, *options: str) -> subprocess.Popen:
+        return subprocess.Popen(self.hosts.on("client", ["curl", "-s", "-S", "--max-time", "60", *options]), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def with_large_answers(self) -> dict:
+        """For each dispatcher clients that are being sent a large answer, by an agent: curls by the dispatcher."""
+        clients, deadline = {host: [] for host in ALL}, time.monotonic() + 60
+        while not all(clients.values()):
+            before = {host: self.counted(host, "steered") for host in ALL}
+            client = self.start("--limit-rate", "4M", self.url(f"/{LARGE}"))
+            while not (moved := [host for host in ALL if self.counted(host, "steered") > before[host] and self.away(host) > len(clients[host])]):
+                assert time.monotonic() < deadline, "no connection was moved"
+                time.sleep(0.02)
+            clients[moved[0]].append(client)
+        return clients
+
+    def away(self, host: str) -> int:
+        return int(re.search(r"^(\d+) elsewhere", self.switch(host, "status"), re.MULTILINE)[1])
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    with Several(tmp_path_factory.mktemp("several")) as several:
+        (several.files / str(LARGE)).write_bytes(random.Random(9).randbytes(LARGE))
+        (several.files / "1000").write_bytes(bytes(1000))
+        yield several
+
+
+@pytest.fixture
+def whole(several):
+    """All dispatchers are there, before and after."""
+    yield several
+    for host in ALL:
+        name = "dispatch" + host.removeprefix("dispatcher")
+        if name not in several.names or several.names[name].poll() is not None:
+            several.names.pop(name, None)
+            several.start_dispatcher(host)
+    several.balance(ALL)
+
+
+def assert_whole(several, client: subprocess.Popen) -> None:
+    received, told = client.communicate(timeout=90)
+    wanted = (several.files / str(LARGE)).read_bytes()
+    assert (client.returncode, len(received), hashlib.sha256(received).digest()) == (0, LARGE, hashlib.sha256(wanted).digest()), told
+
+
+def answered(several, times: int) -> None:
+    for _ in range(times):
+        done = several.curl("client", several.url("/1000"))
+        assert (done.returncode, done.stdout) == (0, bytes(1000)), done.stderr
+
+
+def test_connections_are_spread_and_each_stays_with_its_dispatcher(several):
+    before = {host: several.accepted(host) for host in ALL}
+    answered(several, 45)
+    had = {host: several.accepted(host) - before[host] for host in ALL}
+    assert sum(had.values()) == 45 and min(had.values()) >= 4, had
+    # One connection, moved again and again.
+    before = sum(several.accepted(host) for host in ALL)
+    done = several.curl("client", *[word for _ in range(6) for word in ("-o", "/dev/null", several.url(f"/{LARGE}"))])
+    assert (done.returncode, sum(several.accepted(host) for host in ALL) - before) == (0, 1), done.stderr
+
+
+def test_a_dispatcher_that_is_killed_harms_nobody_whose_answer_was_handed_over(whole):
+    clients = whole.with_large_answers()
+    whole.names.pop("dispatch1").kill()
+    whole._await(lambda: whole.states().get("dispatcher1") == "keeps old", "the gateway has seen it")
+    answered(whole, 20)
+    for client in sum(clients.values(), []):
+        assert_whole(whole, client)
+
+
+def test_a_dispatcher_that_drains_finishes_what_it_has_and_others_take_what_is_new(whole):
+    clients = whole.with_large_answers()
+    process = whole.signal("dispatch2", signal.SIGTERM)
+    whole._await(lambda: whole.states().get("dispatcher2") == "keeps old", "the gateway has seen it")
+    answered(whole, 20)
+    for client in sum(clients.values(), []):
+        assert_whole(whole, client)
+    assert process.wait(60) == 0
+    whole.names.pop("dispatch2")
+
+
+def test_dispatchers_come_and_go_under_connections_that_stay(whole):
+    whole.balance(ALL[:2])
+    clients = [whole.start("--limit-rate", "8M", whole.url(f"/{LARGE}")) for _ in range(4)]
+    time.sleep(0.5)
+    before = whole.accepted("dispatcher2")
+    whole.balance(ALL)
+    answered(whole, 30)
+    assert whole.accepted("dispatcher2") > before
+    for client in clients:
+        assert_whole(whole, client)
+
+
+def test_without_who_asks_them_the_gateway_goes_on_as_it_was(whole):
+    whole.names.pop("balance").kill()
+    answered(whole, 10)
+    # Nor does one that cannot see any dispatcher take the last away.
+    whole._run("balance", [binary(), "switch", "balance", "--pins", whole.pins("gateway"), "--interval-ms", "100ms", "--dispatcher", f"{hosts.address('client')}:1"])
+    time.sleep(1)
+    assert set(whole.states().values()) == {"takes new"} and len(whole.states()) == 3
+    answered(whole, 10)
