@@ -124,6 +124,20 @@ def test_a_dispatcher_that_is_killed_harms_nobody_whose_answer_was_handed_over(w
         assert_whole(whole, client)
 
 
+def test_a_dispatcher_that_stands_still_takes_nothing_new_and_is_used_again(whole):
+    clients = whole.with_large_answers()
+    whole.signal("dispatch1", signal.SIGSTOP)
+    try:
+        whole._await(lambda: whole.states().get("dispatcher1") == "keeps old", "the gateway has seen it")
+        answered(whole, 20)
+        for client in sum(clients.values(), []):
+            assert_whole(whole, client)
+    finally:
+        whole.signal("dispatch1", signal.SIGCONT)
+    whole._await(lambda: whole.states().get("dispatcher1") == "takes new", "the gateway has seen it")
+    answered(whole, 20)
+
+
 def test_a_dispatcher_that_drains_finishes_what_it_has_and_others_take_what_is_new(whole):
     clients = whole.with_large_answers()
     process = whole.signal("dispatch2", signal.SIGTERM)

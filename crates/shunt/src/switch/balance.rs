@@ -3,8 +3,8 @@
 //! | a dispatcher's `/readyz` | its state |
 //! |---|---|
 //! | 200 | takes new connections |
-//! | anything else, refused, or the connection is reset | keeps those that it has: its process drains, starts, or is gone, and what its host has handed over goes on |
-//! | no answer at all, [`LOST`] times in a row | gone: its connections are placed elsewhere, where they are reset |
+//! | anything else, or nothing from a host that is there | keeps those that it has: its process drains, starts, stands still, or is gone, and what its host has handed over goes on |
+//! | nothing from its host, [`LOST`] times in a row | gone: its connections are placed elsewhere, where they are reset |
 //!
 //! With none that is ready, or without this process, the table stays as it is: it must never take the last dispatcher away because it cannot see it.
 
@@ -141,20 +141,21 @@ fn targets(known: &BTreeMap<SocketAddr, Known>, interface: u32) -> Vec<Target> {
 
 /// Asks a dispatcher whether it is ready.
 fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
-    let asked = || -> std::io::Result<Said> {
-        let mut connection = TcpStream::connect_timeout(&dispatcher, within)?;
+    let mut connection = match TcpStream::connect_timeout(&dispatcher, within) {
+        Ok(connection) => connection,
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Said::NotReady,
+        Err(_) => return Said::Nothing,
+    };
+    let mut answer = || -> std::io::Result<[u8; 12]> {
         connection.set_read_timeout(Some(within))?;
         connection.set_write_timeout(Some(within))?;
         connection.write_all(b"GET /readyz HTTP/1.1\r\nHost: shunt\r\nConnection: close\r\n\r\n")?;
         let mut status = [0; 12];
         connection.read_exact(&mut status)?;
-        Ok(if &status == b"HTTP/1.1 200" { Said::Ready } else { Said::NotReady })
+        Ok(status)
     };
-    asked().unwrap_or_else(|error| match error.kind() {
-        // Somebody is there, and says no.
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Said::NotReady,
-        _ => Said::Nothing,
-    })
+    // A host that took the connection is there, whatever its process does.
+    if answer().is_ok_and(|status| &status == b"HTTP/1.1 200") { Said::Ready } else { Said::NotReady }
 }
 
 #[cfg(test)]
@@ -175,10 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_a_connection_is_there_and_not_ready() {
+    fn who_refuses_a_connection_or_says_nothing_on_it_is_there_and_not_ready() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         drop(listener);
         assert_eq!(ask(address, Duration::from_secs(5)), Said::NotReady);
+        // Nor is one whose process does not take it.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address");
+        assert_eq!(ask(address, Duration::from_millis(50)), Said::NotReady);
     }
 }
