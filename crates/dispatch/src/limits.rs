@@ -29,6 +29,8 @@ const REQUEST_HEAD_GROWN: usize = REQUEST_HEAD.head_bytes + 2 * REQUEST_HEAD.fie
 
 /// An answer of fewer bytes is soon there as a whole, and its rest is not worth a thought.
 pub(crate) const RESUMED_BYTES_MIN: u64 = 64 << 10;
+/// The head of a request that is kept for that while its answer is on its way.
+pub(crate) const RESUMED_REQUEST_BYTES_MAX: usize = 8 << 10;
 /// How often the rest of an answer is asked for.
 pub(crate) const RESUMES_MAX: u8 = 3;
 /// What a request for a rest has more than that for the whole.

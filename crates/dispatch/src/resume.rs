@@ -5,7 +5,7 @@
 //! answer that does not follow it; whose rest cannot be had is cut off, as it would be without all this.
 //!
 //! That leaves out answers in chunks and those that end with the connection, of which nobody knows what is left; those with a weak tag or none; several
-//! ranges in one answer; and whatever is no GET.
+//! ranges in one answer; whatever is no GET, or has a body or a very long head.
 
 use shunt_handover::message::Framing;
 use shunt_reactor::Io;
@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::rest::{Rest, status_of};
 use crate::state::{Answer, Dispatcher, Exchange};
-use crate::{failing, reply};
+use crate::{failing, limits, reply};
 
 /// What an agent says of an answer that is to be a rest.
 pub(crate) enum Offered {
@@ -27,7 +27,10 @@ pub(crate) enum Offered {
 
 /// All of an answer, if another backend could be asked for a rest of it.
 pub(crate) fn of(exchange: &Exchange, head: &[u8], framing: Framing) -> Option<Box<Rest>> {
-    let is_get = exchange.is_read && !exchange.to_head && exchange.body.is_none();
+    // A body has gone by, and a long head is not kept for as long as an answer takes.
+    let is_alone = exchange.body.is_none() && exchange.body_bytes == 0;
+    let is_short = exchange.head.len() <= limits::RESUMED_REQUEST_BYTES_MAX;
+    let is_get = exchange.is_read && !exchange.to_head && is_alone && is_short;
     is_get.then(|| Rest::of(head, framing)).flatten()
 }
 

@@ -57,6 +57,24 @@ fn what_another_server_has_in_another_version_is_never_put_behind_a_part() {
 }
 
 #[test]
+fn a_client_of_http_1_0_has_the_rest_as_well() {
+    let mut scene = within_the_first(Request::Old(LARGE), 2, true);
+    assert_eq!(check(&scene, 0, false), 2);
+    assert_eq!((scene.counted().resumed, scene.counted().handed_over), (1, 0));
+    scene.is_at_rest();
+}
+
+#[test]
+fn a_request_that_is_not_kept_is_not_asked_again() {
+    for request in [Request::WithBody(LARGE), Request::LongHead(LARGE)] {
+        let mut scene = within_the_first(request, 2, true);
+        assert_eq!(scene.world.host(scene.clients[0]).outcomes[0], Outcome::Broken);
+        assert_eq!(scene.counted().resumed, 0);
+        scene.is_at_rest();
+    }
+}
+
+#[test]
 fn without_another_server_the_client_is_cut_off() {
     for hands_over in [false, true] {
         let mut scene = within_the_first(Request::Length(LARGE), 1, hands_over);

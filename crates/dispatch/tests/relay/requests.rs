@@ -11,6 +11,10 @@ pub(crate) enum Request {
     Versioned(usize),
     /// The same, with a tag that says that all versions are much the same.
     Weak(usize),
+    /// The first, with a body that the server takes no notice of.
+    WithBody(usize),
+    /// The first, with a head of 20 KB.
+    LongHead(usize),
     /// The first in chunks.
     Chunked(usize),
     /// The same, and the connection ends with them.
@@ -109,6 +113,11 @@ impl Request {
             Request::Length(bytes) => get("GET", format!("/length/{bytes}")),
             Request::Versioned(bytes) => get("GET", format!("/versioned/{bytes}")),
             Request::Weak(bytes) => get("GET", format!("/weak/{bytes}")),
+            Request::WithBody(bytes) => format!("GET /length/{bytes} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"),
+            Request::LongHead(bytes) => {
+                let fields: String = (0..20).map(|number| format!("X-{number}: {}\r\n", "a".repeat(1_000))).collect();
+                format!("GET /length/{bytes} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+            }
             Request::Chunked(bytes) => get("GET", format!("/chunked/{bytes}")),
             Request::UntilClose(bytes) => get("GET", format!("/close/{bytes}")),
             Request::Head(bytes) => get("HEAD", format!("/length/{bytes}")),
@@ -131,6 +140,7 @@ impl Request {
         match self {
             Request::Upload(bytes) | Request::UploadExpected(bytes) => pattern(*bytes),
             Request::UploadChunked(bytes) => chunked(&pattern(*bytes)),
+            Request::WithBody(_) => b"hello".to_vec(),
             _ => Vec::new(),
         }
     }
@@ -158,6 +168,7 @@ impl Request {
                 pattern(*bytes)
             }
             Request::Versioned(bytes) | Request::Weak(bytes) => pattern(*bytes),
+            Request::WithBody(bytes) | Request::LongHead(bytes) => pattern(*bytes),
             Request::Head(_) | Request::Empty(_) | Request::Raw(_) => Vec::new(),
             Request::Upload(bytes) | Request::UploadChunked(bytes) | Request::UploadExpected(bytes) => {
                 seen(&pattern(*bytes))
