@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness import hosts
-from harness.moved import ADMIN_PORT, PORT, Moved
+from harness.moved import ADMIN_PORT, Moved
 from harness.proxy import binary
 from harness.relay import why_not as no_relay
 
@@ -30,7 +30,7 @@ class Several(Moved):
         if host:
             super().start_dispatcher(host)
             return
-        self.switch("gateway", "load", "--role", "gateway", "--interface", "eth0", "--vip", f"{hosts.VIP}:{PORT}")
+        self.switch("gateway", "load", "--role", "gateway", "--interface", "eth0", "--vip", self.vip())
         for one in ALL:
             super().start_dispatcher(one)
         self.balance(ALL)
@@ -39,7 +39,7 @@ class Several(Moved):
         """The gateway has these dispatchers from now on."""
         if "balance" in self.names:
             self.names.pop("balance").kill()
-        targets = [f"{hosts.address(host)}:{ADMIN_PORT}" for host in dispatchers]
+        targets = [hosts.at(self.address(host), ADMIN_PORT) for host in dispatchers]
         self._run("balance", [binary(), "switch", "balance", "--pins", self.pins("gateway"), "--interval-ms", "200ms", "--dispatcher", *targets])
         if wait:
             self._await(lambda: self.states() == {host: "takes new" for host in dispatchers}, "the gateway has all dispatchers")
@@ -50,7 +50,7 @@ class Several(Moved):
 
     def accepted(self, host: str) -> int:
         """Clients that a dispatcher has had; none of one that does not run."""
-        page = subprocess.run(self.hosts.on(host, ["curl", "-s", f"http://{hosts.address(host)}:{ADMIN_PORT}/metrics"]), capture_output=True, text=True, check=False)
+        page = subprocess.run(self.hosts.on(host, ["curl", "-s", f"http://{hosts.at(self.address(host), ADMIN_PORT)}/metrics"]), capture_output=True, text=True, check=False)
         return int(re.search(r"^shunt_dispatch_clients_accepted_total (\d+)$", page.stdout, re.MULTILINE)[1])
 
     def start(self, *options: str) -> subprocess.Popen:
@@ -70,6 +70,10 @@ class Several(Moved):
 
     def away(self, host: str) -> int:
         return int(re.search(r"^(\d+) elsewhere", self.switch(host, "status"), re.MULTILINE)[1])
+
+
+class SeveralOverIp6(Several):
+    ip6 = True
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +117,13 @@ def test_connections_are_spread_and_each_stays_with_its_dispatcher(several):
     before = sum(several.accepted(host) for host in ALL)
     done = several.curl("client", *[word for _ in range(6) for word in ("-o", "/dev/null", several.url(f"/{LARGE}"))])
     assert (done.returncode, sum(several.accepted(host) for host in ALL) - before) == (0, 1), done.stderr
+
+
+def test_by_ip6_alone_it_is_the_same(tmp_path):
+    with SeveralOverIp6(tmp_path) as several:
+        (several.files / "1000").write_bytes(bytes(1000))
+        answered(several, 30)
+        assert min(several.accepted(host) for host in ALL) > 0
 
 
 def test_a_dispatcher_that_is_killed_harms_nobody_whose_answer_was_handed_over(whole):

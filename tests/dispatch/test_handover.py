@@ -218,6 +218,22 @@ def test_a_large_upload_that_is_sent_behind_a_request_for_a_large_answer_arrives
     assert moved.counted("dispatcher", "steered") > before
 
 
+class OverIp6(Moved):
+    ip6 = True
+
+
+def test_by_ip6_alone_it_is_the_same(tmp_path):
+    size = 16 << 20
+    with OverIp6(tmp_path) as moved:
+        content = random.Random(8).randbytes(size)
+        (moved.files / str(size)).write_bytes(content)
+        done = moved.curl("client", *[word for _ in range(10) for word in ("-o", "-", moved.url(f"/{size}"))])
+        assert (done.returncode, digest(done.stdout)) == (0, digest(content * 10)), done.stderr
+        assert moved.counted("dispatcher", "steered") > 0
+        # Each of the ten answers passed the dispatcher by.
+        assert moved.hosts.sent("dispatcher") < size
+
+
 PAUSES = """
 import socket, sys, time
 address, port, size, left, pause = sys.argv[1], *map(int, sys.argv[2:])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK, VIP = "10.99.0", "10.99.0.100"
+NETWORK6, VIP6 = "fd00:99:", "fd00:99::100"
 NUMBERS = {"client": 11, "gateway": 19, "dispatcher": 20, "dispatcher1": 21, "dispatcher2": 22, "backend0": 31, "backend1": 32}
 PREFIX = "shunt-hosts-"
 
@@ -61,11 +62,12 @@ class Hosts:
             of, number = self.name + host, NUMBERS[host]
             run(f"ip netns add {of} && ip -n {switch} link add {host} type veth peer name eth0 netns {of} address {mac(host)} && "
                 f"ip -n {switch} link set {host} master bridge up && ip -n {of} link set lo up && ip -n {of} link set eth0 up && "
-                f"ip -n {of} addr add {NETWORK}.{number}/24 dev eth0")
+                f"ip -n {of} addr add {NETWORK}.{number}/24 dev eth0 && ip -n {of} addr add {NETWORK6}:{number}/64 dev eth0 nodad")
             if host.startswith("backend") or self.gateway and host.startswith("dispatcher"):
                 run(f"nsenter --net=/run/netns/{of} sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 && "
-                    f"ip -n {of} addr add {VIP}/32 dev lo")
-        run(f"ip -n {self.name}{'gateway' if self.gateway else 'dispatcher'} addr add {VIP}/32 dev eth0")
+                    f"ip -n {of} addr add {VIP}/32 dev lo && ip -n {of} addr add {VIP6}/128 dev lo nodad preferred_lft 0")
+        of = f"{self.name}{'gateway' if self.gateway else 'dispatcher'}"
+        run(f"ip -n {of} addr add {VIP}/32 dev eth0 && ip -n {of} addr add {VIP6}/128 dev eth0 nodad preferred_lft 0")
 
     def on(self, host: str, command: list) -> list:
         """The same command, run on a host."""
@@ -97,8 +99,13 @@ class Hosts:
         return next(int(line.split(":")[1].split()[8]) for line in out.splitlines() if line.strip().startswith("eth0:"))
 
 
-def address(host: str) -> str:
-    return f"{NETWORK}.{NUMBERS[host]}"
+def address(host: str, ip6: bool = False) -> str:
+    return f"{NETWORK6}:{NUMBERS[host]}" if ip6 else f"{NETWORK}.{NUMBERS[host]}"
+
+
+def at(address: str, port: int) -> str:
+    """Both in one word."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def mac(host: str) -> str:

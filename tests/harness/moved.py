@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from . import hosts
-from .hosts import VIP, Hosts
+from .hosts import VIP, VIP6, Hosts
 from .proxy import binary
 from .relay import Relay
 
@@ -15,7 +15,8 @@ PORT, AGENT_PORT, SERVER_PORT, ADMIN_PORT = 8080, 7001, 8081, 9180
 class Moved(Relay):
     """As [`Relay`], on hosts that are network namespaces. The client is one of them."""
 
-    gateway = False
+    # Whether there are several dispatchers, and whether all speak IPv6.
+    gateway, ip6 = False, False
 
     def __init__(self, directory: Path, dispatch_options=("--handover", "auto"), agent_options=(), user: int | None = None):
         """`user`: who dispatcher and agents run as, with CAP_NET_ADMIN alone; none: as who runs this. Must be able to go into the directory."""
@@ -33,7 +34,7 @@ class Moved(Relay):
             for host in self.dispatchers():
                 self.switch(host, "load", "--role", "dispatcher", "--interface", "eth0", *owner)
             for host in ("backend0", "backend1"):
-                self.switch(host, "load", "--role", "backend", "--interface", "eth0", "--vip", f"{VIP}:{PORT}", *owner)
+                self.switch(host, "load", "--role", "backend", "--interface", "eth0", "--vip", self.vip(), *owner)
             return super().__enter__()
         except BaseException:
             self.hosts.__exit__()
@@ -44,6 +45,12 @@ class Moved(Relay):
         for host in self.hosts.all[1:]:
             subprocess.run(self.hosts.on(host, [binary(), "switch", "clean", "--pins", self.pins(host)]), capture_output=True, check=False)
         self.hosts.__exit__()
+
+    def vip(self) -> str:
+        return hosts.at(VIP6 if self.ip6 else VIP, PORT)
+
+    def address(self, host: str) -> str:
+        return hosts.address(host, self.ip6)
 
     def dispatchers(self) -> list:
         return [host for host in self.hosts.all if host.startswith("dispatcher")]
@@ -65,20 +72,20 @@ class Moved(Relay):
     def start_agent(self, index: int):
         host = f"backend{index}"
         # On a machine that stands still now and then a chunked answer is large only later than an agent waits for it.
-        self._run(f"agent-{index}", [binary(), "agent", "--listen", f"{hosts.address(host)}:{AGENT_PORT}", "--upstream",
-                                     f"127.0.0.1:{SERVER_PORT}", "--key-file", self.key, "--vip", f"{VIP}:{PORT}",
+        self._run(f"agent-{index}", [binary(), "agent", "--listen", hosts.at(self.address(host), AGENT_PORT), "--upstream",
+                                     f"127.0.0.1:{SERVER_PORT}", "--key-file", self.key, "--vip", self.vip(),
                                      "--handover-pins", self.pins(host), "--hold-ms", "10s", *self.agent_options])
-        self._await(lambda: self._answers(host, hosts.address(host), AGENT_PORT), f"the agent on {host} listens")
+        self._await(lambda: self._answers(host, self.address(host), AGENT_PORT), f"the agent on {host} listens")
 
     def start_dispatcher(self, host: str = "dispatcher"):
-        backends = [f"{hosts.address(f'backend{index}')}:{AGENT_PORT}" for index in range(2)]
+        backends = [hosts.at(self.address(f"backend{index}"), AGENT_PORT) for index in range(2)]
         self._run("dispatch" + host.removeprefix("dispatcher"), [
-            binary(), "dispatch", "--listen", f"{VIP}:{PORT}", "--backend", *backends, "--key-file", self.key, "--name", host,
-            "--admin", f"{hosts.address(host)}:{ADMIN_PORT}", "--handover-pins", self.pins(host), *self.dispatch_options])
-        self._await(lambda: self._answers(host if self.gateway else "client", VIP, PORT), "the dispatcher listens")
+            binary(), "dispatch", "--listen", self.vip(), "--backend", *backends, "--key-file", self.key, "--name", host,
+            "--admin", hosts.at(self.address(host), ADMIN_PORT), "--handover-pins", self.pins(host), *self.dispatch_options])
+        self._await(lambda: self._answers(host if self.gateway else "client", VIP6 if self.ip6 else VIP, PORT), "the dispatcher listens")
 
     def url(self, path: str) -> str:
-        return f"http://{VIP}:{PORT}{path}"
+        return f"http://{self.vip()}{path}"
 
     def direct(self, path: str) -> str:
         """The same at the first server, by a file: nobody but its own host reaches it."""

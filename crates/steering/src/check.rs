@@ -66,10 +66,11 @@ pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem
 
 /// Sockets with this address can be made only where it is one of the host's.
 fn not_here(vip: IpAddr) -> Option<Problem> {
-    let prefix = if vip.is_ipv4() { 32 } else { 128 };
+    // The kernel would take an IPv6 address of that length for its own connections to agents.
+    let prefix = if vip.is_ipv4() { "32 dev lo" } else { "128 dev lo preferred_lft 0" };
     TcpListener::bind((vip, 0)).is_err().then(|| Problem {
         is_certain: true,
-        text: format!("{vip} is no address of this host: `ip addr add {vip}/{prefix} dev lo`"),
+        text: format!("{vip} is no address of this host: `ip addr add {vip}/{prefix}`"),
     })
 }
 

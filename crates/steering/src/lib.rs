@@ -21,6 +21,7 @@ mod flow;
 mod gateway;
 mod load;
 mod maps;
+mod neighbours;
 
 pub use check::{Problem, problems};
 pub use error::Error;
@@ -28,3 +29,4 @@ pub use flow::{BadMac, Flow, Mac};
 pub use gateway::{DISPATCHERS_MAX, Gateway, Placed, State, Target};
 pub use load::{DEFAULT_PINS, Role, clean, give_to, interface_index, load};
 pub use maps::{Count, Seen, Steering};
+pub use neighbours::neighbours;

@@ -20,7 +20,6 @@ use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox,
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
 use part::{LoopsPart, Notice, Orders, Shown};
-pub(crate) use steering::neighbours;
 
 use crate::admin;
 use crate::exit::{Exit, Failure};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use shunt_agent::Own;
 use shunt_dispatch::Steer;
 use shunt_handover::Flow;
-use shunt_steering::{Error, Mac, Steering};
+use shunt_steering::{Error, Mac, Steering, neighbours};
 use tracing::warn;
 
 /// How long a hardware address is known before it is looked up again.
@@ -37,25 +37,15 @@ impl Kernel {
         let is_old = self.looked_up.is_none_or(|at| at.elapsed() > KNOWN);
         if is_old || !self.macs.contains_key(&address) {
             // The kernel knows it, for there is a connection to the agent.
-            self.macs = neighbours(&std::fs::read_to_string("/proc/net/arp").unwrap_or_default());
+            self.macs = neighbours().unwrap_or_default();
             self.looked_up = Some(Instant::now());
         }
         let found = self.macs.get(&address).copied();
         if found.is_none() && !std::mem::replace(&mut self.is_told, true) {
-            warn!(agent = %address, "the agent is not in this host's layer-2 network (IPv4), and its answers are relayed: see docs/hand-over.md");
+            warn!(agent = %address, "the agent is not in this host's layer-2 network, and its answers are relayed: see docs/hand-over.md");
         }
         found
     }
-}
-
-/// Hosts of the network and their hardware addresses, as /proc/net/arp has them.
-pub(crate) fn neighbours(table: &str) -> HashMap<IpAddr, Mac> {
-    let rows = table.lines().skip(1).filter_map(|line| {
-        let mut parts = line.split_whitespace();
-        let (address, mac) = (parts.next()?, parts.nth(2)?);
-        Some((address.parse().ok()?, mac.parse().ok()?))
-    });
-    rows.collect()
 }
 
 fn flow(flow: Flow) -> shunt_steering::Flow {
@@ -92,20 +82,5 @@ impl Own for Kernel {
 
     fn tidy(&mut self) {
         self.steering.sweep();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_are_read_as_the_kernel_shows_them_and_unknown_ones_left_out() {
-        let table = "IP address       HW type     Flags       HW address            Mask     Device\n\
-                     10.99.0.31       0x1         0x2         02:00:00:00:01:31     *        eth0\n\
-                     10.99.0.32       0x1         0x0         00:00:00:00:00:00     *        eth0\n";
-        let found = neighbours(table);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[&"10.99.0.31".parse::<IpAddr>().unwrap()].to_string(), "02:00:00:00:01:31");
     }
 }

@@ -15,11 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use shunt_steering::{DISPATCHERS_MAX, Gateway, Mac, State, Target, interface_index};
+use shunt_steering::{DISPATCHERS_MAX, Gateway, Mac, State, Target, interface_index, neighbours};
 
 use super::Pins;
 use crate::print;
-use crate::relay::{duration, neighbours};
+use crate::relay::duration;
 
 /// Times in a row that a host says nothing until it counts as gone.
 const LOST: u32 = 3;
@@ -81,11 +81,6 @@ impl Balance {
                 self.dispatchers.len()
             ));
         }
-        if let Some(unknown) = self.dispatchers.iter().find(|dispatcher| !dispatcher.is_ipv4()) {
-            return Err(format!(
-                "--dispatcher {unknown}: hosts are found by IPv4 addresses; the virtual address may be of IPv6"
-            ));
-        }
         let interface = match &self.interface {
             None => 0,
             Some(name) => interface_index(name).map_err(|error| error.to_string())?,
@@ -115,7 +110,7 @@ impl Balance {
             asked.into_iter().map(|(dispatcher, asked)| (dispatcher, asked.join().unwrap_or(Said::Nothing))).collect()
         });
         // Whoever answered, or refused to, has been asked for its hardware address.
-        let macs = neighbours(&std::fs::read_to_string("/proc/net/arp").unwrap_or_default());
+        let macs = neighbours().unwrap_or_default();
         for (dispatcher, said) in said {
             let Some(known) = known.get_mut(&dispatcher) else { continue };
             known.mac = macs.get(&dispatcher.ip()).copied().or(known.mac);
