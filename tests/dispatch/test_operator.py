@@ -149,11 +149,12 @@ def test_a_file_configures_both_and_check_says_what_is_wrong(tmp_path):
 @pytest.mark.skipif(bool(hosts.why_not()), reason=hosts.why_not() or "nothing is missing")
 def test_what_passes_the_dispatcher_by_is_counted_on_both_sides(tmp_path):
     admin = ("--admin", "127.0.0.1:9180")
-    with Moved(tmp_path, dispatch_options=("--handover", "auto", *admin), agent_options=admin) as moved:
+    with Moved(tmp_path, agent_options=admin) as moved:
         (moved.files / "large").write_bytes(os.urandom(1_000_000))
 
         def page(host: str, path: str) -> str:
-            return moved.curl(host, f"http://127.0.0.1:9180{path}").stdout.decode()
+            address = moved.address(host) if host == "dispatcher" else "127.0.0.1"
+            return moved.curl(host, f"http://{address}:9180{path}").stdout.decode()
 
         # Each but the last comes back because of the next request.
         done = moved.curl("client", *[word for _ in range(5) for word in ("-o", "/dev/null", moved.url("/large"))], "-o", "/dev/null", moved.url("/empty"))

@@ -299,15 +299,17 @@ impl TransactionKeeper {
         }
     }
 
-    /// True if something may be under way that writes to a table of a keyspace of this shard. It looks at all that is. What is not planned yet
-    /// will be refused for the table's mode.
+    /// True if something may be under way that writes to a table of a keyspace of this shard, or may be left of a former owner's. It looks at all that
+    /// is. What is not planned yet will be refused for the table's mode.
     fn may_write(&self, shard: Shard, keyspace: &str, table: &str) -> bool {
         let writes = |job: &Job| {
             job.plan
                 .as_ref()
                 .is_some_and(|plan| plan.draft.outline.domain == keyspace && plan.written().any(|of| of.name == table))
         };
-        self.openings.values().any(|open| open.shard == shard) || self.jobs.values().any(writes)
+        let is_open =
+            self.claims[usize::from(shard)].is_none() && !self.openings.values().any(|open| open.shard == shard);
+        !is_open || self.jobs.values().any(writes)
     }
 
     /// True if somebody may ask for transactions of this shard.
@@ -319,5 +321,18 @@ impl TransactionKeeper {
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.outbox.wanted.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_former_owner_may_have_left_is_under_way_until_its_shard_is_open() {
+        let mut keeper = TransactionKeeper::default();
+        assert!(!keeper.may_write(3, "ks", "t"));
+        keeper.claims[3] = Some(Claim(1));
+        assert!(keeper.may_write(3, "ks", "t") && !keeper.may_write(4, "ks", "t"));
     }
 }
