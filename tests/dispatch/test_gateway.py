@@ -49,27 +49,34 @@ class Several(Moved):
         return {names[mac]: state for state, mac in re.findall(r"^  (takes new|keeps old) +(\S+)$", self.switch("gateway", "status"), re.MULTILINE)}
 
     def accepted(self, host: str) -> int:
-        """Clients that a dispatcher has had; none of one that does not run."""
+        """Clients that a dispatcher has had."""
+        return self.metric(host, "shunt_dispatch_clients_accepted_total")
+
+    def metric(self, host: str, name: str) -> int:
         page = subprocess.run(self.hosts.on(host, ["curl", "-s", f"http://{hosts.at(self.address(host), ADMIN_PORT)}/metrics"]), capture_output=True, text=True, check=False)
-        return int(re.search(r"^shunt_dispatch_clients_accepted_total (\d+)$", page.stdout, re.MULTILINE)[1])
+        return int(re.search(rf"^{name} (\d+)$", page.stdout, re.MULTILINE)[1])
 
     def start(self, *options: str) -> subprocess.Popen:
         return subprocess.Popen(self.hosts.on("client", ["curl", "-s", "-S", "--max-time", "60", *options]), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def with_large_answers(self) -> dict:
         """For each dispatcher clients that are being sent a large answer, by an agent: curls by the dispatcher."""
-        clients, deadline = {host: [] for host in ALL}, time.monotonic() + 60
+        clients, port = {host: [] for host in ALL}, random.randrange(20_000, 30_000)
         while not all(clients.values()):
-            before = {host: self.counted(host, "steered") for host in ALL}
-            client = self.start("--limit-rate", "4M", self.url(f"/{LARGE}"))
-            while not (moved := [host for host in ALL if self.counted(host, "steered") > before[host] and self.away(host) > len(clients[host])]):
-                assert time.monotonic() < deadline, "no connection was moved"
-                time.sleep(0.02)
-            clients[moved[0]].append(client)
+            port += 1
+            taken = {host: self.metric(host, "shunt_dispatch_taking_seconds_count") for host in ALL}
+            client = self.start("--local-port", str(port), "--limit-rate", "4M", self.url(f"/{LARGE}"))
+            self._await(lambda: self.of(port, taken), "an agent has the connection", 60)
+            clients[self.of(port, taken)].append(client)
         return clients
 
-    def away(self, host: str) -> int:
-        return int(re.search(r"^(\d+) elsewhere", self.switch(host, "status"), re.MULTILINE)[1])
+    def of(self, port: int, taken: dict) -> str:
+        """The dispatcher of the client with this port, once an agent has said that it has the connection."""
+        for host in ALL:
+            is_away = re.search(rf"^ +elsewhere +\S+ <- \S+:{port}$", self.switch(host, "status"), re.MULTILINE)
+            if is_away and self.metric(host, "shunt_dispatch_taking_seconds_count") > taken[host]:
+                return host
+        return ""
 
 
 class SeveralOverIp6(Several):
@@ -163,7 +170,7 @@ def test_a_dispatcher_that_drains_finishes_what_it_has_and_others_take_what_is_n
 def test_dispatchers_come_and_go_under_connections_that_stay(whole):
     whole.balance(ALL[:2])
     clients = [whole.start("--limit-rate", "8M", whole.url(f"/{LARGE}")) for _ in range(4)]
-    time.sleep(0.5)
+    whole._await(lambda: sum(whole.metric(host, "shunt_dispatch_clients") for host in ALL[:2]) >= 4, "all are connected")
     before = whole.accepted("dispatcher2")
     whole.balance(ALL)
     answered(whole, 30)

@@ -6,7 +6,8 @@
 //! | anything else, or nothing from a host that is there | keeps those that it has: its process drains, starts, stands still, or is gone, and what its host has handed over goes on |
 //! | nothing from its host, [`LOST`] times in a row | gone: its connections are placed elsewhere, where they are reset |
 //!
-//! With none that is ready, or without this process, the table stays as it is: it must never take the last dispatcher away because it cannot see it.
+//! With none that is ready, or without this process, the table stays as it is, and so it does until each dispatcher has said something or has been silent
+//! for as long as that takes: it must never take a dispatcher away because it cannot see it yet, nor the last one because it cannot see any.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -58,6 +59,11 @@ struct Known {
 }
 
 impl Known {
+    /// True once it has said something, or nothing for long.
+    fn is_known(&self) -> bool {
+        self.state.is_some() || self.silent >= LOST
+    }
+
     /// Takes in what it has said; true if its state is another now.
     fn heard(&mut self, said: Said) -> bool {
         let before = self.state;
@@ -92,8 +98,8 @@ impl Balance {
             let began = Instant::now();
             self.ask_all(&mut known);
             let targets = targets(&known, interface);
-            // Who sees nobody knows nothing.
-            if targets.iter().any(|target| target.state == State::TakesNew) {
+            let is_known = known.values().all(Known::is_known);
+            if is_known && targets.iter().any(|target| target.state == State::TakesNew) {
                 gateway.set(&targets).map_err(|error| error.to_string())?;
             }
             thread::sleep(self.interval_ms.saturating_sub(began.elapsed()));
@@ -160,12 +166,12 @@ mod tests {
     #[test]
     fn a_dispatcher_that_says_nothing_is_gone_only_after_a_while() {
         let mut known = Known::default();
-        assert!(!known.heard(Said::Nothing) && known.state.is_none());
-        assert!(known.heard(Said::Ready) && !known.heard(Said::Ready));
+        assert!(!known.heard(Said::Nothing) && known.state.is_none() && !known.is_known());
+        assert!(known.heard(Said::Ready) && !known.heard(Said::Ready) && known.is_known());
         assert!(!known.heard(Said::Nothing) && !known.heard(Said::Nothing));
         assert_eq!(known.state, Some(State::TakesNew));
         assert!(known.heard(Said::Nothing));
-        assert_eq!(known.state, None);
+        assert!(known.state.is_none() && known.is_known());
         assert!(known.heard(Said::NotReady));
         assert_eq!(known.state, Some(State::KeepsOld));
     }
