@@ -50,13 +50,13 @@ def prepare(session, replicas):
         session.execute(f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'")
 
 
-def once_served(session, text, within_seconds=30):
+def once_served(session, text, values=None, within_seconds=30):
     """A statement of a fleet that has just settled: who owns what may be known to one proxy a moment later than to another, which says to ask
-    again."""
+    again. So does a proxy that did not run for as long as its lease, on a machine that is busy."""
     deadline = time.monotonic() + within_seconds
     while True:
         try:
-            return session.execute(text, timeout=60)
+            return session.execute(text, values, timeout=60)
         except NoHostAvailable as error:
             if time.monotonic() > deadline or not all(isinstance(one, IsBootstrappingErrorMessage) for one in error.errors.values()):
                 raise
