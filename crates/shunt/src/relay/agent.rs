@@ -129,6 +129,7 @@ impl AgentCommand {
             listeners,
             connections_max: SESSIONS_MAX,
             orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
+            drain_delay: Duration::ZERO,
             is_agent: true,
             shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
             mover: if self.vips.is_empty() { Mover::None } else { Mover::Kernel },

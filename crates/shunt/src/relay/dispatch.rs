@@ -54,6 +54,9 @@ pub(crate) struct DispatchCommand {
     /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which say what was wrong
     #[arg(long, value_name = "MS", default_value = "75s", value_parser = duration, help_heading = "Times")]
     answer_timeout_ms: Duration,
+    /// How long after SIGTERM new connections are still taken, while `/readyz` says that none are to come: longer than whoever spreads them takes to see it
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = duration, help_heading = "Times")]
+    drain_delay_ms: Duration,
     /// Options that the agent has as well.
     #[command(flatten)]
     common: Common,
@@ -131,6 +134,7 @@ impl DispatchCommand {
             listeners,
             connections_max: self.clients_max,
             orders: Orders { drain: DispatchMail::Drain, end: DispatchMail::End },
+            drain_delay: self.drain_delay_ms,
             is_agent: false,
             shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
             mover: if self.handover == When::Auto { Mover::Kernel } else { Mover::None },

@@ -19,7 +19,7 @@ use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox,
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
-use part::{LoopsPart, Notice, Orders, Shown};
+use part::{DrainTimes, LoopsPart, Notice, Orders, Shown};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -110,6 +110,8 @@ struct Role<M> {
     listeners: Vec<TcpListener>,
     connections_max: usize,
     orders: Orders<M>,
+    /// How long a drain goes on taking new connections.
+    drain_delay: Duration,
     /// How connections leave and come.
     mover: Mover,
     /// Nobody reads from those that come.
@@ -167,7 +169,8 @@ where
     if let Some(address) = admin_address {
         crate::print(&format!("metrics, health and status on http://{address}\n"));
     }
-    let part = LoopsPart::new(role.name, role.shown, acceptor, mailers, role.orders, notices, common.drain_timeout_ms);
+    let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
+    let part = LoopsPart::new(role.name, role.shown, acceptor, mailers, role.orders, notices, times);
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shunt_reactor::{Acceptor, Mailer};
 use tracing::{error, info, warn};
@@ -59,7 +59,18 @@ pub(super) struct LoopsPart<M> {
     waiting: Vec<(usize, M)>,
     notices: Receiver<Notice>,
     running: usize,
-    drain_limit: Duration,
+    times: DrainTimes,
+    /// It drains, and takes new connections until then.
+    takes_new_until: Option<Instant>,
+}
+
+/// How long the steps of a drain take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DrainTimes {
+    /// Until no new connection is taken: whoever sends them here may not have seen yet that this process drains.
+    pub(super) delay: Duration,
+    /// From then on, for answers that are under way.
+    pub(super) limit: Duration,
 }
 
 impl<M: Copy + Send + 'static> LoopsPart<M> {
@@ -70,11 +81,32 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         mailers: Vec<Mailer<M>>,
         orders: Orders<M>,
         notices: Receiver<Notice>,
-        drain_limit: Duration,
+        times: DrainTimes,
     ) -> Self {
         let (acceptor, running) = (Some(acceptor), mailers.len());
-        let (accepting_died, waiting) = (false, Vec::new());
-        Self { name, shown, acceptor, accepting_died, mailers, orders, waiting, notices, running, drain_limit }
+        let (accepting_died, waiting, takes_new_until) = (false, Vec::new(), None);
+        Self {
+            name,
+            shown,
+            acceptor,
+            accepting_died,
+            mailers,
+            orders,
+            waiting,
+            notices,
+            running,
+            times,
+            takes_new_until,
+        }
+    }
+
+    /// Takes no new connection from now on, and finishes what is under way.
+    fn leave(&mut self) {
+        self.takes_new_until = None;
+        if let Some(acceptor) = self.acceptor.take() {
+            self.accepting_died = !acceptor.stop();
+        }
+        self.order(self.orders.drain);
     }
 
     fn order(&mut self, mail: M) {
@@ -91,6 +123,9 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
 
 impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     fn look(&mut self) -> Option<Exit> {
+        if self.takes_new_until.is_some_and(|until| until <= Instant::now()) {
+            self.leave();
+        }
         self.retry();
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
         if dead.is_some() || std::mem::take(&mut self.accepting_died) {
@@ -118,7 +153,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     }
 
     fn has_retry(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.takes_new_until.is_some()
     }
 
     fn reload(&mut self) {
@@ -126,16 +161,26 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
-        info!(signal, limit = ?self.drain_limit, "draining: no new connections, answers that are under way are finished");
+        let DrainTimes { delay, limit } = self.times;
+        info!(
+            signal,
+            ?delay,
+            ?limit,
+            "draining: no new connections after the delay, answers that are under way are finished"
+        );
         self.shown.set_draining();
-        if let Some(acceptor) = self.acceptor.take() {
-            self.accepting_died = !acceptor.stop();
+        // A thread that has died is no reason to wait.
+        match delay.is_zero() || signal.is_none() {
+            true => self.leave(),
+            false => self.takes_new_until = Some(Instant::now() + delay),
         }
-        self.order(self.orders.drain);
-        self.drain_limit
+        delay + limit
     }
 
     fn cut_off(&mut self) -> Duration {
+        if self.takes_new_until.is_some() {
+            self.leave();
+        }
         warn!(loops = self.running, "the drain took too long, what is left is cut off");
         self.order(self.orders.end);
         CLOSE_LIMIT
