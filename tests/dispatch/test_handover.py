@@ -259,6 +259,29 @@ def test_a_client_that_pauses_when_all_of_its_answer_is_with_the_kernels_has_it_
     assert moved.counted("dispatcher", "steered") > before
 
 
+ENDS = """
+import socket, sys, time
+address, port, size, pause = sys.argv[1], *map(int, sys.argv[2:])
+with socket.create_connection((address, port), timeout=60) as connection:
+    connection.sendall(b"GET /%d HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % size)
+    stream = connection.makefile("rb")
+    received = stream.read(10_000 if pause else 1)
+    connection.shutdown(socket.SHUT_WR)
+    time.sleep(pause)
+    sys.stdout.buffer.write((received + stream.read()).partition(b"\\r\\n\\r\\n")[2])
+"""
+
+
+@pytest.mark.parametrize("size, pause", [(1_000_000, 0), (1_000_000, 3), (16 << 20, 0), (16 << 20, 3)])
+def test_a_client_that_ends_its_direction_while_its_connection_is_away_has_all_and_is_closed(moved, size, pause):
+    before = moved.counted("dispatcher", "steered")
+    command = moved.hosts.on("client", [sys.executable, "-c", ENDS, hosts.VIP, moved.port, size, pause])
+    done = subprocess.run(command, capture_output=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (len(done.stdout), digest(done.stdout)) == (size, of_file(moved, size))
+    assert moved.counted("dispatcher", "steered") > before
+
+
 NOBODY = 65_534
 
 

@@ -17,9 +17,9 @@ SIZES = [0, 1, 1000, 65_535, 65_536, 65_537, 1_000_000, 16 << 20]
 OWN_HEADERS = ("connection", "date", "keep-alive", "x-server")
 
 
-@pytest.fixture(scope="module")
-def relay(tmp_path_factory):
-    with Relay(tmp_path_factory.mktemp("relay")) as relay:
+@pytest.fixture(scope="module", params=("relayed", "handed over"))
+def relay(tmp_path_factory, request):
+    with Relay(tmp_path_factory.mktemp("relay"), shares_socket=request.param == "handed over") as relay:
         generator = random.Random(7)
         for size in SIZES:
             (relay.files / str(size)).write_bytes(generator.randbytes(size))

@@ -59,7 +59,8 @@ class Relay:
     # Where servers listen.
     listen = "127.0.0.1"
 
-    def __init__(self, directory: Path, servers: int = 2, dispatch_options=(), agent_options=()):
+    def __init__(self, directory: Path, servers: int = 2, dispatch_options=(), agent_options=(), shares_socket: bool = False):
+        """`shares_socket`: connections are handed over, within this host."""
         self.directory, self.processes, self.names = directory, [], {}
         self.files = directory / "files"
         self.files.mkdir(parents=True, exist_ok=True)
@@ -71,6 +72,10 @@ class Relay:
         self.agent_ports = [free_port() for _ in range(servers)]
         self.port = free_port()
         self.dispatch_options, self.agent_options = list(dispatch_options), list(agent_options)
+        if shares_socket:
+            shared = ["--handover-socket", directory / "connections"]
+            self.dispatch_options += [*shared, "--handover", "auto"]
+            self.agent_options += [*shared, "--vip", f"127.0.0.1:{self.port}"]
 
     def __enter__(self):
         try:

@@ -37,6 +37,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 is_out: false,
                 is_broken_off: false,
                 is_arriving: true,
+                has_ended: false,
                 writes: 0,
                 since_ns: io.now_ns(),
             });
@@ -67,6 +68,10 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                     // Its last packet has to get out, by which the client knows that there is no more.
                     agent.own.own(flow, limits::RESET_MS);
                     io.abort(taken.conn);
+                }
+                Close::InOrder => {
+                    agent.own.own(flow, limits::RESET_MS);
+                    io.close(taken.conn);
                 }
                 Close::Silent => {
                     // Taken out, and dropped.

@@ -66,6 +66,8 @@ pub(crate) struct Taken {
     pub(crate) is_broken_off: bool,
     /// It is put in, and not there yet.
     pub(crate) is_arriving: bool,
+    /// The client has no more to say.
+    pub(crate) has_ended: bool,
     /// Writes to it when they were looked at last.
     pub(crate) writes: u64,
     /// When it came.

@@ -1,8 +1,9 @@
 //! Clients' connections that owners have given: [`shunt_handover::agent::Agent`] says what is to be done with them. It is done in `carry.rs`, when the
 //! step that it came of is over.
 //!
-//! Nothing that a client sends is looked at here: it stays unread, and moves back with the connection. An answer goes out as the server sends it, head
-//! first, as fast as the client takes it: the server is not read while much is written and not taken.
+//! Nothing that a client sends is looked at here: it stays unread, and moves back with the connection. A client that ends its direction of the stream has
+//! its answer all the same, and is closed when it has all of it. An answer goes out as the server sends it, head first, as fast as the client takes it:
+//! the server is not read while much is written and not taken.
 
 use std::collections::VecDeque;
 
@@ -116,11 +117,18 @@ pub(crate) fn heard(
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     let now_ms = io.now_ns() / 1_000_000;
     let Agent { taken, moves, .. } = agent;
+    let mut ended = Vec::new();
     for (_, one) in taken.iter_mut().filter(|(_, one)| !one.is_arriving) {
+        if io.has_ended(one.conn) && !std::mem::replace(&mut one.has_ended, true) {
+            ended.push(one.flow);
+        }
         let writes = io.writes_of(one.conn);
         if std::mem::replace(&mut one.writes, writes) != writes {
             moves.progress(now_ms, one.flow);
         }
+    }
+    for flow in ended {
+        with(agent, io, |moves, _, sink| moves.client_waits(flow, sink));
     }
     with(agent, io, |moves, now_ms, sink| moves.tick(now_ms, sink));
     if agent.tidied_ns + limits::TIDY_NS <= io.now_ns() {
@@ -135,6 +143,7 @@ pub(crate) fn restored(agent: &mut Agent, io: &mut Io, conn: ConnId) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     taken.is_arriving = false;
     let flow = taken.flow;
+    io.keep_end(conn);
     with(agent, io, |moves, now_ms, sink| moves.restored(now_ms, flow, true, sink));
 }
 

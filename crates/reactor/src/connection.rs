@@ -36,6 +36,10 @@ pub(crate) struct Connection {
     /// In the list of connections to flush at the end of the turn.
     pub(crate) dirty: bool,
     pub(crate) paused: bool,
+    /// The end of the peer's stream is not reported.
+    pub(crate) keeps_end: bool,
+    /// It has been seen, and reading is paused.
+    pub(crate) end_kept: bool,
     /// In the list of connections whose kept bytes are to be presented.
     pub(crate) resumed: bool,
     /// The service waits for the backlog to fall to `notify_below`.

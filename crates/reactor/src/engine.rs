@@ -93,6 +93,16 @@ impl Io {
         service.connected(self, conn);
     }
 
+    /// The peer's stream has ended.
+    pub(crate) fn end_of_stream<S: Service>(&mut self, index: u32, service: &mut S) {
+        let connection = &mut self.connections[index as usize];
+        if connection.state == State::Open && connection.keeps_end {
+            (connection.paused, connection.end_kept) = (true, true);
+            return;
+        }
+        self.ended(index, CloseReason::Peer, service);
+    }
+
     /// The peer or the operating system ended the connection.
     pub(crate) fn ended<S: Service>(&mut self, index: u32, reason: CloseReason, service: &mut S) {
         let connection = &mut self.connections[index as usize];
@@ -190,7 +200,7 @@ impl Io {
         let connection = &mut self.connections[index as usize];
         connection.generation = connection.generation.wrapping_add(1);
         connection.notify = false;
-        connection.paused = false;
+        (connection.paused, connection.keeps_end, connection.end_kept) = (false, false, false);
         connection.input_start = 0;
         let input = std::mem::take(&mut connection.input);
         let log = connection.log.take();

@@ -6,7 +6,7 @@ use std::io;
 use crate::connection::State;
 use crate::engine::{Command, KEPT_COPY_MAX, close_reason};
 use crate::io::Io;
-use crate::service::{CloseReason, Service};
+use crate::service::Service;
 
 /// When a large message is gathered, at least this much room is made for the next read.
 const LARGE_ROOM_MIN: usize = 64 << 10;
@@ -55,7 +55,7 @@ impl Io {
             self.receive_behind_kept(index, service, read)
         };
         match outcome {
-            Ok(0) => self.ended(index, CloseReason::Peer, service),
+            Ok(0) => self.end_of_stream(index, service),
             Ok(_) => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => self.ended(index, close_reason(error.kind()), service),

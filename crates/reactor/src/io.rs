@@ -225,6 +225,20 @@ impl Io {
         }
     }
 
+    /// From now on the end of the peer's stream ends nothing: it is told by [`has_ended`](Io::has_ended) alone, for a peer that has no more to say may
+    /// still be listening.
+    pub fn keep_end(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn) {
+            connection.keeps_end = true;
+        }
+    }
+
+    /// True if the end of the peer's stream has been seen, and [kept](Io::keep_end).
+    #[inline]
+    pub fn has_ended(&self, conn: ConnId) -> bool {
+        self.get(conn).is_some_and(|connection| connection.end_kept)
+    }
+
     /// True if reading is paused.
     #[inline]
     pub fn is_paused(&self, conn: ConnId) -> bool {

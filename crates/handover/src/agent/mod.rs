@@ -91,6 +91,8 @@ impl Default for AgentLimits {
 pub enum Close {
     /// By a reset, so that the client knows that its answer is cut.
     Reset,
+    /// In order: the client has all of its answer, and has ended its direction.
+    InOrder,
     /// Without a word: the connection is somebody else's, or nobody's, and its client is told by others.
     Silent,
 }

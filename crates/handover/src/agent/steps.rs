@@ -108,7 +108,7 @@ impl Agent {
         self.finish(now_ms, flow, answer_sent, false, sink);
     }
 
-    /// The client has sent something, which stays unread.
+    /// The client has sent something, which stays unread, or has no more to say.
     pub fn client_waits(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         known.is_waited_for = true;
@@ -164,6 +164,12 @@ impl Agent {
                 };
                 let is_over = known.freezes >= freezes_max;
                 sink.own(flow, self.limits.lease_ms);
+                if why == NotFrozen::NotEstablished && is_complete {
+                    // The client has no more to say, and has all of its answer.
+                    sink.disown(flow);
+                    sink.close(flow, Close::InOrder);
+                    return self.ended(now_ms, flow, Ending::Client, answer_sent, sink);
+                }
                 if is_over {
                     sink.disown(flow);
                     sink.close(flow, Close::Reset);

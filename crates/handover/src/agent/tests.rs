@@ -232,6 +232,30 @@ fn clients_that_take_nothing_and_offers_that_nobody_takes_have_an_end() {
 }
 
 #[test]
+fn a_client_that_has_no_more_to_say_is_closed_in_order_only_if_it_has_the_whole_answer() {
+    for (is_whole, how, reason) in [(true, "close InOrder", Ending::Client), (false, "close Reset", Ending::NotFrozen)]
+    {
+        let (mut agent, mut said) = agent(AgentLimits::default());
+        agent.offer(0, HERE, Ticket(5)).unwrap();
+        take(&mut agent, &mut said, HERE, 5, connection("192.0.2.1:80", 1));
+        agent.restored(0, flow(1), true, &mut said);
+        // Within the answer, of which it has a right to the rest.
+        agent.client_waits(flow(1), &mut said);
+        assert_ne!(said.done.last().map(String::as_str), Some("freeze"));
+        match is_whole {
+            true => agent.delivered(0, flow(1), 4_000_000, &mut said),
+            false => agent.answer_failed(0, flow(1), 3_000_000, &mut said),
+        }
+        assert_eq!(said.done.last().map(String::as_str), Some("freeze"));
+        agent.frozen(0, flow(1), Err(NotFrozen::NotEstablished), &mut said);
+        assert_eq!(said.done.last().map(String::as_str), Some(how));
+        assert!(
+            matches!(said.last(), Some(Message::Closed { reason: told, is_complete, .. }) if *told == reason && *is_complete == is_whole)
+        );
+    }
+}
+
+#[test]
 fn what_the_kernel_still_sends_is_waited_for_as_long_as_the_client_takes_some_of_it() {
     let limits = AgentLimits::default();
     let (mut agent, mut said) = agent(limits);

@@ -51,7 +51,7 @@ impl World {
                 self.failures -= 1;
                 self.is_disturbed = true;
                 // An agent closes what cannot move at all.
-                let why = if host == OWNER { NotFrozen::Moved } else { NotFrozen::NotEstablished };
+                let why = if host == OWNER { NotFrozen::Moved } else { NotFrozen::Unsupported };
                 self.frozen(host, Err(why));
             }
             Event::Restored { host, is_in } => self.restored(host, is_in),

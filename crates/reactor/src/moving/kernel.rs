@@ -29,7 +29,9 @@ pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, Not
     let refused = |error: io::Error| NotFrozen::Io(error.kind());
     let info = repair::info(socket).map_err(refused)?;
     if !info.is_established() {
-        return Err(NotFrozen::NotEstablished);
+        // A peer that has no more to say takes what is left all the same.
+        let left = if info.is_half_closed() { repair::send_queue_bytes(socket).map_err(refused)?.0 } else { 0 };
+        return Err(if left > 0 { NotFrozen::TooLong(left) } else { NotFrozen::NotEstablished });
     }
     if info.has_microsecond_timestamps() {
         return Err(NotFrozen::Unsupported);

@@ -17,6 +17,8 @@ const ON: i32 = 1;
 
 /// `TCP_ESTABLISHED` of the kernel's `enum`.
 const ESTABLISHED: u8 = 1;
+/// `TCP_CLOSE_WAIT` of the same.
+const CLOSE_WAIT: u8 = 8;
 /// Flags of `tcpi_options`.
 const HAS_TIMESTAMPS: u8 = 1;
 const HAS_SACK: u8 = 2;
@@ -47,6 +49,11 @@ pub(super) struct Info {
 impl Info {
     pub(super) fn is_established(self) -> bool {
         self.state == ESTABLISHED
+    }
+
+    /// The peer has ended its direction.
+    pub(super) fn is_half_closed(self) -> bool {
+        self.state == CLOSE_WAIT
     }
 
     pub(super) fn has_timestamps(self) -> bool {

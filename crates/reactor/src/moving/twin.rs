@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,9 @@ pub struct Twin(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    path: PathBuf,
     /// Connected to the depot.
-    socket: OwnedFd,
+    socket: Mutex<OwnedFd>,
     /// If it is in this process.
     _depot: Option<Depot>,
 }
@@ -60,12 +61,31 @@ impl Twin {
     /// depot has left at the path is replaced; fails if there is anything else, or a depot that is alive.
     pub fn host(path: &Path) -> io::Result<Twin> {
         let depot = Depot::open(path)?;
-        Ok(Twin(Arc::new(Inner { socket: connect(path)?, _depot: Some(depot) })))
+        Ok(Twin::of(path, connect(path)?, Some(depot)))
     }
 
     /// Uses the depot that another process has opened at this path; fails if none has.
     pub fn join(path: &Path) -> io::Result<Twin> {
-        Ok(Twin(Arc::new(Inner { socket: connect(path)?, _depot: None })))
+        Ok(Twin::of(path, connect(path)?, None))
+    }
+
+    /// Uses the depot at this path, and opens one if there is none: whoever comes first has it for all.
+    pub fn open(path: &Path) -> io::Result<Twin> {
+        let is_none =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        match Twin::join(path) {
+            Err(error) if is_none(&error) => {}
+            joined => return joined,
+        }
+        match Twin::host(path) {
+            // Somebody else has been quicker.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Twin::join(path),
+            hosted => hosted,
+        }
+    }
+
+    fn of(path: &Path, socket: OwnedFd, depot: Option<Depot>) -> Twin {
+        Twin(Arc::new(Inner { path: path.to_owned(), socket: Mutex::new(socket), _depot: depot }))
     }
 
     pub(super) fn freeze(&self, socket: &OwnedFd) -> Result<Frozen, NotFrozen> {
@@ -96,7 +116,17 @@ impl Twin {
         let mut message = vec![kind];
         message.extend_from_slice(format!("{} {}", state.local, state.peer).as_bytes());
         let descriptors: Vec<BorrowedFd<'_>> = [Some(there.as_fd()), connection].into_iter().flatten().collect();
-        send(self.0.socket.as_fd(), &message, &descriptors)?;
+        {
+            let mut socket = self.0.socket.lock().unwrap_or_else(PoisonError::into_inner);
+            match send(socket.as_fd(), &message, &descriptors) {
+                // The process that had the depot has ended, and another may have one there by now.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    *socket = connect(&self.0.path).map_err(|_| error)?;
+                    send(socket.as_fd(), &message, &descriptors)?;
+                }
+                sent => sent?,
+            }
+        }
         // The only other end is then the depot's, so that its death ends the wait.
         drop(there);
         if !readable(&[here.as_fd()], Instant::now() + ANSWER_WITHIN)? {

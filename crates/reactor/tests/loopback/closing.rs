@@ -18,6 +18,7 @@ for_each_driver!(
     abort_while_a_send_is_stuck,
     the_loop_ends_while_a_send_is_stuck,
     a_write_to_a_dead_peer_is_noticed_once,
+    a_kept_end_of_the_stream_ends_nothing,
     answers_reach_a_half_closed_peer,
     no_callback_after_the_services_own_close,
     a_stale_id_reaches_nobody,
@@ -270,6 +271,45 @@ fn a_write_to_a_dead_peer_is_noticed_once(choice: IoChoice) {
         assert_eq!(next(&told), CloseReason::Reset);
     }
     assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+}
+
+/// The service is not told of the end, can ask for it, and goes on writing.
+fn a_kept_end_of_the_stream_ends_nothing(choice: IoChoice) {
+    let mut conns = Vec::new();
+    let (handler, told) = reporting(move |io, event, tell| {
+        match event {
+            Event::Accepted(conn, _) => {
+                io.keep_end(conn);
+                conns.push(conn);
+                tell(Ok(false));
+            }
+            Event::Mail(0) => tell(Ok(io.has_ended(conns[0]))),
+            Event::Mail(1) => io.output(conns[0]).extend_from_slice(b"late"),
+            Event::Mail(_) => io.close(conns[0]),
+            Event::Closed(_, reason) => tell(Err(reason)),
+            _ => {}
+        }
+        0
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    assert_eq!(next(&told), Ok(false));
+    let has_ended = || {
+        server.core.post(0);
+        next(&told)
+    };
+    assert_eq!(has_ended(), Ok(false));
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    while has_ended() != Ok(true) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..3 {
+        server.core.post(1);
+        assert_eq!(read_exactly(&mut client, 4), b"late");
+    }
+    server.core.post(2);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    assert!(told.try_recv().is_err(), "it was not told of the end");
 }
 
 fn answers_reach_a_half_closed_peer(choice: IoChoice) {

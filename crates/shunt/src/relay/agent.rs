@@ -1,17 +1,15 @@
 //! `shunt agent`: its options, and the loops that they make.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Own};
+use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Anywhere, Own};
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
-use shunt_steering::DEFAULT_PINS;
 use tracing::{info, warn};
 
-use super::steering::Kernel;
+use super::steering::Means;
 use super::{Common, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 
@@ -46,9 +44,9 @@ pub(crate) struct AgentCommand {
     /// Virtual address and port of dispatchers, whose clients' connections may be taken for large answers; repeatable. Without it all is relayed. With it there is one event loop
     #[arg(long = "vip", value_name = "ADDR:PORT", help_heading = "Hand-over")]
     vips: Vec<SocketAddr>,
-    /// Where `shunt switch load --role backend` has pinned the tables of the kernel
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
-    handover_pins: PathBuf,
+    /// How they get here.
+    #[command(flatten)]
+    means: Means,
     /// Connections to the server; requests beyond it wait
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Limits")]
     upstream_connections_max: u32,
@@ -89,7 +87,10 @@ impl AgentCommand {
             return Ok(None);
         }
         let failed = |error| Failure { exit: Exit::Configuration, message: format!("--vip: {error}") };
-        Ok(Some(Box::new(Kernel::open(&self.handover_pins).map_err(failed)?)))
+        Ok(Some(match self.means.tables().map_err(failed)? {
+            Some(kernel) => Box::new(kernel),
+            None => Box::new(Anywhere),
+        }))
     }
 
     /// Everything that would be refused, without starting anything; and what is unusual.
@@ -132,7 +133,7 @@ impl AgentCommand {
             drain_delay: Duration::ZERO,
             is_agent: true,
             shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
-            mover: if self.vips.is_empty() { Mover::None } else { Mover::Kernel },
+            mover: if self.vips.is_empty() { Mover::None } else { self.means.mover()? },
         };
         serve(&self.common, role, services, |listening| {
             for address in listening {

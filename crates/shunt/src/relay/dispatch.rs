@@ -1,17 +1,15 @@
 //! `shunt dispatch`: its options, and the loops that they make.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shunt_dispatch::{DispatchAdmin, DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
+use shunt_dispatch::{Anywhere, DispatchAdmin, DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
-use shunt_steering::DEFAULT_PINS;
 use tracing::{info, warn};
 
-use super::steering::Kernel;
+use super::steering::Means;
 use super::{Common, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 
@@ -30,9 +28,9 @@ pub(crate) struct DispatchCommand {
     /// Whether large answers go over the client's own connection, from the agent's host
     #[arg(long, value_enum, value_name = "WHEN", default_value = "off", help_heading = "Hand-over")]
     handover: When,
-    /// Where `shunt switch load --role dispatcher` has pinned the tables of the kernel
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
-    handover_pins: PathBuf,
+    /// How they get there.
+    #[command(flatten)]
+    means: Means,
     /// Connections of clients; more are closed at once
     #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
     clients_max: usize,
@@ -77,8 +75,9 @@ impl DispatchCommand {
         if self.handover == When::Off {
             return Err("off".to_owned());
         }
-        match Kernel::open(&self.handover_pins) {
-            Ok(kernel) => Ok(Box::new(kernel)),
+        match self.means.tables() {
+            Ok(Some(kernel)) => Ok(Box::new(kernel)),
+            Ok(None) => Ok(Box::new(Anywhere)),
             Err(error) => {
                 warn!(%error, "large answers are relayed");
                 Err(format!("all is relayed: {error}"))
@@ -137,7 +136,7 @@ impl DispatchCommand {
             drain_delay: self.drain_delay_ms,
             is_agent: false,
             shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
-            mover: if self.handover == When::Auto { Mover::Kernel } else { Mover::None },
+            mover: if self.handover == When::Auto { self.means.mover()? } else { Mover::None },
         };
         serve(&self.common, role, services, |listening| {
             for address in listening {

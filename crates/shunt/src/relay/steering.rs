@@ -2,17 +2,52 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use clap::Args;
 
 use shunt_agent::Own;
 use shunt_dispatch::Steer;
 use shunt_handover::Flow;
-use shunt_steering::{Error, Mac, Steering, neighbours};
+use shunt_reactor::moving::{Mover, Twin};
+use shunt_steering::{DEFAULT_PINS, Error, Mac, Steering, neighbours};
 use tracing::warn;
+
+use crate::exit::{Exit, Failure};
 
 /// How long a hardware address is known before it is looked up again.
 const KNOWN: Duration = Duration::from_secs(10);
+
+/// How connections get from one process to another.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Means {
+    /// Where `shunt switch load` has pinned the tables of the kernel
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
+    handover_pins: PathBuf,
+    /// For trials on one host, without privileges: connections go through a Unix socket at this path, which the dispatcher and its agents share
+    #[arg(long, value_name = "FILE", help_heading = "Hand-over")]
+    handover_socket: Option<PathBuf>,
+}
+
+impl Means {
+    /// The kernel's tables; none where packets need not be sent elsewhere.
+    pub(super) fn tables(&self) -> Result<Option<Kernel>, Error> {
+        match self.handover_socket {
+            Some(_) => Ok(None),
+            None => Kernel::open(&self.handover_pins).map(Some),
+        }
+    }
+
+    /// What takes connections out and puts them in.
+    pub(super) fn mover(&self) -> Result<Mover, Failure> {
+        let Some(path) = &self.handover_socket else { return Ok(Mover::Kernel) };
+        Twin::open(path).map(Mover::Twin).map_err(|error| Failure {
+            exit: Exit::Configuration,
+            message: format!("--handover-socket {}: {error}", path.display()),
+        })
+    }
+}
 
 /// The kernel's tables on one host.
 #[derive(Debug)]

@@ -193,7 +193,7 @@ impl<S: Service> Running<S> {
         }
         if network.at_end(end) {
             network.note(self.host, "end", end, 0);
-            return self.io.ended(index, CloseReason::Peer, &mut self.service);
+            return self.io.end_of_stream(index, &mut self.service);
         }
         if network.readable(end) == 0 {
             return;

@@ -94,7 +94,7 @@ impl Uring {
             self.receive_ended(io, index, -result, service);
         }
         let wants_read = io.connections[index as usize].wants_read();
-        if !wants_read && !wanted {
+        if !wants_read && (!wanted || io.connections[index as usize].end_kept) {
             self.unwanted(io, index);
         } else if wants_read && !self.sockets[index as usize].receiving {
             self.receive(index);
@@ -106,7 +106,7 @@ impl Uring {
     fn receive_ended<S: Service>(&mut self, io: &mut Io, index: u32, error: i32, service: &mut S) {
         match error {
             // Seen while paused, the end of the stream is reported when a resumed receive finds it again.
-            0 if io.connections[index as usize].wants_read() => io.ended(index, CloseReason::Peer, service),
+            0 if io.connections[index as usize].wants_read() => io.end_of_stream(index, service),
             0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             _ => io.ended(index, close_reason(io::Error::from_raw_os_error(error).kind()), service),
         }

@@ -1,0 +1,193 @@
+"""Connections that are handed over within one host, without privileges: what clients do meanwhile, and processes that are killed or stand still."""
+
+import json
+import random
+import signal
+import socket
+import struct
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from harness.relay import Relay, free_port, why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+
+LARGE = 32 << 20
+MIDDLE = 1_000_000
+
+
+class OneHost(Relay):
+    def __init__(self, directory):
+        self.admin = free_port()
+        super().__init__(directory, dispatch_options=["--admin", f"127.0.0.1:{self.admin}"], shares_socket=True)
+
+    def handed_over(self) -> int:
+        """Answers that have gone out on their clients' own connections."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=10) as page:
+            found = json.loads(page.read())
+        return next(part["answers_handed_over"] for part in [found, *found.values()] if isinstance(part, dict) and "answers_handed_over" in part)
+
+    def connect(self, port: int = 0) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60, source_address=("127.0.0.1", port))
+
+    def content(self, size: int) -> bytes:
+        return (self.files / str(size)).read_bytes()
+
+    def is_served(self) -> None:
+        """Others have what they ask for."""
+        self._await(lambda: [self._status(f"/{MIDDLE}") for _ in range(4)] == [200] * 4, "both backends answer")
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    with OneHost(tmp_path_factory.mktemp("host")) as host:
+        for size in (1000, MIDDLE, LARGE):
+            (host.files / str(size)).write_bytes(random.Random(size).randbytes(size))
+        yield host
+
+
+def asked(path, *fields: str) -> bytes:
+    return "\r\n".join([f"GET /{path} HTTP/1.1", "Host: a", *fields, "", ""]).encode()
+
+
+def answer(stream) -> bytes:
+    """The body of one answer, or as much of it as comes."""
+    length = None
+    while (line := stream.readline()).strip():
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+    return stream.read(length or 0)
+
+
+def begun(host, connection: socket.socket):
+    """An answer of which the client has some, and which the agent is sending."""
+    before = host.handed_over()
+    connection.sendall(asked(LARGE))
+    stream = connection.makefile("rb")
+    assert stream.readline().startswith(b"HTTP/1.1 200 ")
+    while stream.readline().strip():
+        pass
+    return before, stream, stream.read(MIDDLE)
+
+
+def test_one_connection_moves_a_hundred_times_with_every_byte(host):
+    before = host.handed_over()
+    with host.connect() as connection:
+        stream = connection.makefile("rb")
+        for size in [MIDDLE, 1000] * 50:
+            connection.sendall(asked(size))
+            assert answer(stream) == host.content(size)
+    assert host.handed_over() - before >= 50
+
+
+def test_requests_that_come_within_an_answer_are_answered_behind_it(host):
+    with host.connect() as connection:
+        before, stream, first = begun(host, connection)
+        for size in (1000, MIDDLE):
+            connection.sendall(asked(size))
+        assert first + stream.read(LARGE - len(first)) == host.content(LARGE)
+        assert [answer(stream), answer(stream)] == [host.content(1000), host.content(MIDDLE)]
+        assert host.handed_over() > before
+
+
+def test_a_request_that_comes_in_pieces_while_its_connection_moves_is_one(host):
+    pieces = asked(1000)
+    with host.connect() as connection:
+        stream = connection.makefile("rb")
+        for cut in range(1, len(pieces)):
+            connection.sendall(asked(MIDDLE) + pieces[:cut])
+            assert answer(stream) == host.content(MIDDLE)
+            connection.sendall(pieces[cut:])
+            assert answer(stream) == host.content(1000)
+
+
+def test_a_client_that_has_no_more_to_say_has_its_answer(host):
+    for at_once in (True, False) * 3:
+        with host.connect() as connection:
+            if at_once:
+                connection.sendall(asked(LARGE))
+                stream, first = connection.makefile("rb"), b""
+            else:
+                _, stream, first = begun(host, connection)
+            connection.shutdown(socket.SHUT_WR)
+            assert (first + stream.read(LARGE - len(first)) if first else answer(stream)) == host.content(LARGE)
+            assert stream.read() == b""
+
+
+def test_a_client_that_takes_nothing_for_a_while_has_its_answer(host):
+    with host.connect() as connection:
+        _, stream, first = begun(host, connection)
+        time.sleep(5)
+        assert first + stream.read(LARGE - len(first)) == host.content(LARGE)
+        connection.sendall(asked(1000))
+        assert answer(stream) == host.content(1000)
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+def test_a_client_that_goes_within_an_answer_leaves_nothing_to_the_next_of_its_address(host, how):
+    port = free_port()
+    for _ in range(10):
+        connection = host.connect(port)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if how == "close":
+            begun(host, connection)
+        else:
+            connection.sendall(asked(LARGE))
+        # Both are resets by then: much of the answer is not read.
+        connection.close()
+        with host.connect(port) as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            again.sendall(asked(MIDDLE))
+            assert answer(again.makefile("rb")) == host.content(MIDDLE)
+    host.is_served()
+
+
+def test_a_dispatcher_that_is_killed_cuts_no_answer_that_was_handed_over(host):
+    with host.connect() as connection:
+        _, stream, first = begun(host, connection)
+        host.signal("dispatch", signal.SIGKILL).wait(10)
+        try:
+            assert first + stream.read(LARGE - len(first)) == host.content(LARGE)
+        finally:
+            host.start_dispatcher()
+            host.wait_until_it_answers()
+    host.is_served()
+
+
+def test_an_agent_that_is_killed_within_an_answer_never_has_a_part_taken_for_the_whole(host):
+    clients = [host.connect() for _ in range(6)]
+    answers = [begun(host, client) for client in clients]
+    host.signal("agent-1", signal.SIGKILL).wait(10)
+    lengths = []
+    for client, (_, stream, first) in zip(clients, answers):
+        received = first
+        try:
+            while piece := stream.read1(1 << 20):
+                received += piece
+                if len(received) == LARGE:
+                    break
+        except ConnectionError:
+            pass
+        assert received == host.content(LARGE)[:len(received)]
+        lengths.append(len(received))
+        client.close()
+    # Those of the other agent have all.
+    assert LARGE in lengths and min(lengths) < LARGE, lengths
+    host.start_agent(1)
+    host.is_served()
+
+
+def test_an_agent_that_stands_still_holds_nobody_up_for_good(host):
+    host.signal("agent-1", signal.SIGSTOP)
+    try:
+        command = ["curl", "-s", "-S", "--max-time", "100", *[word for _ in range(4) for word in ("-o", "-", host.url(f"/{MIDDLE}"))]]
+        clients = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
+        for client in clients:
+            received, told = client.communicate(timeout=110)
+            assert (client.returncode, received == host.content(MIDDLE) * 4) == (0, True), (len(received), told)
+    finally:
+        host.signal("agent-1", signal.SIGCONT)
+    host.is_served()
