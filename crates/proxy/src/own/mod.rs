@@ -32,7 +32,7 @@ use crate::transactions::part::{Part, Share, Who};
 pub(crate) const VERSION: u8 = 4;
 
 /// Statements in flight at once. They are told apart by their place, which travels as a stream id does.
-pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
+pub(crate) const IN_FLIGHT_MAX: usize = 16_896;
 
 /// Of these, those that only statements of the fleet get: whoever asks for locks must not keep the lease from being renewed.
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
@@ -321,6 +321,7 @@ mod tests {
         assert_eq!(fill(Whose::Write(WriteId::UNWATCHED)), IN_FLIGHT_OF_FREE_ROWS);
         assert_eq!(fill(Whose::Write(WriteId(7))), IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_FREE_ROWS);
         let read = |who| Part::Read { job: 1, read: 1, who: Who(who) };
+        let name = |who| Part::Name { number: 1, who: Who(who) };
         let planning = |who| Part::Text { planning: 1, place: 1, who: Who(who) };
         for (part, count) in [
             (Part::MayChange { pool: PoolId::NONE, number: 1 }, Share::Rights.most()),
@@ -333,7 +334,9 @@ mod tests {
             (read(1), Share::Reads.most_of_one()),
             (read(2), Share::Reads.most_of_one()),
             (read(3), 0),
-            (Part::Name(1), Share::Names.most()),
+            (name(1), Share::Names.most_of_one()),
+            (name(2), Share::Names.most_of_one()),
+            (name(3), 0),
             (Part::Nothing, Share::Records.most()),
             // What is acknowledged must not be told as in doubt because others write much.
             (Part::Confirm(shunt_fleet::Incarnation::default()), Share::Confirms.most()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use shunt_fleet::Shard;
+use shunt_fleet::{Level, Shard};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 
@@ -60,6 +60,8 @@ pub(super) struct Modes {
     pub(super) shards: BTreeSet<Shard>,
     pub(super) next_ns: u64,
     pub(super) is_asked: bool,
+    /// That of the fleet, as it was known last.
+    pub(super) level: Option<Level>,
     pub(super) changes: HashMap<u64, Change>,
     pub(super) number: u64,
     /// When what is known was asked for, and what is asked now.

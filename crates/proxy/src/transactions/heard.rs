@@ -18,7 +18,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
         Part::Passed { job, .. } => run::passed(core, io, job, heard, raw),
         Part::Record { id, .. } => carry::recorded(core, io, id, log::written(heard)),
         Part::Write { write, .. } => writes::heard(core, io, write, heard),
-        Part::Name(number) => names::heard(core, io, number, heard),
+        Part::Name { number, .. } => names::heard(core, io, number, heard),
         Part::Opening { claim, part } => openings::heard(core, io, claim, part, heard),
         Part::Low { shard, generation, low } => {
             carry::low_written(core, io, (shard, generation, low), log::written(heard))

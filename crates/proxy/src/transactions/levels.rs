@@ -20,6 +20,14 @@ pub(super) fn quorum(core: &Core) -> Consistency {
     }
 }
 
+/// The same, by the level that was known last: also of a proxy that is no member now.
+pub(super) fn last_quorum(core: &Core) -> Consistency {
+    match core.fleet.transactions.modes.level {
+        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
+        Some(Level::Serial) | None => Consistency::QUORUM,
+    }
+}
+
 /// Both clocks, read anew: what they say of the lease must be true now.
 pub(super) fn now(io: &mut Io) -> Now {
     Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }

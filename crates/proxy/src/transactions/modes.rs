@@ -47,19 +47,22 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let unasked = changes.filter(|(_, change)| matches!(change.step, Step::Unasked(_))).map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
     see_if_still(core, io);
-    let now_ns = io.now_ns();
+    // Not the turn's time: this process may stand still within a turn.
+    let now_ns = io.read_clock_ns();
+    let level = core.fleet.locks.level();
     let modes = &mut core.fleet.transactions.modes;
-    modes.ticked_ns = now_ns;
+    (modes.ticked_ns, modes.level) = (now_ns, level.or(modes.level));
     // Who cannot read them for so long serves as before.
     if core.router.modes.is_behind && now_ns.saturating_sub(modes.woke_ns) > SETTLES_NS {
         core.router.modes.is_behind = false;
         go_on(core);
     }
     let modes = &core.fleet.transactions.modes;
-    if core.fleet.locks.level().is_none() || modes.is_asked || now_ns < modes.next_ns {
+    // Also while it is no member, or not yet: its clients' statements go to nodes.
+    if !is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
-    let (pool, quorum) = (own::ask::pool(core, io), levels::quorum(core));
+    let (pool, quorum) = (own::ask::pool(core, io), levels::last_quorum(core));
     let whose = Whose::Transaction(Part::Modes);
     let is_sent = pool.is_some_and(|pool| {
         // A replica that has missed a change would have statements go past transactions.
@@ -74,21 +77,39 @@ pub(crate) fn started(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
 
-/// This process may have stood still for so long that others have changed a table's mode, and go by that: until this core has read them it sends
+/// A fleet is named: it has modes and rules, whether or not this proxy is a member of it now.
+pub(super) fn is_of_fleet(core: &Core) -> bool {
+    core.context.config.fleet.is_some()
+}
+
+/// This process may have stood still for so long that others have changed a table's mode or rule, and go by that: until this core has read them it sends
 /// nobody to nodes. Called before anything that a client has sent is read.
 #[inline]
-pub(crate) fn see_if_still(core: &mut Core, io: &Io) {
-    if io.now_ns().saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
-        stood_still(core, io);
+pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) {
+    // Not the turn's time: what comes while this process stands still within a turn is read in the same turn.
+    if is_of_fleet(core) {
+        let now_ns = io.read_clock_ns();
+        if now_ns.saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
+            stood_still(core, now_ns);
+        }
     }
 }
 
+/// Each time anew, also if what has changed in the time before is not known yet.
 #[cold]
-fn stood_still(core: &mut Core, io: &Io) {
-    if core.fleet.locks.level().is_some() && !core.router.modes.is_behind {
-        core.router.modes.is_behind = true;
-        let modes = &mut core.fleet.transactions.modes;
-        (modes.woke_ns, modes.next_ns) = (io.now_ns(), 0);
+fn stood_still(core: &mut Core, now_ns: u64) {
+    core.router.modes.is_behind = true;
+    let keeper = &mut core.fleet.transactions;
+    (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.looks.next_ns) = (now_ns, 0, 0);
+}
+
+/// If modes and rules are both known as they were after this process went on, clients are served again.
+pub(super) fn see_if_caught_up(core: &mut Core) {
+    let keeper = &core.fleet.transactions;
+    let is_new = |known_ns: Option<u64>| known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns);
+    if core.router.modes.is_behind && is_new(keeper.modes.known_ns) && is_new(keeper.looks.known_ns) {
+        core.router.modes.is_behind = false;
+        go_on(core);
     }
 }
 
@@ -114,9 +135,11 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     modes.is_asked = false;
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        // What is known stays so.
+        // What is known stays so. A proxy that was no member yet may have no such table.
         _ => {
-            modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
+            if modes.level.is_some() {
+                modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
+            }
             return;
         }
     };
@@ -150,19 +173,16 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     }
     routed.rules = std::mem::take(&mut core.router.modes.rules);
     let modes = &mut core.fleet.transactions.modes;
-    routed.is_behind = core.router.modes.is_behind && modes.asked_ns < modes.woke_ns;
-    if routed.is_behind {
+    routed.is_behind = core.router.modes.is_behind;
+    if modes.asked_ns < modes.woke_ns {
         modes.next_ns = now_ns;
     }
-    let has_caught_up = core.router.modes.is_behind && !routed.is_behind;
     if routed != core.router.modes {
         // A plan goes by the modes that it was made with.
         core.fleet.transactions.plans.forget_all();
     }
     core.router.modes = routed;
-    if has_caught_up {
-        go_on(core);
-    }
+    see_if_caught_up(core);
     let asked_ns = core.fleet.transactions.modes.asked_ns;
     observe::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;
@@ -180,8 +200,10 @@ fn finish(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
     let now = levels::now(io);
     let keeper = &mut core.fleet.transactions;
     let is_ours = keeper.table().0.holds(now, shard);
-    // What nodes decide next has timestamps of their clocks, and must not be below what was written here.
-    let is_past = now.wall_us > keeper.last_timestamp_us(shard) + 1_000_000;
+    // What nodes decide next has timestamps of their clocks, and must not be below what was written here. Since the table is held nothing is decided on it:
+    // what other tables of the shard have had since the first look does not count.
+    let last_us = keeper.last_timestamp_us(shard);
+    let is_past = is_ours && now.wall_us > keeper.modes.held.last_us(keyspace, table, last_us) + 1_000_000;
     let told = Told::read(said);
     // Its clients may have been told of what is not there yet.
     let is_made = !matches!(told, Told::Leaving(_)) || !keeper.may_write(shard, keyspace, table);

@@ -72,6 +72,13 @@ impl Name {
         let is_too_late = |since_ns: u64| newest.is_none_or(|asked_ns| asked_ns < since_ns);
         self.asked.len() < ASKED_MAX && self.waiting.iter().any(|(since_ns, _)| is_too_late(*since_ns))
     }
+
+    /// Those who wait for what no question under way will tell; they wait no more.
+    pub(super) fn not_asked_for(&mut self) -> Vec<WaitsForName> {
+        let newest = self.asked.iter().map(|(_, asked_ns)| *asked_ns).max();
+        let is_for_none = |since_ns: u64| newest.is_none_or(|asked_ns| asked_ns < since_ns);
+        self.waiting.extract_if(.., |(since_ns, _)| is_for_none(*since_ns)).map(|(_, waits)| waits).collect()
+    }
 }
 
 /// All names, each with its keyspace.

@@ -18,7 +18,7 @@ use shunt_wire::cql::message::{Consistency, ResultMessage};
 
 use super::named::{Found, Key, Named, WaitsForName, What};
 use super::outbox::Wanted;
-use super::part::Part;
+use super::part::{OneWrite, Part, Who};
 use super::schema;
 use crate::core::Core;
 use crate::limits::SECOND_NS;
@@ -40,11 +40,23 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)
     }
     name.waiting.push((since_ns, waits));
     if name.is_to_be_asked() {
-        ask(core, io, key);
+        ask(core, io, key, waits);
     }
 }
 
-fn ask(core: &mut Core, io: &mut Io, key: Key) {
+/// Whose a question is.
+fn who(core: &Core, waits: WaitsForName) -> Who {
+    let keeper = &core.fleet.transactions;
+    let number = match waits {
+        WaitsForName::Job { number, .. } => Some(number),
+        WaitsForName::Write(OneWrite::Own { id, .. }) => keeper.of_id.get(&id).copied(),
+        WaitsForName::Write(OneWrite::Found { .. }) => None,
+    };
+    number.and_then(|number| keeper.jobs.get(&number)).map_or(Who::FORMER, |job| Who::of(&job.who))
+}
+
+fn ask(core: &mut Core, io: &mut Io, key: Key, waits: WaitsForName) {
+    let who = who(core, waits);
     let asked_ns = io.now_ns();
     let names = &mut core.fleet.transactions.names;
     names.number += 1;
@@ -53,14 +65,19 @@ fn ask(core: &mut Core, io: &mut Io, key: Key) {
         What::Id => schema::id_question(&key.1, &key.2),
         What::Columns => schema::columns_question(&key.1, &key.2),
     };
-    let whose = Whose::Transaction(Part::Name(number));
+    let whose = Whose::Transaction(Part::Name { number, who });
     let pool = own::ask::pool(core, io);
     if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)) {
         let names = &mut core.fleet.transactions.names;
         names.of(&key).asked.push((number, asked_ns));
         names.asked.insert(number, key);
     } else {
-        tell(core, &key, Named { found: Found::Unknown, asked_ns });
+        // Who waits for what is under way hears that.
+        let keeper = &mut core.fleet.transactions;
+        let named = Named { found: Found::Unknown, asked_ns };
+        for waits in keeper.names.of(&key).not_asked_for() {
+            keeper.outbox.wanted.push(Wanted::Named(waits, named));
+        }
     }
 }
 
@@ -92,8 +109,11 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
     };
     tell(core, &key, Named { found, asked_ns });
-    if core.fleet.transactions.names.of(&key).is_to_be_asked() {
-        ask(core, io, key);
+    let name = core.fleet.transactions.names.of(&key);
+    if name.is_to_be_asked()
+        && let Some((_, waits)) = name.waiting.first().copied()
+    {
+        ask(core, io, key, waits);
     }
 }
 

@@ -24,8 +24,8 @@ pub(crate) enum Part {
     Record { id: TransactionId, who: Who },
     /// One of the writes is made, for this client.
     Write { write: OneWrite, who: Who },
-    /// Which table a name stands for, or which columns it has.
-    Name(u64),
+    /// Which table a name stands for, or which columns it has, for this client first.
+    Name { number: u64, who: Who },
     /// A step of an opening.
     Opening { claim: Claim, part: OpeningPart },
     /// A low mark is written.
@@ -130,7 +130,7 @@ impl Part {
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) => Share::Plans,
             Part::Modes | Part::Rules => Share::Looks,
             Part::Read { .. } => Share::Reads,
-            Part::Name(_) => Share::Names,
+            Part::Name { .. } => Share::Names,
             Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,
             Part::Confirm(_) => Share::Confirms,
             Part::Write { write: OneWrite::Own { .. }, .. } | Part::Alone { .. } | Part::Passed { .. } => Share::Writes,
@@ -143,7 +143,7 @@ impl Part {
         match self {
             Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
             Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
-            Part::Alone { who, .. } | Part::Passed { who, .. } => Some(who),
+            Part::Alone { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => Some(who),
             Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
             _ => None,
         }
@@ -163,7 +163,8 @@ impl Share {
             // One is under way, or one for each of two memberships.
             Share::Confirms => 2,
             Share::Reads => 768,
-            Share::Names => 128,
+            // A half is as much as a transaction over a hundred tables asks at once, of each its id and its columns.
+            Share::Names => 512,
             Share::Records => 256,
             Share::Writes => 384,
             Share::Found => 256,

@@ -303,7 +303,7 @@ impl Plan {
     }
 
     /// Of each of [`Plan::tables`], if a node is to be asked for its columns before anything is written: it is written to, and not all columns that a
-    /// write may name are read by this transaction, which would be refused, or answered otherwise, if one were another.
+    /// write may name are read by this transaction, which would be refused, or answered otherwise, if one were another. Every read names the key.
     pub(super) fn asks_columns(&self) -> &[bool] {
         &self.asks_columns
     }
@@ -311,14 +311,17 @@ impl Plan {
     fn columns_to_ask(&self) -> Vec<bool> {
         let (of_reads, of_writes) = self.keys();
         let needs = |table: &Table| {
-            let reads = of_reads.iter().zip(&self.read_columns);
-            let read: Vec<&str> = reads
-                .filter(|(key, _)| key.table.id == table.id)
-                .flat_map(|(_, columns)| columns.iter().map(|column| &*column.name))
+            let reads =
+                || of_reads.iter().zip(&self.read_columns).enumerate().filter(|(_, (key, _))| key.table.id == table.id);
+            // The columns of a read that is returned may have other names.
+            let read: Vec<&str> = reads()
+                .filter(|(read, _)| !self.is_returned(*read))
+                .flat_map(|(_, (_, columns))| columns.iter().map(|column| &*column.name))
                 .collect();
             let written = of_writes.iter().zip(&self.draft.writes);
             let mut texts = written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
-            texts.any(|text| table.beside_key().any(|name| is_in(name, text) && !read.contains(&name)))
+            let names_other = |text: &str| table.beside_key().any(|name| is_in(name, text) && !read.contains(&name));
+            texts.any(|text| reads().next().is_none() || names_other(text))
         };
         self.tables().into_iter().map(needs).collect()
     }

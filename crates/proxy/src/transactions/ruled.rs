@@ -1,12 +1,12 @@
 //! The rules of tables, as a core knows them: read every two seconds, as modes are, and kept while they cannot be read.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::message::ResultMessage;
+use shunt_wire::cql::message::{ResultMessage, error_code};
 
 use super::known::{Asked, Known};
-use super::levels;
 use super::part::Part;
 use super::rules::{self, ROWS_MAX, Row, Rules};
+use super::{levels, modes};
 use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
@@ -18,28 +18,40 @@ const AGAIN_NS: u64 = SECOND_NS / 2;
 
 /// Looks, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
-    let now_ns = io.now_ns();
+    let now_ns = io.read_clock_ns();
     let looks = &core.fleet.transactions.looks;
-    if core.fleet.locks.level().is_none() || looks.is_asked || now_ns < looks.next_ns {
+    if !modes::is_of_fleet(core) || looks.is_asked || now_ns < looks.next_ns {
         return;
     }
-    let (pool, quorum) = (own::ask::pool(core, io), levels::quorum(core));
+    let (pool, quorum) = (own::ask::pool(core, io), levels::last_quorum(core));
     let whose = Whose::Transaction(Part::Rules);
     // A replica that has missed a rule would let writes through.
     let is_sent = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, rules::QUESTION, quorum));
     let looks = &mut core.fleet.transactions.looks;
-    (looks.is_asked, looks.next_ns) = (is_sent, now_ns + EVERY_NS);
+    (looks.is_asked, looks.asked_ns, looks.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
 }
 
 /// A node has answered, or nobody has.
 pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
     let looks = &mut core.fleet.transactions.looks;
     looks.is_asked = false;
-    // What is known stays so. A fleet that was made by a version before has no such table.
-    let Heard::Result(ResultMessage::Rows(rows)) = heard else {
-        looks.next_ns = looks.next_ns.min(io.now_ns() + AGAIN_NS);
-        return;
+    if looks.asked_ns < core.fleet.transactions.modes.woke_ns {
+        looks.next_ns = 0;
+    }
+    let rows = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) => rows,
+        // A fleet that was made by a version before has no such table, and no rules.
+        Heard::Error(error) if error.code == error_code::INVALID => {
+            looks.known_ns = Some(looks.asked_ns);
+            return modes::see_if_caught_up(core);
+        }
+        // What is known stays so.
+        _ => {
+            looks.next_ns = looks.next_ns.min(io.now_ns() + AGAIN_NS);
+            return;
+        }
     };
+    looks.known_ns = Some(looks.asked_ns);
     let (mut rules, mut unread) = (Rules::default(), Vec::new());
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
@@ -64,6 +76,7 @@ pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         );
     }
     looks.is_full = is_full;
+    modes::see_if_caught_up(core);
 }
 
 /// True of a request that writes to a table with a rule.

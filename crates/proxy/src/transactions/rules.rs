@@ -61,6 +61,9 @@ pub(crate) struct Row<'a> {
 pub(super) struct Looks {
     pub(super) next_ns: u64,
     pub(super) is_asked: bool,
+    /// When what is asked now was asked for, and what is known.
+    pub(super) asked_ns: u64,
+    pub(super) known_ns: Option<u64>,
     /// Rows that are rules of no table.
     pub(super) unread: Vec<Box<str>>,
     /// There may be more than were asked for.

@@ -113,8 +113,18 @@ pub(super) type Name = (Box<str>, Box<str>);
 /// Tables that are held, as a core has seen them.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// What their rows say, and since when that has been seen.
-    seen: HashMap<Name, (Box<str>, u64)>,
+    seen: HashMap<Name, OneHeld>,
+}
+
+/// A table that is held.
+#[derive(Debug)]
+struct OneHeld {
+    /// What its row says.
+    said: Box<str>,
+    /// Since when that has been seen.
+    since_ns: u64,
+    /// A timestamp that nothing which was ever decided on it is above; known once it has been held for long enough.
+    last_us: Option<i64>,
 }
 
 impl Held {
@@ -124,18 +134,24 @@ impl Held {
         rows: impl Iterator<Item = (&'r str, &'r str, &'r str)>,
         now_ns: u64,
     ) -> Vec<(Name, Box<str>)> {
-        let before = std::mem::take(&mut self.seen);
+        let mut before = std::mem::take(&mut self.seen);
         let mut due = Vec::new();
         for (keyspace, table, text) in rows.filter(|(_, _, text)| Told::read(text).next().is_some()) {
             let name: Name = (keyspace.into(), table.into());
-            let since_ns =
-                before.get(&name).filter(|(said, _)| **said == *text).map_or(now_ns, |(_, since_ns)| *since_ns);
-            if now_ns.saturating_sub(since_ns) >= HOLD_NS {
+            let known = before.remove(&name).filter(|one| *one.said == *text);
+            let one = known.unwrap_or_else(|| OneHeld { said: text.into(), since_ns: now_ns, last_us: None });
+            if now_ns.saturating_sub(one.since_ns) >= HOLD_NS {
                 due.push((name.clone(), text.into()));
             }
-            self.seen.insert(name, (text.into(), since_ns));
+            self.seen.insert(name, one);
         }
         due
+    }
+
+    /// A timestamp that nothing which was ever decided on this table is above: that of its shard, when it is asked for first.
+    pub(super) fn last_us(&mut self, keyspace: &str, table: &str, of_shard_us: i64) -> i64 {
+        let name: Name = (keyspace.into(), table.into());
+        self.seen.get_mut(&name).map_or(of_shard_us, |one| *one.last_us.get_or_insert(of_shard_us))
     }
 }
 
@@ -230,6 +246,18 @@ mod tests {
             assert_eq!(Told::read(text), Told::Unknown, "{text}");
         }
         assert_eq!((plain(TransactionalMode::Off), plain(CONDITIONAL)), (Next::Unset, set("conditional")));
+    }
+
+    #[test]
+    fn what_other_tables_have_had_since_holds_up_no_table() {
+        let mut held = Held::default();
+        let rows = |text: &'static str| [("ks", "t", text)].into_iter();
+        held.see(rows("opening:1"), 0);
+        assert_eq!((held.last_us("ks", "t", 7), held.last_us("ks", "t", 9)), (7, 7));
+        held.see(rows("opening:1"), 1);
+        assert_eq!(held.last_us("ks", "t", 9), 7);
+        held.see(rows("opening:2"), 2);
+        assert_eq!(held.last_us("ks", "t", 9), 9, "it was another's in between, perhaps");
     }
 
     #[test]

@@ -385,4 +385,13 @@ fn columns_are_asked_for_where_a_write_may_name_one_that_is_not_read() {
     assert_eq!(asks(other, &[&["balance"]]), [false, true]);
     let select = "BEGIN TRANSACTION SELECT balance FROM accounts WHERE id = 1; COMMIT TRANSACTION";
     assert_eq!(asks(select, &[&["balance"]]), [false]);
+    // A column of the key may get another name as well, which no read says if there is none.
+    let row = "BEGIN TRANSACTION DELETE FROM accounts WHERE id = 1; COMMIT TRANSACTION";
+    assert_eq!(asks(row, &[]), [true]);
+    let both = "BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = 1); DELETE FROM accounts WHERE id = 2; COMMIT TRANSACTION";
+    assert_eq!(asks(both, &[&["balance"]]), [false]);
+    // What a client is shown may have other names than the columns.
+    let alias =
+        format!("BEGIN TRANSACTION SELECT owner AS balance FROM accounts WHERE id = 1; {update} COMMIT TRANSACTION");
+    assert_eq!(asks(&alias, &[&["balance"]]), [true]);
 }
