@@ -30,7 +30,7 @@ use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
-use crate::transactions::{modes, take as transactions};
+use crate::transactions::{still, take as transactions};
 
 /// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax Enterprise, which its drivers try first.
 /// Another byte comes from something else.
@@ -392,7 +392,7 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
                 After::Lock => statement::take(core, io, slot, header, &plan, body),
-                After::Transaction if modes::holds_up(core, io, slot) => return Taken::Held,
+                After::Transaction if still::holds_up(core, io, slot) => return Taken::Held,
                 After::Transaction => {
                     if !transactions::take(core, io, slot, header, &plan, body) {
                         return take_as_any(core, io, request, plan);

@@ -23,7 +23,7 @@ use crate::own::heard;
 use crate::reply;
 use crate::second::{agreement, expired, lost};
 use crate::transactions::{
-    self, carry as transactions_carry, modes as transactions_modes, ruled as transactions_ruled,
+    self, carry as transactions_carry, modes as transactions_modes, ruled as transactions_ruled, still,
 };
 use crate::window::WindowControl;
 
@@ -47,7 +47,7 @@ impl Service for Core {
 
     fn started(&mut self, io: &mut Io) {
         self.window.start(io);
-        transactions_modes::started(self, io);
+        still::started(self, io);
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
@@ -67,7 +67,7 @@ impl Service for Core {
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let used = match self.connections.peer(conn) {
             Peer::Client(slot) => {
-                transactions_modes::see_if_still(self, io);
+                still::see_if_still(self, io);
                 decode::received(self, io, slot, data)
             }
             Peer::Link(link) => disaggregate::received(self, io, link, data),
@@ -142,7 +142,7 @@ impl Service for Core {
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
         while !self.clients.wake.is_empty() {
-            transactions_modes::see_if_still(self, io);
+            still::see_if_still(self, io);
             decode::read_on(self, io);
             settle(self, io);
         }

@@ -81,6 +81,7 @@ pub(crate) mod rules;
 pub(crate) mod run;
 mod schema;
 mod shares;
+pub(crate) mod still;
 mod switching;
 pub(crate) mod take;
 mod timer;

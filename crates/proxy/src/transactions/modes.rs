@@ -19,12 +19,11 @@ use super::plan::lone::whole;
 use super::routed::{self, Routing, TableModes};
 use super::schema::Table;
 use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
-use super::{VERSION, levels, log, observe, schema};
-use crate::client::Stall;
+use super::{VERSION, levels, log, observe, schema, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::PoolId;
-use crate::limits::{SECOND_NS, STILL_NS};
+use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Levels, Whose};
 
 const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
@@ -46,20 +45,16 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let changes = core.fleet.transactions.modes.changes.iter();
     let unasked = changes.filter(|(_, change)| matches!(change.step, Step::Unasked(_))).map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
-    see_if_still(core, io);
+    still::see_if_still(core, io);
     // Not the turn's time: this process may stand still within a turn.
     let now_ns = io.read_clock_ns();
     let level = core.fleet.locks.level();
     let modes = &mut core.fleet.transactions.modes;
     (modes.ticked_ns, modes.level) = (now_ns, level.or(modes.level));
-    // Who cannot read them for so long serves as before.
-    if core.router.modes.is_behind && now_ns.saturating_sub(modes.woke_ns) > SETTLES_NS {
-        core.router.modes.is_behind = false;
-        go_on(core);
-    }
+    still::see_if_over(core, now_ns);
     let modes = &core.fleet.transactions.modes;
     // Also while it is no member, or not yet: its clients' statements go to nodes.
-    if !is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
+    if !still::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
     let (pool, quorum) = (own::ask::pool(core, io), levels::last_quorum(core));
@@ -70,62 +65,6 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     });
     let modes = &mut core.fleet.transactions.modes;
     (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
-}
-
-/// The core begins.
-pub(crate) fn started(core: &mut Core, io: &Io) {
-    core.fleet.transactions.modes.ticked_ns = io.now_ns();
-}
-
-/// A fleet is named: it has modes and rules, whether or not this proxy is a member of it now.
-pub(super) fn is_of_fleet(core: &Core) -> bool {
-    core.context.config.fleet.is_some()
-}
-
-/// This process may have stood still for so long that others have changed a table's mode or rule, and go by that: until this core has read them it sends
-/// nobody to nodes. Called before anything that a client has sent is read.
-#[inline]
-pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) {
-    // Not the turn's time: what comes while this process stands still within a turn is read in the same turn.
-    if is_of_fleet(core) {
-        let now_ns = io.read_clock_ns();
-        if now_ns.saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
-            stood_still(core, now_ns);
-        }
-    }
-}
-
-/// Each time anew, also if what has changed in the time before is not known yet.
-#[cold]
-fn stood_still(core: &mut Core, now_ns: u64) {
-    core.router.modes.is_behind = true;
-    let keeper = &mut core.fleet.transactions;
-    (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.looks.next_ns) = (now_ns, 0, 0);
-}
-
-/// If modes and rules are both known as they were after this process went on, clients are served again.
-pub(super) fn see_if_caught_up(core: &mut Core) {
-    let keeper = &core.fleet.transactions;
-    let is_new = |known_ns: Option<u64>| known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns);
-    if core.router.modes.is_behind && is_new(keeper.modes.known_ns) && is_new(keeper.looks.known_ns) {
-        core.router.modes.is_behind = false;
-        go_on(core);
-    }
-}
-
-/// True meanwhile: whoever asks for anything on a table waits.
-pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
-    if core.router.modes.is_behind {
-        core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
-    }
-    core.router.modes.is_behind
-}
-
-/// Those who have waited are read again.
-fn go_on(core: &mut Core) {
-    for slot in core.clients.slots() {
-        core.clients.unstall(&core.context.metrics, slot, Stall::MODES);
-    }
 }
 
 /// A node has answered, or nobody has.
@@ -182,7 +121,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         core.fleet.transactions.plans.forget_all();
     }
     core.router.modes = routed;
-    see_if_caught_up(core);
+    still::see_if_caught_up(core);
     let asked_ns = core.fleet.transactions.modes.asked_ns;
     observe::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;

@@ -6,7 +6,7 @@ use shunt_wire::cql::message::{ResultMessage, error_code};
 use super::known::{Asked, Known};
 use super::part::Part;
 use super::rules::{self, ROWS_MAX, Row, Rules};
-use super::{levels, modes};
+use super::{levels, still};
 use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
@@ -20,7 +20,7 @@ const AGAIN_NS: u64 = SECOND_NS / 2;
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
     let looks = &core.fleet.transactions.looks;
-    if !modes::is_of_fleet(core) || looks.is_asked || now_ns < looks.next_ns {
+    if !still::is_of_fleet(core) || looks.is_asked || now_ns < looks.next_ns {
         return;
     }
     let (pool, quorum) = (own::ask::pool(core, io), levels::last_quorum(core));
@@ -43,7 +43,7 @@ pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         // A fleet that was made by a version before has no such table, and no rules.
         Heard::Error(error) if error.code == error_code::INVALID => {
             looks.known_ns = Some(looks.asked_ns);
-            return modes::see_if_caught_up(core);
+            return still::see_if_caught_up(core);
         }
         // What is known stays so.
         _ => {
@@ -76,7 +76,7 @@ pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         );
     }
     looks.is_full = is_full;
-    modes::see_if_caught_up(core);
+    still::see_if_caught_up(core);
 }
 
 /// True of a request that writes to a table with a rule.

@@ -1,0 +1,77 @@
+//! A process that has stood still does not know what others have done meanwhile: a table may have another mode, or a rule. Until it has read both, its
+//! clients' statements wait (`Stall::MODES`), for [`SETTLES_NS`] at most each time.
+//!
+//! This must never: send on what a client asks after others go by another mode, by the one that was known before; end a wait by what was asked for before it
+//! began, or by that of an earlier one. A statement that had been read before is out of its hands: it may be on its way to a node.
+
+use shunt_reactor::Io;
+
+use crate::client::Stall;
+use crate::core::Core;
+use crate::limits::STILL_NS;
+
+use super::switching::SETTLES_NS;
+
+/// The core begins.
+pub(crate) fn started(core: &mut Core, io: &Io) {
+    core.fleet.transactions.modes.ticked_ns = io.now_ns();
+}
+
+/// A fleet is named: it has modes and rules, whether or not this proxy is a member of it now.
+pub(super) fn is_of_fleet(core: &Core) -> bool {
+    core.context.config.fleet.is_some()
+}
+
+/// This process may have stood still for so long that others have changed a table's mode or rule, and go by that: until this core has read them it sends
+/// nobody to nodes. Called before anything that a client has sent is read.
+#[inline]
+pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) {
+    // Not the turn's time: what comes while this process stands still within a turn is read in the same turn.
+    if is_of_fleet(core) {
+        let now_ns = io.read_clock_ns();
+        if now_ns.saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
+            stood_still(core, now_ns);
+        }
+    }
+}
+
+/// Each time anew, also if what has changed in the time before is not known yet.
+#[cold]
+fn stood_still(core: &mut Core, now_ns: u64) {
+    core.router.modes.is_behind = true;
+    let keeper = &mut core.fleet.transactions;
+    (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.looks.next_ns) = (now_ns, 0, 0);
+}
+
+/// Who cannot read them for so long serves as before.
+pub(super) fn see_if_over(core: &mut Core, now_ns: u64) {
+    if core.router.modes.is_behind && now_ns.saturating_sub(core.fleet.transactions.modes.woke_ns) > SETTLES_NS {
+        core.router.modes.is_behind = false;
+        go_on(core);
+    }
+}
+
+/// If modes and rules are both known as they were after this process went on, clients are served again.
+pub(super) fn see_if_caught_up(core: &mut Core) {
+    let keeper = &core.fleet.transactions;
+    let is_new = |known_ns: Option<u64>| known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns);
+    if core.router.modes.is_behind && is_new(keeper.modes.known_ns) && is_new(keeper.looks.known_ns) {
+        core.router.modes.is_behind = false;
+        go_on(core);
+    }
+}
+
+/// True meanwhile: whoever asks for anything on a table waits.
+pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
+    if core.router.modes.is_behind {
+        core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
+    }
+    core.router.modes.is_behind
+}
+
+/// Those who have waited are read again.
+fn go_on(core: &mut Core) {
+    for slot in core.clients.slots() {
+        core.clients.unstall(&core.context.metrics, slot, Stall::MODES);
+    }
+}
