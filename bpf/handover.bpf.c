@@ -3,29 +3,38 @@
 // Where the packets of a moved connection go. Attached to the interface of clients: on a dispatcher's host `dispatcher_in` and `dispatcher_out`,
 // on a backend's host `backend_in` and `backend_out`. The maps are described in crates/steering/src/maps.rs, which writes to them.
 //
-// These programs must never: let a reset out that this host's kernel made because a socket was just elsewhere; let a packet for the virtual
-// address reach a stack that has no socket for it; follow an entry beyond its lease; touch a packet of anything else.
+// These programs must never: let a reset out that this host's kernel made because a socket was just elsewhere; let the kernel of a backend's
+// host end a connection because the process died that had it; let a packet for the virtual address reach a stack that has no socket for it;
+// follow an entry beyond its lease; touch a packet of anything else.
 
-enum counter { STEERED, EXPIRED, HOPS_OVER, RESETS_KEPT_BACK, NOT_READY, PASSED, COUNTERS };
+enum counter { STEERED, EXPIRED, HOPS_OVER, RESETS_KEPT_BACK, NOT_READY, PASSED, HELD, MUTED, COUNTERS };
 
 #include "packet.h"
 
 struct steered {
     __u64 expires_ns;
     __u8 mac[ETH_ALEN];
-    __u16 zero;
+    // Its packets are noted, and go nowhere.
+    __u16 is_held;
 };
 
 struct seen {
     __u64 packets;
-    __u32 last_ack;
-    __u32 sequence_end;
+    // Up to where the client has all: the low half is what is on the wire, and the rest counts how often that went round, from 1; 0: not known.
+    __u64 acknowledged;
+    // Of the client's last byte, the one behind it, and 1 in the upper half; 0: not known.
+    __u64 sequence_end;
+    // The first that was acknowledged.
+    __u32 first_ack;
+    // The client has ended its stream, or the connection.
+    __u32 has_ended;
 };
 
 struct owned {
     __u64 expires_ns;
     __u32 is_ready;
-    __u32 zero;
+    // Its end may be told to the client: only where the client has ended it first.
+    __u32 may_end;
 };
 
 #define FLOWS_MAX 65536
@@ -63,6 +72,36 @@ INLINE struct steered *steered(const struct flow *flow) {
     return entry;
 }
 
+// Others may note a packet of the same connection on another processor: whoever comes second looks again.
+#define TRIES_MAX 4
+#define IS_KNOWN (1ULL << 32)
+
+// What comes late says less than what came before.
+INLINE void note(struct seen *seen, const struct headers *headers) {
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        __u64 known = *(volatile __u64 *)&seen->acknowledged;
+        __s32 more = headers->ack - (__u32)known;
+        if (!headers->has_ack || headers->is_reset || (known && more <= 0))
+            break;
+        __u64 now = known ? known + more : IS_KNOWN | headers->ack;
+        if (__sync_val_compare_and_swap(&seen->acknowledged, known, now) == known) {
+            if (!known)
+                seen->first_ack = headers->ack;
+            break;
+        }
+    }
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        __u64 known = *(volatile __u64 *)&seen->sequence_end;
+        if (known && (__s32)(headers->sequence_end - (__u32)known) <= 0)
+            break;
+        if (__sync_val_compare_and_swap(&seen->sequence_end, known, IS_KNOWN | headers->sequence_end) == known)
+            break;
+    }
+    if (headers->is_turn)
+        seen->has_ended = 1;
+    __sync_fetch_and_add(&seen->packets, 1);
+}
+
 SECTION("classifier")
 int dispatcher_in(struct __sk_buff *packet) {
     struct headers headers;
@@ -75,13 +114,11 @@ int dispatcher_in(struct __sk_buff *packet) {
     if (!entry)
         return TC_ACT_UNSPEC;
     struct seen *seen = lookup(&seen_flows, &flow);
-    if (seen) {
-        // What comes late says less than what came before.
-        if (headers.has_ack && (!seen->packets || (__s32)(headers.ack - seen->last_ack) > 0))
-            seen->last_ack = headers.ack;
-        if (!seen->packets || (__s32)(headers.sequence_end - seen->sequence_end) > 0)
-            seen->sequence_end = headers.sequence_end;
-        seen->packets++;
+    if (seen)
+        note(seen, &headers);
+    if (entry->is_held) {
+        count(HELD);
+        return TC_ACT_SHOT;
     }
     if (!send_to(packet, entry->mac)) {
         count(HOPS_OVER);
@@ -104,10 +141,10 @@ int dispatcher_out(struct __sk_buff *packet) {
     return TC_ACT_SHOT;
 }
 
-// True while a socket of this host has the connection.
-INLINE int is_here(const struct flow *flow) {
+// The entry of a connection that is here, on its way in, or on its way out; none past its lease.
+INLINE struct owned *owned(const struct flow *flow) {
     struct owned *entry = lookup(&owned_flows, flow);
-    return entry && entry->is_ready && boot_time_ns() <= entry->expires_ns;
+    return entry && boot_time_ns() <= entry->expires_ns ? entry : 0;
 }
 
 SECTION("classifier")
@@ -120,7 +157,8 @@ int backend_in(struct __sk_buff *packet) {
     flow_in(&headers, &flow);
     if (!is_service(&flow))
         return TC_ACT_UNSPEC;
-    if (is_here(&flow)) {
+    struct owned *entry = owned(&flow);
+    if (entry && entry->is_ready) {
         count(PASSED);
         return TC_ACT_UNSPEC;
     }
@@ -133,12 +171,17 @@ SECTION("classifier")
 int backend_out(struct __sk_buff *packet) {
     struct headers headers;
     struct flow flow;
-    if (!parse(packet, &headers) || !headers.is_reset)
+    if (!parse(packet, &headers))
         return TC_ACT_UNSPEC;
     flow_out(&headers, &flow);
-    if (!is_service(&flow) || is_here(&flow))
+    if (!is_service(&flow))
         return TC_ACT_UNSPEC;
-    count(RESETS_KEPT_BACK);
+    // A process that dies leaves sockets behind: their kernel sends what is in them, which is as good as before, and then ends the
+    // connection, which may go on elsewhere by then. Nor is a reset the agent's to say: whoever had the connection last may have lost it.
+    struct owned *entry = owned(&flow);
+    if (entry && (entry->may_end || !headers.is_turn))
+        return TC_ACT_UNSPEC;
+    count(headers.is_turn ? RESETS_KEPT_BACK : MUTED);
     return TC_ACT_SHOT;
 }
 

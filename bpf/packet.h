@@ -83,6 +83,8 @@ struct headers {
     __u32 ack;
     __u8 has_ack;
     __u8 is_reset;
+    // It begins, ends or resets a connection.
+    __u8 is_turn;
     // The first packet of a connection.
     __u8 is_first;
 };
@@ -108,6 +110,7 @@ INLINE int parse_tcp(struct __sk_buff *packet, const struct tcphdr *tcp, __u32 l
     found->ack = be32(tcp->ack_seq);
     found->has_ack = tcp->ack;
     found->is_reset = tcp->rst;
+    found->is_turn = tcp->syn || tcp->fin || tcp->rst;
     found->is_first = tcp->syn && !tcp->ack;
     return 1;
 }

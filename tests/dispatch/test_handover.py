@@ -144,7 +144,8 @@ def test_an_answer_completes_when_the_dispatcher_is_killed_within_it(moved):
 
 def test_a_client_of_an_agent_that_is_killed_never_takes_a_part_for_the_whole(moved):
     before = moved.counted("dispatcher", "steered")
-    client = start(moved, "--limit-rate", "4M", moved.url(f"/{LARGE}"))
+    # Of which nobody can be asked for the rest; test_salvage.py has the others.
+    client = start(moved, "--limit-rate", "4M", moved.url(f"/untagged/{LARGE}"))
     wait_until_moved(moved, before)
     victim = backend_of_moved(moved)
     moved.signal(f"agent-{victim}", signal.SIGKILL).wait(10)

@@ -33,6 +33,7 @@ http {{
         add_header X-Server {name} always;
         location / {{ }}
         location /chunked/ {{ alias {files}/; ssi on; ssi_types *; }}
+        location /untagged/ {{ alias {files}/; etag off; }}
         location /empty {{ return 204; }}
         location /put/ {{ dav_methods PUT DELETE; create_full_put_path on; }}
         location /closed {{ keepalive_timeout 0; return 200 "closed"; }}

@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::limits;
 use crate::metrics::{Left, Way};
 use crate::state::{Agent, Peer, Stage, Taken, Wanted};
-use crate::{answer, request, taken};
+use crate::{answer, ask, request, taken};
 
 /// Does all that is wanted, in order; what is done may want more.
 pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
@@ -23,6 +23,7 @@ pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
 fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
     match wanted {
         Wanted::Restore(flow, frozen, offer) => {
+            let state = frozen.state;
             let conn = io.restore(*frozen);
             let exchange = offer.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
             if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
@@ -32,6 +33,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             let key = agent.taken.insert(Taken {
                 conn,
                 flow,
+                state,
                 exchange,
                 sent: 0,
                 is_out: false,
@@ -65,12 +67,12 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             agent.metrics.left.of(Left::Closed).add(1);
             match how {
                 Close::Reset => {
-                    // Its last packet has to get out, by which the client knows that there is no more.
-                    agent.own.own(flow, limits::RESET_MS);
+                    // Between hosts its reset does not leave, and the client hears it from whoever its packets go to.
                     io.abort(taken.conn);
+                    ask::from_now_on(agent, io, taken.state);
                 }
                 Close::InOrder => {
-                    agent.own.own(flow, limits::RESET_MS);
+                    agent.own.let_end(flow, limits::END_MS);
                     io.close(taken.conn);
                 }
                 Close::Silent => {
@@ -128,6 +130,7 @@ pub(crate) fn frozen(agent: &mut Agent, io: &mut Io, conn: ConnId, outcome: Resu
                 io.abort(conn);
             }
         }
+        Peer::Asking(flow) => ask::is_out(agent, io, conn, flow, outcome.is_ok()),
         Peer::Session(_) | Peer::Upstream(_) | Peer::Nobody => {}
     }
 }

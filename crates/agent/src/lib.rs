@@ -23,6 +23,7 @@
 
 mod admin;
 mod answer;
+mod ask;
 mod carry;
 mod limits;
 mod metrics;

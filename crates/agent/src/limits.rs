@@ -1,6 +1,6 @@
 //! Every bound of the agent, with the relations between them checked when it is compiled.
 
-use shunt_handover::limits::{CREDIT_BYTES, HEAD_BYTES_MAX};
+use shunt_handover::limits::{CREDIT_BYTES, HEAD_BYTES_MAX, LEASE_MS};
 use shunt_wire::http1::HeadLimits;
 
 const MS: u64 = 1_000_000;
@@ -17,8 +17,15 @@ pub(crate) const SESSION_BACKLOG_BYTES_LOW: usize = SESSION_BACKLOG_BYTES_MAX / 
 /// Bytes of a request written to the server and not taken by the kernel up to which its sender is given more credit.
 pub(crate) const UPSTREAM_BACKLOG_BYTES_LOW: usize = 64 << 10;
 
-/// How long a connection that is reset here may still send: its reset leaves at the end of the turn. Milliseconds.
-pub(crate) const RESET_MS: u64 = 1_000;
+/// How long a connection that its client has ended may still send: its own end leaves with what is queued before it. Milliseconds.
+pub(crate) const END_MS: u64 = 5_000;
+/// Clients that are asked something so that they hear that their connections are nobody's. More are not.
+pub(crate) const ASKED_MAX: usize = 4_096;
+/// How often such a client is asked, the first time at once: longer than any owner's steering entry lasts that sends the answer back here.
+pub(crate) const ASKS_MAX: u8 = 8;
+pub(crate) const ASK_NS: u64 = 5 * SECOND;
+/// How long what asks may send.
+pub(crate) const ASK_MS: u64 = 1_000;
 /// How often entries that are past their leases are removed.
 pub(crate) const TIDY_NS: u64 = 10 * SECOND;
 
@@ -48,6 +55,7 @@ pub(crate) const OFFER_NS: u64 = 30 * SECOND;
 /// A connection to the server that has nothing to do for so long is closed; stock servers do so after 60 to 75 s.
 pub(crate) const IDLE_NS: u64 = 30 * SECOND;
 
+const _: () = assert!((ASKS_MAX as u64 - 1) * ASK_NS > LEASE_MS * MS);
 const _: () = assert!(ANSWER_HEAD_GROWN <= HEAD_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_LOW > CREDIT_BYTES as usize);
 const _: () = assert!(HANDSHAKE_NS < SESSION_SILENCE_NS);

@@ -5,6 +5,7 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use tracing::info;
 
 use crate::answer::{self, HOLD_TIMER};
+use crate::ask;
 use crate::carry;
 use crate::limits;
 use crate::owner;
@@ -44,7 +45,7 @@ impl Service for Agent {
             Peer::Session(key) => owner::received(self, io, key, data),
             Peer::Upstream(key) => answer::received(self, io, key, data),
             Peer::Taken(key) => taken::received(self, io, key, data),
-            Peer::Nobody | Peer::ToBeDropped => data.len(),
+            Peer::Nobody | Peer::ToBeDropped | Peer::Asking(_) => data.len(),
         };
         self.settle(io);
         used
@@ -55,6 +56,7 @@ impl Service for Agent {
             Peer::Session(key) => owner::lost(self, io, key),
             Peer::Upstream(key) => answer::closed(self, io, key, reason),
             Peer::Taken(key) => carry::closed(self, io, key, reason),
+            Peer::Asking(flow) => ask::is_out(self, io, conn, flow, true),
             Peer::Nobody | Peer::ToBeDropped => {}
         }
         self.settle(io);
@@ -69,7 +71,7 @@ impl Service for Agent {
                 }
             }
             Peer::Taken(key) => taken::drained(self, io, key),
-            Peer::Nobody | Peer::ToBeDropped => {}
+            Peer::Nobody | Peer::ToBeDropped | Peer::Asking(_) => {}
         }
         self.settle(io);
     }
@@ -91,6 +93,7 @@ impl Service for Agent {
         }
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         taken::tick(self, io);
+        ask::tick(self, io);
         end_silent_sessions(self, io);
         end_late_exchanges(self, io);
         end_idle_connections(self, io);

@@ -8,11 +8,12 @@ use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::session::AgentHandshake;
-use shunt_reactor::moving::Frozen;
+use shunt_reactor::moving::{Frozen, TcpState};
 use shunt_reactor::{ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
+use crate::ask::Asked;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
@@ -43,6 +44,8 @@ pub struct Agent {
     pub(crate) next_session: u64,
     /// What is to be done with these connections.
     pub(crate) wanted: VecDeque<Wanted>,
+    /// Clients that are to hear from others that their connections are nobody's.
+    pub(crate) asked: VecDeque<Asked>,
     /// When entries past their leases were removed last.
     pub(crate) tidied_ns: u64,
     /// It was said in the log that connections do not come in.
@@ -57,6 +60,8 @@ pub struct Agent {
 pub(crate) struct Taken {
     pub(crate) conn: ConnId,
     pub(crate) flow: Flow,
+    /// As it came.
+    pub(crate) state: TcpState,
     /// The answer that goes out on it, until it is out.
     pub(crate) exchange: Option<usize>,
     /// Bytes of the answer that were put in.
@@ -100,6 +105,8 @@ pub(crate) enum Peer {
     Taken(usize),
     /// The same, which is to go without a word.
     ToBeDropped,
+    /// A connection that is put in and taken out again, so that its client says something.
+    Asking(Flow),
 }
 
 /// A control connection.
@@ -233,6 +240,7 @@ impl Agent {
             next_session: 0,
             wanted: VecDeque::new(),
             ending: Vec::new(),
+            asked: VecDeque::new(),
             tidied_ns: 0,
             is_told: false,
             metrics: Arc::default(),

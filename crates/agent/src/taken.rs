@@ -35,6 +35,10 @@ impl AgentSink for Sink<'_> {
         self.own.own(flow, lease_ms);
     }
 
+    fn let_end(&mut self, flow: Flow) {
+        self.own.let_end(flow, limits::END_MS);
+    }
+
     fn disown(&mut self, flow: Flow) {
         self.own.disown(flow);
     }
@@ -139,7 +143,12 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
 
 /// A connection is in.
 pub(crate) fn restored(agent: &mut Agent, io: &mut Io, conn: ConnId) {
-    let Peer::Taken(key) = agent.peer(conn) else { return };
+    let key = match agent.peer(conn) {
+        Peer::Taken(key) => key,
+        // What asks has asked when it is in.
+        Peer::Asking(_) => return io.freeze(conn),
+        _ => return,
+    };
     let Some(taken) = agent.taken.get_mut(key) else { return };
     taken.is_arriving = false;
     let flow = taken.flow;

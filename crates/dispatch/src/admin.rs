@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::json;
 use shunt_admin::{Counter, Encoder, Gauge, Json, Loops, Map, Part, State, Unit, Value};
 
-use crate::metrics::{BackendMetrics, Ended, Metrics, Way, Why};
+use crate::metrics::{BackendMetrics, Ended, Metrics, NotSalvagedFor, Way, Why};
 
 /// Metrics and status of a dispatcher's event loops.
 #[derive(Debug)]
@@ -72,6 +72,9 @@ impl Part for DispatchAdmin {
         encoder.counter("shunt_dispatch_relayed", "Offers that were relayed all the same.", None, &relayed)?;
         let ended = self.loops.by::<Ended, _>(|metrics| &metrics.ended);
         encoder.counter("shunt_dispatch_handovers_ended", "How hand-overs have ended.", None, &ended)?;
+        let not_salvaged = self.loops.by::<NotSalvagedFor, _>(|metrics| &metrics.not_salvaged);
+        let help = "Connections whose agents were lost that could have gone on, and did not.";
+        encoder.counter("shunt_dispatch_not_salvaged", help, None, &not_salvaged)?;
         type Level = fn(&Metrics) -> &Gauge;
         let gauges: [(&str, &str, Level); 3] = [
             ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| &m.hands_over),

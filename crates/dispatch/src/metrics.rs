@@ -1,7 +1,7 @@
 //! What a dispatcher has done since its start, and what it has now. Each event loop writes its own; the admin thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
-use shunt_handover::owner::{Gone, Outcome, Relayed};
+use shunt_handover::owner::{Gone, NotSalvaged, Outcome, Relayed};
 
 labels! {
     /// Which way an answer went to its client.
@@ -54,10 +54,24 @@ labels! {
         Unused = "unused",
         /// It ended within the answer, or is here again with a part of it.
         BrokenOff = "broken_off",
+        /// Its agent was lost, and it is here again with what its client has of the answer.
+        Salvaged = "salvaged",
         /// Its agent was lost, and did not come back.
         AgentLost = "agent_lost",
         /// This host did not let it in again.
         NotRestored = "not_restored",
+    }
+}
+
+labels! {
+    /// Why a connection whose agent was lost did not go on here though its answer could have.
+    pub enum NotSalvagedFor = "reason" {
+        /// Its client has sent something that the agent's host has acknowledged, or has ended its stream.
+        ClientSentMore = "client_sent_more",
+        /// Its client had not got all of the head, or is nowhere in this answer.
+        NoPlace = "no_place",
+        /// The client did not say how far it is.
+        NotFound = "not_found",
     }
 }
 
@@ -92,6 +106,8 @@ pub struct Metrics {
     pub relayed: Family<Why, { Why::COUNT }>,
     /// How hand-overs have ended that were not relayed after all.
     pub ended: Family<Ended, { Ended::COUNT }>,
+    /// Connections whose agents were lost that could have gone on here, and did not.
+    pub not_salvaged: Family<NotSalvagedFor, { NotSalvagedFor::COUNT }>,
     /// 1 if connections are handed over.
     pub hands_over: Gauge,
     /// Connections that are with agents, or on their way.
@@ -132,10 +148,18 @@ impl Metrics {
             Outcome::Back { .. } => Ended::BrokenOff,
             Outcome::Gone(Gone::Ended { is_complete: true, .. }) => Ended::Closed,
             Outcome::Gone(Gone::Ended { .. } | Gone::Client) => Ended::BrokenOff,
+            Outcome::Salvaged { .. } => Ended::Salvaged,
             Outcome::Gone(Gone::AgentLost) => Ended::AgentLost,
+            Outcome::Gone(Gone::NotSalvaged(why)) => {
+                self.not_salvaged.of(NotSalvagedFor::of(*why)).add(1);
+                Ended::AgentLost
+            }
             Outcome::Gone(Gone::NotRestored) => Ended::NotRestored,
         };
         self.ended.of(ended).add(1);
+        if let Outcome::Salvaged { answer_sent } = outcome {
+            self.answer_bytes.of(Way::HandedOver).add(*answer_sent);
+        }
         let (Outcome::Back { answer_sent, is_complete } | Outcome::Gone(Gone::Ended { answer_sent, is_complete, .. })) =
             outcome
         else {
@@ -143,6 +167,16 @@ impl Metrics {
         };
         self.answers.of(Way::HandedOver).add(u64::from(*is_complete));
         self.answer_bytes.of(Way::HandedOver).add(*answer_sent);
+    }
+}
+
+impl NotSalvagedFor {
+    fn of(why: NotSalvaged) -> Self {
+        match why {
+            NotSalvaged::ClientSentMore => Self::ClientSentMore,
+            NotSalvaged::NoPlace => Self::NoPlace,
+            NotSalvaged::NotFound => Self::NotFound,
+        }
     }
 }
 

@@ -9,9 +9,10 @@ use std::io::ErrorKind;
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
-use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink};
+use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink, Seen};
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{ConnId, Io};
+use slab::Slab;
 use tracing::{debug, warn};
 
 use crate::policy::Handover;
@@ -23,6 +24,7 @@ use crate::{answer, failing, links, reply, resume};
 enum Wanted {
     Freeze(Flow),
     Restore(Flow, Frozen),
+    Probe(Frozen),
     Reset(Option<TcpState>),
     Send(AgentId, Ticket, Message<'static>),
     DropControl(AgentId),
@@ -33,6 +35,7 @@ struct Sink<'a> {
     steer: &'a mut dyn Steer,
     backends: &'a [Backend],
     of_flow: &'a HashMap<Flow, usize>,
+    clients: &'a Slab<Client>,
     wanted: Vec<Wanted>,
 }
 
@@ -44,6 +47,24 @@ impl OwnerSink for Sink<'_> {
 
     fn unsteer(&mut self, flow: Flow) {
         self.steer.unsteer(flow);
+    }
+
+    fn hold(&mut self, flow: Flow, lease_ms: u64) -> bool {
+        self.steer.hold(flow, lease_ms)
+    }
+
+    fn seen(&self, flow: Flow) -> Option<Seen> {
+        self.steer.seen(flow)
+    }
+
+    fn probe(&mut self, _: Flow, frozen: Frozen) {
+        self.wanted.push(Wanted::Probe(frozen));
+    }
+
+    fn could_go_on(&self, flow: Flow, answer_sent: Option<u64>) -> bool {
+        let client = self.of_flow.get(&flow).and_then(|client| self.clients.get(*client));
+        let rest = client.and_then(|client| client.exchange.as_ref()?.rest.as_ref());
+        rest.is_some_and(|rest| answer_sent.is_none_or(|sent| rest.follows(sent)))
     }
 
     fn freeze(&mut self, flow: Flow) {
@@ -77,8 +98,8 @@ impl OwnerSink for Sink<'_> {
 
 /// Has the owner do something, and does what it wants done.
 fn with<R>(dispatcher: &mut Dispatcher, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> R {
-    let Dispatcher { owner, steer, backends, of_flow, .. } = dispatcher;
-    let mut sink = Sink { steer: &mut **steer, backends, of_flow, wanted: Vec::new() };
+    let Dispatcher { owner, steer, backends, of_flow, clients, .. } = dispatcher;
+    let mut sink = Sink { steer: &mut **steer, backends, of_flow, clients, wanted: Vec::new() };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(dispatcher, io, wanted);
@@ -110,6 +131,10 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             let Some(state) = dispatcher.clients.get_mut(client) else { return };
             (state.conn, state.place) = (conn, Place::Arriving);
             dispatcher.set_peer(conn, Peer::Client(client));
+        }
+        Wanted::Probe(frozen) => {
+            let conn = io.restore(frozen);
+            dispatcher.set_peer(conn, Peer::Probe);
         }
         Wanted::Reset(state) => {
             // Put in and aborted it sends a reset, or what makes the client say something, which is answered by one.
@@ -143,7 +168,18 @@ pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, ski
 
 /// What came of taking a connection out of the loop.
 pub(crate) fn frozen(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
-    let Peer::Client(client) = dispatcher.peer(conn) else { return };
+    let client = match dispatcher.peer(conn) {
+        Peer::Client(client) => client,
+        Peer::Probe => {
+            dispatcher.set_peer(conn, Peer::Nobody);
+            if outcome.is_err() {
+                // Its packets are held, and no reset leaves.
+                io.abort(conn);
+            }
+            return;
+        }
+        _ => return,
+    };
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     let flow = state.flow;
     match &outcome {
@@ -171,6 +207,8 @@ pub(crate) fn restored(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId) {
             dispatcher.set_peer(conn, Peer::Nobody);
             io.abort(conn);
         }
+        // The kernel has asked the client what it has.
+        Peer::Probe => io.freeze(conn),
         Peer::Backend(_) | Peer::Nobody => {}
     }
 }
@@ -271,6 +309,7 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
             failing::failed(dispatcher, io, client, 502, "the server has broken off its answer");
         }
         Outcome::Back { answer_sent, .. } => resume::came_back(dispatcher, io, client, answer_sent),
+        Outcome::Salvaged { answer_sent } => resume::came_back(dispatcher, io, client, answer_sent),
         Outcome::Gone(_) => {
             dispatcher.take_exchange(client);
             dispatcher.remove_client(client);

@@ -69,10 +69,16 @@ impl Rest {
 
     /// So many bytes of it and its head have been sent; what is left, or none if that cannot be.
     pub(crate) fn sent(&mut self, bytes: u64) -> Option<u64> {
-        // An agent puts in a head as a whole.
-        let body = bytes.checked_sub(self.head_bytes).filter(|body| *body <= self.left())?;
-        self.range.first += body;
+        if !self.follows(bytes) {
+            return None;
+        }
+        self.range.first += bytes - self.head_bytes;
         Some(self.left())
+    }
+
+    /// True if it can go on behind so many bytes of it and its head: never within the head, which another server may have otherwise.
+    pub(crate) fn follows(&self, bytes: u64) -> bool {
+        bytes.checked_sub(self.head_bytes).is_some_and(|body| body <= self.left())
     }
 
     /// Bytes that the client has not got.

@@ -46,7 +46,7 @@ impl Service for Dispatcher {
         match self.peer(conn) {
             Peer::Client(client) => intake::received(self, io, client, data),
             Peer::Backend(index) => heard::received(self, io, index, data),
-            Peer::Nobody | Peer::ToBeReset => data.len(),
+            Peer::Nobody | Peer::ToBeReset | Peer::Probe => data.len(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Service for Dispatcher {
                 self.set_peer(conn, Peer::Nobody);
                 links::lost(self, io, index, words(reason));
             }
-            Peer::Nobody | Peer::ToBeReset => {}
+            Peer::Nobody | Peer::ToBeReset | Peer::Probe => {}
         }
     }
 
@@ -71,7 +71,7 @@ impl Service for Dispatcher {
                 intake::go_on(self, io, client);
             }
             Peer::Backend(index) => links::drained(self, io, index),
-            Peer::Nobody | Peer::ToBeReset => {}
+            Peer::Nobody | Peer::ToBeReset | Peer::Probe => {}
         }
     }
 

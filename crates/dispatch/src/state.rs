@@ -52,6 +52,8 @@ pub(crate) enum Peer {
     Backend(usize),
     /// A connection that nobody has is put in to be reset.
     ToBeReset,
+    /// One whose agent is lost is put in and taken out, so that its client says what it has.
+    Probe,
 }
 
 /// Where a client's connection is.

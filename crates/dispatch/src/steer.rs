@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use shunt_handover::Flow;
+use shunt_handover::owner::Seen;
 
 /// Sends packets of a connection to an agent's host.
 pub trait Steer: Send + fmt::Debug {
@@ -11,6 +12,10 @@ pub trait Steer: Send + fmt::Debug {
     fn steer(&mut self, flow: Flow, agent: SocketAddr, lease_ms: u64) -> bool;
     /// They come here again.
     fn unsteer(&mut self, flow: Flow);
+    /// They go nowhere from now on, for so long, and are noted; again: to renew. False if that is not possible.
+    fn hold(&mut self, flow: Flow, lease_ms: u64) -> bool;
+    /// What was noted of its packets since they went elsewhere.
+    fn seen(&self, flow: Flow) -> Option<Seen>;
 }
 
 /// For connections that are found wherever they are: in a simulation, and by a mover that passes descriptors on.
@@ -23,4 +28,12 @@ impl Steer for Anywhere {
     }
 
     fn unsteer(&mut self, _: Flow) {}
+
+    fn hold(&mut self, _: Flow, _: u64) -> bool {
+        false
+    }
+
+    fn seen(&self, _: Flow) -> Option<Seen> {
+        None
+    }
 }

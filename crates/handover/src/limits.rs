@@ -56,6 +56,12 @@ pub const DOUBT_MS: u64 = 8_000;
 pub const LOST_MS: u64 = 15_000;
 /// How long an owner waits, after it has started, to be told of connections that its predecessor handed over.
 pub const PINNED_MS: u64 = 10_000;
+/// Between two looks how far a client is whose agent is lost. Kernels answer what asks that twice a second at most.
+pub const LOOK_MS: u64 = 600;
+/// Looks until it is given up.
+pub const LOOKS_MAX: u8 = 20;
+/// Bytes of requests that are kept of a connection which an agent has; with more it ends with its agent.
+pub const KEPT_BYTES_MAX: usize = 4 << 10;
 /// How long an offer is good for.
 pub const OFFER_MS: u64 = 10_000;
 /// How long an agent keeps connections, returns and endings for an owner that it has lost.

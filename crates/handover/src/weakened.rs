@@ -19,6 +19,13 @@ pub enum Step {
     SameOwnerInstance,
     /// Endings are kept until the owner has heard of them.
     KeepEndings,
+    /// The client's packets go nowhere while it is asked how far it is whose agent is lost.
+    HoldBeforeLook,
+    /// A connection does not go on if its client has sent what only the lost agent had.
+    NothingUnheard,
+    /// No end of a connection leaves an agent's host because the process died that had it. It is the host's, so that only the model asks.
+    #[cfg(any(test, feature = "weakened"))]
+    KeepEndsBack,
     /// All is told only when nothing is being put in any more.
     TellWhenSettled,
 }

@@ -2,9 +2,9 @@
 //!
 //! | map | key | value |
 //! |---|---|---|
-//! | `steered_flows` | flow, 36 bytes | when its lease ends, boot-time ns, 8 bytes; hardware address 6; 2 zero |
-//! | `seen_flows` | flow | packets 8, last acknowledgement 4, end of the last packet 4: written by the program |
-//! | `owned_flows` | flow | when its lease ends 8, is ready 4, 4 zero |
+//! | `steered_flows` | flow, 36 bytes | when its lease ends, boot-time ns, 8 bytes; hardware address 6; is held 2 |
+//! | `seen_flows` | flow | packets 8, acknowledged 8, end of the last packet 8, first acknowledgement 4, has ended 4: written by the program |
+//! | `owned_flows` | flow | when its lease ends 8, is ready 4, may end 4 |
 //! | `services` | virtual address and port, 20 bytes | 4 |
 //! | `counters` | number of a [`Count`] | 8, for each processor |
 
@@ -21,17 +21,22 @@ use crate::flow::{FLOW_BYTES, Flow, Mac, SERVICE_BYTES, service_key};
 
 pub(crate) const MAPS: [&str; 5] = ["steered_flows", "seen_flows", "owned_flows", "services", "counters"];
 
-type Flows = HashMap<MapData, [u8; FLOW_BYTES], [u8; 16]>;
+type Flows<const BYTES: usize> = HashMap<MapData, [u8; FLOW_BYTES], [u8; BYTES]>;
+/// Bytes of an entry of a steered connection, or of one that is here.
+const ENTRY_BYTES: usize = 16;
+const SEEN_BYTES: usize = 32;
 
 /// What the programs have seen of a steered connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets from the client.
     pub packets: u64,
-    /// The client's last acknowledgement: the sequence number that it expects next.
-    pub last_ack: u32,
-    /// The sequence number behind the client's last packet.
-    pub sequence_end: u32,
+    /// The first acknowledgement, a sequence number, and how many bytes more the client has acknowledged since.
+    pub acknowledged: Option<(u32, u64)>,
+    /// The sequence number behind the client's last byte.
+    pub sequence_end: Option<u32>,
+    /// The client has ended its stream, or the connection, or begun another.
+    pub has_ended: bool,
 }
 
 /// What the programs count.
@@ -43,32 +48,38 @@ pub enum Count {
     Expired,
     /// Packets that had no hop left.
     HopsOver,
-    /// Resets of this host's kernel that did not leave.
+    /// Resets and ends of this host's kernel that did not leave.
     ResetsKeptBack,
     /// Packets for the virtual address while the connection was not here.
     NotReady,
     /// Packets for connections that are here.
     Passed,
+    /// Packets of connections that are held, which were dropped.
+    Held,
+    /// Packets of this host's kernel for connections that are not here, which did not leave.
+    Muted,
 }
 
 impl Count {
     /// All, in the order of the programs, with their names.
-    pub const ALL: [(Count, &str); 6] = [
+    pub const ALL: [(Count, &str); 8] = [
         (Count::Steered, "steered"),
         (Count::Expired, "expired"),
         (Count::HopsOver, "hops_over"),
         (Count::ResetsKeptBack, "resets_kept_back"),
         (Count::NotReady, "not_ready"),
         (Count::Passed, "passed"),
+        (Count::Held, "held"),
+        (Count::Muted, "muted"),
     ];
 }
 
 /// The maps of programs that were loaded.
 pub struct Steering {
     pins: PathBuf,
-    steered: Flows,
-    seen: Flows,
-    owned: Flows,
+    steered: Flows<ENTRY_BYTES>,
+    seen: Flows<SEEN_BYTES>,
+    owned: Flows<ENTRY_BYTES>,
     counters: Counters,
 }
 
@@ -129,13 +140,11 @@ impl Steering {
     /// # Errors
     /// Nothing is pinned there, or this process may not open it.
     pub fn open(pins: &Path) -> Result<Steering, Error> {
-        let hash =
-            |name: &str| Flows::try_from(Map::HashMap(pinned(pins, name)?)).map_err(|error| of_map(OPEN, &error));
         Ok(Steering {
             pins: pins.to_owned(),
-            steered: hash("steered_flows")?,
-            seen: hash("seen_flows")?,
-            owned: hash("owned_flows")?,
+            steered: flows(pins, "steered_flows")?,
+            seen: flows(pins, "seen_flows")?,
+            owned: flows(pins, "owned_flows")?,
             counters: Counters::open(pins)?,
         })
     }
@@ -152,13 +161,25 @@ impl Steering {
     /// There are as many as there may be, or the kernel refuses.
     pub fn steer(&mut self, flow: &Flow, to: Mac, lease: Duration) -> Result<(), Error> {
         let key = flow.key();
+        // Before the first packet is sent on: none is missed.
         if self.seen.get(&key, 0).is_err() {
-            self.seen.insert(key, [0; 16], 0).map_err(|error| of_entry("moved connections", &error))?;
+            self.seen.insert(key, [0; SEEN_BYTES], 0).map_err(|error| of_entry("moved connections", &error))?;
         }
-        let mut value = [0; 16];
+        let mut value = [0; ENTRY_BYTES];
         value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
         value[8..14].copy_from_slice(&to.0);
         self.steered.insert(key, value, 0).map_err(|error| of_entry("moved connections", &error))
+    }
+
+    /// Packets of this connection go nowhere from now on, for as long as the lease: they are noted, and dropped. Again: the lease begins anew.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub fn hold(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
+        let mut value = [0; ENTRY_BYTES];
+        value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+        value[14..].copy_from_slice(&1u16.to_ne_bytes());
+        self.steered.insert(flow.key(), value, 0).map_err(|error| of_entry("moved connections", &error))
     }
 
     /// Packets of this connection come to this host's sockets again. Nothing is wrong if they did before.
@@ -169,14 +190,21 @@ impl Steering {
         let _ = self.seen.remove(&key);
     }
 
-    /// What was seen of a connection since it was steered; none if it is not.
+    /// What was seen of a connection since it was steered; none if it was not.
     #[must_use]
     pub fn seen(&self, flow: &Flow) -> Option<Seen> {
         let value = self.seen.get(&flow.key(), 0).ok()?;
-        let number = |at: usize| u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
-        let mut packets = [0; 8];
-        packets.copy_from_slice(&value[..8]);
-        Some(Seen { packets: u64::from_ne_bytes(packets), last_ack: number(8), sequence_end: number(12) })
+        let long = |at: usize| value[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
+        let short = |at: usize| value[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+        let (acknowledged, sequence_end, first) = (long(8), long(16), short(24));
+        // One in the upper half says that they are known.
+        let more = acknowledged.checked_sub((1 << 32) + u64::from(first));
+        Some(Seen {
+            packets: long(0),
+            acknowledged: more.map(|more| (first, more)),
+            sequence_end: (sequence_end > 0).then_some(sequence_end as u32),
+            has_ended: short(28) != 0,
+        })
     }
 
     /// This connection is about to come here; its packets are dropped meanwhile.
@@ -184,7 +212,7 @@ impl Steering {
     /// # Errors
     /// There are as many as there may be, or the kernel refuses.
     pub fn expect(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
-        self.put_owned(flow, lease, false)
+        self.put_owned(flow, lease, false, false)
     }
 
     /// A socket of this host has the connection; again: the lease begins anew.
@@ -192,7 +220,15 @@ impl Steering {
     /// # Errors
     /// There are as many as there may be, or the kernel refuses.
     pub fn own(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
-        self.put_owned(flow, lease, true)
+        self.put_owned(flow, lease, true, false)
+    }
+
+    /// The client has ended this connection: what this host's kernel says to that gets out, for as long as the lease.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub fn let_end(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
+        self.put_owned(flow, lease, true, true)
     }
 
     /// No socket of this host has the connection any more. Nothing is wrong if none had.
@@ -200,10 +236,11 @@ impl Steering {
         let _ = self.owned.remove(&flow.key());
     }
 
-    fn put_owned(&mut self, flow: &Flow, lease: Duration, is_ready: bool) -> Result<(), Error> {
-        let mut value = [0; 16];
+    fn put_owned(&mut self, flow: &Flow, lease: Duration, is_ready: bool, may_end: bool) -> Result<(), Error> {
+        let mut value = [0; ENTRY_BYTES];
         value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
         value[8..12].copy_from_slice(&u32::from(is_ready).to_ne_bytes());
+        value[12..].copy_from_slice(&u32::from(may_end).to_ne_bytes());
         self.owned.insert(flow.key(), value, 0).map_err(|error| of_entry("connections that are here", &error))
     }
 
@@ -222,12 +259,12 @@ impl Steering {
     /// Removes entries past their leases, which the programs do not follow any more. How many there were.
     pub fn sweep(&mut self) -> usize {
         let now_ns = boot_time_ns();
-        let is_over = |value: &[u8; 16]| {
+        let is_over = |value: &[u8; ENTRY_BYTES]| {
             let mut expires_ns = [0; 8];
             expires_ns.copy_from_slice(&value[..8]);
             u64::from_ne_bytes(expires_ns) < now_ns
         };
-        let over = |flows: &Flows| {
+        let over = |flows: &Flows<ENTRY_BYTES>| {
             let all = flows.iter().filter_map(Result::ok);
             all.filter(|(_, value)| is_over(value)).map(|(key, _)| Flow::of_key(&key)).collect::<Vec<_>>()
         };
@@ -242,6 +279,10 @@ impl Steering {
     pub fn count(&self, which: Count) -> u64 {
         self.counters.of(which as u32)
     }
+}
+
+fn flows<const BYTES: usize>(pins: &Path, name: &str) -> Result<Flows<BYTES>, Error> {
+    Flows::try_from(Map::HashMap(pinned(pins, name)?)).map_err(|error| of_map(OPEN, &error))
 }
 
 /// When a lease ends that begins now, by the clock that the programs look at.

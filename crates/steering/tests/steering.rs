@@ -176,7 +176,7 @@ fn packets_of_a_steered_connection_go_to_the_backend_which_lets_none_in_before_i
         until("the backend's host gets it", || of_backend.count(Count::NotReady) > before[1] + 1);
         assert!(of_dispatcher.count(Count::Steered) > before[0]);
         let seen = of_dispatcher.seen(&flow).expect("it is steered");
-        assert!(seen.packets > 0 && seen.last_ack != 0 && seen.sequence_end != 0, "{seen:?}");
+        assert!(seen.packets > 0 && !seen.has_ended, "{seen:?}");
         assert!(is_silent(&mut accepted) && is_silent(&mut client), "nobody has answered, nor reset it");
         assert_eq!((of_dispatcher.steered(), of_backend.owned()), (vec![flow], vec![flow]));
         // Nothing of it was lost: it is sent again.
@@ -200,15 +200,89 @@ fn a_reset_of_who_does_not_have_the_connection_does_not_leave() {
     rustix::net::sockopt::set_socket_linger(&accepted, Some(Duration::ZERO)).expect("option");
     drop(accepted);
     until("the reset is kept back", || of_dispatcher.count(Count::ResetsKeptBack) == 1);
-    // The backend says that it has it, and has no socket: its reset is its own to send.
+    // The backend says that it has it, and has no socket: nor does its reset leave, for the connection may be elsewhere.
     of_backend.own(&flow, LEASE).expect("room");
-    assert!(is_silent(&mut client));
     client.write_all(b"x").expect("sent");
+    until("the reset is kept back", || of_backend.count(Count::ResetsKeptBack) > 0);
+    assert!(is_silent(&mut client));
+    // The client has ended it, and is answered.
+    of_backend.let_end(&flow, LEASE).expect("room");
     until(
         "the client is reset",
         || matches!(client.read(&mut [0]), Err(error) if error.kind() == ErrorKind::ConnectionReset),
     );
     assert!(of_backend.count(Count::Passed) > 0);
+}
+
+#[test]
+fn the_kernel_of_a_process_that_is_gone_ends_no_connection_and_is_mute_without_an_entry() {
+    let Some(network) = Network::new("fence") else { return };
+    let Some(mut of_backend) = network.load("b", Role::Backend) else { return };
+    // Connected outwards, the backend's end is one of the virtual address as one that was put in is.
+    let flow = Flow { local: VIP.parse().expect("address"), peer: "10.98.0.11:4000".parse().expect("address") };
+    of_backend.let_end(&flow, LEASE).expect("room");
+    let listener = network.on("c", || TcpListener::bind(flow.peer)).expect("listens");
+    network
+        .on("c", || run(&format!("ip neigh replace 10.98.0.100 lladdr {} dev eth0", mac_of(31))))
+        .expect("an address");
+    let mut of_process = network.on("b", || {
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+            .expect("a socket");
+        rustix::net::bind(&socket, &flow.local).expect("bound");
+        rustix::net::connect(&socket, &flow.peer).expect("connects");
+        TcpStream::from(socket)
+    });
+    let mut client = listener.accept().expect("accepted").0;
+    client.set_nonblocking(true).expect("option");
+    of_backend.own(&flow, LEASE).expect("room");
+    of_process.write_all(b"while it lives").expect("sent");
+    let mut got = [0; 14];
+    until("the client has it", || client.read(&mut got).is_ok());
+    assert_eq!(&got, b"while it lives");
+    of_backend.disown(&flow);
+    of_process.write_all(b"and when not").expect("sent");
+    until("it is mute", || of_backend.count(Count::Muted) > 0);
+    of_backend.own(&flow, LEASE).expect("room");
+    let mut got = [0; 12];
+    until("the client has what was queued", || client.read(&mut got).is_ok());
+    // As by a process that is killed.
+    drop(of_process);
+    until("its end is kept back", || of_backend.count(Count::ResetsKeptBack) > 0);
+    assert!(is_silent(&mut client));
+}
+
+#[test]
+fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
+    let Some(network) = Network::new("held") else { return };
+    let Some(mut of_dispatcher) = network.load("d", Role::Dispatcher) else { return };
+    let (mut client, mut accepted, flow) = connected(&network, VIP);
+    of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
+    assert_eq!(of_dispatcher.seen(&flow), Some(Default::default()));
+    of_dispatcher.hold(&flow, LEASE).expect("room");
+    client.write_all(b"he").expect("sent");
+    until("it is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.packets > 0));
+    let first = of_dispatcher.seen(&flow).expect("it is steered");
+    client.write_all(b"ld").expect("sent");
+    let end = first.sequence_end.expect("a packet").wrapping_add(2);
+    until("both are seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.sequence_end == Some(end)));
+    assert!(is_silent(&mut accepted) && of_dispatcher.count(Count::Held) > 1);
+    let seen = of_dispatcher.seen(&flow).expect("it is steered");
+    assert_eq!((first.acknowledged.map(|(_, more)| more), seen.acknowledged), (Some(0), first.acknowledged));
+    assert!(!seen.has_ended);
+    of_dispatcher.unsteer(&flow);
+    let mut got = [0; 4];
+    until("the dispatcher gets it", || accepted.read(&mut got).is_ok());
+    assert_eq!((&got, of_dispatcher.seen(&flow)), (b"held", None));
+    // What the client has acknowledged since is counted on.
+    of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
+    of_dispatcher.hold(&flow, LEASE).expect("room");
+    client.write_all(b"x").expect("sent");
+    until("it is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.acknowledged.is_some()));
+    accepted.write_all(b"answered").expect("sent");
+    let more = || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
+    until("all is acknowledged", || more() == Some(8));
+    drop(client);
+    until("its end is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.has_ended));
 }
 
 #[test]

@@ -89,7 +89,8 @@ impl Default for AgentLimits {
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Close {
-    /// By a reset, so that the client knows that its answer is cut.
+    /// The client is to know that its answer is cut, by a reset of whoever its packets go to. None leaves this host: its owner may have given
+    /// the connection to another by then.
     Reset,
     /// In order: the client has all of its answer, and has ended its direction.
     InOrder,
@@ -99,11 +100,13 @@ pub enum Close {
 
 /// Where actions go. Called from within methods of [`Agent`], in the order in which they are to be carried out.
 pub trait AgentSink {
-    /// No packet of the client reaches a connection of this host, none is answered, and none is sent back, for as long.
+    /// No packet of the client reaches a connection of this host, and none is answered, for as long.
     fn expect(&mut self, flow: Flow, lease_ms: u64);
     /// The client's packets reach the connection that is here, for as long. Called again to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
-    /// The connection is not here: packets go back to where they came from.
+    /// The client has ended the connection that is here, and is answered that.
+    fn let_end(&mut self, flow: Flow);
+    /// The connection is not here: no packet reaches this host, and none of it leaves.
     fn disown(&mut self, flow: Flow);
     /// Puts the connection in; [`Agent::restored`] is to be called. Nothing of the answer may be sent before [`AgentSink::start`].
     fn restore(&mut self, flow: Flow, frozen: Frozen);
@@ -250,6 +253,12 @@ impl Agent {
     #[must_use]
     pub fn flows(&self) -> usize {
         self.moves.len()
+    }
+
+    /// True if this connection is here, on its way in, or on its way out.
+    #[must_use]
+    pub fn has(&self, flow: Flow) -> bool {
+        self.moves.contains_key(&flow)
     }
 
     /// True if nothing is kept of any connection or offer.

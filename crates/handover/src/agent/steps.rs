@@ -126,7 +126,11 @@ impl Agent {
     ) {
         let is_here = |stage: &Stage| !matches!(stage, Stage::Restoring { .. } | Stage::Returning { .. });
         if self.moves.get(&flow).is_some_and(|known| is_here(&known.stage)) {
-            sink.disown(flow);
+            match reason {
+                // Its end has come by here, and so by its owner's host: it does not go on elsewhere.
+                Ending::Client => sink.let_end(flow),
+                _ => sink.disown(flow),
+            }
             self.ended(now_ms, flow, reason, answer_sent, sink);
         }
     }

@@ -29,6 +29,10 @@ impl AgentSink for Said {
         self.done.push("own".into());
     }
 
+    fn let_end(&mut self, _: Flow) {
+        self.done.push("let end".into());
+    }
+
     fn disown(&mut self, _: Flow) {
         self.done.push("disown".into());
     }

@@ -1,5 +1,6 @@
 //! Agents that come, go and say what they have; and what is due.
 
+use super::salvage::{is_salvaged, state_of};
 use super::{Agent, AgentId, Due, Gone, Move, Owner, OwnerSink, Stage, Then};
 use crate::message::{Message, Ticket};
 use crate::session::Instance;
@@ -15,11 +16,11 @@ impl Owner {
         if !self.steps.has(Step::SameAgentInstance) {
             return;
         }
-        // The process that had them, or was to have them, is no more. Its connections are closed, and what the client has of them is not
-        // known: the copy of one that it may have had is never used.
+        // The process that had them, or was to have them, is no more. What the client has of them is not known: the copy of one that it may have
+        // had is never used as it is.
         let all = self.at(id, |known| known.instance != instance && is_open(&known.stage));
         for ticket in all {
-            self.gone(ticket, Gone::AgentLost, sink);
+            self.agent_lost(now_ms, ticket, sink);
         }
     }
 
@@ -91,7 +92,7 @@ impl Owner {
                 Ok(())
             }
             Message::HeldEnd { is_complete } => {
-                self.held_end(id, *is_complete, sink);
+                self.held_end(now_ms, id, *is_complete, sink);
                 Ok(())
             }
             _ => Err(Unexpected("a message that is not about a connection")),
@@ -139,21 +140,31 @@ impl Owner {
         let stage = Stage::There;
         self.moves.insert(
             ticket,
-            Move { flow, agent: id, session, instance, answer_sent: 0, is_recalled: false, state: None, stage },
+            Move {
+                flow,
+                agent: id,
+                session,
+                instance,
+                answer_sent: 0,
+                is_recalled: false,
+                state: None,
+                kept: None,
+                stage,
+            },
         );
         self.flows.insert(flow, ticket);
         self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
     }
 
     /// Whatever was not named is not there. If all was named, it was never taken either; else nobody knows.
-    fn held_end(&mut self, id: AgentId, is_complete: bool, sink: &mut impl OwnerSink) {
+    fn held_end(&mut self, now_ms: u64, id: AgentId, is_complete: bool, sink: &mut impl OwnerSink) {
         for ticket in self.at(id, |known| matches!(known.stage, Stage::InDoubt { .. } | Stage::Lost)) {
             match self.moves.get(&ticket).map(|known| &known.stage) {
                 Some(Stage::InDoubt { copy }) if is_complete => {
                     let copy = copy.clone();
                     self.restore(ticket, copy, Then::Elsewhere, sink);
                 }
-                _ => self.gone(ticket, Gone::AgentLost, sink),
+                _ => self.agent_lost(now_ms, ticket, sink),
             }
         }
     }
@@ -165,8 +176,9 @@ impl Owner {
                 Due::Renewal(ticket) => self.renew(now_ms, ticket, sink),
                 Due::Pinned(flow) => {
                     self.pinned.remove(&flow);
+                    let state = sink.seen(flow).and_then(|seen| state_of(flow, &seen));
                     sink.unsteer(flow);
-                    sink.reset(flow, None);
+                    sink.reset(flow, state);
                 }
                 Due::Wait(ticket) => match self.moves.get(&ticket).map(|known| (&known.stage, known.agent)) {
                     // An agent that does not answer is as good as lost, but what it will do is not known.
@@ -174,7 +186,8 @@ impl Owner {
                         sink.drop_control(agent);
                         self.control_lost(now_ms, agent, sink);
                     }
-                    Some((Stage::InDoubt { .. } | Stage::Lost, _)) => self.gone(ticket, Gone::AgentLost, sink),
+                    Some((Stage::InDoubt { .. } | Stage::Lost, _)) => self.agent_lost(now_ms, ticket, sink),
+                    Some((Stage::Salvaging { .. }, _)) => self.look(now_ms, ticket, sink),
                     _ => {}
                 },
             }
@@ -184,7 +197,10 @@ impl Owner {
     fn renew(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get(&ticket) else { return };
         // A renewal that fails is tried again before the entry has ended.
-        sink.steer(known.flow, known.agent, self.limits.lease_ms);
+        match is_salvaged(&known.stage) {
+            true => sink.hold(known.flow, self.limits.lease_ms),
+            false => sink.steer(known.flow, known.agent, self.limits.lease_ms),
+        };
         self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
     }
 

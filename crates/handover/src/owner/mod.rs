@@ -13,18 +13,24 @@
 //! | in doubt | its time, or the agent was started anew | unsteer | | gone |
 //! | there, in doubt | `RETURN` | `SETTLED` | restore what came | restoring |
 //! | there, in doubt | `CLOSED` | `SETTLED` | unsteer | gone |
-//! | there | the agent is lost for too long, or has it no more | unsteer | | gone |
+//! | there, in doubt | the agent is lost for too long, or has it no more, and the rest could be had | hold | look | salvaging |
+//! | the same, and it could not | | unsteer | | gone |
+//! | salvaging | two looks agree how far the client is | restore what was kept, so far on | | restoring |
+//! | salvaging | it cannot go on there, or that is not found out | unsteer | | gone |
 //! | restoring | restored | unsteer | `FETCH`, another agent, or the next request | here |
 //!
 //! A connection is gone when it is nowhere and its packets come here: the client's next one reaches a host without it, which resets it, and
 //! the client is made to send one. It never takes that for the end of an answer.
 //!
-//! `steps.rs` has the steps of one connection, `agents.rs` what concerns all those of an agent.
+//! `steps.rs` has the steps of one connection, `salvage.rs` those of one whose agent is lost, `agents.rs` what concerns all those of an agent.
 
 mod agents;
+mod salvage;
 mod steps;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_salvage;
 
 use std::collections::BTreeMap;
 
@@ -57,6 +63,8 @@ pub struct OwnerLimits {
     pub lost_ms: u64,
     /// For connections that were handed over before this process started.
     pub pinned_ms: u64,
+    /// Between two looks how far a client is.
+    pub look_ms: u64,
 }
 
 impl Default for OwnerLimits {
@@ -69,6 +77,7 @@ impl Default for OwnerLimits {
             doubt_ms: limits::DOUBT_MS,
             lost_ms: limits::LOST_MS,
             pinned_ms: limits::PINNED_MS,
+            look_ms: limits::LOOK_MS,
         }
     }
 }
@@ -102,10 +111,36 @@ pub enum Gone {
     },
     /// Its agent was lost, and did not come back with it.
     AgentLost,
+    /// The same; the connection was to go on here, and did not.
+    NotSalvaged(NotSalvaged),
     /// It came back, or was to stay, and the host did not let it in.
     NotRestored,
     /// Its client closed it before it was frozen.
     Client,
+}
+
+/// Why a connection whose agent is lost does not go on here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NotSalvaged {
+    /// The client has sent something that the agent had and nobody else has, or has ended its stream.
+    ClientSentMore,
+    /// The client is at no place of the answer from which it could go on.
+    NoPlace,
+    /// How far the client is was not found out.
+    NotFound,
+}
+
+/// What was noted of the client's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// How many there were.
+    pub packets: u64,
+    /// The first acknowledgement, a sequence number, and how many bytes more the client has acknowledged since.
+    pub acknowledged: Option<(u32, u64)>,
+    /// The sequence number behind its last byte.
+    pub sequence_end: Option<u32>,
+    /// It has ended its stream, or the connection.
+    pub has_ended: bool,
 }
 
 /// How a hand-over has ended. The ticket is not used again, but after [`Outcome::Relay`].
@@ -122,6 +157,11 @@ pub enum Outcome {
         /// Those are all; if not, nothing but a close can follow, unless there are none.
         is_complete: bool,
     },
+    /// The agent was lost, and the connection is here again. It sends what it is given behind so many bytes of the answer.
+    Salvaged {
+        /// Bytes of the answer that the client has.
+        answer_sent: u64,
+    },
     /// The connection is gone.
     Gone(Gone),
 }
@@ -133,6 +173,20 @@ pub trait OwnerSink {
     fn steer(&mut self, flow: Flow, agent: AgentId, lease_ms: u64) -> bool;
     /// They come here again.
     fn unsteer(&mut self, flow: Flow);
+    /// The client's packets go nowhere from now on, for as long. Called again to renew. False if that is not possible.
+    fn hold(&mut self, _flow: Flow, _lease_ms: u64) -> bool {
+        false
+    }
+    /// What was noted of the client's packets since they are steered.
+    fn seen(&self, _flow: Flow) -> Option<Seen> {
+        None
+    }
+    /// Puts the connection in and takes it out again, by which the client is made to say what it has. Nothing is to be called.
+    fn probe(&mut self, _flow: Flow, _frozen: Frozen) {}
+    /// True if the answer on this connection could go on from elsewhere: behind so many bytes, or behind some.
+    fn could_go_on(&self, _flow: Flow, _answer_sent: Option<u64>) -> bool {
+        false
+    }
     /// Takes the connection out of the loop; [`Owner::frozen`] is to be called, unless it ends first ([`Owner::client_gone`]).
     fn freeze(&mut self, flow: Flow);
     /// Puts it in; [`Owner::restored`] is to be called.
@@ -165,6 +219,8 @@ enum Stage {
     Lost,
     /// Nowhere: on its way into the loop.
     Restoring { then: Then },
+    /// Nowhere, or at an agent that is lost: its packets are held, and its client asked how far it is.
+    Salvaging { looks: u8, last: Option<Look> },
 }
 
 /// What follows when a connection is here again.
@@ -173,6 +229,26 @@ enum Then {
     Relay(Relayed),
     Elsewhere,
     Back { answer_sent: u64, is_complete: bool },
+    Salvaged { answer_sent: u64 },
+}
+
+/// What was seen of a client at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Look {
+    packets: u64,
+    acknowledged: u64,
+    /// Packets had come since the look before.
+    is_new: bool,
+}
+
+/// What is kept of a connection that an agent has, besides its state.
+#[derive(Clone, Debug, Hash)]
+struct Kept {
+    /// When it was frozen.
+    at_ms: u64,
+    /// Bytes in front of the answer that the client had not acknowledged.
+    queued: u64,
+    unread: Vec<u8>,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -189,6 +265,7 @@ struct Move {
     is_recalled: bool,
     /// As it was frozen.
     state: Option<TcpState>,
+    kept: Option<Kept>,
     stage: Stage,
 }
 

@@ -1,5 +1,6 @@
 //! The steps of one connection. What each may never do stands beside it.
 
+use super::salvage::is_salvaged;
 use super::{Due, Gone, Move, Outcome, Owner, OwnerSink, Relayed, Stage, Then};
 use crate::message::connection::check_frozen;
 use crate::message::{Message, Refusal, Ticket};
@@ -38,7 +39,7 @@ impl Owner {
         let stage = Stage::Freezing;
         self.moves.insert(
             ticket,
-            Move { flow, agent, session, instance, answer_sent, is_recalled: false, state: None, stage },
+            Move { flow, agent, session, instance, answer_sent, is_recalled: false, state: None, kept: None, stage },
         );
         self.flows.insert(flow, ticket);
         self.on_their_way += 1;
@@ -65,10 +66,8 @@ impl Owner {
         if check_frozen(&frozen).is_err() || (Flow { local: frozen.state.local, peer: frozen.state.peer }) != flow {
             return self.restore(ticket, frozen, Then::Relay(Relayed::NotSendable), sink);
         }
+        self.keep(now_ms, ticket, &frozen);
         sink.send(agent, ticket, Message::Take { connection: frozen.clone(), answer_sent });
-        if let Some(known) = self.moves.get_mut(&ticket) {
-            known.state = Some(frozen.state);
-        }
         self.enter(ticket, Stage::Taking { copy: frozen });
         self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.taken_ms);
     }
@@ -106,7 +105,7 @@ impl Owner {
         }
     }
 
-    /// The agent has it, and no other may: the copy is of no use any more, and is never used again.
+    /// The agent has it, and no other may: the copy is not used again as it is.
     pub(super) fn taken(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) -> Result<(), Unexpected> {
         match self.moves.get(&ticket) {
             Some(Move { stage: Stage::Taking { .. }, .. }) => {}
@@ -126,6 +125,9 @@ impl Owner {
         sink: &mut impl OwnerSink,
     ) -> Result<(), Unexpected> {
         let Some(known) = self.moves.get_mut(&ticket) else { return Ok(()) };
+        if is_salvaged(&known.stage) {
+            return Ok(());
+        }
         let (Stage::Taking { copy } | Stage::InDoubt { copy }) = &mut known.stage else {
             return Err(Unexpected("REFUSED for a connection that was not to be taken"));
         };
@@ -149,6 +151,8 @@ impl Owner {
             Stage::There | Stage::Lost | Stage::InDoubt { .. } => {}
             // It was said twice, and has been heard.
             Stage::Restoring { .. } => return Ok(()),
+            // It was given up, and its client may have had more since from here. If it has sent something meanwhile, that has been seen.
+            Stage::Salvaging { .. } => return Ok(()),
             _ => return Err(Unexpected("RETURN of a connection that was not taken")),
         }
         if known.flow != (Flow { local: connection.state.local, peer: connection.state.peer }) {
@@ -184,7 +188,7 @@ impl Owner {
     pub(super) fn gone(&mut self, ticket: Ticket, why: Gone, sink: &mut impl OwnerSink) {
         let Some((flow, state)) = self.moves.get(&ticket).map(|known| (known.flow, known.state)) else { return };
         self.forget(ticket, sink);
-        if matches!(why, Gone::AgentLost | Gone::NotRestored) {
+        if matches!(why, Gone::AgentLost | Gone::NotRestored | Gone::NotSalvaged(_)) {
             sink.reset(flow, state);
         }
         sink.outcome(flow, ticket, Outcome::Gone(why));
@@ -207,6 +211,7 @@ impl Owner {
             }
             Then::Relay(_) | Then::Elsewhere => Outcome::Elsewhere,
             Then::Back { answer_sent, is_complete } => Outcome::Back { answer_sent, is_complete },
+            Then::Salvaged { answer_sent } => Outcome::Salvaged { answer_sent },
         };
         sink.outcome(flow, ticket, outcome);
     }

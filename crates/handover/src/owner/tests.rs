@@ -3,16 +3,21 @@
 use super::*;
 use crate::{Frozen, NotFrozen, TcpState, Unexpected, Window};
 
-const A: AgentId = AgentId(1);
-const B: AgentId = AgentId(2);
+pub(super) const A: AgentId = AgentId(1);
+pub(super) const B: AgentId = AgentId(2);
 
 #[derive(Default)]
-struct Said {
-    messages: Vec<(AgentId, Ticket, Message<'static>)>,
-    done: Vec<&'static str>,
-    outcomes: Vec<(Ticket, Outcome)>,
-    cannot_steer: bool,
-    here: Vec<Flow>,
+pub(super) struct Said {
+    pub(super) messages: Vec<(AgentId, Ticket, Message<'static>)>,
+    pub(super) done: Vec<&'static str>,
+    pub(super) outcomes: Vec<(Ticket, Outcome)>,
+    pub(super) cannot_steer: bool,
+    pub(super) here: Vec<Flow>,
+    pub(super) seen: Option<Seen>,
+    /// The answer goes on behind these.
+    pub(super) places: std::ops::Range<u64>,
+    pub(super) probes: Vec<Frozen>,
+    pub(super) restored: Vec<Frozen>,
 }
 
 impl OwnerSink for Said {
@@ -29,7 +34,25 @@ impl OwnerSink for Said {
         self.done.push("freeze");
     }
 
-    fn restore(&mut self, _: Flow, _: Frozen) {
+    fn hold(&mut self, _: Flow, _: u64) -> bool {
+        self.done.push("hold");
+        !self.cannot_steer
+    }
+
+    fn seen(&self, _: Flow) -> Option<Seen> {
+        self.seen
+    }
+
+    fn probe(&mut self, _: Flow, frozen: Frozen) {
+        self.probes.push(frozen);
+    }
+
+    fn could_go_on(&self, _: Flow, answer_sent: Option<u64>) -> bool {
+        answer_sent.map_or(!self.places.is_empty(), |sent| self.places.contains(&sent))
+    }
+
+    fn restore(&mut self, _: Flow, frozen: Frozen) {
+        self.restored.push(frozen);
         self.done.push("restore");
     }
 
@@ -54,7 +77,7 @@ impl OwnerSink for Said {
     }
 }
 
-fn connection(port: u16) -> Frozen {
+pub(super) fn connection(port: u16) -> Frozen {
     let state = TcpState {
         local: ([192, 0, 2, 1], 80).into(),
         peer: ([198, 51, 100, 7], port).into(),
@@ -69,11 +92,11 @@ fn connection(port: u16) -> Frozen {
     Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() }
 }
 
-fn flow(port: u16) -> Flow {
+pub(super) fn flow(port: u16) -> Flow {
     Flow { local: connection(port).state.local, peer: connection(port).state.peer }
 }
 
-fn owner(limits: OwnerLimits) -> (Owner, Said) {
+pub(super) fn owner(limits: OwnerLimits) -> (Owner, Said) {
     let (mut owner, mut said) = (Owner::new(limits, Instance(1)), Said::default());
     for agent in [A, B] {
         owner.control_up(0, agent, Instance(u64::from(agent.0) + 10), &mut said);
@@ -81,7 +104,7 @@ fn owner(limits: OwnerLimits) -> (Owner, Said) {
     (owner, said)
 }
 
-fn handed_over(owner: &mut Owner, said: &mut Said, ticket: u64, port: u16) {
+pub(super) fn handed_over(owner: &mut Owner, said: &mut Said, ticket: u64, port: u16) {
     owner.offer(0, A, Ticket(ticket), flow(port), 0, said);
     owner.frozen(0, flow(port), Ok(connection(port)), said);
     owner.heard(0, A, Ticket(ticket), &Message::Taken, said).unwrap();

@@ -30,6 +30,19 @@ pub(super) enum Event {
         host: usize,
         index: Option<u8>,
     },
+    /// What a killed process has left sends the byte at this place of its queue, or none.
+    LeftSends {
+        host: usize,
+        index: Option<u8>,
+    },
+    /// It ends, and waits for the client to hear that.
+    LeftEnds {
+        host: usize,
+    },
+    /// It has waited long enough.
+    LeftGoes {
+        host: usize,
+    },
     /// A packet comes to the client.
     ComesDown {
         packet: usize,
@@ -122,8 +135,8 @@ impl Event {
             Self::Steered { .. } => 2,
             Self::Guarded { .. } => 3,
             Self::Arrives { .. } => 4,
-            Self::Sends { index: None, .. } => 5,
-            Self::Sends { .. } => 6,
+            Self::Sends { index: None, .. } | Self::LeftSends { index: None, .. } => 5,
+            Self::Sends { .. } | Self::LeftSends { .. } => 6,
             Self::ComesDown { .. } => 7,
             Self::Reads { .. } => 8,
             Self::Looks { .. } => 9,
@@ -140,7 +153,11 @@ impl Event {
             Self::Breaks { .. } => 20,
             Self::Killed { .. } => 21,
             Self::Ticks { .. } => 22,
-            Self::Lost { .. } | Self::FreezeFails { .. } | Self::Dies { .. } => 23,
+            Self::Lost { .. }
+            | Self::LeftEnds { .. }
+            | Self::LeftGoes { .. }
+            | Self::FreezeFails { .. }
+            | Self::Dies { .. } => 23,
         }
     }
 
@@ -183,7 +200,9 @@ impl World {
             }
             positions.extend((client.acknowledged < client.sent).then_some(Some(client.acknowledged)));
             let has_answers = client.received.len() >= usize::from(client.sent) * usize::from(self.bounds.answer);
-            if client.sent < self.bounds.requests && (self.bounds.pipelined || has_answers) {
+            let is_away = self.owner.as_ref().is_none_or(|owner| owner.0.flows() > 0);
+            let waits = self.bounds.asks_late && client.sent > 0 && is_away && self.hosts[OWNER].restoring.is_none();
+            if client.sent < self.bounds.requests && (self.bounds.pipelined || has_answers) && !waits {
                 positions.push(Some(client.sent));
             }
             for position in positions {
@@ -205,13 +224,30 @@ impl World {
         events.extend((0..here.lane.len()).map(|packet| Event::Guarded { host, packet }));
         events.extend((0..here.stack.len()).map(|packet| Event::Arrives { host, packet }));
         if here.restoring.is_some() {
-            events.push(Event::Restored { host, is_in: true });
-            if self.failures > 0 {
+            // The kernel has one of the same addresses still.
+            let is_free = here.left.is_none();
+            if is_free {
+                events.push(Event::Restored { host, is_in: true });
+            }
+            if self.failures > 0 || !is_free {
                 events.push(Event::Restored { host, is_in: false });
             }
         }
         if here.taken_out.is_some() {
             events.push(Event::Hears { host });
+        }
+        if let Some(left) = &here.left {
+            // It waits for longer than any owner does.
+            if !left.is_stale {
+                events.push(Event::LeftEnds { host });
+            } else if self.steering.is_none() || here.restoring.is_some() {
+                events.push(Event::LeftGoes { host });
+            }
+            if self.down.len() < self.packets_max() {
+                let indices = [None].into_iter().chain((0..left.bytes.len() as u8).take(2).map(Some));
+                let is_new = |index: &Option<u8>| !self.down.contains(&super::happen::packet_of(left, *index));
+                events.extend(indices.filter(is_new).map(|index| Event::LeftSends { host, index }));
+            }
         }
         let Some(socket) = &here.socket else { return };
         if self.client.is_closed {

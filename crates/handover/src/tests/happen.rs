@@ -2,14 +2,17 @@
 
 use super::events::Event;
 use super::sinks::{AtAgent, AtOwner};
-use super::world::{Down, Exchange, Guard, Host, OWNER, OwnerService, PACKETS_MAX, Socket, Up, Wire, World, flow};
+use super::world::{
+    Down, Exchange, Guard, Host, NOWHERE, OWNER, OwnerService, PACKETS_MAX, Socket, Up, Wire, World, flow,
+};
 use crate::message::Ending;
 use crate::owner::{AgentId, Owner};
+use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, NotFrozen};
 
 pub(super) fn packet_of(socket: &Socket, index: Option<u8>) -> Down {
     let byte = index.map(|index| (socket.unacknowledged + index, socket.bytes[usize::from(index)]));
-    Down { byte, acknowledged: socket.next }
+    Down { byte, acknowledged: socket.next, is_end: false }
 }
 
 impl World {
@@ -27,6 +30,9 @@ impl World {
             Event::Guarded { host, packet } => self.guarded(host, packet),
             Event::Arrives { host, packet } => self.arrives(host, packet),
             Event::Sends { host, index } => self.sends(host, index),
+            Event::LeftSends { host, index } => self.left_sends(host, index),
+            Event::LeftEnds { host } => self.left_ends(host),
+            Event::LeftGoes { host } => self.hosts[host].left = None,
             Event::ComesDown { packet } => self.comes_down(packet),
             Event::Lost { packet } => {
                 self.losses -= 1;
@@ -80,7 +86,15 @@ impl World {
 
     fn steered(&mut self, packet: usize) {
         let packet = self.up.remove(packet);
-        match self.steered_to() {
+        let to = self.steered_to();
+        if let Some(seen) = self.seen.as_mut().filter(|_| to.is_some()) {
+            seen.packets += 1;
+            let (first, more) = seen.acknowledged.get_or_insert((packet.acknowledged.into(), 0));
+            *more = u64::from(packet.acknowledged).saturating_sub(u64::from(*first)).max(*more);
+            seen.sequence_end = seen.sequence_end.max(packet.position.map(|position| u32::from(position) + 1));
+        }
+        match to {
+            Some(NOWHERE) => {}
             // Packets that were sent back once are not sent there again.
             Some(_) if packet.bounced => {}
             Some(agent) => push(&mut self.hosts[agent].lane, packet),
@@ -99,7 +113,8 @@ impl World {
 
     fn arrives(&mut self, host: usize, packet: usize) {
         let packet = self.hosts[host].stack.remove(packet);
-        let Some(socket) = &mut self.hosts[host].socket else {
+        let here = &mut self.hosts[host];
+        let Some(socket) = here.socket.as_mut().or(here.left.as_mut()) else {
             // No reset leaves an agent's host for an address that is not its own, nor the owner's for a connection that is elsewhere.
             if host == OWNER && self.steered_to().is_none() && !self.client.is_closed {
                 self.client.is_closed = true;
@@ -110,6 +125,10 @@ impl World {
             return;
         };
         let taken = packet.acknowledged.saturating_sub(socket.unacknowledged);
+        if taken > socket.sent && self.bounds.alike {
+            // Another end has sent it: a kernel drops what acknowledges what it has not sent.
+            return;
+        }
         if taken > socket.sent {
             return self.violate("the client has what was never sent to it");
         }
@@ -137,9 +156,38 @@ impl World {
         }
     }
 
+    fn left_sends(&mut self, host: usize, index: Option<u8>) {
+        let is_let_out = self.guard(host).is_some();
+        let Some(left) = &mut self.hosts[host].left else { return };
+        let packet = packet_of(left, index);
+        if let Some(index) = index {
+            left.sent = left.sent.max(index + 1);
+        }
+        if is_let_out {
+            push(&mut self.down, packet);
+        }
+    }
+
+    fn left_ends(&mut self, host: usize) {
+        let is_let_out = self.bounds.left_out == Some(Step::KeepEndsBack) && self.guard(host).is_some();
+        let Some(left) = &mut self.hosts[host].left else { return };
+        left.is_stale = true;
+        let end = Down { is_end: true, ..packet_of(left, None) };
+        if is_let_out {
+            push(&mut self.down, end);
+        }
+    }
+
     fn comes_down(&mut self, packet: usize) {
         let packet = self.down.remove(packet);
         if self.client.is_closed {
+            return;
+        }
+        if packet.is_end {
+            self.client.is_closed = true;
+            if !self.is_ended {
+                self.violate("the kernel of a dead agent ends a connection");
+            }
             return;
         }
         if packet.acknowledged > self.client.sent {
@@ -155,7 +203,8 @@ impl World {
         let agent = value & 3;
         let is_right = request < self.client.sent && value == (request << 6 | index << 2 | agent);
         let first = usize::from(request * self.bounds.answer);
-        let is_same = index == 0 || self.client.received[first] & 3 == agent;
+        let of = if self.bounds.alike { 0 } else { self.client.received.get(first).map_or(0, |byte| byte & 3) };
+        let is_same = index == 0 || of == agent;
         self.client.received.push(value);
         if !is_right || !is_same {
             self.violate("a wrong byte");
@@ -187,13 +236,20 @@ impl World {
             let socket = Socket::restore(&frozen);
             if !self.client.is_closed {
                 let known = usize::from(socket.unacknowledged) + usize::from(socket.sent);
-                if socket.next < self.client.acknowledged || known < self.client.received.len() {
+                // What is still under way of an answer that goes on from elsewhere, the client may have before.
+                let is_behind = known < self.client.received.len() && !self.bounds.alike;
+                if socket.next < self.client.acknowledged || is_behind {
                     self.violate("an old state was put in");
+                }
+            }
+            if self.bounds.alike && host == OWNER {
+                for agent in self.hosts.iter_mut().filter_map(|host| host.socket.as_mut()) {
+                    agent.is_stale = true;
                 }
             }
             self.hosts[host].socket = Some(socket);
         } else {
-            self.failures -= 1;
+            self.failures = self.failures.saturating_sub(1);
             self.is_disturbed = true;
         }
         let now_ms = self.now_ms;
@@ -269,6 +325,7 @@ impl World {
             && !self.client.is_closed
         {
             service.exchange = Some((socket.unread.remove(0), Exchange::Open { last: None }));
+            service.skip = 0;
         }
         self.ask(&mut machine, &mut service);
         self.owner = Some((machine, service));
@@ -292,15 +349,19 @@ impl World {
     }
 
     fn check(&mut self) {
-        let ends = self.hosts.iter().filter(|host: &&Host| host.socket.is_some()).count();
+        let is_end = |host: &&Host| host.socket.as_ref().is_some_and(|socket| !socket.is_stale);
+        let ends = self.hosts.iter().filter(is_end).count();
         if ends > 1 && !self.client.is_closed {
             self.violate("two ends are alive");
         }
-        if let Some(socket) = self.hosts.iter().find_map(|host| host.socket.as_ref())
+        if let Some(socket) = self.hosts.iter().filter(is_end).find_map(|host| host.socket.as_ref())
             && !self.client.is_closed
-            && usize::from(socket.unacknowledged) > self.client.received.len()
         {
-            self.violate("what the client does not have is taken for acknowledged");
+            if usize::from(socket.unacknowledged) > self.client.received.len() {
+                self.violate("what the client does not have is taken for acknowledged");
+            } else if socket.next < self.client.acknowledged {
+                self.violate("what was acknowledged to the client is lost");
+            }
         }
     }
 

@@ -12,7 +12,8 @@
 //! | services (`processes.rs`, `happen.rs`) | the dispatcher and the agent around the state machines: which agent is asked, and what is relayed |
 //!
 //! A process that is stopped is one to which nothing happens. One that is killed leaves its host's entries behind, and nothing else. Each
-//! agent answers a request with other bytes than the other, so that a mixture of two answers is a wrong byte.
+//! agent answers a request with other bytes than the other, so that a mixture of two answers is a wrong byte; where answers are to go on from
+//! elsewhere, only the first byte is another. An agent that is killed leaves the socket that it had to its kernel, which sends, acknowledges and ends.
 //!
 //! What may never happen is in `happen.rs` where it would; in the end, when faults are over, the client has every byte of every answer, or
 //! its connection was closed visibly and somebody had a reason to, and nobody keeps anything. For each step that this relies on, there is
@@ -38,6 +39,8 @@ const WHOLE: Bounds = Bounds {
     failures: 0,
     ticks: 0,
     losses: 3,
+    alike: false,
+    asks_late: false,
     left_out: None,
     looks_once: false,
     is_sparse: false,
@@ -56,6 +59,7 @@ fn all(bounds: Bounds) -> (Came, u64) {
             Ok(came) => {
                 sum.handed_over += came.handed_over;
                 sum.came_back += came.came_back;
+                sum.salvaged += came.salvaged;
                 whole += u64::from(came.is_whole);
             }
             Err(what) => panic!("{what}"),
@@ -103,6 +107,43 @@ fn processes_that_are_killed_leave_connections_whole_or_visibly_closed() {
 fn all_faults_together_leave_connections_whole_or_visibly_closed() {
     all(FAULTS);
     all(Bounds { requests: 3, answer: 1, ..FAULTS });
+}
+
+/// Answers have a head, which no two agents have alike, and two more bytes.
+const ALIKE: Bounds = Bounds { alike: true, requests: 2, answer: 3, ..WHOLE };
+
+#[test]
+fn answers_that_are_the_same_everywhere_go_on_when_agents_die_or_are_lost() {
+    for bounds in [
+        Bounds { kills: 1, ..ALIKE },
+        Bounds { kills: 3, breaks: 1, ..ALIKE },
+        Bounds { ticks: 12, breaks: 2, ..ALIKE },
+        Bounds { breaks: 3, kills: 2, failures: 2, ticks: 12, ..ALIKE },
+    ] {
+        let (sum, whole) = all(bounds);
+        println!("{sum:?}, {whole} whole");
+        assert!(sum.salvaged > 0, "none has gone on: {sum:?}");
+    }
+}
+
+#[test]
+fn unless_ends_are_kept_back_the_kernel_of_a_dead_agent_ends_what_goes_on() {
+    let bounds = Bounds { left_out: Some(Step::KeepEndsBack), kills: 1, ..ALIKE };
+    is_missed(bounds, &["the kernel of a dead agent ends a connection"]);
+}
+
+const REQUEST_LOST: &[&str] = &["an old state was put in", "what was acknowledged to the client is lost"];
+
+#[test]
+fn unless_packets_are_held_before_the_look_a_request_is_lost() {
+    let bounds = Bounds { left_out: Some(Step::HoldBeforeLook), kills: 1, asks_late: true, ..ALIKE };
+    is_missed(bounds, REQUEST_LOST);
+}
+
+#[test]
+fn unless_what_only_the_agent_has_ends_the_connection_a_request_is_lost() {
+    let bounds = Bounds { left_out: Some(Step::NothingUnheard), kills: 1, ..ALIKE };
+    is_missed(bounds, REQUEST_LOST);
 }
 
 /// Most histories that are tried for a violation.

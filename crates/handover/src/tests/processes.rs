@@ -22,7 +22,8 @@ impl World {
             Wire::Offer(ticket) => match at.service.exchange {
                 Some((request, Exchange::Asked { agent: asked, ticket: of })) if asked == agent && of == ticket => {
                     at.service.exchange = Some((request, Exchange::Moving { agent }));
-                    machine.offer(now_ms, id, ticket, flow(), 0, at);
+                    let skip = at.service.skip.into();
+                    machine.offer(now_ms, id, ticket, flow(), skip, at);
                 }
                 _ => at.say(agent, Wire::Control(ticket, Message::Cancel)),
             },
@@ -33,7 +34,7 @@ impl World {
                 if at.service.exchange.is_some_and(|(_, exchange)| is_it(exchange)) {
                     at.service.exchange = None;
                     match &mut at.world.hosts[OWNER].socket {
-                        Some(socket) => socket.bytes.extend(answer),
+                        Some(socket) => socket.bytes.extend(&answer[usize::from(at.service.skip)..]),
                         None => at.world.violate("an answer is relayed to no connection"),
                     }
                 }
@@ -110,7 +111,7 @@ impl World {
     pub(super) fn killed(&mut self, host: usize) {
         self.kills -= 1;
         self.is_disturbed = true;
-        self.hosts[host].socket = None;
+        let socket = self.hosts[host].socket.take();
         self.hosts[host].restoring = None;
         self.hosts[host].taken_out = None;
         if host == OWNER {
@@ -122,6 +123,10 @@ impl World {
             self.agents[host] = None;
             for link in &mut self.links[host] {
                 (link.at_agent, link.is_broken) = (false, true);
+            }
+            self.hosts[host].left = socket;
+            if self.hosts[host].left.is_some() && self.bounds.alike {
+                return;
             }
         }
         self.ended_with_process();

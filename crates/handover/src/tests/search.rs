@@ -33,6 +33,7 @@ const EVENTS_TO_REST_MAX: usize = 30_000;
 pub(super) struct Came {
     pub(super) handed_over: u32,
     pub(super) came_back: u32,
+    pub(super) salvaged: u32,
     pub(super) is_whole: bool,
 }
 
@@ -77,11 +78,11 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
     world.ticks = u8::MAX;
     for _ in 0..EVENTS_TO_REST_MAX {
         if is_at_rest(&world) {
-            let (handed_over, came_back) = (world.handed_over, world.came_back);
+            let (handed_over, came_back, salvaged) = (world.handed_over, world.came_back, world.salvaged);
             let is_whole = world.client.received.len() == world.whole();
             let is_cut = world.client.is_closed && world.is_ended;
             if is_whole || is_cut {
-                return Ok(Came { handed_over, came_back, is_whole });
+                return Ok(Came { handed_over, came_back, salvaged, is_whole });
             }
             return Err(tell(bounds, seed, &told, "at rest, and the client waits"));
         }
@@ -103,7 +104,7 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
 }
 
 fn is_repeated(event: Event) -> bool {
-    use Event::{Arrives, ClientSends, ComesDown, Guarded, Sends, Steered, Ticks};
+    use Event::{Arrives, ClientSends, ComesDown, Guarded, LeftSends, Sends, Steered, Ticks};
     matches!(
         event,
         ClientSends { .. }
@@ -111,6 +112,7 @@ fn is_repeated(event: Event) -> bool {
             | Guarded { .. }
             | Arrives { .. }
             | Sends { .. }
+            | LeftSends { .. }
             | ComesDown { .. }
             | Ticks { .. }
     )

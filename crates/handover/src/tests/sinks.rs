@@ -4,7 +4,7 @@ use super::world::{AgentService, Exchange, Guard, OWNER, OwnerService, Wire, Wor
 use crate::Flow;
 use crate::agent::{AgentSink, Close, SessionId};
 use crate::message::{Message, Ticket};
-use crate::owner::{AgentId, Outcome, OwnerSink};
+use crate::owner::{AgentId, Outcome, OwnerSink, Seen};
 use shunt_reactor::moving::{Frozen, TcpState};
 
 pub(super) struct AtOwner<'a> {
@@ -23,11 +23,35 @@ impl AtOwner<'_> {
 impl OwnerSink for AtOwner<'_> {
     fn steer(&mut self, _: Flow, agent: AgentId, lease_ms: u64) -> bool {
         self.world.steering = Some((agent.0 as usize, self.world.now_ms + lease_ms));
+        // Elsewhere it would only be more states.
+        if self.world.bounds.alike {
+            self.world.seen.get_or_insert_default();
+        }
         true
     }
 
     fn unsteer(&mut self, _: Flow) {
-        self.world.steering = None;
+        (self.world.steering, self.world.seen) = (None, None);
+    }
+
+    fn hold(&mut self, _: Flow, lease_ms: u64) -> bool {
+        self.world.hold(lease_ms);
+        true
+    }
+
+    fn seen(&self, _: Flow) -> Option<Seen> {
+        self.world.seen
+    }
+
+    fn probe(&mut self, _: Flow, _: Frozen) {
+        // The client can send a packet at any time.
+    }
+
+    fn could_go_on(&self, _: Flow, answer_sent: Option<u64>) -> bool {
+        // The first byte stands for the head, which is another at each agent.
+        let answer = u64::from(self.world.bounds.answer);
+        let is_place = answer_sent.is_none_or(|sent| (1..=answer).contains(&sent));
+        self.world.bounds.alike && self.service.exchange.is_some() && is_place
     }
 
     fn freeze(&mut self, _: Flow) {
@@ -81,6 +105,11 @@ impl OwnerSink for AtOwner<'_> {
                 self.world.came_back += 1;
                 None
             }
+            Outcome::Salvaged { answer_sent } => {
+                self.world.salvaged += 1;
+                self.service.skip = answer_sent as u8;
+                open.filter(|_| answer_sent < self.world.bounds.answer.into())
+            }
             Outcome::Back { answer_sent: 0, .. } => open,
             Outcome::Back { .. } => return self.world.violate("half an answer came back"),
             Outcome::Gone(_) => {
@@ -123,6 +152,10 @@ impl AgentSink for AtAgent<'_> {
         self.guarded(Guard::Owned, lease_ms);
     }
 
+    fn let_end(&mut self, _: Flow) {
+        self.world.hosts[self.host].guard = None;
+    }
+
     fn disown(&mut self, _: Flow) {
         self.world.hosts[self.host].guard = None;
     }
@@ -139,13 +172,13 @@ impl AgentSink for AtAgent<'_> {
     }
 
     fn start(&mut self, of: Flow, session: SessionId, ticket: Ticket, answer_sent: u64) {
-        assert!(of == flow() && answer_sent == 0);
+        assert!(of == flow() && (answer_sent == 0 || self.world.bounds.alike));
         let Some(answer) = self.service.answers.remove(&(session, ticket)) else {
             return self.world.violate("an answer is to be sent that was thrown away");
         };
         self.service.put_in = answer.len() as u8;
         match &mut self.world.hosts[self.host].socket {
-            Some(socket) => socket.bytes.extend(answer),
+            Some(socket) => socket.bytes.extend(&answer[answer_sent as usize..]),
             None => self.world.violate("an answer is to be sent on no connection"),
         }
     }
@@ -164,10 +197,12 @@ impl AgentSink for AtAgent<'_> {
 
     fn close(&mut self, _: Flow, how: Close) {
         let host = &mut self.world.hosts[self.host];
+        let is_stale = host.socket.as_ref().is_some_and(|socket| socket.is_stale);
         if host.socket.take().is_none() && host.restoring.take().is_none() && host.taken_out.take().is_none() {
             self.world.violate("an agent closes what it does not have");
         }
-        if how == Close::Reset {
+        // It says nothing itself: its client hears it from whoever has its packets.
+        if how == Close::Reset && !is_stale {
             if !self.world.is_disturbed && !self.world.client.is_closed {
                 self.world.violate("closed without need");
             }

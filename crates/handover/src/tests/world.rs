@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::Flow;
 use crate::agent::{Agent, AgentLimits, SessionId};
 use crate::message::{Message, Ticket};
-use crate::owner::{Owner, OwnerLimits};
+use crate::owner::{Owner, OwnerLimits, Seen};
 use crate::session::Instance;
 use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, TcpState, Window};
 
 /// The owner's host; the agents' are 1 and 2.
 pub(super) const OWNER: usize = 0;
+/// Where packets of a connection go that is held.
+pub(super) const NOWHERE: usize = 3;
 /// Packets of one kind that are under way at a time.
 pub(super) const PACKETS_MAX: usize = 2;
 
@@ -37,6 +39,10 @@ pub(super) struct Bounds {
     pub(super) ticks: u8,
     /// Packets that are lost for good.
     pub(super) losses: u8,
+    /// All agents answer alike but for the first byte, as those do whose servers have the same file: what one has begun another may go on with.
+    pub(super) alike: bool,
+    /// The client asks for more just when its connection is put in at the owner's, or when it is there.
+    pub(super) asks_late: bool,
     pub(super) left_out: Option<Step>,
     /// Whoever freezes a connection does not look again if its bytes have moved.
     pub(super) looks_once: bool,
@@ -58,6 +64,8 @@ pub(super) struct Up {
 pub(super) struct Down {
     pub(super) byte: Option<(u8, u8)>,
     pub(super) acknowledged: u8,
+    /// It ends the connection.
+    pub(super) is_end: bool,
 }
 
 /// One end of the client's connection, on a host.
@@ -76,6 +84,8 @@ pub(super) struct Socket {
     pub(super) is_freezing: bool,
     /// What was read has been compared with what is there, and is the same.
     pub(super) is_same: bool,
+    /// The owner has given its process up, and the connection goes on elsewhere.
+    pub(super) is_stale: bool,
 }
 
 impl Socket {
@@ -109,6 +119,7 @@ impl Socket {
             dump: None,
             is_freezing: false,
             is_same: false,
+            is_stale: false,
         }
     }
 }
@@ -122,6 +133,8 @@ pub(super) enum Guard {
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Host {
     pub(super) socket: Option<Socket>,
+    /// What a process has left that was killed: the kernel sends what is in it, and then its end.
+    pub(super) left: Option<Socket>,
     pub(super) restoring: Option<Frozen>,
     /// Out of the host; its process has not heard of it.
     pub(super) taken_out: Option<Frozen>,
@@ -182,6 +195,8 @@ pub(super) struct OwnerService {
     pub(super) next_ticket: u64,
     /// The request, and how far it is.
     pub(super) exchange: Option<(u8, Exchange)>,
+    /// Bytes of its answer that the client has.
+    pub(super) skip: u8,
     pub(super) is_up: [bool; 3],
 }
 
@@ -212,6 +227,8 @@ pub(super) struct World {
     pub(super) down: Vec<Down>,
     /// To which agent, and until when.
     pub(super) steering: Option<(usize, u64)>,
+    /// What was noted of what was steered.
+    pub(super) seen: Option<Seen>,
     pub(super) hosts: [Host; 3],
     pub(super) links: [Vec<Link>; 3],
     pub(super) sessions: u64,
@@ -231,6 +248,7 @@ pub(super) struct World {
     pub(super) violation: Option<String>,
     pub(super) handed_over: u32,
     pub(super) came_back: u32,
+    pub(super) salvaged: u32,
 }
 
 impl World {
@@ -244,6 +262,7 @@ impl World {
             dump: None,
             is_freezing: false,
             is_same: false,
+            is_stale: false,
         };
         let mut world = Self {
             bounds,
@@ -252,6 +271,7 @@ impl World {
             up: Vec::new(),
             down: Vec::new(),
             steering: None,
+            seen: None,
             hosts: [Host { socket: Some(socket), ..Host::default() }, Host::default(), Host::default()],
             links: [Vec::new(), Vec::new(), Vec::new()],
             sessions: 0,
@@ -268,6 +288,7 @@ impl World {
             violation: None,
             handed_over: 0,
             came_back: 0,
+            salvaged: 0,
         };
         world.start(OWNER);
         world.start(1);
@@ -284,7 +305,8 @@ impl World {
             if self.steered_to().is_some() {
                 machine.found_pinned(self.now_ms, flow());
             }
-            let service = OwnerService { instance, next_ticket: self.runs << 8, exchange: None, is_up: [false; 3] };
+            let service =
+                OwnerService { instance, next_ticket: self.runs << 8, exchange: None, skip: 0, is_up: [false; 3] };
             self.owner = Some((machine, service));
         } else {
             let mut machine = Agent::new(AgentLimits { flows: 2, offers: 2, ..AgentLimits::default() }, [flow().local]);
@@ -293,7 +315,12 @@ impl World {
         }
     }
 
-    /// The agent that the client's packets go to.
+    /// The client's packets are dropped.
+    pub(super) fn hold(&mut self, lease_ms: u64) {
+        self.steering = Some((NOWHERE, self.now_ms + lease_ms));
+    }
+
+    /// The agent that the client's packets go to, or [`NOWHERE`].
     pub(super) fn steered_to(&self) -> Option<usize> {
         self.steering.filter(|(_, until)| *until > self.now_ms).map(|(agent, _)| agent)
     }
@@ -306,9 +333,10 @@ impl World {
         self.violation.get_or_insert_with(|| what.to_owned());
     }
 
-    /// The value that byte `index` of the answer to `request` has at an agent: no two agents answer alike.
+    /// The value that byte `index` of the answer to `request` has at an agent: no two agents answer alike, but for heads if they are to.
     pub(super) fn answer(&self, request: u8, agent: usize) -> Vec<u8> {
-        (0..self.bounds.answer).map(|index| request << 6 | index << 2 | agent as u8).collect()
+        let of = |index: u8| if self.bounds.alike && index > 0 { 0 } else { agent as u8 };
+        (0..self.bounds.answer).map(|index| request << 6 | index << 2 | of(index)).collect()
     }
 
     /// The connection that a process had has ended with it, if it is nowhere else.

@@ -10,6 +10,7 @@ use clap::Args;
 use shunt_agent::Own;
 use shunt_dispatch::Steer;
 use shunt_handover::Flow;
+use shunt_handover::owner::Seen;
 use shunt_reactor::moving::{Mover, Twin};
 use shunt_steering::{DEFAULT_PINS, Error, Mac, Steering, neighbours};
 use tracing::warn;
@@ -97,6 +98,18 @@ impl Steer for Kernel {
     fn unsteer(&mut self, of: Flow) {
         self.steering.unsteer(&flow(of));
     }
+
+    fn hold(&mut self, of: Flow, lease_ms: u64) -> bool {
+        let done = self.steering.hold(&flow(of), Duration::from_millis(lease_ms));
+        done.inspect_err(|error| warn!(%error, "a connection cannot be held")).is_ok()
+    }
+
+    fn seen(&self, of: Flow) -> Option<Seen> {
+        let seen = self.steering.seen(&flow(of))?;
+        let (packets, acknowledged, sequence_end, has_ended) =
+            (seen.packets, seen.acknowledged, seen.sequence_end, seen.has_ended);
+        Some(Seen { packets, acknowledged, sequence_end, has_ended })
+    }
 }
 
 impl Own for Kernel {
@@ -111,8 +124,17 @@ impl Own for Kernel {
         done.unwrap_or_else(|error| warn!(%error, "packets of a connection do not reach it"));
     }
 
+    fn let_end(&mut self, of: Flow, lease_ms: u64) {
+        let done = self.steering.let_end(&flow(of), Duration::from_millis(lease_ms));
+        done.unwrap_or_else(|error| warn!(%error, "a client does not hear that its connection has ended"));
+    }
+
     fn disown(&mut self, of: Flow) {
         self.steering.disown(&flow(of));
+    }
+
+    fn keeps_resets_back(&self) -> bool {
+        true
     }
 
     fn tidy(&mut self) {

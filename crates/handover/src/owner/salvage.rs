@@ -1,0 +1,134 @@
+//! A connection whose agent is lost goes on here, behind what its client has, where that is certain.
+//!
+//! What makes it certain:
+//! - Nobody else ends it. The kernel of an agent's host lets no end and no reset of an agent's connections out, unless the client has ended first:
+//!   neither when a process dies, nor from one that comes to again. What it still sends of the answer is the same as follows from here, for
+//!   nothing goes on but what is the same wherever it comes from, of which [`OwnerSink::could_go_on`] knows.
+//! - The client's packets are held: from here on nobody acknowledges what it sends. If the agent's host has acknowledged something since the
+//!   connection left, it has passed here, and was seen: then the connection is given up, for nobody has that any more.
+//! - How far the client is, it says itself: it is asked until it has said the same twice, what was under way having arrived.
+
+use super::{Due, Gone, Kept, Look, NotSalvaged, Owner, OwnerSink, Seen, Stage, Then};
+use crate::limits::{KEPT_BYTES_MAX, LOOKS_MAX};
+use crate::message::Ticket;
+use crate::types::Flow;
+use crate::weakened::Step;
+use shunt_reactor::moving::{Frozen, TcpState, Window};
+
+/// True of a connection that goes on here without its agent, or is to.
+pub(super) fn is_salvaged(stage: &Stage) -> bool {
+    matches!(stage, Stage::Salvaging { .. } | Stage::Restoring { then: Then::Salvaged { .. } })
+}
+
+impl Owner {
+    /// Keeps of a connection that an agent is to have what it could go on with.
+    pub(super) fn keep(&mut self, now_ms: u64, ticket: Ticket, frozen: &Frozen) {
+        let Some(known) = self.moves.get_mut(&ticket) else { return };
+        known.state = Some(frozen.state);
+        if frozen.unread.len() > KEPT_BYTES_MAX {
+            return;
+        }
+        let queued = (frozen.unacknowledged.len() + frozen.unsent.len()) as u64;
+        known.kept = Some(Kept { at_ms: now_ms, queued, unread: frozen.unread.clone() });
+    }
+
+    /// The agent that has this connection, or may have it, is lost for good.
+    pub(super) fn agent_lost(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
+        let Some(known) = self.moves.get(&ticket) else { return };
+        let flow = known.flow;
+        let others = self.on_their_way - usize::from(!matches!(known.stage, Stage::There | Stage::Lost));
+        let has_room = others < self.limits.moves;
+        if !has_room || known.kept.is_none() || known.state.is_none() || !sink.could_go_on(flow, None) {
+            return self.gone(ticket, Gone::AgentLost, sink);
+        }
+        // Never looked at before: what the client sends then might be acknowledged by who had the connection, and be lost.
+        if self.steps.has(Step::HoldBeforeLook) && !sink.hold(flow, self.limits.lease_ms) {
+            return self.gone(ticket, Gone::AgentLost, sink);
+        }
+        self.enter(ticket, Stage::Salvaging { looks: 0, last: None });
+        self.look(now_ms, ticket, sink);
+    }
+
+    /// Looks how far the client is, and goes on from there or asks it once more.
+    pub(super) fn look(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
+        let Some(known) = self.moves.get_mut(&ticket) else { return };
+        let (flow, answer_before) = (known.flow, known.answer_sent);
+        let (Some(state), Some(kept), Stage::Salvaging { looks, last }) = (known.state, &known.kept, &mut known.stage)
+        else {
+            return;
+        };
+        let Some(seen) = sink.seen(flow) else {
+            return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
+        };
+        let received = state.receive_sequence.wrapping_add(kept.unread.len() as u32);
+        let is_more = |end: u32| end.wrapping_sub(received).cast_signed() > 0;
+        let has_sent_more = seen.has_ended || seen.sequence_end.is_some_and(is_more);
+        if has_sent_more && self.steps.has(Step::NothingUnheard) {
+            return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::ClientSentMore), sink);
+        }
+        let acknowledged = acknowledged(&state, &seen);
+        let state = advanced(&state, acknowledged, now_ms.saturating_sub(kept.at_ms));
+        let is_new = last.is_some_and(|last| seen.packets > last.packets);
+        let is_same = last.is_some_and(|last| last.is_new && acknowledged == last.acknowledged);
+        let empty = Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: kept.unread.clone() };
+        if !(is_new && is_same) {
+            if *looks >= LOOKS_MAX {
+                return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
+            }
+            *looks += 1;
+            *last = Some(Look { packets: seen.packets, acknowledged, is_new });
+            self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.look_ms);
+            let mut probe = empty;
+            probe.take_unread();
+            return sink.probe(flow, probe);
+        }
+        let answer_sent = acknowledged.checked_sub(kept.queued).map(|of_it| answer_before + of_it);
+        match answer_sent.filter(|sent| sink.could_go_on(flow, Some(*sent))) {
+            Some(answer_sent) => self.restore(ticket, empty, Then::Salvaged { answer_sent }, sink),
+            None => self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NoPlace), sink),
+        }
+    }
+}
+
+/// How many bytes the client has acknowledged since the connection was frozen.
+fn acknowledged(state: &TcpState, seen: &Seen) -> u64 {
+    let of = |(first, more): (u32, u64)| {
+        // The first that was seen may be older: it was under way when the connection was frozen.
+        let before = first.wrapping_sub(state.send_sequence).cast_signed();
+        more.saturating_add_signed(before.into())
+    };
+    seen.acknowledged.map_or(0, of)
+}
+
+/// As much of a connection as a reset takes, of what its client's packets have said.
+pub(super) fn state_of(flow: Flow, seen: &Seen) -> Option<TcpState> {
+    /// The least that an end takes (RFC 9293, section 3.7.1).
+    const MSS: u16 = 536;
+    let (first, more) = seen.acknowledged?;
+    let received = seen.sequence_end?;
+    let (update, bytes) = (received, u32::from(MSS));
+    Some(TcpState {
+        local: flow.local,
+        peer: flow.peer,
+        send_sequence: first.wrapping_add(more as u32),
+        receive_sequence: received,
+        mss: MSS,
+        timestamp: None,
+        sack: false,
+        window_scales: None,
+        window: Window { send_update: update, send: bytes, largest: bytes, receive: bytes, receive_update: update },
+    })
+}
+
+/// A connection as it is when the client has so many bytes more, so long after.
+fn advanced(state: &TcpState, acknowledged: u64, elapsed_ms: u64) -> TcpState {
+    let mut now = *state;
+    now.send_sequence = state.send_sequence.wrapping_add(acknowledged as u32);
+    // A client drops what is older than what it had last (RFC 7323, section 5.3), from a clock that went on beside ours, in milliseconds, and may
+    // have been faster.
+    let ahead_ms = elapsed_ms + elapsed_ms / 512 + 1_000;
+    now.timestamp = state.timestamp.map(|timestamp| timestamp.wrapping_add(ahead_ms as u32));
+    // How much the client takes by now it says when it gets something.
+    now.window.send = state.window.send.min(u32::from(state.mss));
+    now
+}
