@@ -1,5 +1,19 @@
 //! Reads an established connection out of the kernel and makes one of what was read, with TCP_REPAIR. The order of the calls
 //! matters: much can be set in one state of the socket only.
+//!
+//! No packet is taken in while a connection is read, but the kernel goes on to send by itself: what waits for the device to
+//! take more or for its time (a softirq or a timer on another processor sends it), probes, and acknowledgements. Were a byte
+//! sent that the frozen state takes for unsent, the client would acknowledge what the restored socket has never sent, and
+//! each such acknowledgement is dropped: the connection would stand still for good. The other way round no harm is done: what
+//! is taken for sent and was not is sent again, as if it were lost. So, in this order:
+//!
+//! 1. How many bytes were ever sent, and then how many wait, is looked at while no queue is chosen: only what is sent leaves
+//!    the latter then.
+//! 2. The receive queue is read, and then the send queue is chosen, until the end: with that the kernel marks what it would
+//!    send as sent, and sends nothing (`tcp_write_xmit`). Probes it still sends.
+//! 3. All that waits is marked so. From here on there is nothing left that could be sent for the first time.
+//! 4. If still as many bytes were ever sent as in the beginning, exactly those that waited then are unsent. If not, all that
+//!    the client's window has room for counts as sent.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,17 +25,23 @@ use super::repair::{self, Info, Queue};
 use super::{Frozen, FrozenLimits, NotFrozen, TcpState};
 use crate::driver::socket;
 
-/// What must not have changed while a connection was read.
+/// What must not have changed while a connection was read. No queue has to be chosen to look at it.
 #[derive(Copy, Clone, Eq, PartialEq)]
 struct Snapshot {
     info: Info,
-    /// Of the byte behind the send queue.
-    write_sequence: u32,
+    /// Not acknowledged, or not sent.
     send_bytes: usize,
-    unsent_bytes: usize,
-    /// Of the byte behind the receive queue.
-    receive_sequence: u32,
+    /// Ever received.
+    received: u64,
     receive_bytes: usize,
+}
+
+/// What was not sent at some time before the send queue was chosen.
+#[derive(Copy, Clone)]
+struct Unsent {
+    bytes: usize,
+    /// Ever sent, before the others were counted.
+    sent: u64,
 }
 
 /// Reads the connection out. With `Ok` the kernel has forgotten it without sending anything; with an error it goes on.
@@ -55,14 +75,16 @@ pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, Not
 }
 
 fn read_out(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+    let refused = |error: io::Error| NotFrozen::Io(error.kind());
+    let unsent = Unsent::of(socket).map_err(refused)?;
     for _ in 0..READS_MAX {
-        let before = Snapshot::of(socket).map_err(|error| NotFrozen::Io(error.kind()))?;
+        let before = Snapshot::of(socket).map_err(refused)?;
         if !before.info.is_established() {
             return Err(NotFrozen::NotEstablished);
         }
         is_short(before.send_bytes, room.output_bytes_max)?;
         is_short(before.receive_bytes, room.unread_bytes_max)?;
-        if let Some(frozen) = read_once(socket, before).map_err(|error| NotFrozen::Io(error.kind()))? {
+        if let Some(frozen) = read_once(socket, before, unsent).map_err(refused)? {
             return Ok(frozen);
         }
     }
@@ -74,30 +96,42 @@ fn is_short(bytes: usize, bytes_max: usize) -> Result<(), NotFrozen> {
 }
 
 /// `None` if something has changed meanwhile: a packet that had passed the filter before it was there, or a timer.
-fn read_once(socket: &OwnedFd, before: Snapshot) -> io::Result<Option<Frozen>> {
+fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<Option<Frozen>> {
     let (local, peer) = repair::addresses(socket)?;
-    repair::choose(socket, Queue::Send)?;
-    let unacknowledged = send_queue(socket, before.send_bytes)?;
     repair::choose(socket, Queue::Receive)?;
+    let receive_sequence = repair::sequence(socket)?;
     let unread = repair::peek(socket, before.receive_bytes)?;
-    let timestamp = if before.info.has_timestamps() { Some(repair::timestamp(socket)?) } else { None };
-    let state = TcpState {
-        local,
-        peer,
-        send_sequence: before.write_sequence.wrapping_sub(before.send_bytes as u32),
-        receive_sequence: before.receive_sequence.wrapping_sub(before.receive_bytes as u32),
-        mss: repair::mss(socket)?,
-        timestamp,
-        sack: before.info.has_sack(),
-        window_scales: before.info.window_scales(),
-        window: repair::window(socket)?,
-    };
+    repair::choose(socket, Queue::Send)?;
+    let write_sequence = repair::sequence(socket)?;
+    let mut unacknowledged = send_queue(socket, before.send_bytes)?;
+    let mss = repair::mss(socket)?;
     let complete = unacknowledged.len() == before.send_bytes && unread.len() == before.receive_bytes;
     if !complete || Snapshot::of(socket)? != before {
         return Ok(None);
     }
-    let mut unacknowledged = unacknowledged;
-    let unsent = unacknowledged.split_off(before.send_bytes.saturating_sub(before.unsent_bytes));
+    // Only now: a connection that stays would have to find out that nothing of it has arrived.
+    repair::mark_as_sent(socket)?;
+    let window = repair::window(socket)?;
+    // What is acknowledged from now on carries a time that the restored socket's must not be before.
+    let timestamp = if before.info.has_timestamps() { Some(repair::timestamp(socket)?) } else { None };
+    let counts = repair::counts(socket)?;
+    if Snapshot::of(socket)? != before {
+        return Ok(None);
+    }
+    let state = TcpState {
+        local,
+        peer,
+        send_sequence: write_sequence.wrapping_sub(before.send_bytes as u32),
+        receive_sequence: receive_sequence.wrapping_sub(before.receive_bytes as u32),
+        mss,
+        timestamp,
+        sack: before.info.has_sack(),
+        window_scales: before.info.window_scales(),
+        window,
+    };
+    let beyond_window = before.send_bytes.saturating_sub(window.send as usize);
+    let unsent_bytes = if counts.sent == unsent.sent { unsent.bytes } else { unsent.bytes.min(beyond_window) };
+    let unsent = unacknowledged.split_off(before.send_bytes.saturating_sub(unsent_bytes));
     Ok(Some(Frozen { state, unacknowledged, unsent, unread }))
 }
 
@@ -116,14 +150,19 @@ fn send_queue(socket: &OwnedFd, count: usize) -> io::Result<Vec<u8>> {
 
 impl Snapshot {
     fn of(socket: &OwnedFd) -> io::Result<Snapshot> {
-        let info = repair::info(socket)?;
-        let (send_bytes, unsent_bytes) = repair::send_queue_bytes(socket)?;
-        let receive_bytes = repair::receive_queue_bytes(socket)?;
-        repair::choose(socket, Queue::Send)?;
-        let write_sequence = repair::sequence(socket)?;
-        repair::choose(socket, Queue::Receive)?;
-        let receive_sequence = repair::sequence(socket)?;
-        Ok(Snapshot { info, write_sequence, send_bytes, unsent_bytes, receive_sequence, receive_bytes })
+        Ok(Snapshot {
+            info: repair::info(socket)?,
+            send_bytes: repair::send_queue_bytes(socket)?.0,
+            received: repair::counts(socket)?.received,
+            receive_bytes: repair::receive_queue_bytes(socket)?,
+        })
+    }
+}
+
+impl Unsent {
+    fn of(socket: &OwnedFd) -> io::Result<Unsent> {
+        let sent = repair::counts(socket)?.sent;
+        Ok(Unsent { sent, bytes: repair::send_queue_bytes(socket)?.1 })
     }
 }
 
@@ -184,10 +223,13 @@ fn next_timestamp(timestamp: u32) -> u32 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
     use std::process::Command;
+    use std::time::Duration;
 
-    use rustix::net::sockopt;
+    use rustix::net::{SendFlags, sockopt};
 
     use super::*;
 
@@ -246,6 +288,34 @@ mod tests {
             let local = repair::addresses(&before).unwrap().0;
             let _after = restore_again(&before);
             crate::acceptor::listen(local).unwrap();
+        });
+    }
+
+    #[test]
+    fn what_a_peer_has_got_is_never_frozen_as_unsent() {
+        on_small_segments(|address| {
+            for round in 0..600 {
+                let (mut client, socket) = accepted(address);
+                // The kernel sends the rest bit by bit, by itself.
+                let rate = 50_000_000_u32;
+                // SAFETY: the kernel reads four bytes of `rate`, which outlives the call.
+                let paced = unsafe {
+                    let (level, name) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+                    libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const rate).cast(), 4)
+                };
+                assert_eq!(paced, 0);
+                let written = rustix::net::send(&socket, &[7; 200_000], SendFlags::DONTWAIT).unwrap();
+                std::thread::sleep(Duration::from_micros(round % 64 * 16));
+                let room = FrozenLimits { output_bytes_max: 1 << 20, ..FrozenLimits::default() };
+                let frozen = freeze(&socket, room).unwrap();
+                client.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+                let (mut got, mut buffer) = (0, [0; 1 << 16]);
+                while let Ok(count @ 1..) = client.read(&mut buffer) {
+                    got += count;
+                }
+                let sent = written - frozen.unsent.len();
+                assert!(got <= sent, "{address}: {got} bytes have come of {sent} that are known to be sent");
+            }
         });
     }
 

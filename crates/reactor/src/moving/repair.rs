@@ -25,6 +25,11 @@ const HAS_SACK: u8 = 2;
 const HAS_WINDOW_SCALES: u8 = 4;
 const HAS_MICROSECOND_TIMESTAMPS: u8 = 64;
 
+/// The first words of `struct tcp_info`, and which are `tcpi_bytes_received` and `tcpi_bytes_sent` (Linux 4.19).
+const COUNTED_WORDS: usize = 26;
+const RECEIVED_WORD: usize = 16;
+const SENT_WORD: usize = 25;
+
 /// Codes of options on the wire, as `TCP_REPAIR_OPTIONS` takes them.
 const OPTION_MSS: u32 = 2;
 const OPTION_WINDOW_SCALES: u32 = 3;
@@ -78,6 +83,14 @@ impl Info {
     }
 }
 
+/// Bytes of the stream since the connection was made, or put in.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(super) struct Counts {
+    pub(super) received: u64,
+    /// A byte that was sent twice counts twice.
+    pub(super) sent: u64,
+}
+
 /// `struct tcp_repair_window`.
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -107,6 +120,8 @@ unsafe trait Plain: Copy {}
 unsafe impl Plain for i32 {}
 // SAFETY: bytes.
 unsafe impl Plain for [u8; 8] {}
+// SAFETY: integers.
+unsafe impl Plain for [u64; COUNTED_WORDS] {}
 // SAFETY: five integers of four bytes in the C layout.
 unsafe impl Plain for RawWindow {}
 
@@ -169,6 +184,17 @@ pub(super) fn take_packets(socket: &OwnedFd) -> io::Result<()> {
 pub(super) fn info(socket: &OwnedFd) -> io::Result<Info> {
     let [state, _, _, _, _, options, scales, _]: [u8; 8] = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Ok(Info { state, options, scales })
+}
+
+pub(super) fn counts(socket: &OwnedFd) -> io::Result<Counts> {
+    let words: [u64; COUNTED_WORDS] = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(Counts { received: words[RECEIVED_WORD], sent: words[SENT_WORD] })
+}
+
+/// Takes all that the send queue, which has to be chosen, has for sent; sends nothing.
+pub(super) fn mark_as_sent(socket: &OwnedFd) -> io::Result<()> {
+    // To set this once more makes the kernel send what waits, and under repair it only marks that.
+    set_tcp(socket, libc::TCP_NODELAY, ON)
 }
 
 /// Both addresses. Those of IPv4 are given as such, also on a socket of IPv6.
