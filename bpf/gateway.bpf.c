@@ -5,7 +5,7 @@
 // crates/steering/src/gateway.rs, which writes to them.
 //
 // This program must never: send two packets of a connection to two dispatchers while the first is in the table; send a new connection to a dispatcher that
-// takes none, if another does; touch a packet of anything else.
+// takes none, if another does; take a connection away from its dispatcher for a first packet that anybody may have sent; touch a packet of anything else.
 
 enum counter { PLACED, KEPT, UNKNOWN, NOWHERE, HOPS_OVER, COUNTERS };
 
@@ -13,6 +13,8 @@ enum counter { PLACED, KEPT, UNKNOWN, NOWHERE, HOPS_OVER, COUNTERS };
 
 #define DISPATCHERS_MAX 64
 #define PLACED_MAX 262144
+// Of a connection of which nothing but a first packet has come for so many seconds, that is taken for the first of another one.
+#define SILENT_SECONDS 60
 
 enum state { NONE, TAKES_NEW, KEEPS_OLD };
 
@@ -26,6 +28,8 @@ struct dispatcher {
 struct placed {
     __u8 mac[ETH_ALEN];
     __u16 index;
+    // When it was placed, or a packet of it came that was not its first. In seconds, so that it is not written for each packet.
+    __u32 seen_seconds;
 };
 
 struct {
@@ -46,15 +50,25 @@ INLINE int is_same(const __u8 *one, const __u8 *other) {
     return *(__u32 *)one == *(__u32 *)other && *(__u16 *)(one + 4) == *(__u16 *)(other + 4);
 }
 
-// The dispatcher that has the connection; none if it is not there any more, or takes no new one and this is one.
+INLINE __u32 boot_seconds(void) {
+    return boot_time_ns() / 1000000000;
+}
+
+// The dispatcher that has the connection; none if it is not there any more, or takes no new one and this is one. What looks like the first packet of a
+// connection that is alive is not: it is late, doubled or forged, and whoever has the connection knows what to do with it.
 INLINE struct dispatcher *keeper(const struct flow *flow, int is_first) {
     struct placed *placed = lookup(&placed_flows, flow);
     if (!placed)
         return 0;
     __u32 index = placed->index;
     struct dispatcher *found = lookup(&dispatchers, &index);
-    if (!found || found->state == NONE || !is_same(found->mac, placed->mac) || (is_first && found->state != TAKES_NEW))
+    if (!found || found->state == NONE || !is_same(found->mac, placed->mac))
         return 0;
+    __u32 now = boot_seconds();
+    if (is_first)
+        return found->state == TAKES_NEW || now - placed->seen_seconds < SILENT_SECONDS ? found : 0;
+    if (placed->seen_seconds != now)
+        placed->seen_seconds = now;
     return found;
 }
 
@@ -93,6 +107,7 @@ INLINE struct dispatcher *place(const struct flow *flow, int is_first) {
     }
     if (best) {
         __builtin_memcpy(placed.mac, best->mac, ETH_ALEN);
+        placed.seen_seconds = boot_seconds();
         update(&placed_flows, flow, &placed, BPF_ANY);
     }
     return best;

@@ -3,7 +3,7 @@
 //! | map | key | value |
 //! |---|---|---|
 //! | `dispatchers` | 0 to 63, 4 bytes | hardware address 6; state 1 ([`State`], 0: none); 1 zero; interface 4, 0: where packets come in |
-//! | `placed_flows` | flow, 36 bytes | hardware address 6; key in `dispatchers` 2: written by the program, forgotten when not used for long |
+//! | `placed_flows` | flow, 36 bytes | hardware address 6; key in `dispatchers` 2; seconds since boot when it was seen last 4: written by the program, forgotten when not used for long |
 //! | `services`, `counters` | as those of the other programs | |
 
 use std::fmt;
