@@ -177,9 +177,13 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     let is_complete = reader.is_complete();
     exchange.body_bytes += taken as u64;
     exchange.request_credit -= taken as u64;
-    if exchange.body_bytes > dispatcher.options.body_bytes_max && exchange.answer.is_none() {
+    if exchange.body_bytes > dispatcher.options.body_bytes_max {
+        let whether_begun = exchange.answer.is_some();
         failing::give_up(dispatcher, io, client);
-        too_large(dispatcher, io, client);
+        match whether_begun {
+            true => reply::cut(dispatcher, io, client),
+            false => too_large(dispatcher, io, client),
+        }
         return None;
     }
     backend.send_body(io, exchange.ticket, &visible[..taken]);

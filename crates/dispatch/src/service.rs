@@ -135,6 +135,8 @@ enum Late {
     Answer,
     Rest,
     Taking,
+    /// The rest of a body, whose answer has begun.
+    BodyBehindAnswer,
 }
 
 fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
@@ -152,7 +154,7 @@ fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
                 reply::close(dispatcher, io, client);
                 continue;
             }
-            Late::Rest | Late::Taking => {
+            Late::Rest | Late::Taking | Late::BodyBehindAnswer => {
                 reply::cut(dispatcher, io, client);
                 continue;
             }
@@ -182,7 +184,13 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
         None => is_over.then_some(if client.is_in_head { Late::Head } else { Late::Idle }),
         Some(exchange) if exchange.answer.is_some() => {
             let is_awaited = exchange.rest.as_ref().is_some_and(|rest| rest.is_awaited());
-            (is_over && is_awaited).then_some(Late::Rest)
+            // One that is held up by its server is not asked for.
+            let has_more = exchange.body.is_some() && !io.is_paused(client.conn);
+            match (is_awaited, has_more) {
+                (true, _) => is_over.then_some(Late::Rest),
+                (false, true) => is_over.then_some(Late::BodyBehindAnswer),
+                (false, false) => None,
+            }
         }
         // Whose body is not read for want of credit waits for the backend.
         Some(exchange) if exchange.body.is_none() || io.is_paused(client.conn) => is_over.then_some(Late::Answer),
