@@ -283,6 +283,84 @@ def test_a_client_that_ends_its_direction_while_its_connection_is_away_has_all_a
     assert moved.counted("dispatcher", "steered") > before
 
 
+class MostlyRelayed(Moved):
+    """The second agent hands nothing over."""
+
+    def start_agent(self, index: int):
+        self.agent_options = ["--handover-threshold", "off"] if index else []
+        super().start_agent(index)
+
+
+ENDS_LATE = """
+import socket, sys
+address, port, size = sys.argv[1], *map(int, sys.argv[2:])
+with socket.socket() as connection:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    connection.settimeout(60)
+    connection.connect((address, port))
+    connection.sendall(b"GET /%d HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % size)
+    stream = connection.makefile("rb")
+    received = stream.read(300_000)
+    print("has a part", flush=True)
+    sys.stdin.readline()
+    received += stream.read(size // 2)
+    sys.stdin.readline()
+    connection.shutdown(socket.SHUT_WR)
+    sys.stdout.buffer.write((received + stream.read(size)).partition(b"\\r\\n\\r\\n")[2])
+"""
+
+
+def test_a_client_that_ends_its_direction_once_its_answer_goes_on_relayed_has_all(tmp_path):
+    """Its connection has come back, for the server of its answer is gone; the other one's agent hands nothing over."""
+    with MostlyRelayed(tmp_path) as moved:
+        (moved.files / str(LARGE)).write_bytes(random.Random(10).randbytes(LARGE))
+        before = moved.counted("dispatcher", "steered")
+        while True:
+            command = moved.hosts.on("client", [sys.executable, "-u", "-c", ENDS_LATE, hosts.VIP, moved.port, LARGE])
+            client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert client.stdout.readline() == b"has a part\n"
+            if moved.counted("dispatcher", "steered") > before:
+                break
+            client.kill()
+            client.communicate()
+        moved.signal("nginx-0").wait(10)
+        moved.names.pop("nginx-0")
+        client.stdin.write(b"take as much as was under way\n")
+        client.stdin.flush()
+        moved._await(lambda: not peers(moved, "dispatcher", "elsewhere"), "the connection is back", 40)
+        received, _ = client.communicate(b"end, and take all\n", timeout=60)
+        assert (client.returncode, len(received), digest(received)) == (0, LARGE, of_file(moved, LARGE))
+
+
+PIPELINES = """
+import hashlib, socket, sys, time
+address, port, seconds, sizes = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4].split(",")
+end, count = time.monotonic() + seconds, 0
+while time.monotonic() < end:
+    with socket.create_connection((address, port), timeout=20) as connection:
+        requests = [b"GET /%s HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % size.encode() for size in sizes]
+        connection.sendall(b"".join(requests) + b"GET /1000 HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n")
+        received = 0
+        # One that stands still is an error, by the time limit.
+        while data := connection.recv(1 << 20):
+            received += len(data)
+        assert received > sum(map(int, sizes)), received
+    count += 1
+assert count
+"""
+
+
+def test_no_client_that_asks_for_several_large_answers_at_once_comes_to_stand_still(moved):
+    """A byte that the kernel sends after a connection was looked at last is one that the next host of it must know of."""
+    sizes = [70_000, 200_000, 65_536, 70_000, 120_000, 70_000]
+    for size in sizes:
+        (moved.files / str(size)).write_bytes(random.Random(size).randbytes(size))
+    command = moved.hosts.on("client", [sys.executable, "-c", PIPELINES, hosts.VIP, moved.port, 10, ",".join(map(str, sizes))])
+    clients = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
+    told = [client.communicate(timeout=90)[1] for client in clients]
+    assert [client.returncode for client in clients] == [0] * 4, told
+
+
 NOBODY = 65_534
 
 

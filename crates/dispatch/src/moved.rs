@@ -130,6 +130,10 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             };
             let Some(state) = dispatcher.clients.get_mut(client) else { return };
             (state.conn, state.place) = (conn, Place::Arriving);
+            if state.exchange.is_some() {
+                // As before it left: what it asks next waits, and it may have no more to ask and end its direction.
+                io.pause_reading(conn);
+            }
             dispatcher.set_peer(conn, Peer::Client(client));
         }
         Wanted::Probe(frozen) => {
