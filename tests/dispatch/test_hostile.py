@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import rogue
 from harness.relay import Relay, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
@@ -100,6 +101,84 @@ def test_an_empty_line_behind_a_request_begins_none(tmp_path):
                     client.recv(1000)
 
 
+class Overlapping(Relay):
+    """With a server that answers while it still reads, as streaming applications do."""
+
+    received = 0
+
+    def start_server(self, index: int):
+        self.listener = socket.create_server(("127.0.0.1", self.server_ports[index]))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client: socket.socket):
+        with client:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                data = client.recv(65_536)
+                if not data:
+                    return
+                head += data
+            if head.startswith(b"GET"):
+                client.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+                return
+            client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n")
+            try:
+                while data := client.recv(65_536):
+                    self.received += len(data)
+            except OSError:
+                pass
+
+    def begun(self, head: bytes) -> socket.socket:
+        """A client whose answer has begun."""
+        client = socket.create_connection(("127.0.0.1", self.port))
+        client.settimeout(20)
+        client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n" + head)
+        said = b""
+        while b"begun" not in said:
+            data = client.recv(1000)
+            assert data, said
+            said += data
+        return client
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.listener.close()
+
+
+def test_a_body_that_trickles_behind_an_answer_that_has_begun_is_given_up(tmp_path):
+    agent_options = ["--upstream-connections-max", "4"]
+    with Overlapping(tmp_path, servers=1, dispatch_options=["--body-timeout-ms", "2s"], agent_options=agent_options) as relay:
+        relay.wait_until_it_answers()
+        clients = [relay.begun(b"Content-Length: 100000000\r\n\r\n") for _ in range(4)]
+        deadline = time.monotonic() + 30
+        while clients and time.monotonic() < deadline:
+            for client in list(clients):
+                try:
+                    client.send(b"x")
+                except ConnectionError:
+                    clients.remove(client)
+            time.sleep(0.2)
+        assert not clients and relay._status("/") == 204
+
+
+def test_a_body_behind_an_answer_that_has_begun_has_its_greatest_size(tmp_path):
+    with Overlapping(tmp_path, servers=1, dispatch_options=["--body-bytes-max", "1MiB"]) as relay:
+        relay.wait_until_it_answers()
+        client = relay.begun(b"Transfer-Encoding: chunked\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            for _ in range(1000):
+                client.sendall(b"10000\r\n" + bytes(65_536) + b"\r\n")
+        assert relay.received < 2 << 20
+
+
 class OddServer(Relay):
     """With a server that says this to each connection, again and again."""
 
@@ -151,3 +230,71 @@ def test_a_server_that_says_on_and_on_that_it_is_at_work_is_given_up(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert b"HTTP/1.1 502 " in said and b"too many interim answers" in said and 10 < said.count(b" 102 ") < 200
+
+
+class WithRogue(Relay):
+    """The second agent has the key, and sends what it must not: too much of a body, or too many interim answers."""
+
+    what = "body"
+
+    def start_server(self, index: int):
+        if index == 0:
+            super().start_server(index)
+
+    def start_agent(self, index: int):
+        if index == 0:
+            super().start_agent(index)
+            return
+        self.listener = socket.create_server(("127.0.0.1", self.agent_ports[index]))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                conn, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(conn,), daemon=True).start()
+
+    def _talk(self, conn: socket.socket):
+        try:
+            control = rogue.Control(conn, self.key.read_bytes().strip()).be_agent()
+            control.say(rogue.HELD_END, 0, b"\x01")
+            while True:
+                kind, ticket, payload = control.hear()
+                if kind == rogue.PING:
+                    control.say(rogue.PONG)
+                elif kind == rogue.REQUEST and b"/victim" in payload:
+                    self._answer(control, ticket)
+                elif kind == rogue.REQUEST:
+                    control.say(rogue.RESPONSE, ticket, rogue.response(b"HTTP/1.1 204 No Content\r\n\r\n", 0))
+        except (OSError, EOFError):
+            conn.close()
+
+    def _answer(self, control: rogue.Control, ticket: int):
+        if self.what == "body":
+            control.say(rogue.RESPONSE, ticket, rogue.response(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"))
+            for _ in range(2000):
+                control.conn.sendall(control.body(ticket, bytes(256 << 10)))
+        else:
+            head = b"HTTP/1.1 102 Processing\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"
+            for _ in range(8000):
+                control.say(rogue.RESPONSE, ticket, rogue.response(head, 0))
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.listener.close()
+
+
+@pytest.mark.parametrize(("what", "why"), [("body", "more of an answer than it was given credit for"), ("interim", "more interim answers (1xx)")])
+def test_an_agent_that_sends_what_it_may_not_is_given_up(tmp_path, what, why):
+    relay = WithRogue(tmp_path, servers=2)
+    relay.what = what
+    with relay:
+        log, clients, deadline = tmp_path / "dispatch.log", [], time.monotonic() + 30
+        while why not in log.read_text() and time.monotonic() < deadline:
+            client = socket.create_connection(("127.0.0.1", relay.port))
+            client.sendall(b"GET /victim HTTP/1.1\r\nHost: a\r\n\r\n")
+            clients.append(client)
+            time.sleep(0.2)
+        assert why in log.read_text() and resident_mib(relay.names["dispatch"].pid) < 150

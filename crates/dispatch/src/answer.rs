@@ -1,5 +1,6 @@
 //! Answers on their way from agents to clients.
 
+use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Framing, Message};
 use shunt_reactor::Io;
 use shunt_wire::http1::Version;
@@ -55,31 +56,52 @@ pub(crate) fn is_out(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     reply::next(dispatcher, io, client);
 }
 
-/// The head of an answer. False if it cannot come now.
-pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8], framing: Framing) -> bool {
+/// What an agent has done wrong; its control connection is ended.
+pub(crate) type Wrong = &'static str;
+
+const OUT_OF_ORDER: Wrong = "the agent has sent parts of an answer out of order";
+const TOO_MANY_INTERIM: Wrong = "the agent has sent more interim answers (1xx) to one request than it may";
+const NO_CREDIT: Wrong = "the agent has sent more of an answer than it was given credit for";
+
+/// The head of an answer.
+pub(crate) fn head(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    head: &[u8],
+    framing: Framing,
+) -> Result<(), Wrong> {
     let is_draining = dispatcher.is_draining;
-    let Some(state) = dispatcher.clients.get_mut(client) else { return true };
-    let Some(exchange) = state.exchange.as_mut() else { return true };
+    let Some(state) = dispatcher.clients.get_mut(client) else { return Ok(()) };
+    let Some(exchange) = state.exchange.as_mut() else { return Ok(()) };
+    if matches!(status_of(head), Some(100..=199)) {
+        exchange.interim += 1;
+        if exchange.interim > limits::INTERIM_MAX {
+            return Err(TOO_MANY_INTERIM);
+        }
+    }
     if exchange.rest.as_ref().is_some_and(|rest| rest.is_awaited()) {
         resume::head(dispatcher, io, client, head);
-        return true;
+        return Ok(());
     }
-    let Some((front, status)) = split_head(head).filter(|_| exchange.answer.is_none()) else { return false };
+    let Some((front, status)) = split_head(head).filter(|_| exchange.answer.is_none()) else {
+        return Err(OUT_OF_ORDER);
+    };
     let (conn, version) = (state.conn, exchange.version);
     if status < 200 {
-        // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any.
-        if version == Version::Http11 {
+        // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any. Nor is one that takes nothing: what it is told by them is late already.
+        if version == Version::Http11 && io.backlog(conn) <= limits::CLIENT_BACKLOG_BYTES_LOW {
             io.output(conn).extend_from_slice(head);
         }
         state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
-        return true;
+        return Ok(());
     }
     if framing == Framing::Chunked && version == Version::Http10 {
         failing::give_up(dispatcher, io, client).inspect(|exchange| {
             let text = "the server has sent chunks to a client of HTTP/1.0";
             reply::error(dispatcher, io, client, Some(exchange), 502, text);
         });
-        return true;
+        return Ok(());
     }
     let goes_on = exchange.keep_alive && exchange.body.is_none() && framing != Framing::UntilClose && !is_draining;
     let connection: &[u8] = match (goes_on, version) {
@@ -100,7 +122,7 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
     if framing == Framing::None {
         finish(dispatcher, io, client);
     }
-    true
+    Ok(())
 }
 
 /// The head without the empty line that ends it, and its status.
@@ -108,19 +130,23 @@ fn split_head(head: &[u8]) -> Option<(&[u8], u16)> {
     Some((head.strip_suffix(b"\r\n")?, status_of(head)?))
 }
 
-/// Bytes of an answer's body. False if they cannot come now.
-pub(crate) fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, bytes: &[u8]) -> bool {
-    let Some(state) = dispatcher.clients.get_mut(client) else { return true };
-    let Some(answer) = state.exchange.as_mut().and_then(|exchange| exchange.answer.as_mut()) else { return false };
-    if let Some(left) = &mut answer.left {
-        let Some(rest) = left.checked_sub(bytes.len() as u64) else { return false };
-        *left = rest;
+/// Bytes of an answer's body.
+pub(crate) fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, bytes: &[u8]) -> Result<(), Wrong> {
+    let Some(state) = dispatcher.clients.get_mut(client) else { return Ok(()) };
+    let answer = state.exchange.as_mut().and_then(|exchange| exchange.answer.as_mut()).ok_or(OUT_OF_ORDER)?;
+    // What it may send at first is all that it may ever be ahead: credit is given for what has come.
+    let uncredited = answer.uncredited.saturating_add(bytes.len() as u32);
+    if uncredited > CREDIT_BYTES {
+        return Err(NO_CREDIT);
     }
-    answer.uncredited = answer.uncredited.saturating_add(bytes.len() as u32);
+    if let Some(left) = &mut answer.left {
+        *left = left.checked_sub(bytes.len() as u64).ok_or(OUT_OF_ORDER)?;
+    }
+    answer.uncredited = uncredited;
     dispatcher.metrics.answer_bytes.of(Way::Relayed).add(bytes.len() as u64);
     io.output(state.conn).extend_from_slice(bytes);
     give_credit(dispatcher, io, client);
-    true
+    Ok(())
 }
 
 /// Gives the agent credit for what the client has taken, now or when it has.
@@ -139,15 +165,16 @@ pub(crate) fn give_credit(dispatcher: &mut Dispatcher, io: &mut Io, client: usiz
     dispatcher.backends[exchange.backend].send(io, exchange.ticket, &Message::Credit { bytes });
 }
 
-/// The body has ended. False if it cannot end now.
-pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> bool {
-    let Some(state) = dispatcher.clients.get(client) else { return true };
+/// The body has ended.
+pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> Result<(), Wrong> {
+    let Some(state) = dispatcher.clients.get(client) else { return Ok(()) };
     let answer = state.exchange.as_ref().and_then(|exchange| exchange.answer.as_ref());
     let is_whole = answer.is_some_and(|answer| answer.left.is_none_or(|left| left == 0));
-    if is_whole {
-        finish(dispatcher, io, client);
+    if !is_whole {
+        return Err(OUT_OF_ORDER);
     }
-    is_whole
+    finish(dispatcher, io, client);
+    Ok(())
 }
 
 /// The answer has gone to the client; the next request may come.

@@ -49,7 +49,7 @@ pub(crate) fn choose(
 /// Sends the head of a request to a backend; a body follows as it comes.
 pub(crate) fn send(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut exchange: Exchange, backend: usize) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
-    exchange.backend = backend;
+    (exchange.backend, exchange.interim) = (backend, 0);
     let has_body = exchange.body.is_some();
     let timeout_ns = match has_body {
         true => dispatcher.options.body_timeout_ns,

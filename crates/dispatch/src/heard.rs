@@ -28,11 +28,11 @@ pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, d
             },
             Link::Open(open) => open,
         };
-        let (read, went_well) = match open.decoder.next(input) {
+        let (read, outcome) = match open.decoder.next(input) {
             Ok(None) => return used,
             Ok(Some((read, Read::Body(ticket, bytes)))) => {
                 let client = client(dispatcher, index, ticket);
-                (read, client.is_none_or(|client| answer::body(dispatcher, io, client, bytes)))
+                (read, client.map_or(Ok(()), |client| answer::body(dispatcher, io, client, bytes)))
             }
             Ok(Some((read, Read::Message(ticket, message)))) => (read, take(dispatcher, io, index, ticket, &message)),
             Err(error) => {
@@ -41,8 +41,8 @@ pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, d
             }
         };
         used += read;
-        if !went_well {
-            links::end(dispatcher, io, index, "the agent has sent parts of an answer out of order");
+        if let Err(why) = outcome {
+            links::end(dispatcher, io, index, why);
             return data.len();
         }
     }
@@ -62,26 +62,33 @@ fn is_about_connections(message: &Message<'_>) -> bool {
     matches!(message, Taken | Refused { .. } | Return { .. } | Closed { .. } | Held { .. } | HeldEnd { .. })
 }
 
-/// Takes a message; false if it cannot come now.
-fn take(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, ticket: Ticket, message: &Message<'_>) -> bool {
+/// Takes a message.
+fn take(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    index: usize,
+    ticket: Ticket,
+    message: &Message<'_>,
+) -> Result<(), answer::Wrong> {
     if is_about_connections(message) {
-        return moved::heard(dispatcher, io, index, ticket, message);
+        let fits = moved::heard(dispatcher, io, index, ticket, message);
+        return if fits { Ok(()) } else { Err("the agent has said of a connection what cannot be") };
     }
-    let Some(client) = client(dispatcher, index, ticket) else { return true };
+    let Some(client) = client(dispatcher, index, ticket) else { return Ok(()) };
     match message {
         Message::Response { head, framing } => answer::head(dispatcher, io, client, head, *framing),
         Message::End => answer::end(dispatcher, io, client),
         Message::Offer { head, framing, .. } => {
             answer::offered(dispatcher, io, client, head, *framing);
-            true
+            Ok(())
         }
         Message::Failed { status, reason } => {
             let status = if (500..600).contains(status) { *status } else { 502 };
             failing::failed(dispatcher, io, client, status, reason);
-            true
+            Ok(())
         }
         Message::Credit { bytes } => {
-            let Some(state) = dispatcher.clients.get_mut(client) else { return true };
+            let Some(state) = dispatcher.clients.get_mut(client) else { return Ok(()) };
             if let Some(exchange) = &mut state.exchange {
                 let was_held_up = exchange.request_credit == 0;
                 exchange.request_credit = exchange.request_credit.saturating_add(u64::from(*bytes));
@@ -96,8 +103,8 @@ fn take(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, ticket: Ticket, 
                     state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
                 }
             }
-            true
+            Ok(())
         }
-        _ => true,
+        _ => Ok(()),
     }
 }

@@ -132,6 +132,7 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
         request_credit: u64::from(CREDIT_BYTES),
         is_repeated: false,
         answer: None,
+        interim: 0,
         rest: None,
     };
     match failing::choose(dispatcher, exchange.is_read, None) {

@@ -12,6 +12,8 @@ pub(crate) const IN_FLIGHT_MAX: usize = 4096;
 pub(crate) const CLIENT_BACKLOG_BYTES_LOW: usize = 128 << 10;
 /// An answer's sender is given credit in parts of at least so many bytes.
 pub(crate) const CREDIT_STEP_BYTES: u32 = CREDIT_BYTES / 4;
+/// Interim answers (1xx) to one request of one backend. Its agent passes on no more.
+pub(crate) const INTERIM_MAX: u32 = 64;
 /// Bytes written to a control connection and not taken by the kernel beyond which no body is read for it.
 pub(crate) const LINK_BACKLOG_BYTES_MAX: usize = 4 << 20;
 /// Bodies are read again when that has fallen to this.

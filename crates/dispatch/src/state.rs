@@ -115,6 +115,8 @@ pub(crate) struct Exchange {
     /// It was sent to a second backend.
     pub(crate) is_repeated: bool,
     pub(crate) answer: Option<Answer>,
+    /// Interim answers of the backend.
+    pub(crate) interim: u32,
     /// What of the answer another backend can be asked for, should it break off.
     pub(crate) rest: Option<Box<Rest>>,
 }
