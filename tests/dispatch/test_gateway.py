@@ -5,6 +5,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,7 +39,9 @@ class Several(Moved):
     def balance(self, dispatchers, wait: bool = True):
         """The gateway has these dispatchers from now on."""
         if "balance" in self.names:
-            self.names.pop("balance").kill()
+            former = self.names.pop("balance")
+            former.kill()
+            former.wait()
         targets = [hosts.at(self.address(host), ADMIN_PORT) for host in dispatchers]
         self._run("balance", [binary(), "switch", "balance", "--pins", self.pins("gateway"), "--interval-ms", "200ms", "--dispatcher", *targets])
         if wait:
@@ -171,6 +174,51 @@ def test_a_dispatcher_that_drains_finishes_what_it_has_and_others_take_what_is_n
     answered(whole, 20)
 
 
+# Sends a first packet that says that it is from somebody else: by the interface's name, hardware addresses from and to, addresses and ports from and to.
+FORGED = """
+import socket, struct, sys
+here, there, peer, local = (bytes.fromhex(sys.argv[1].replace(":", "")), bytes.fromhex(sys.argv[2].replace(":", "")), socket.inet_aton(sys.argv[3]), socket.inet_aton(sys.argv[4]))
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return struct.pack("!H", ~total & 0xffff)
+tcp = struct.pack("!HHIIBBHHH", int(sys.argv[5]), int(sys.argv[6]), 12345, 0, 5 << 4, 2, 64240, 0, 0)
+tcp = tcp[:16] + checksum(peer + local + struct.pack("!BBH", 0, 6, len(tcp)) + tcp) + tcp[18:]
+ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0, peer, local)
+ip = ip[:10] + checksum(ip) + ip[12:]
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sender.bind(("eth0", 0))
+sender.send(there + here + b"\\x08\\x00" + ip + tcp)
+"""
+
+
+def test_a_forged_first_packet_takes_no_connection_from_a_dispatcher_that_drains(whole):
+    """Nor does a late or doubled one of the client itself."""
+    # So fast that all is over in a few seconds.
+    port, taken = 19_000, {host: whole.metric(host, "shunt_dispatch_taking_seconds_count") for host in ALL}
+    client = whole.start("--local-port", str(port), "--limit-rate", "6M", whole.url(f"/{LARGE}"))
+    whole._await(lambda: whole.of(port, taken), "an agent has the connection", 60)
+    host = whole.of(port, taken)
+    name = "dispatch" + host.removeprefix("dispatcher")
+    process = whole.signal(name, signal.SIGTERM)
+    whole._await(lambda: whole.states().get(host) == "keeps old", "the gateway has seen it")
+    said = [hosts.mac("backend1"), hosts.mac("gateway"), hosts.address("client"), hosts.VIP, str(port), str(whole.port)]
+    for _ in range(3):
+        subprocess.run(whole.hosts.on("backend1", [sys.executable, "-c", FORGED, *said]), check=True)
+    assert_whole(whole, [client])
+    process.wait(60)
+    whole.names.pop(name)
+
+
+def test_a_second_one_that_asks_the_dispatchers_is_refused(whole):
+    target = hosts.at(whole.address(ALL[0]), ADMIN_PORT)
+    command = [binary(), "switch", "balance", "--pins", whole.pins("gateway"), "--dispatcher", target]
+    done = subprocess.run(whole.hosts.on("gateway", command), capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode and "another `shunt switch balance` has this gateway" in done.stderr
+    assert len(whole.states()) == len(ALL)
+
+
 def test_dispatchers_come_and_go_under_connections_that_stay(whole):
     whole.balance(ALL[:2])
     clients = [whole.start(whole.url(f"/{LARGE}")) for _ in range(4)]
@@ -183,7 +231,9 @@ def test_dispatchers_come_and_go_under_connections_that_stay(whole):
 
 
 def test_without_who_asks_them_the_gateway_goes_on_as_it_was(whole):
-    whole.names.pop("balance").kill()
+    former = whole.names.pop("balance")
+    former.kill()
+    former.wait()
     answered(whole, 10)
     # Nor does one that cannot see any dispatcher take the last away.
     whole._run("balance", [binary(), "switch", "balance", "--pins", whole.pins("gateway"), "--interval-ms", "100ms", "--dispatcher", f"{hosts.address('client')}:1"])

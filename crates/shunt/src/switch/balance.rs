@@ -10,8 +10,10 @@
 //! for as long as that takes: it must never take a dispatcher away because it cannot see it yet, nor the last one because it cannot see any.
 
 use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,6 +94,7 @@ impl Balance {
             Some(name) => interface_index(name).map_err(|error| error.to_string())?,
         };
         let mut gateway = Gateway::open(&self.pins.pins).map_err(|error| error.to_string())?;
+        let _alone = alone(&self.pins.pins)?;
         let mut known: BTreeMap<SocketAddr, Known> =
             self.dispatchers.iter().map(|dispatcher| (*dispatcher, Known::default())).collect();
         loop {
@@ -140,19 +143,41 @@ fn targets(known: &BTreeMap<SocketAddr, Known>, interface: u32) -> Vec<Target> {
     known.values().filter_map(|one| Some(Target { mac: one.mac?, state: one.state?, interface })).collect()
 }
 
-/// Asks a dispatcher whether it is ready.
+/// Two of these would take away what the other has set, again and again. The lock lasts as long as what is returned.
+fn alone(pins: &Path) -> Result<File, String> {
+    let directory = File::open(pins).map_err(|error| format!("{}: cannot be opened: {error}", pins.display()))?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "{}: another `shunt switch balance` has this gateway: end it first, and give one process all dispatchers",
+            pins.display()
+        )),
+        Err(TryLockError::Error(error)) => Err(format!("{}: cannot be locked: {error}", pins.display())),
+    }
+}
+
+/// Asks a dispatcher whether it is ready; with all that belongs to it, that takes no longer.
 fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
+    let until = Instant::now() + within;
     let mut connection = match TcpStream::connect_timeout(&dispatcher, within) {
         Ok(connection) => connection,
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Said::NotReady,
         Err(_) => return Said::Nothing,
     };
     let mut answer = || -> std::io::Result<[u8; 12]> {
-        connection.set_read_timeout(Some(within))?;
-        connection.set_write_timeout(Some(within))?;
+        let left = || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+        let left = || left().ok_or(ErrorKind::TimedOut);
+        connection.set_write_timeout(Some(left()?))?;
+        // So little that the kernel takes it at once.
         connection.write_all(b"GET /readyz HTTP/1.1\r\nHost: shunt\r\nConnection: close\r\n\r\n")?;
-        let mut status = [0; 12];
-        connection.read_exact(&mut status)?;
+        let (mut status, mut count) = ([0; 12], 0);
+        while count < status.len() {
+            connection.set_read_timeout(Some(left()?))?;
+            match connection.read(&mut status[count..])? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                more => count += more,
+            }
+        }
         Ok(status)
     };
     // A host that took the connection is there, whatever its process does.
@@ -186,5 +211,33 @@ mod tests {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = silent.local_addr().expect("an address");
         assert_eq!(ask(address, Duration::from_millis(50)), Said::NotReady);
+    }
+
+    #[test]
+    fn who_says_that_it_is_ready_byte_by_byte_is_not_waited_for_as_often() {
+        let trickling = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = trickling.local_addr().expect("an address");
+        let talking = thread::spawn(move || {
+            let mut connection = trickling.accept().expect("a connection").0;
+            for byte in b"HTTP/1.1 200 OK" {
+                let _ = connection.write_all(&[*byte]);
+                // Each of them in time, all of them not.
+                thread::park_timeout(Duration::from_millis(200));
+            }
+        });
+        assert_eq!(ask(address, Duration::from_secs(1)), Said::NotReady);
+        talking.join().expect("it has said all");
+    }
+
+    #[test]
+    fn a_second_one_on_the_same_gateway_is_refused() {
+        let pins = std::env::temp_dir().join(format!("shunt-balance-{}", std::process::id()));
+        std::fs::create_dir_all(&pins).expect("a directory");
+        let first = alone(&pins).expect("nobody else is there");
+        let why = alone(&pins).expect_err("the first is there");
+        assert!(why.contains("another `shunt switch balance`"), "{why}");
+        drop(first);
+        alone(&pins).expect("the first is gone");
+        std::fs::remove_dir(&pins).expect("it is empty");
     }
 }
