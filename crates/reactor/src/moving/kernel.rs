@@ -305,7 +305,7 @@ mod tests {
                 };
                 assert_eq!(paced, 0);
                 let written = rustix::net::send(&socket, &[7; 200_000], SendFlags::DONTWAIT).unwrap();
-                std::thread::sleep(Duration::from_micros(round % 64 * 16));
+                std::thread::park_timeout(Duration::from_micros(round % 64 * 16));
                 let room = FrozenLimits { output_bytes_max: 1 << 20, ..FrozenLimits::default() };
                 let frozen = freeze(&socket, room).unwrap();
                 client.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
