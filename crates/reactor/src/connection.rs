@@ -2,7 +2,7 @@
 
 use crate::sent_log::LogTable;
 
-/// Life of a slot. The service's id is valid in `Connecting`, `Restoring`, `Open`, `Frozen` and `Ending`.
+/// Life of a slot. The service's id is valid in `Connecting`, `Restoring`, `Open`, `Frozen`, `Parked` and `Ending`.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) enum State {
     /// Nobody uses the slot.
@@ -19,6 +19,8 @@ pub(crate) enum State {
     Ending,
     /// It has left the loop and the service is about to be told; output is gathered.
     Frozen,
+    /// It has left the loop, and the service keeps its id until it comes back; output is gathered.
+    Parked,
     /// Closed by the service; what was written is still being sent, what arrives is discarded.
     Flushing,
     /// All was sent and the end of the stream announced; what arrives is discarded until the peer closes too.

@@ -124,7 +124,7 @@ impl Io {
             }
             State::Flushing if reason == CloseReason::Peer => connection.peer_ended = true,
             State::Flushing | State::Lingering => self.finish(index, false),
-            State::Free | State::Ending | State::Closed | State::Frozen => {}
+            State::Free | State::Ending | State::Closed | State::Frozen | State::Parked => {}
         }
     }
 
@@ -135,7 +135,7 @@ impl Io {
                 self.outcomes.push((self.id(index), Outcome::Failed(reason)));
             }
             State::Flushing | State::Lingering => self.finish(index, false),
-            State::Free | State::Ending | State::Closed | State::Frozen => {}
+            State::Free | State::Ending | State::Closed | State::Frozen | State::Parked => {}
         }
     }
 

@@ -129,6 +129,8 @@ impl Io {
             State::Open => self.start_closing(conn.index),
             // It is restored first, and then closed.
             State::Restoring => self.retire(conn.index),
+            // There is no socket here that anybody could be told by.
+            State::Parked => self.abort(conn),
             _ => {}
         }
     }
@@ -138,7 +140,7 @@ impl Io {
         let Some(connection) = self.get_mut(conn) else {
             return;
         };
-        if matches!(connection.state, State::Connecting | State::Open | State::Restoring) {
+        if matches!(connection.state, State::Connecting | State::Open | State::Restoring | State::Parked) {
             self.retire(conn.index);
             self.finish(conn.index, true);
         }

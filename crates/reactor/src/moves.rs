@@ -40,6 +40,27 @@ impl Io {
         self.id(index)
     }
 
+    /// For use inside [`frozen`](Service::frozen), which has brought the connection: its id stays valid, and what is written to it is gathered, until
+    /// [`restore_parked`](Io::restore_parked). Who writes to it need not know that it is elsewhere. Closed meanwhile, it is forgotten here, and
+    /// nobody is told.
+    pub fn park(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn).filter(|connection| connection.state == State::Frozen) {
+            connection.state = State::Parked;
+        }
+    }
+
+    /// As [`restore`](Io::restore), under the id that the connection had; false if that is no parked connection's. What was written meanwhile is sent behind
+    /// what is unsent.
+    pub fn restore_parked(&mut self, conn: ConnId, frozen: Frozen) -> bool {
+        let Some(connection) = self.get_mut(conn).filter(|connection| connection.state == State::Parked) else {
+            return false;
+        };
+        connection.state = State::Restoring;
+        self.moves.waiting.push((conn.index, frozen));
+        self.commands.push(Command::Restore { index: conn.index });
+        true
+    }
+
     /// Whether a connection may be frozen as far as the loop knows, and how much the kernel may still hold of it.
     pub(crate) fn may_freeze(&self, conn: ConnId) -> Result<FrozenLimits, NotFrozen> {
         let connection = self.get(conn).ok_or(NotFrozen::NotEstablished)?;
@@ -115,8 +136,10 @@ impl Io {
         let connection = &mut self.connections[conn.index as usize];
         frozen.unsent.append(&mut connection.output);
         service.frozen(self, conn, outcome);
-        self.retire(conn.index);
-        self.finish(conn.index, false);
+        if self.connections[conn.index as usize].state == State::Frozen {
+            self.retire(conn.index);
+            self.finish(conn.index, false);
+        }
     }
 
     /// Tells the service that the connection is restored, and lets its bytes flow.

@@ -90,7 +90,7 @@ pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
 #[cold]
 fn freeze<D: Driver>(io: &mut Io, driver: &mut D, conn: ConnId) {
     // Closed since, or frozen already: nothing follows.
-    if !io.is_open(conn) || io.connections[conn.index as usize].state == State::Frozen {
+    if !io.is_open(conn) || matches!(io.connections[conn.index as usize].state, State::Frozen | State::Parked) {
         return;
     }
     let outcome = io.may_freeze(conn).and_then(|room| driver.freeze(io, conn.index, room));
