@@ -3,6 +3,7 @@
 use shunt_handover::Flow;
 use shunt_handover::agent::{Close, SessionId};
 use shunt_handover::message::{Ending, Ticket};
+use shunt_handover::session::Protocol;
 use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{CloseReason, ConnId, Io};
 use shunt_wire::http1::Framing;
@@ -11,7 +12,7 @@ use tracing::warn;
 use crate::limits;
 use crate::metrics::{Left, Way};
 use crate::state::{Agent, Peer, Stage, Taken, Wanted};
-use crate::{answer, ask, request, taken};
+use crate::{answer, ask, kept, link, request, taken};
 
 /// Does all that is wanted, in order; what is done may want more.
 pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
@@ -25,7 +26,8 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
         Wanted::Restore(flow, frozen, offer) => {
             let state = frozen.state;
             let conn = io.restore(*frozen);
-            let exchange = offer.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
+            let exchange = offer.filter(|_| agent.options.protocol == Protocol::Http);
+            let exchange = exchange.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
             if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
                 // It goes on also if the owner is lost.
                 state.is_taken = true;
@@ -36,6 +38,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 state,
                 exchange,
                 sent: 0,
+                kept_bytes: 0,
                 is_out: false,
                 is_broken_off: false,
                 is_arriving: true,
@@ -50,6 +53,13 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get(*key)) {
                 io.freeze(taken.conn);
             }
+        }
+        Wanted::Start(flow, (_, ticket), _) if agent.options.protocol == Protocol::Cql => {
+            kept::start(agent, io, flow, ticket);
+        }
+        // The owner cannot be asked, or does not answer: it finds the answer where it would be without an agent.
+        Wanted::Relay(_, ticket) | Wanted::DropAnswer(_, ticket) if agent.options.protocol == Protocol::Cql => {
+            link::relay(agent, io, ticket);
         }
         Wanted::Start(flow, offer, answer_sent) => start(agent, io, flow, offer, answer_sent),
         Wanted::Relay(session, ticket) => {
@@ -110,6 +120,7 @@ fn remove(agent: &mut Agent, io: &mut Io, flow: Flow) -> Option<Taken> {
     if let Some(exchange) = taken.exchange {
         request::cancel(agent, io, exchange);
     }
+    kept::release(agent, taken.kept_bytes);
     Some(taken)
 }
 
@@ -131,7 +142,7 @@ pub(crate) fn frozen(agent: &mut Agent, io: &mut Io, conn: ConnId, outcome: Resu
             }
         }
         Peer::Asking(flow) => ask::is_out(agent, io, conn, flow, outcome.is_ok()),
-        Peer::Session(_) | Peer::Upstream(_) | Peer::Nobody => {}
+        Peer::Session(_) | Peer::Upstream(_) | Peer::Link(_) | Peer::Server(_) | Peer::Nobody => {}
     }
 }
 

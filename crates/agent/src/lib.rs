@@ -18,6 +18,7 @@
 //! | `answer.rs` | answers on their way back |
 //! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: what is to be done, and that it is done |
 //! | `own.rs` | which of their packets are let in |
+//! | `link.rs`, `kept.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
 //! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //! | `state.rs` | what there is of each |
 
@@ -25,7 +26,9 @@ mod admin;
 mod answer;
 mod ask;
 mod carry;
+mod kept;
 mod limits;
+mod link;
 mod metrics;
 mod options;
 mod own;

@@ -17,6 +17,15 @@ pub(crate) const SESSION_BACKLOG_BYTES_LOW: usize = SESSION_BACKLOG_BYTES_MAX / 
 /// Bytes of a request written to the server and not taken by the kernel up to which its sender is given more credit.
 pub(crate) const UPSTREAM_BACKLOG_BYTES_LOW: usize = 64 << 10;
 
+/// Bytes of large CQL answers that are taken in, offered, or on their way to clients on their own connections; beyond it answers are passed on.
+pub(crate) const KEPT_BYTES_MAX: usize = 128 << 20;
+/// Bytes written to one side of a link and not taken by the kernel beyond which the other is not read.
+pub(crate) const LINK_BACKLOG_BYTES_MAX: usize = 1 << 20;
+/// It is read again when that has fallen to this.
+pub(crate) const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
+/// How soon a client's connection is given back once its CQL answer is out, tried again every sixteenth of it. Milliseconds.
+pub(crate) const CQL_IDLE_MS: u64 = 80;
+
 /// How long a connection that its client has ended may still send: its own end leaves with what is queued before it. Milliseconds.
 pub(crate) const END_MS: u64 = 5_000;
 /// Clients that are asked something so that they hear that their connections are nobody's. More are not.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use shunt_handover::session::{Instance, SharedKey};
+use shunt_handover::session::{Instance, Protocol, SharedKey};
 
 use crate::own::Own;
 
@@ -12,6 +12,8 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// Options of an agent.
 pub struct AgentOptions {
+    /// What it speaks.
+    pub protocol: Protocol,
     /// The stock server.
     pub upstream: SocketAddr,
     /// The key that dispatchers have as well.

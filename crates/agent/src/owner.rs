@@ -1,11 +1,12 @@
 //! Messages of owners, each handed to the step that it is about.
 
 use shunt_handover::message::{Message, Read, Ticket};
+use shunt_handover::session::Protocol;
 use shunt_reactor::Io;
 use tracing::{info, warn};
 
 use crate::state::{Agent, Peer, Phase};
-use crate::{answer, carry, request, taken};
+use crate::{answer, carry, kept, link, request, taken};
 
 /// Bytes have come on a control connection. Returns how many were used.
 pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
@@ -15,12 +16,11 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
         let input = &data[used..];
         let Phase::Open(open) = &mut session.phase else {
             match session.shake(io, input) {
-                Some((0, _)) => return used,
-                Some((read, owner)) => {
+                Some(0) => return used,
+                Some(read) => {
                     used += read;
-                    let id = session.id;
-                    if let Some((owner, instance)) = owner {
-                        taken::session_up(agent, io, id, owner, instance);
+                    if agent.options.protocol == Protocol::Http {
+                        is_control(agent, io, key);
                     }
                 }
                 None => end(agent, io, key),
@@ -38,6 +38,15 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
             }
             Ok(Some((read, Read::Message(ticket, message)))) => {
                 used += read;
+                if session.owner.is_none() {
+                    // A proxy says by its first message what the connection is for.
+                    match message {
+                        Message::Request { head, .. } => {
+                            return used + becomes_link(agent, io, key, head, &data[used..]);
+                        }
+                        _ => is_control(agent, io, key),
+                    }
+                }
                 take(agent, io, key, ticket, &message);
             }
             Err(error) => {
@@ -49,10 +58,38 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
     data.len()
 }
 
+/// The connection is for messages, and its owner is there from now on.
+fn is_control(agent: &mut Agent, io: &mut Io, key: usize) {
+    let Some(session) = agent.sessions.get_mut(key) else { return };
+    let Phase::Open(open) = &session.phase else { return };
+    let (id, owner, instance) = (session.id, open.owner, open.instance);
+    session.owner = Some(owner);
+    info!(owner = owner.0, "a dispatcher has connected");
+    taken::session_up(agent, io, id, owner, instance);
+}
+
+/// The connection is for the server's bytes. Returns how many of those that came were used.
+fn becomes_link(agent: &mut Agent, io: &mut Io, key: usize, head: &[u8], rest: &[u8]) -> usize {
+    let head = head.to_vec();
+    let Some(session) = agent.sessions.try_remove(key) else { return 0 };
+    agent.session_keys.remove(&session.id);
+    agent.set_peer(session.conn, Peer::Nobody);
+    let Phase::Open(open) = session.phase else { return 0 };
+    link::begin(agent, io, (session.conn, open.owner), &head);
+    match agent.peer(session.conn) {
+        Peer::Link(link) => link::of_proxy(agent, io, link, rest),
+        _ => rest.len(),
+    }
+}
+
 fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Message<'_>) {
     // Of an exchange that has ended here, messages may be under way; they mean nothing any more.
     let exchange = agent.sessions.get(key).and_then(|session| session.exchanges.get(&ticket).copied());
     match (message, exchange) {
+        (Message::Request { head, .. }, _) if agent.options.protocol == Protocol::Cql => {
+            let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
+            kept::set_header(agent, id, ticket, head);
+        }
         (Message::Request { .. }, Some(_)) => {
             warn!("a dispatcher has used a ticket twice; its control connection is closed");
             end(agent, io, key);
@@ -76,6 +113,9 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
             _,
         ) => {
             let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
+            if *message == Message::Cancel {
+                kept::empty(agent, ticket);
+            }
             let fits = taken::heard(agent, io, id, ticket, message);
             carry::out(agent, io);
             if let Err(error) = fits {

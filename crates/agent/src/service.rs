@@ -8,6 +8,7 @@ use crate::answer::{self, HOLD_TIMER};
 use crate::ask;
 use crate::carry;
 use crate::limits;
+use crate::link;
 use crate::owner;
 use crate::pool;
 use crate::request;
@@ -45,6 +46,8 @@ impl Service for Agent {
             Peer::Session(key) => owner::received(self, io, key, data),
             Peer::Upstream(key) => answer::received(self, io, key, data),
             Peer::Taken(key) => taken::received(self, io, key, data),
+            Peer::Link(key) => link::of_proxy(self, io, key, data),
+            Peer::Server(key) => link::of_server(self, io, key, data),
             Peer::Nobody | Peer::ToBeDropped | Peer::Asking(_) => data.len(),
         };
         self.settle(io);
@@ -57,6 +60,7 @@ impl Service for Agent {
             Peer::Upstream(key) => answer::closed(self, io, key, reason),
             Peer::Taken(key) => carry::closed(self, io, key, reason),
             Peer::Asking(flow) => ask::is_out(self, io, conn, flow, true),
+            Peer::Link(key) | Peer::Server(key) => link::closed(self, io, key),
             Peer::Nobody | Peer::ToBeDropped => {}
         }
         self.settle(io);
@@ -71,6 +75,8 @@ impl Service for Agent {
                 }
             }
             Peer::Taken(key) => taken::drained(self, io, key),
+            Peer::Link(key) => link::drained(self, io, key, false),
+            Peer::Server(key) => link::drained(self, io, key, true),
             Peer::Nobody | Peer::ToBeDropped | Peer::Asking(_) => {}
         }
         self.settle(io);
@@ -102,6 +108,7 @@ impl Service for Agent {
 
     fn mail(&mut self, io: &mut Io, mail: AgentMail) {
         self.is_draining = true;
+        link::close_all(self, io);
         if mail == AgentMail::End {
             let sessions: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
             sessions.into_iter().for_each(|key| owner::end(self, io, key));
@@ -128,7 +135,7 @@ impl Agent {
         metrics.sessions.set(self.sessions.len() as u64);
         metrics.exchanges.set(self.exchanges.len() as u64);
         metrics.waiting.set(self.waiting.len() as u64);
-        metrics.upstreams.set(self.upstreams.len() as u64);
+        metrics.upstreams.set((self.upstreams.len() + self.links.len()) as u64);
         metrics.flows.set(self.moves.flows() as u64);
     }
 

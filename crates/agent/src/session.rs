@@ -2,9 +2,9 @@
 
 use shunt_handover::agent::SessionId;
 use shunt_handover::message::{Message, Ticket};
-use shunt_handover::session::{AgentHandshake, Instance, NONCE_BYTES, OwnerId, Protocol};
+use shunt_handover::session::{AgentHandshake, NONCE_BYTES};
 use shunt_reactor::{Accepted, ConnId, Io};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use crate::limits;
 use crate::state::{Agent, Open, Peer, Phase, Session};
@@ -18,13 +18,15 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
     }
     let mut nonce = [0; NONCE_BYTES];
     (agent.options.random)(&mut nonce);
-    let handshake = AgentHandshake::new(agent.options.key.clone(), Protocol::Http, agent.options.instance, nonce);
+    let handshake =
+        AgentHandshake::new(agent.options.key.clone(), agent.options.protocol, agent.options.instance, nonce);
     handshake.hello(io.output(conn));
     let until_ns = io.now_ns() + limits::HANDSHAKE_NS;
     agent.next_session += 1;
     let id = SessionId(agent.next_session);
     let key = agent.sessions.insert(Session {
         id,
+        owner: None,
         conn,
         phase: Phase::Shaking { handshake: Box::new(handshake), until_ns },
         heard_ns: io.now_ns(),
@@ -36,17 +38,16 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
 }
 
 impl Session {
-    /// Goes on with the handshake; returns the bytes read, and who the owner is once that is shown, or `None` if the other side is none that
-    /// has the key.
-    pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Option<(usize, Option<(OwnerId, Instance)>)> {
-        let Phase::Shaking { handshake, .. } = &self.phase else { return Some((0, None)) };
+    /// Goes on with the handshake; returns the bytes read, or `None` if the other side is none that has the key.
+    pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Option<usize> {
+        let Phase::Shaking { handshake, .. } = &self.phase else { return Some(0) };
         match handshake.read(input, io.output(self.conn)) {
-            Ok(None) => Some((0, None)),
+            Ok(None) => Some(0),
             Ok(Some((used, session))) => {
-                info!(owner = session.owner.0, "a dispatcher has connected");
-                let open = Open { encoder: session.encoder, decoder: session.decoder };
+                let (owner, instance) = (session.owner, session.instance);
+                let open = Open { owner, instance, encoder: session.encoder, decoder: session.decoder };
                 self.phase = Phase::Open(Box::new(open));
-                Some((used, Some((session.owner, session.instance))))
+                Some(used)
             }
             Err(error) => {
                 warn!(%error, "a control connection is refused");

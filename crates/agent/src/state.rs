@@ -7,14 +7,16 @@ use shunt_handover::Flow;
 use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
-use shunt_handover::session::AgentHandshake;
+use shunt_handover::session::{AgentHandshake, Instance, OwnerId, Protocol};
 use shunt_reactor::moving::{Frozen, TcpState};
 use shunt_reactor::{ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
 use crate::ask::Asked;
+use crate::kept::Answers;
 use crate::limits;
+use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::own::{Anywhere, Own};
@@ -27,6 +29,10 @@ pub struct Agent {
     pub(crate) sessions: Slab<Session>,
     pub(crate) exchanges: Slab<Exchange>,
     pub(crate) upstreams: Slab<Upstream>,
+    /// Proxies' links to a CQL server.
+    pub(crate) links: Slab<Link>,
+    /// Large answers that left them.
+    pub(crate) kept: Answers,
     /// Connections to the server with nothing to do; the last was used last.
     pub(crate) idle: Vec<usize>,
     /// Exchanges for which there is no connection to the server yet, in order.
@@ -66,6 +72,8 @@ pub(crate) struct Taken {
     pub(crate) exchange: Option<usize>,
     /// Bytes of the answer that were put in.
     pub(crate) sent: u64,
+    /// Of these, those that count as kept until it leaves.
+    pub(crate) kept_bytes: usize,
     pub(crate) is_out: bool,
     /// Its answer broke off, after so many bytes.
     pub(crate) is_broken_off: bool,
@@ -101,6 +109,10 @@ pub(crate) enum Peer {
     Nobody,
     Session(usize),
     Upstream(usize),
+    /// The proxy's end of a link.
+    Link(usize),
+    /// The CQL server's end of one.
+    Server(usize),
     /// A client's connection.
     Taken(usize),
     /// The same, which is to go without a word.
@@ -113,6 +125,8 @@ pub(crate) enum Peer {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
+    /// Whose it is, once that is shown and it is a control connection.
+    pub(crate) owner: Option<OwnerId>,
     pub(crate) conn: ConnId,
     pub(crate) phase: Phase,
     /// When something came last.
@@ -137,6 +151,8 @@ pub(crate) enum Phase {
 /// Both ends of the codec.
 #[derive(Debug)]
 pub(crate) struct Open {
+    pub(crate) owner: OwnerId,
+    pub(crate) instance: Instance,
     pub(crate) encoder: Encoder,
     pub(crate) decoder: Decoder,
 }
@@ -221,7 +237,12 @@ pub(crate) struct Upstream {
 impl Agent {
     /// An agent with nothing to do.
     pub fn new(mut options: AgentOptions) -> Self {
-        let moves = Moves::new(AgentLimits::default(), options.vips.iter().copied());
+        let mut limits = AgentLimits::default();
+        if options.protocol == Protocol::Cql {
+            // Whoever's bytes go on moving is tried again soon, and so more often.
+            (limits.idle_ms, limits.freezes) = (crate::limits::CQL_IDLE_MS, u8::MAX);
+        }
+        let moves = Moves::new(limits, options.vips.iter().copied());
         let own = options.own.take().unwrap_or_else(|| Box::new(Anywhere));
         Self {
             options,
@@ -229,6 +250,8 @@ impl Agent {
             sessions: Slab::new(),
             exchanges: Slab::new(),
             upstreams: Slab::new(),
+            links: Slab::new(),
+            kept: Answers::default(),
             idle: Vec::new(),
             waiting: VecDeque::new(),
             is_draining: false,
@@ -255,6 +278,11 @@ impl Agent {
     /// What it has done so far, as it counts on.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
+    }
+
+    /// Bytes of large CQL answers that are here.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.bytes()
     }
 
     /// Requests that are being carried out.

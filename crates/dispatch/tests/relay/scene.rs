@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
 use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
-use shunt_handover::session::{Instance, OwnerId, SharedKey};
+use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World};
 
@@ -258,6 +258,7 @@ impl Scene {
 
 fn agent(key: [u8; 20], index: u8, seed: u64, instance: u64, serves: SocketAddr) -> Agent {
     Agent::new(AgentOptions {
+        protocol: Protocol::Http,
         hold_ns: 20_000_000,
         upstream: address(10 + index, 80),
         key: SharedKey::new(&key).unwrap(),

@@ -21,12 +21,23 @@ const SESSIONS_MAX: usize = 1024;
 enum Protocol {
     /// HTTP/1.1
     Http,
+    /// CQL, for `shunt proxy`
+    Cql,
+}
+
+impl Protocol {
+    fn spoken(self) -> shunt_handover::session::Protocol {
+        match self {
+            Self::Http => shunt_handover::session::Protocol::Http,
+            Self::Cql => shunt_handover::session::Protocol::Cql,
+        }
+    }
 }
 
 /// `shunt agent`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentCommand {
-    /// Address for dispatchers; whoever has the key may have requests answered there, so keep it on a network of its own
+    /// Address for dispatchers or proxies; whoever has the key may have requests answered there, so keep it on a network of its own
     #[arg(long, value_name = "ADDR", required = true, help_heading = "Addresses")]
     listen: SocketAddr,
     /// The server, on this host
@@ -47,7 +58,7 @@ pub(crate) struct AgentCommand {
     /// How they get here.
     #[command(flatten)]
     means: Means,
-    /// Connections to the server; requests beyond it wait
+    /// Connections to the server; requests beyond it wait, and links of proxies are refused
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Limits")]
     upstream_connections_max: u32,
     /// How long the server may take for an answer to begin, or be silent within one
@@ -72,7 +83,7 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 impl AgentCommand {
     /// The key, and the server's address.
     fn read(&self) -> Result<(SharedKey, SocketAddr), Failure> {
-        let key = secret::key(&self.common.key_file)?;
+        let key = secret::key("--key-file", &self.common.key_file)?;
         let upstream = resolve("upstream", &self.upstream)?;
         if !self.vips.is_empty() && self.common.cores > 1 {
             let message = "--vip and --cores above 1 do not go together: whoever comes back for a connection has to find the loop that has it".to_owned();
@@ -111,6 +122,7 @@ impl AgentCommand {
         let (instance, cores) = (secret::instance(), self.common.cores);
         let service = |core: usize| {
             Agent::new(AgentOptions {
+                protocol: self.protocol.spoken(),
                 vips: self.vips.clone(),
                 own: own.get_mut(core).and_then(Option::take),
                 upstream,
@@ -128,7 +140,7 @@ impl AgentCommand {
         let role = Role {
             name: "agent",
             listeners,
-            connections_max: SESSIONS_MAX,
+            connections_max: SESSIONS_MAX + self.upstream_connections_max as usize,
             orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
             drain_delay: Duration::ZERO,
             is_agent: true,

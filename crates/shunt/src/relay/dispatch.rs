@@ -87,7 +87,7 @@ impl DispatchCommand {
 
     /// The key, and the agents' addresses.
     fn read(&self) -> Result<(SharedKey, Vec<SocketAddr>), Failure> {
-        let key = secret::key(&self.common.key_file)?;
+        let key = secret::key("--key-file", &self.common.key_file)?;
         let backends = self.backend.iter().map(|text| resolve("backend", text)).collect::<Result<_, _>>()?;
         Ok((key, backends))
     }

@@ -9,9 +9,9 @@ use shunt_handover::session::{Instance, OwnerId, SharedKey};
 use crate::exit::{Exit, Failure};
 
 /// Reads the key. A line end behind it is none of it.
-pub(super) fn key(path: &Path) -> Result<SharedKey, Failure> {
+pub(super) fn key(flag: &str, path: &Path) -> Result<SharedKey, Failure> {
     let failed =
-        |why: String| Failure { exit: Exit::Configuration, message: format!("--key-file {}: {why}", path.display()) };
+        |why: String| Failure { exit: Exit::Configuration, message: format!("{flag} {}: {why}", path.display()) };
     let read = || {
         let mode = std::fs::metadata(path)?.permissions().mode();
         std::fs::read(path).map(|bytes| (mode, bytes))
@@ -70,16 +70,16 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_from_a_file_that_nobody_else_reads() {
-        key(file(b"0123456789abcdef\n", 0o600).path()).unwrap();
+        key("--key-file", file(b"0123456789abcdef\n", 0o600).path()).unwrap();
         for (text, mode, expected) in [
             (&b"0123456789abcdef"[..], 0o644, "chmod 600"),
             (b"0123456789abcde\n", 0o600, "15 bytes"),
             (b"", 0o600, "0 bytes"),
         ] {
-            let failure = key(file(text, mode).path()).unwrap_err();
+            let failure = key("--key-file", file(text, mode).path()).unwrap_err();
             assert!(failure.message.contains(expected) && failure.exit == Exit::Configuration, "{}", failure.message);
         }
-        assert!(key(Path::new("/nowhere/at/all")).unwrap_err().message.contains("/dev/urandom"));
+        assert!(key("--key-file", Path::new("/nowhere/at/all")).unwrap_err().message.contains("/dev/urandom"));
     }
 
     #[test]

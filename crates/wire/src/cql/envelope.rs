@@ -85,7 +85,7 @@ pub fn append(out: &mut Vec<u8>, header: Header, body: impl FnOnce(&mut Vec<u8>)
     }
 }
 
-/// Opcodes (v5, section 2.4.1.4), and Shunt's two of its own.
+/// Opcodes (v5, section 2.4.1.4), and Shunt's three of its own.
 pub mod opcode {
     /// Response: an error (section 4.2.1).
     pub const ERROR: u8 = 0x00;
@@ -123,6 +123,8 @@ pub mod opcode {
     pub const AGGREGATE: u8 = 0x64;
     /// Inside an aggregated frame: the node may forget a client; see [`crate::aggregate`].
     pub const CLIENT_GONE: u8 = 0x65;
+    /// Response: a large RESULT waits at the agent on the node's host (docs/internals/handover.md).
+    pub const OFFERED: u8 = 0x66;
 
     /// The name the specifications give an opcode, for error messages.
     pub fn name(opcode: u8) -> Option<&'static str> {

@@ -1,0 +1,156 @@
+//! Large answers of the CQL server, while it is not settled how they go to their clients, and while they go.
+
+use std::collections::HashMap;
+
+use shunt_handover::Flow;
+use shunt_handover::agent::SessionId;
+use shunt_handover::message::Ticket;
+use shunt_handover::session::OwnerId;
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append};
+
+use crate::limits;
+use crate::link;
+use crate::metrics::Way;
+use crate::state::Agent;
+use crate::taken;
+
+/// The kind of a RESULT that has nothing (v4, section 4.2.5.1).
+const VOID: i32 = 1;
+
+/// All answers that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) answers: HashMap<Ticket, Kept>,
+    /// Of these, of those that are being taken in, and of those that go out on clients' connections.
+    bytes: usize,
+    next_ticket: u64,
+}
+
+impl Answers {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) session: SessionId,
+    pub(crate) link: usize,
+    /// The proxy's end of that link.
+    pub(crate) proxy: ConnId,
+    pub(crate) envelope: Vec<u8>,
+    /// The header that its client is to be sent, whose stream is another.
+    header: Option<[u8; HEADER_BYTES]>,
+}
+
+/// The session of an owner, if it can be asked.
+pub(crate) fn session_of(agent: &Agent, owner: OwnerId) -> Option<SessionId> {
+    let mut sessions = agent.sessions.iter().filter(|(_, session)| session.owner == Some(owner));
+    sessions.next().map(|(_, session)| session.id)
+}
+
+/// Makes room for an answer, if there is any.
+pub(crate) fn reserve(agent: &mut Agent, bytes: usize) -> bool {
+    let is_room = agent.kept.bytes.saturating_add(bytes) <= limits::KEPT_BYTES_MAX;
+    agent.kept.bytes += if is_room { bytes } else { 0 };
+    is_room
+}
+
+/// Gives the room back.
+pub(crate) fn release(agent: &mut Agent, bytes: usize) {
+    agent.kept.bytes -= bytes;
+}
+
+/// Keeps an answer for which there is room, if its owner can be asked about it; gives it back, and its room, if not.
+pub(crate) fn offer(
+    agent: &mut Agent,
+    io: &Io,
+    owner: OwnerId,
+    link: usize,
+    envelope: Vec<u8>,
+) -> Result<Ticket, Vec<u8>> {
+    if agent.kept.next_ticket == 0 {
+        let mut first = [0; 8];
+        (agent.options.random)(&mut first);
+        // Room to count up for as long as any process lives; two agents do not meet.
+        agent.kept.next_ticket = (u64::from_be_bytes(first) >> 1) + 1;
+    }
+    let ticket = Ticket(agent.kept.next_ticket);
+    let (session, proxy) = (session_of(agent, owner), link::proxy_of(agent, link));
+    let (Some(session), Some(proxy)) = (session, proxy) else {
+        release(agent, envelope.len());
+        return Err(envelope);
+    };
+    if !taken::may_offer(agent, io, session, ticket) {
+        release(agent, envelope.len());
+        return Err(envelope);
+    }
+    agent.kept.next_ticket += 1;
+    agent.metrics.offers.add(1);
+    agent.kept.answers.insert(ticket, Kept { session, link, proxy, envelope, header: None });
+    Ok(ticket)
+}
+
+/// The owner says under which header an answer is to go to its client.
+pub(crate) fn set_header(agent: &mut Agent, session: SessionId, ticket: Ticket, header: &[u8]) {
+    if let Some(kept) = agent.kept.answers.get_mut(&ticket).filter(|kept| kept.session == session) {
+        kept.header = header.try_into().ok();
+    }
+}
+
+/// Takes an answer out; its room is still used.
+pub(crate) fn take(agent: &mut Agent, ticket: Ticket) -> Option<Kept> {
+    let kept = agent.kept.answers.remove(&ticket)?;
+    taken::offer_over(agent, kept.session, ticket);
+    Some(kept)
+}
+
+/// Nobody wants an answer any more.
+pub(crate) fn forget(agent: &mut Agent, ticket: Ticket) {
+    if let Some(kept) = take(agent, ticket) {
+        release(agent, kept.envelope.len());
+    }
+}
+
+/// Nobody wants an answer any more: what is relayed of it says only that its stream id is free.
+pub(crate) fn empty(agent: &mut Agent, ticket: Ticket) {
+    let Some(kept) = agent.kept.answers.get_mut(&ticket) else { return };
+    let Some(header) = Header::decode(&kept.envelope) else { return };
+    let before = kept.envelope.len();
+    kept.envelope.clear();
+    let header = Header { flags: 0, ..header };
+    append(&mut kept.envelope, header, |body| body.extend_from_slice(&VOID.to_be_bytes()));
+    agent.kept.bytes = agent.kept.bytes + kept.envelope.len() - before;
+}
+
+/// An answer that was offered goes out on its client's own connection, if it is still there and it was said how.
+pub(crate) fn start(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) {
+    if !send(agent, io, flow, ticket) {
+        taken::no_answer(agent, io, flow, 0);
+    }
+}
+
+fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
+    let Some(key) = agent.of_flow.get(&flow).copied() else { return false };
+    let Some(Kept { mut envelope, header, .. }) = take(agent, ticket) else { return false };
+    let Some(header) = header else {
+        release(agent, envelope.len());
+        return false;
+    };
+    envelope[..HEADER_BYTES].copy_from_slice(&header);
+    let taken = &mut agent.taken[key];
+    (taken.sent, taken.kept_bytes) = (envelope.len() as u64, envelope.len());
+    agent.metrics.first_byte.record(io.now_ns().saturating_sub(taken.since_ns));
+    agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent);
+    agent.metrics.answers.of(Way::Direct).add(1);
+    let out = io.output(taken.conn);
+    if out.is_empty() {
+        *out = envelope;
+    } else {
+        out.extend_from_slice(&envelope);
+    }
+    taken::is_out(agent, io, key);
+    true
+}

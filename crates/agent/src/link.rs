@@ -1,0 +1,229 @@
+//! Links of proxies to the CQL server: bytes go both ways as they are, but for a large RESULT, which is taken in and offered.
+//!
+//! ```text
+//! proxy ── handshake, REQUEST(from how many bytes on) ──> link ── connection ──> stock server
+//!       <── envelopes, OFFERED(ticket, length) ───────────     <── envelopes ──
+//! ```
+//! An offered answer leaves the link's stream, so that the others behind it are not held up by it. It comes back into it, between two envelopes, when
+//! the proxy wants it relayed, or cannot be asked: its session is lost, or it has not said anything in time. What there is not enough room for is passed
+//! on as it comes.
+
+use std::collections::VecDeque;
+
+use shunt_handover::message::Ticket;
+use shunt_handover::session::OwnerId;
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append, opcode};
+
+use crate::kept::{self, Kept};
+use crate::limits;
+use crate::metrics::Way;
+use crate::state::{Agent, Peer};
+
+/// A link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// To the proxy.
+    proxy: ConnId,
+    /// To the server.
+    server: ConnId,
+    owner: OwnerId,
+    /// Answers of so many bytes and more are offered.
+    threshold_bytes: u32,
+    reading: Reading,
+    /// Answers that are to be relayed when the envelope that is being passed on is through.
+    relayed: VecDeque<Ticket>,
+}
+
+/// Where in the server's stream a link is.
+#[derive(Debug)]
+enum Reading {
+    /// Between two envelopes, or in a header.
+    Header,
+    /// So many bytes of an envelope are to be passed on.
+    Passing(usize),
+    /// An envelope is being taken in; with its header it has so many bytes.
+    TakingIn(Vec<u8>, usize),
+    /// What comes is not known to be envelopes.
+    Opaque,
+}
+
+/// A proxy has shown that it has the key and says that this connection is a link. Whatever comes next on it is the server's.
+pub(crate) fn begin(agent: &mut Agent, io: &mut Io, (proxy, owner): (ConnId, OwnerId), head: &[u8]) {
+    let is_full = agent.links.len() >= agent.options.upstream_connections_max;
+    let Some(wanted) = head.first_chunk::<4>().filter(|_| !is_full && !agent.is_draining) else {
+        agent.metrics.failed.add(1);
+        return io.close(proxy);
+    };
+    let wanted = u64::from(u32::from_be_bytes(*wanted));
+    let threshold = agent.options.threshold_bytes.map_or(u64::MAX, |own| own.max(wanted));
+    let server = io.connect(agent.options.upstream, limits::CONNECT_NS);
+    let threshold_bytes = u32::try_from(threshold).unwrap_or(u32::MAX);
+    let (reading, relayed) = (Reading::Header, VecDeque::new());
+    let link = agent.links.insert(Link { proxy, server, owner, threshold_bytes, reading, relayed });
+    agent.set_peer(proxy, Peer::Link(link));
+    agent.set_peer(server, Peer::Server(link));
+}
+
+/// Bytes of the proxy's. Returns how many were used.
+pub(crate) fn of_proxy(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
+    let Some(link) = agent.links.get(key) else { return data.len() };
+    if io.is_paused(link.proxy) {
+        return 0;
+    }
+    io.output(link.server).extend_from_slice(data);
+    if io.backlog(link.server) > limits::LINK_BACKLOG_BYTES_MAX {
+        io.pause_reading(link.proxy);
+        io.notify_drained(link.server, limits::LINK_BACKLOG_BYTES_LOW);
+    }
+    data.len()
+}
+
+/// Bytes of the server's. Returns how many were used.
+pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
+    let mut used = 0;
+    while let Some(link) = agent.links.get_mut(key) {
+        let rest = &data[used..];
+        if rest.is_empty() || io.is_paused(link.server) {
+            return used;
+        }
+        if io.backlog(link.proxy) > limits::LINK_BACKLOG_BYTES_MAX {
+            io.pause_reading(link.server);
+            io.notify_drained(link.proxy, limits::LINK_BACKLOG_BYTES_LOW);
+            return used;
+        }
+        match &mut link.reading {
+            Reading::Opaque => {
+                io.output(link.proxy).extend_from_slice(rest);
+                used = data.len();
+            }
+            Reading::Passing(left) => {
+                let taken = rest.len().min(*left);
+                io.output(link.proxy).extend_from_slice(&rest[..taken]);
+                agent.metrics.answer_bytes.of(Way::Relayed).add(taken as u64);
+                (used, *left) = (used + taken, *left - taken);
+                if *left == 0 {
+                    link.reading = Reading::Header;
+                    relay_waiting(agent, io, key);
+                }
+            }
+            Reading::TakingIn(envelope, whole) => {
+                let taken = rest.len().min(*whole - envelope.len());
+                envelope.extend_from_slice(&rest[..taken]);
+                used += taken;
+                if envelope.len() == *whole {
+                    let envelope = std::mem::take(envelope);
+                    link.reading = Reading::Header;
+                    offer(agent, io, key, envelope);
+                }
+            }
+            Reading::Header => match Header::decode(rest) {
+                None => return used,
+                // That is this agent's word, not the server's.
+                Some(header) if header.opcode == opcode::OFFERED => {
+                    closed(agent, io, key);
+                    return data.len();
+                }
+                Some(header) => read_header(agent, key, header),
+            },
+        }
+    }
+    data.len()
+}
+
+/// Decides what becomes of an envelope; its bytes are read by the next step.
+fn read_header(agent: &mut Agent, key: usize, header: Header) {
+    let bytes = HEADER_BYTES + header.length as usize;
+    let Some(link) = agent.links.get(key) else { return };
+    let is_known = header.response && (3..=4).contains(&header.version);
+    let is_large = header.opcode == opcode::RESULT && header.length >= link.threshold_bytes;
+    let reading = if !is_known {
+        Reading::Opaque
+    } else if is_large && kept::session_of(agent, link.owner).is_some() && kept::reserve(agent, bytes) {
+        Reading::TakingIn(Vec::with_capacity(bytes), bytes)
+    } else {
+        Reading::Passing(bytes)
+    };
+    agent.links[key].reading = reading;
+}
+
+/// A large answer is here: its proxy is asked how it is to go, if it can be asked.
+fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
+    let (Some(link), Some(header)) = (agent.links.get(key), Header::decode(&envelope)) else { return };
+    let (proxy, owner) = (link.proxy, link.owner);
+    match kept::offer(agent, io, owner, key, envelope) {
+        Ok(ticket) => {
+            // What it has of flags is about the body that waits.
+            let (header, length) = (Header { opcode: opcode::OFFERED, ..header }, header.length);
+            append(io.output(proxy), header, |body| {
+                body.extend_from_slice(&ticket.0.to_be_bytes());
+                body.extend_from_slice(&length.to_be_bytes());
+            });
+        }
+        Err(envelope) => relay_bytes(agent, io, proxy, &envelope),
+    }
+    relay_waiting(agent, io, key);
+}
+
+/// An answer goes back into its link's stream, between two envelopes.
+pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
+    let Some(key) = agent.kept.answers.get(&ticket).map(|kept| kept.link) else { return };
+    match agent.links.get_mut(key).filter(|link| link.proxy == agent.kept.answers[&ticket].proxy) {
+        Some(link) => link.relayed.push_back(ticket),
+        // Who asked for it knows that the link is gone.
+        None => kept::forget(agent, ticket),
+    }
+    relay_waiting(agent, io, key);
+}
+
+fn relay_waiting(agent: &mut Agent, io: &mut Io, key: usize) {
+    while let Some(link) = agent.links.get_mut(key)
+        && !matches!(link.reading, Reading::Passing(_))
+        && let Some(ticket) = link.relayed.pop_front()
+    {
+        let proxy = link.proxy;
+        if let Some(Kept { envelope, .. }) = kept::take(agent, ticket) {
+            relay_bytes(agent, io, proxy, &envelope);
+            kept::release(agent, envelope.len());
+        }
+    }
+}
+
+fn relay_bytes(agent: &Agent, io: &mut Io, proxy: ConnId, envelope: &[u8]) {
+    io.output(proxy).extend_from_slice(envelope);
+    agent.metrics.answers.of(Way::Relayed).add(1);
+    agent.metrics.answer_bytes.of(Way::Relayed).add(envelope.len() as u64);
+}
+
+/// The proxy's end of a link.
+pub(crate) fn proxy_of(agent: &Agent, key: usize) -> Option<ConnId> {
+    agent.links.get(key).map(|link| link.proxy)
+}
+
+/// The kernel has taken what was written to one side: the other is read again.
+pub(crate) fn drained(agent: &Agent, io: &mut Io, key: usize, is_server: bool) {
+    if let Some(link) = agent.links.get(key) {
+        io.resume_reading(if is_server { link.proxy } else { link.server });
+    }
+}
+
+/// One side has ended, and so does the other, when it has what was written to it.
+pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize) {
+    let Some(link) = agent.links.try_remove(key) else { return };
+    if let Reading::TakingIn(_, bytes) = link.reading {
+        kept::release(agent, bytes);
+    }
+    for ticket in &link.relayed {
+        kept::forget(agent, *ticket);
+    }
+    for conn in [link.proxy, link.server] {
+        agent.set_peer(conn, Peer::Nobody);
+        io.close(conn);
+    }
+}
+
+/// The agent ends: proxies go on without it.
+pub(crate) fn close_all(agent: &mut Agent, io: &mut Io) {
+    let keys: Vec<usize> = agent.links.iter().map(|(key, _)| key).collect();
+    keys.into_iter().for_each(|key| closed(agent, io, key));
+}
