@@ -17,7 +17,7 @@ pub use address::{ADMIN_PORT, Admin, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Liste
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
-pub use values::{Aggregate, Commit, Credentials, LogFormat, Multiget, Secret, Window};
+pub use values::{Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Window};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -215,6 +215,63 @@ options! {
         default: "128",
         allowed: Numbers(2, 10_000),
         change: OnReload,
+        manual: "",
+    }
+
+    section "Hand-over";
+
+    /// Whether large answers go from nodes' hosts to clients, over the clients' own connections: off or auto
+    handover: Handover {
+        kind: Handover,
+        value: "WHEN",
+        default: "off",
+        allowed: Form("`off`, `auto`", "auto"),
+        change: AfterRestart,
+        manual: "It takes an agent on each node's host, and a key; aggregated frames are not used then. [What it takes](hand-over.md#cql)",
+    }
+    /// Answers of so many bytes are handed over
+    handover_threshold: u32 {
+        kind: Bytes,
+        value: "BYTES",
+        default: "262144",
+        allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64),
+        change: AfterRestart,
+        manual: "",
+    }
+    /// Port of the agents, each at its node's address
+    handover_agent_port: u16 {
+        kind: u16,
+        value: "PORT",
+        default: "7001",
+        allowed: Numbers(1, 65_535),
+        change: AfterRestart,
+        manual: "",
+    }
+    /// File with the key that proxies and agents share
+    handover_key_file: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/etc/shunt/key"),
+        change: AfterRestart,
+        manual: "16 to 4096 bytes, readable by its owner alone",
+    }
+    /// Who this proxy is to the agents; each needs a name of its own
+    handover_name: Option<String> {
+        kind: String,
+        value: "NAME",
+        default: None => "the host's name",
+        allowed: Form("name", "proxy-1"),
+        change: AfterRestart,
+        manual: "",
+    }
+    /// Where `shunt switch load --role dispatcher` has pinned the tables of the kernel
+    handover_pins: PathBuf {
+        kind: PathBuf,
+        value: "DIR",
+        default: "/sys/fs/bpf/shunt",
+        allowed: Form("path", "/sys/fs/bpf/mine"),
+        change: AfterRestart,
         manual: "",
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) control: mpsc::Sender<ControlRequest>,
     /// The proxy is shutting down.
     pub(crate) draining: bool,
+    /// Counts up by one per tick.
+    pub(crate) ticks: u64,
     /// State of the generator of jitter; never 0.
     pub(crate) seed: u64,
 }

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
+use crate::handover::{Handover, HandoverOptions};
 use crate::hop::Hops;
 use crate::ids::LinkKey;
 use crate::lanes::Lanes;
@@ -50,6 +51,8 @@ pub struct CoreOptions {
     pub cores: Vec<Mailbox>,
     /// What the core that runs the membership, the first, knows of former processes of this proxy.
     pub state_file: Option<StateFile>,
+    /// What it takes to hand large answers over; none: it is off.
+    pub handover: Option<HandoverOptions>,
     /// Seed of the core's random choices (jitter of reconnects).
     pub seed: u64,
 }
@@ -64,11 +67,12 @@ pub struct Core {
     pub(crate) second: Second,
     pub(crate) fleet: FleetOwners,
     pub(crate) connections: Connections,
+    /// None: it is off.
+    pub(crate) handover: Option<Box<Handover>>,
     pub(crate) window: WindowControl,
     pub(crate) scratch: Scratch,
     /// A count of the clients that is under way.
     pub(crate) census: Option<Census>,
-    pub(crate) ticks: u64,
 }
 
 /// The owners of what is shared with the other proxies of a fleet, and with the other cores of this one.
@@ -101,6 +105,7 @@ impl Core {
                 control: options.control,
                 draining: false,
                 seed: options.seed | 1,
+                ticks: 0,
             },
             clients: Clients::default(),
             router: Router::new(options.prepared, options.index, serves_locks),
@@ -116,10 +121,17 @@ impl Core {
                 transactions: TransactionKeeper::default(),
             },
             connections: Connections::default(),
+            handover: options.handover.map(|options| Box::new(Handover::new(options))),
             scratch: Scratch::default(),
             census: None,
-            ticks: 0,
         }
+    }
+}
+
+impl Core {
+    /// No connection of a client is with an agent or on its way, and no answer waits for one.
+    pub fn has_handed_back(&self) -> bool {
+        self.handover.as_deref().is_none_or(Handover::is_at_rest)
     }
 }
 
@@ -133,6 +145,8 @@ pub(crate) enum Peer {
     Proxy(u32),
     /// A node, by this link.
     Link(LinkKey),
+    /// An agent, by its number.
+    Agent(u32),
 }
 
 /// Who is at the other end of each of the core's connections.

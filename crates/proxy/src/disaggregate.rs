@@ -15,6 +15,7 @@ use crate::client::Stall;
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::Core;
+use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::links::LinkAndNode;
@@ -34,6 +35,9 @@ const ONLY_STREAM_BYTES: usize = 6;
 pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> usize {
     let Some(link) = core.links.get_mut(key) else { return data.len() };
     link.last_received_ns = io.now_ns();
+    if link.step == Step::Agent {
+        return agent_links::shake(core, io, key, data);
+    }
     let (at, node) = (LinkRef { key, conn: link.conn }, link.node);
     let mut reader = std::mem::take(&mut link.reader);
     // Links are opened without compression, so that payloads are the bytes themselves.
@@ -190,6 +194,8 @@ fn read_other(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, answer
         read_aggregate(core, io, at, header, answer.body);
     } else if link.aggregate.is_some() {
         stray_envelope(core, io, at.key, header, answer.body);
+    } else if header.opcode == opcode::OFFERED {
+        offers::offered(core, io, at, answer);
     } else if header.opcode != opcode::EVENT {
         take(core, io, at, answer);
     }
@@ -310,7 +316,7 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     link.streams.remove(answer.stream);
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
-        if pending.purpose == Purpose::Client {
+        if matches!(pending.purpose, Purpose::Client | Purpose::Offered) {
             node.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.sent_ns));
         }
     }
@@ -319,6 +325,10 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     }
     match pending.purpose {
         Purpose::Client => take_for_client(core, io, at, &pending, answer),
+        Purpose::Offered => {
+            offers::came_on_link(core, at, answer.stream);
+            take_for_client(core, io, at, &pending, answer);
+        }
         Purpose::Heartbeat => {
             link.probe_sent_ns = 0;
             upgrade::heard_offer(core, io, at.key, answer);

@@ -4,6 +4,7 @@ use shunt_reactor::Io;
 
 use crate::client::{Stall, closing};
 use crate::core::Core;
+use crate::handover::agents;
 use crate::hop::link;
 use crate::link::keep;
 use crate::membership::run;
@@ -34,6 +35,7 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
     if core.clients.is_empty() && core.fleet.locks.has_left() && run::has_left(&core.fleet.membership) {
         keep::close_all(core, io);
         link::close_all(core, io);
+        agents::close_all(core, io);
         // Closing connections may still have answers to send; the tick looks again.
         if io.connections() == 0 {
             io.stop();

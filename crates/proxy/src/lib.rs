@@ -27,6 +27,7 @@ mod reply;
 mod answers;
 mod client;
 mod link;
+pub mod handover;
 mod hop;
 mod locks;
 pub mod membership;

@@ -183,6 +183,30 @@ pub const MULTIGET_PAUSE_DOUBLINGS: u32 = 6;
 /// Statements of one core of which that is remembered.
 pub const MULTIGET_PAUSES_MAX: usize = 1_024;
 
+/// Nodes' agents that a core connects to.
+pub const AGENTS_MAX: usize = 1_024;
+
+/// For a connection to an agent and the handshake on it.
+pub const AGENT_CONNECT_NS: u64 = 3 * SECOND_NS;
+
+/// A lost agent is tried again after this time first, and after twice the time each time it cannot be reached.
+pub const AGENT_BACK_OFF_FIRST_NS: u64 = 50_000_000;
+
+/// No longer than this.
+pub const AGENT_BACK_OFF_MAX_NS: u64 = 2 * SECOND_NS;
+
+/// An agent is asked so often whether it is there.
+pub const AGENT_PING_NS: u64 = 3 * SECOND_NS;
+
+/// An agent of which nothing has come for so long is taken for lost.
+pub const AGENT_SILENCE_NS: u64 = 10 * SECOND_NS;
+
+/// How long links go past an agent through which one did not come about.
+pub const AGENT_LINKS_RETRY_NS: u64 = 10 * SECOND_NS;
+
+/// A client with more answers untaken keeps its connection here: it would move slowly, or not at all.
+pub const HANDOVER_BACKLOG_BYTES_MAX: usize = 48 << 10;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -202,6 +226,7 @@ const _: () = {
     assert!(CENSUS_PAUSE_NS < TICK_NS);
     assert!(ANNOUNCE_PAUSE_NS < TICK_NS);
     assert!(ANNOUNCE_CLIENTS <= ANNOUNCE_STEP);
+    assert!(3 * AGENT_PING_NS < AGENT_SILENCE_NS && AGENT_BACK_OFF_FIRST_NS < AGENT_BACK_OFF_MAX_NS);
     assert!(MULTIGETS_MAX <= MULTIGET_PARTS_MAX);
     assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(MULTIGET_BYTES_MAX < MULTIGETS_BYTES_MAX);

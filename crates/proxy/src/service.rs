@@ -3,6 +3,7 @@
 //! Sans-IO: a core never touches a socket, a clock or another thread. This file does what is due at the end of each event,
 //! of each turn of the loop, and at each tick; everything else is in the steps.
 
+use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 use crate::accept;
@@ -13,6 +14,7 @@ use crate::decode;
 use crate::disaggregate;
 use crate::drain;
 use crate::flush::{self, GATHER_TIMER};
+use crate::handover::{Handover, agents, links, moved};
 use crate::hop::link as hop;
 use crate::ids::Ticket;
 use crate::limits;
@@ -59,7 +61,8 @@ impl Service for Core {
         match self.connections.peer(conn) {
             Peer::Link(link) => handshake::connected(self, io, link),
             Peer::Proxy(key) => hop::connected(self, io, key),
-            Peer::Client(_) | Peer::Nobody => {}
+            // An agent speaks first.
+            Peer::Client(_) | Peer::Agent(_) | Peer::Nobody => {}
         }
     }
 
@@ -72,6 +75,7 @@ impl Service for Core {
             }
             Peer::Link(link) => disaggregate::received(self, io, link, data),
             Peer::Proxy(key) => hop::received(self, io, key, data),
+            Peer::Agent(index) => agents::received(self, io, index, data),
             Peer::Nobody => return data.len(),
         };
         settle(self, io);
@@ -80,9 +84,13 @@ impl Service for Core {
 
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         match self.connections.peer(conn) {
-            Peer::Client(slot) => closing::lost(self, io, slot, reason),
+            Peer::Client(slot) => {
+                moved::not_restored(self, io, slot);
+                closing::lost(self, io, slot, reason);
+            }
             Peer::Link(link) => keep::lost(self, io, link, reason),
             Peer::Proxy(key) => hop::lost(self, io, key),
+            Peer::Agent(index) => agents::lost(self, io, index, "its connection has ended"),
             Peer::Nobody => {}
         }
         settle(self, io);
@@ -92,8 +100,18 @@ impl Service for Core {
         match self.connections.peer(conn) {
             Peer::Client(slot) => self.clients.unstall(&self.context.metrics, slot, Stall::REPLIES),
             Peer::Link(link) => disaggregate::reconsider_full(self, io, link),
-            Peer::Proxy(_) | Peer::Nobody => {}
+            Peer::Proxy(_) | Peer::Agent(_) | Peer::Nobody => {}
         }
+    }
+
+    fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+        moved::frozen(self, io, conn, outcome);
+        settle(self, io);
+    }
+
+    fn restored(&mut self, io: &mut Io, conn: ConnId) {
+        moved::restored(self, io, conn);
+        settle(self, io);
     }
 
     fn timer(&mut self, io: &mut Io, key: u64) {
@@ -146,6 +164,10 @@ impl Service for Core {
             decode::read_on(self, io);
             settle(self, io);
         }
+        if self.handover.as_deref().is_some_and(Handover::has_left) {
+            moved::settle(self, io);
+            settle(self, io);
+        }
         self.fleet.lanes.flush();
         let queries = flush::links(&mut self.links, &self.context, io);
         self.window.turn(queries);
@@ -167,12 +189,12 @@ fn settle(core: &mut Core, io: &mut Io) {
 }
 
 fn tick(core: &mut Core, io: &mut Io) {
-    core.ticks += 1;
+    core.context.ticks += 1;
     expired::tick(core, io);
     watch::tick_links(core, io);
     watch::tick_pools(core, io);
     login::expire_switches(core, io);
-    deadlines::tick(core, io, core.ticks.is_multiple_of(8));
+    deadlines::tick(core, io, core.context.ticks.is_multiple_of(8));
     closing::tell_suppressed(&core.context, io);
     run::tick(core, io);
     rows::tick(core, io);
@@ -183,6 +205,11 @@ fn tick(core: &mut Core, io: &mut Io) {
     transactions_modes::tick(core, io);
     transactions_ruled::tick(core, io);
     hop::tick(core, io);
+    if core.handover.is_some() {
+        agents::tick(core, io);
+        moved::tick(core, io);
+        links::tick(core, io);
+    }
     core.window.tick(io, &core.context.metrics);
     core.context.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);
     if core.context.draining {

@@ -174,6 +174,7 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         control,
         cores: Vec::new(),
         state_file: None,
+        handover: None,
         seed: 7,
     });
     let core = world.add("core", Watched::new(core, allocations));

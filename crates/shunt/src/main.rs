@@ -68,7 +68,14 @@ fn main() -> ExitCode {
 /// `shunt check`: everything that `shunt proxy` would refuse, without starting anything.
 fn check(settings: &Settings) -> Exit {
     match settings.load() {
-        Ok(_) => {
+        Ok(config) => {
+            match relay::cql::check(&config) {
+                Ok(warning) => warning.iter().for_each(|warning| eprintln!("warning: {warning}")),
+                Err(failure) => {
+                    eprintln!("error: {}", failure.message);
+                    return failure.exit;
+                }
+            }
             let name = settings.config.as_ref().map(|path| format!("{}: ", path.display()));
             print(&format!("{}valid\n", name.unwrap_or_default()));
             Exit::Done

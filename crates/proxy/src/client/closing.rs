@@ -6,6 +6,7 @@
 use std::io::ErrorKind;
 
 use shunt_admin::Label as _;
+use shunt_handover::Flow;
 use shunt_reactor::{CloseReason, Io};
 
 use crate::client::who::printable_to;
@@ -39,6 +40,11 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason)
 fn gone(core: &mut Core, io: &mut Io, slot: u32) {
     if let Some(client) = core.clients.get(slot) {
         core.connections.forget(client.conn);
+        if client.is_away
+            && let Some(handover) = core.handover.as_deref_mut()
+        {
+            handover.client_left(Flow { local: client.local, peer: client.peer });
+        }
     }
     forget(core, io, slot);
 }
@@ -59,7 +65,12 @@ pub(crate) fn close(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, w
 pub(crate) fn abort(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, why: &str) {
     tell_closed(core, io, slot, closing, why);
     let Some(client) = core.clients.get(slot) else { return };
-    io.abort(client.conn);
+    if client.is_away {
+        // On its way in, it is to hear of its end.
+        io.close(client.conn);
+    } else {
+        io.abort(client.conn);
+    }
     gone(core, io, slot);
 }
 

@@ -151,6 +151,8 @@ pub(crate) struct Client {
     pub(crate) peer: SocketAddr,
     /// The driver that it named in STARTUP.
     pub(crate) driver: Option<Arc<Driver>>,
+    /// Its connection is with an agent, or on its way.
+    pub(crate) is_away: bool,
     /// When it must be READY, nanoseconds.
     pub(crate) handshake_deadline_ns: u64,
     /// Since when an incomplete request is waiting for its rest; 0: none is.
@@ -187,6 +189,7 @@ impl Client {
             local,
             peer,
             driver: None,
+            is_away: false,
             handshake_deadline_ns: deadline_ns,
             partial_since_ns: 0,
             untaken_since_ns: 0,

@@ -1,10 +1,12 @@
 //! What is known of an option: the command line, the file, the checks, the reload and the table of
 //! `docs/operations.md` all go by [`OPTIONS`], which the macro here makes of the list in `config.rs`.
 
+use std::path::PathBuf;
+
 use shunt_reactor::IoChoice;
 
 use super::kinds::{Readable, Written};
-use super::values::{Aggregate, Commit, LogFormat, Multiget, Secret, Window};
+use super::values::{Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Window};
 use super::{Config, OPTIONS};
 
 /// An option of the proxy.
@@ -112,6 +114,12 @@ pub(super) trait MaybeNumber {
     }
 }
 
+impl MaybeNumber for u16 {
+    fn number(&self) -> Option<u64> {
+        Some((*self).into())
+    }
+}
+
 impl MaybeNumber for u32 {
     fn number(&self) -> Option<u64> {
         Some((*self).into())
@@ -142,6 +150,8 @@ impl MaybeNumber for Window {
 impl MaybeNumber for String {}
 impl MaybeNumber for IoChoice {}
 impl MaybeNumber for Aggregate {}
+impl MaybeNumber for Handover {}
+impl MaybeNumber for PathBuf {}
 impl MaybeNumber for Multiget {}
 impl MaybeNumber for LogFormat {}
 impl MaybeNumber for Commit {}

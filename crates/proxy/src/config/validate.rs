@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::address::{CQL_PORT, split_host_port};
-use super::{Allowed, Config, OPTIONS};
+use super::{Allowed, Config, Handover, OPTIONS};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ impl Config {
         self.check_contact_points(&mut found);
         self.check_ranges(&mut found);
         self.check_fleet(&mut found);
+        if self.handover == Handover::Auto && self.handover_key_file.is_none() {
+            let why = "hand-over takes the key that the agents have; give its file by handover_key_file";
+            found.add("handover", why);
+        }
         if let Some(login) = self.credentials()
             && (login.username.is_empty() || login.username.contains('\0') || login.password.reveal().contains('\0'))
         {

@@ -54,6 +54,27 @@ impl Kind for Aggregate {
     }
 }
 
+/// Whether large answers go over clients' own connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// Never.
+    Off,
+    /// Where the node's agent can be reached, and this host can.
+    Auto,
+}
+
+impl Kind for Handover {
+    const EXPECTED: &'static str = "\"off\" or \"auto\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "auto" => Ok(Self::Auto),
+            _ => Err(String::new()),
+        }
+    }
+}
+
 /// How reads of several partitions are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiget {

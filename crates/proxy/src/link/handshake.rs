@@ -10,6 +10,7 @@ use shunt_wire::cql::message::{Authenticate, Consistency, encode, error_code, sp
 use crate::client::login;
 use crate::core::Core;
 use crate::fault::NodeError;
+use crate::handover::way;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::Links;
@@ -17,8 +18,15 @@ use crate::link::{LinkWriter, Role, Step, Verdict, identity, keep, open, upgrade
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
-/// The connection is there: asks what its node offers.
+/// The connection is there.
 pub(crate) fn connected(core: &mut Core, io: &mut Io, key: LinkKey) {
+    if !way::connected(core, key) {
+        begin(core, io, key);
+    }
+}
+
+/// What comes from here on is the node's: asks what it offers.
+pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     link.step = Step::Options;
     link.last_received_ns = io.now_ns();
@@ -80,7 +88,7 @@ fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
         // Aggregated frames exist on v4 connections; what they carry is of the clients' version.
         link.aggregate = offer;
         link.version = 4;
-    } else if matches!(link.role, Role::Replaces(..)) {
+    } else if matches!(link.role, Role::Replaces(..)) && link.via.is_none() {
         upgrade::failed(core, io, key, "it does not offer aggregated frames on that port");
         return;
     }

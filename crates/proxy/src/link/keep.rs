@@ -7,6 +7,7 @@ use shunt_reactor::{CloseReason, Io};
 use crate::client::{Stall, login};
 use crate::control::state::ControlRequest;
 use crate::core::Core;
+use crate::handover::way;
 use crate::ids::LinkKey;
 use crate::link::{Link, Purpose, Role, Step, open, upgrade};
 use crate::metrics::GivenUp;
@@ -56,6 +57,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
 
 /// The connection of a link ended, or never came about.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
+    way::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
     if matches!(link.role, Role::Replaces(..)) {
         upgrade::failed(core, io, key, &format!("{reason:?} in {:?}", link.step));
@@ -165,6 +167,7 @@ fn detach(core: &mut Core, key: LinkKey, link: &Link) {
 
 /// A link that misbehaved or fell silent is given up as if it had broken by itself.
 pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenUp, why: &str) {
+    way::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
     core.links.count_given_up(link.node, reason);
     let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);

@@ -26,6 +26,7 @@ pub(crate) mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shunt_handover::session::OwnerHandshake;
 use shunt_reactor::ConnId;
 use shunt_topology::{Backoff, NodeId};
 use shunt_wire::aggregate::{AggregateWriter, Limits, Offer};
@@ -55,6 +56,8 @@ pub(crate) enum LinkWriter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Connecting,
+    /// The agent that it goes through and the proxy show one another the key.
+    Agent,
     Options,
     Startup,
     Login,
@@ -81,6 +84,10 @@ pub(crate) struct Link {
     pub(crate) pool: PoolId,
     pub(crate) step: Step,
     pub(crate) role: Role,
+    /// The agent on its node's host that it goes through.
+    pub(crate) via: Option<u32>,
+    /// The handshake with that, until it is over.
+    pub(crate) agent: Option<Box<OwnerHandshake>>,
     /// The node's port it is connected to.
     pub(crate) port: u16,
     pub(crate) writer: LinkWriter,
@@ -146,6 +153,8 @@ impl Link {
             pool,
             step: Step::Connecting,
             role: Role::Serves,
+            via: None,
+            agent: None,
             port,
             writer: LinkWriter::Envelopes,
             segmented: false,

@@ -6,6 +6,7 @@ use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::Header;
 
 use crate::core::{Core, Peer};
+use crate::handover::way;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
@@ -68,12 +69,16 @@ pub(crate) fn open(core: &mut Core, io: &mut Io, pool_id: PoolId, node: NodeId, 
         let port = core.links.node(node).and_then(|state| state.upgrade.port);
         address.set_port(port.unwrap_or(address.port()));
     }
+    let via = way::way(core, pool_id, node, io.now_ns());
+    if matches!(role, Role::Replaces(..)) && core.handover.is_some() && via.is_none() {
+        return false;
+    }
     let Some(pool) = core.router.pools.get_mut(pool_id) else { return false };
     let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
-    let conn = io.connect(address, timeout_ns);
+    let conn = io.connect(via.map_or(address, |(_, agent)| agent), timeout_ns);
     let in_flight_max = (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
     let mut link = Link::new(conn, node, address.port(), pool_id, &pool.key, in_flight_max);
-    link.role = role;
+    (link.role, link.via) = (role, via.map(|(agent, _)| agent));
     link.open_deadline_ns = io.now_ns() + timeout_ns;
     let key = core.links.insert(link);
     if role == Role::Serves {

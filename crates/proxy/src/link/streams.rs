@@ -33,6 +33,8 @@ pub(crate) enum Purpose {
     Spread,
     /// PREPARE because the node answered UNPREPARED; the key of the request that waits.
     Reprepare { repair: Ticket },
+    /// A client's, whose answer waits at an agent while it is settled how it goes there.
+    Offered,
     /// Timed out: answered already, the id is held until the node answers too.
     Orphan,
 }

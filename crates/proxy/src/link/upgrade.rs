@@ -30,7 +30,8 @@ use crate::reply::Answer;
 pub(crate) fn read_offer(core: &mut Core, io: &Io, key: LinkKey, supported: &[u8]) -> Result<Option<Offer>, String> {
     let supported = Supported::decode(supported).map_err(|error| format!("SUPPORTED is malformed: {error}"))?;
     let offer = supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
-    let offer = offer.filter(|_| core.context.config.aggregate == Aggregate::Auto);
+    // A large answer within a frame could not be handed over.
+    let offer = offer.filter(|_| core.context.config.aggregate == Aggregate::Auto && core.handover.is_none());
     let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else { return Ok(None) };
     link.offer_asked_ns = io.now_ns();
     let here = offer.filter(|offer| offer.port.is_none_or(|port| port == link.port));
@@ -106,6 +107,11 @@ pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
 /// A link that was to take another's place will not; the other one goes on serving.
 pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     let Some(link) = core.links.get(key) else { return };
+    if link.via.is_some() {
+        // The next attempt comes with the tick, when it may.
+        tracing::info!(core = core.context.index, node = %core.router.node_named(link.node), why, "no link through an agent; the present one goes on");
+        return keep::close(core, io, key);
+    }
     let (node, port) = (link.node, link.port);
     let (now, random) = (io.now_ns(), core.context.random());
     let retry_ns = core.links.node_mut(node).map_or(0, |node| node.upgrade.failed(now, random));

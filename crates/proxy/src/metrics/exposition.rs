@@ -37,6 +37,7 @@ impl Sources {
         self.transactions(encoder)?;
         self.queries(encoder)?;
         self.multigets(encoder)?;
+        self.handovers(encoder)?;
         self.nodes(encoder)?;
         self.control(encoder)
     }
@@ -218,6 +219,19 @@ impl Sources {
         let help = "Time from a request's arrival to its reply, as clients see it.";
         encoder.durations("shunt_query_duration", help, &[(Vec::new(), latency)])?;
         encoder.sizes("shunt_queries_per_write", "Queries in one write to a node.", &[(Vec::new(), per_write)])
+    }
+
+    fn handovers(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let offers = self.total(|core| core.handover.offers.get()) as f64;
+        encoder.counter("shunt_handover_offers", "Large answers that agents offered.", None, &[plain(offers)])?;
+        let answers = self.family(|core| &core.handover.answers);
+        encoder.counter("shunt_handover_answers", "What became of them.", None, &answers)?;
+        let bytes = [plain(self.total(|core| core.handover.bytes.get()) as f64)];
+        encoder.counter("shunt_handover_sent", "Bytes sent to clients past the proxy.", Some(&Unit::Bytes), &bytes)?;
+        let away = self.per_core(|core| core.handover.away.get() as f64);
+        encoder.gauge("shunt_handover_away", "Clients' connections that are with agents now.", None, &away)?;
+        let agents = self.per_core(|core| core.handover.agents.get() as f64);
+        encoder.gauge("shunt_handover_agents", "Agents that can be reached.", None, &agents)
     }
 
     fn multigets(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

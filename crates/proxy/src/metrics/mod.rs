@@ -5,6 +5,7 @@
 
 mod control;
 mod exposition;
+mod handover;
 mod locks;
 mod multiget;
 mod node;
@@ -12,6 +13,7 @@ mod transactions;
 
 pub use control::ControlMetrics;
 pub use exposition::Sources;
+pub use handover::{HandedOver, HandoverMetrics};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
@@ -240,6 +242,8 @@ pub struct CoreMetrics {
     pub transactions: TransactionMetrics,
     /// Reads of several partitions.
     pub multigets: MultigetMetrics,
+    /// Large answers past the proxy.
+    pub handover: HandoverMetrics,
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,
 }

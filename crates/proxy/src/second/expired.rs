@@ -48,7 +48,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
         }
         never_answered |= pending.purpose == Purpose::Orphan
             && age_ns > core.context.timeout_ns(&pending.plan) + limits::ORPHAN_AGE_MAX_NS;
-        if matches!(pending.purpose, Purpose::Heartbeat | Purpose::Orphan) {
+        if matches!(pending.purpose, Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered) {
             continue;
         }
         if let Some(link) = core.links.get_mut(key)
@@ -65,7 +65,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
                 failure::fail(core, io, &pending, Outcome::TimedOut, "the node did not answer in time");
             }
             Purpose::Reprepare { repair } => unprepared::is_late(core, io, repair),
-            Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan => {}
+            Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
         }
     }
     if never_answered {

@@ -53,6 +53,6 @@ fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) 
             }
         }
         Purpose::Reprepare { repair } => unprepared::give_up(core, io, repair),
-        Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan => {}
+        Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
     }
 }

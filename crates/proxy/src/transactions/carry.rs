@@ -174,7 +174,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     count(core, io);
     openings::tell_unsent(core, io);
     writes::tick(core, io);
-    if core.ticks.is_multiple_of(LOWS_TICKS) {
+    if core.context.ticks.is_multiple_of(LOWS_TICKS) {
         let (table, outbox) = core.fleet.transactions.table();
         table.tell_lows(outbox);
     }

@@ -199,6 +199,7 @@ impl Scene {
                 control: self.control.0.clone(),
                 cores: if cores > 1 { (0..cores).map(mailbox).collect() } else { Vec::new() },
                 state_file: None,
+                handover: None,
                 seed: self.settings.seed ^ (proxy.starts << 32 | (number as u64) << 16 | index as u64),
             });
             weakened::leave_out(&mut core, self.settings.weakened);

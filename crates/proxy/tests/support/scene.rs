@@ -3,14 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use shunt_agent::{Agent, AgentOptions};
 use shunt_bench::stub::{AggregateLimits, Memory, Ring, Stub, StubMail, StubOptions};
+use shunt_handover::limits::UNREAD_BYTES_MAX;
+use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_proxy::config::{Config, Window};
 use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
 use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::handover::{Anywhere, HandoverOptions};
 use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
-use shunt_reactor::sim::{HostId, Options, SECOND, World};
+use shunt_reactor::LoopOptions;
+use shunt_reactor::sim::{HostId, Options, Random, SECOND, World};
 use shunt_topology::NodeId;
 use shunt_topology::schema::{Cells, ColumnKind};
 use shunt_wire::cql::message::{Event, SchemaChange, encode};
@@ -35,6 +40,8 @@ pub struct SceneOptions {
     pub protocol_max: u8,
     /// The cores are told of the ring from the start.
     pub knows_ring: bool,
+    /// There is an agent beside each node, and large answers go over clients' own connections.
+    pub hands_over: bool,
     pub config: Config,
 }
 
@@ -52,6 +59,7 @@ impl SceneOptions {
             credentials: Vec::new(),
             protocol_max: 5,
             knows_ring: true,
+            hands_over: false,
             config: Config {
                 query_timeout_ms: 2_000,
                 connect_timeout_ms: 1_000,
@@ -67,6 +75,10 @@ impl SceneOptions {
 pub struct Scene {
     pub world: World,
     pub nodes: Vec<HostId<Stub>>,
+    /// Beside each node, if there are any.
+    pub agents: Vec<HostId<Agent>>,
+    /// Runs of agents so far.
+    instances: u64,
     pub cores: Vec<HostId<Core>>,
     pub clients: Vec<HostId<Client>>,
     pub hostiles: Vec<HostId<Hostile>>,
@@ -103,10 +115,12 @@ impl Scene {
             }
         }
         let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
+        let agents = agents(&mut world, &options, proxy);
         let (sender, control) = mpsc::channel(64);
         let store = Arc::new(PreparedStore::new());
         let log_limits = Arc::<LogLimits>::default();
-        let config = Arc::new(Config { cores: options.cores, ..options.config.clone() });
+        let listen = vec![proxy];
+        let config = Arc::new(Config { cores: options.cores, listen, ..options.config.clone() });
         let metrics: Vec<Arc<CoreMetrics>> =
             (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
         let cores = (0..options.cores)
@@ -120,6 +134,7 @@ impl Scene {
                     control: sender.clone(),
                     cores: Vec::new(),
                     state_file: None,
+                    handover: options.hands_over.then(|| handover(&options, index)),
                     seed: options.seed ^ index as u64,
                 });
                 let core = world.add(&format!("core {index}"), core);
@@ -131,6 +146,8 @@ impl Scene {
         let mut scene = Scene {
             world,
             nodes,
+            instances: agents.len() as u64,
+            agents,
             cores,
             clients: Vec::new(),
             hostiles: Vec::new(),
@@ -200,7 +217,8 @@ impl Scene {
     /// Gives the cores a configuration with another window and another time for frames to gather.
     pub fn reload(&mut self, window_us: Window, gather_us: u64) {
         let cores = self.options.cores;
-        let config = Arc::new(Config { window_us, gather_us, cores, ..self.options.config.clone() });
+        let listen = vec![self.proxy];
+        let config = Arc::new(Config { window_us, gather_us, cores, listen, ..self.options.config.clone() });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Reload(Arc::clone(&config)));
         }
@@ -210,6 +228,14 @@ impl Scene {
     pub fn restart_node(&mut self, index: usize) {
         let stub = stub(&self.options, &self.ring, &self.memory, index);
         self.world.restart(self.nodes[index], stub);
+    }
+
+    /// Starts an agent again, which has nothing of what it had.
+    pub fn restart_agent(&mut self, index: usize) {
+        self.instances += 1;
+        let agent = agent(&self.options, self.proxy, index, self.instances);
+        self.world.thaw(self.agents[index]);
+        self.world.restart(self.agents[index], agent);
     }
 
     /// Adds a hostile client of each kind.
@@ -336,7 +362,15 @@ impl Scene {
     pub fn check_at_rest(&mut self) {
         // Statements may still be on their way to nodes that nobody waits for.
         self.world.run_for(5 * SECOND);
+        if self.options.hands_over {
+            self.world.run_for(90 * SECOND);
+        }
+        for agent in &self.agents {
+            let agent = self.world.host(*agent);
+            assert_eq!((agent.taken(), agent.kept_bytes()), (0, 0));
+        }
         for (core, metrics) in self.cores.iter().zip(&self.metrics) {
+            assert!(self.world.host(*core).has_handed_back());
             assert_eq!(metrics.in_flight.get(), 0, "in flight");
             assert_eq!(metrics.clients_paused.get(), 0, "paused clients");
             let held = self.world.held(*core);
@@ -347,6 +381,51 @@ impl Scene {
     pub fn log_of_metrics(&self) -> String {
         self.metrics.iter().map(|metrics| format!("{:?}\n", metrics.outcomes)).collect()
     }
+}
+
+fn random(seed: u64) -> shunt_proxy::handover::Random {
+    let mut random = Random::new(seed);
+    Box::new(move |bytes| random.fill(bytes))
+}
+
+fn handover(options: &SceneOptions, core: usize) -> HandoverOptions {
+    HandoverOptions {
+        key: SharedKey::new(&[7; 32]).unwrap(),
+        owner: OwnerId(core as u64),
+        instance: Instance(core as u64),
+        steer: Box::new(Anywhere),
+        random: random(options.seed ^ 0x6f77_6e65_7200 ^ core as u64),
+    }
+}
+
+fn agents(world: &mut World, options: &SceneOptions, proxy: SocketAddr) -> Vec<HostId<Agent>> {
+    let count = if options.hands_over { options.nodes } else { 0 };
+    let start = |index| {
+        // As the product has it: whatever a kernel may have taken in of a client that nobody reads can come back.
+        let mut loop_options = LoopOptions::default();
+        loop_options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
+        let agent = agent(options, proxy, index, index as u64);
+        let host = world.add_with(&format!("agent {index}"), loop_options, agent);
+        world.listen(host, SocketAddr::new([10, 1, 0, index as u8 + 1].into(), options.config.handover_agent_port));
+        host
+    };
+    (0..count).map(start).collect()
+}
+
+fn agent(options: &SceneOptions, proxy: SocketAddr, index: usize, instance: u64) -> Agent {
+    Agent::new(AgentOptions {
+        protocol: Protocol::Cql,
+        upstream: SocketAddr::new([10, 1, 0, index as u8 + 1].into(), 9042),
+        key: SharedKey::new(&[7; 32]).unwrap(),
+        instance: Instance(instance),
+        threshold_bytes: Some(1),
+        hold_ns: 0,
+        vips: vec![proxy],
+        own: None,
+        upstream_connections_max: 64,
+        upstream_timeout_ns: 20 * SECOND,
+        random: random(options.seed.wrapping_mul(31) ^ instance),
+    })
 }
 
 fn stub(options: &SceneOptions, ring: &Ring, memory: &Memory, index: usize) -> Stub {

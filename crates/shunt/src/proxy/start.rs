@@ -12,6 +12,7 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::membership::state_file::StateFile;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
+use shunt_reactor::moving::Mover;
 use shunt_reactor::{Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, run};
 use tokio::sync::{mpsc, watch};
 use tracing::info;
@@ -22,6 +23,7 @@ use super::part::{Notice, ProxyPart, Reload, Running};
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::open_files;
+use crate::relay::cql::HandsOver;
 use crate::supervise::{Events, Teller, threads};
 
 /// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
@@ -170,6 +172,7 @@ fn start_cores(
     mut state_file: Option<StateFile>,
 ) -> Result<Vec<StartedCore>, Failure> {
     let log_limits = Arc::<LogLimits>::default();
+    let hands_over = HandsOver::new(config)?;
     let make =
         |_| mailbox(MAILBOX_CAPACITY).map_err(|error| Failure::internal("a core's mailbox could not be made", error));
     let boxes = (0..config.cores).map(make).collect::<Result<Vec<_>, _>>()?;
@@ -177,6 +180,8 @@ fn start_cores(
     let start = |(index, (mailer, inbox))| {
         let metrics = Arc::new(CoreMetrics::new(index));
         let _ = metrics.driver.set(driver.driver_name().to_owned());
+        let handover = hands_over.as_ref().and_then(|hands_over| hands_over.of_core(config, index));
+        let mover = if handover.is_some() { Mover::Kernel } else { Mover::None };
         let core = Core::new(CoreOptions {
             index,
             config: Arc::clone(config),
@@ -186,11 +191,12 @@ fn start_cores(
             control: requests.clone(),
             cores: mailers.iter().cloned().map(mailbox_of).collect(),
             state_file: state_file.take(), // the first core's
+            handover,
             seed: random_seed(),
         });
         let load = Some(Arc::clone(&metrics.load));
         let connections_max = config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
-        let options = LoopOptions { load, connections_max, ..LoopOptions::default() };
+        let options = LoopOptions { load, connections_max, mover, ..LoopOptions::default() };
         spawn_core(index, core, driver, options, inbox, teller.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })

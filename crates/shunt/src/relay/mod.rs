@@ -1,6 +1,7 @@
-//! `shunt dispatch` and `shunt agent`: HTTP answers of stock servers, asked for by a dispatcher and got by an agent beside each.
+//! `shunt dispatch` and `shunt agent`: answers of stock servers, asked for by a dispatcher or proxy and got by an agent beside each.
 
 mod agent;
+pub(crate) mod cql;
 mod dispatch;
 mod part;
 mod secret;

@@ -82,6 +82,7 @@ fn companions(key: &str) -> Vec<String> {
     }
     match key {
         "username" => line.push("--password=p".to_owned()),
+        "handover" => line.push("--handover-key-file=key".to_owned()),
         _ if needs_fleet(key) => line.push("--fleet=main".to_owned()),
         "password" | "password_file" => line.push("--username=u".to_owned()),
         _ => {}
@@ -101,6 +102,7 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         let mut plain = vec!["--contact-points=192.0.2.7".to_owned()];
         // What it needs is an option of its own, and not a part of the same.
         plain.extend(needs_fleet(key).then(|| "--fleet=main".to_owned()));
+        plain.extend((key == "handover").then(|| "--handover-key-file=key".to_owned()));
         let plain = load(&plain).expect("plain");
 
         let flag = format!("--{}={flag_value}", flag(key));

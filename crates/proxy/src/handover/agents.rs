@@ -1,0 +1,147 @@
+//! Control connections to the agents: made, kept, and made again when they are lost.
+
+use std::net::SocketAddr;
+
+use shunt_handover::message::{Message, Read, Ticket};
+use shunt_reactor::Io;
+use tracing::{debug, info, warn};
+
+use super::moved;
+use super::state::{Agent, Control};
+use crate::core::{Core, Peer};
+use crate::limits;
+
+/// Knows the agents of the ring's nodes, and connects to them.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    let Core { handover: Some(handover), router, connections, context, .. } = core else { return };
+    if let Some(cluster) = &router.cluster {
+        for node in cluster.routing.local_nodes() {
+            let Some(node) = cluster.routing.node(*node) else { continue };
+            let address = SocketAddr::new(node.address.ip(), context.config.handover_agent_port);
+            let is_known = handover.agents.iter().any(|agent| agent.address == address);
+            if !is_known && handover.agents.len() < limits::AGENTS_MAX {
+                handover.agents.push(Agent::new(address));
+            }
+        }
+    }
+    let now_ns = io.now_ns();
+    let mut ended = Vec::new();
+    for index in 0..handover.agents.len() {
+        match &handover.agents[index].control {
+            Control::Down { until_ns } if *until_ns <= now_ns && !context.draining && !handover.is_off => {
+                let handshake = handover.handshake();
+                let agent = &mut handover.agents[index];
+                let conn = io.connect(agent.address, limits::AGENT_CONNECT_NS);
+                agent.control = Control::Opening { conn, handshake, until_ns: now_ns + limits::AGENT_CONNECT_NS };
+                connections.set(conn, Peer::Agent(index as u32));
+            }
+            Control::Opening { until_ns, .. } if *until_ns <= now_ns => ended.push((index, "it does not answer")),
+            Control::Open { .. } => {
+                let agent = &mut handover.agents[index];
+                if agent.heard_ns + limits::AGENT_SILENCE_NS <= now_ns {
+                    ended.push((index, "nothing has come from it for too long"));
+                } else if agent.pinged_ns + limits::AGENT_PING_NS <= now_ns {
+                    agent.pinged_ns = now_ns;
+                    agent.send(io, Ticket(0), &Message::Ping);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (index, why) in ended {
+        end(core, io, index, why);
+    }
+}
+
+/// Bytes have come from an agent. Returns how many were used.
+pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) -> usize {
+    let mut used = 0;
+    loop {
+        let Some(handover) = core.handover.as_deref_mut() else { return data.len() };
+        let Some(agent) = handover.agents.get_mut(index as usize) else { return data.len() };
+        agent.heard_ns = io.now_ns();
+        let input = &data[used..];
+        let why = match &mut agent.control {
+            Control::Down { .. } => return data.len(),
+            Control::Opening { conn, handshake, .. } => match handshake.read(input, io.output(*conn)) {
+                Ok(None) => return used,
+                Ok(Some((read, None))) => {
+                    used += read;
+                    continue;
+                }
+                Ok(Some((read, Some(session)))) => {
+                    used += read;
+                    info!(agent = %agent.address, "connected to an agent");
+                    let (encoder, decoder) = (Box::new(session.encoder), Box::new(session.decoder));
+                    agent.control = Control::Open { conn: *conn, encoder, decoder };
+                    (agent.back_off_ns, agent.is_told) = (limits::AGENT_BACK_OFF_FIRST_NS, false);
+                    agent.pinged_ns = io.now_ns();
+                    // By its first message the agent knows that this is no link.
+                    agent.send(io, Ticket(0), &Message::Ping);
+                    moved::control_up(core, io, index, session.instance);
+                    continue;
+                }
+                Err(error) => error.to_string(),
+            },
+            Control::Open { decoder, .. } => match decoder.next(input) {
+                Ok(None) => return used,
+                Ok(Some((read, Read::Message(ticket, message)))) => {
+                    used += read;
+                    if moved::heard(core, io, index, ticket, &message) {
+                        continue;
+                    }
+                    "what it says of a connection cannot be".to_owned()
+                }
+                Ok(Some((_, Read::Body(..)))) => "it sends a body, which nobody asked for".to_owned(),
+                Err(error) => error.to_string(),
+            },
+        };
+        end(core, io, index as usize, &why);
+        return data.len();
+    }
+}
+
+/// Ends a control connection.
+pub(super) fn end(core: &mut Core, io: &mut Io, index: usize, why: &str) {
+    let Some(handover) = core.handover.as_deref_mut() else { return };
+    let conn = match handover.agents.get(index).map(|agent| &agent.control) {
+        Some(Control::Opening { conn, .. } | Control::Open { conn, .. }) => *conn,
+        Some(Control::Down { .. }) | None => return,
+    };
+    core.connections.forget(conn);
+    io.abort(conn);
+    lost(core, io, index as u32, why);
+}
+
+/// A control connection has ended, or could not be made. It is tried again after a while, longer each time.
+pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
+    let random = core.context.random();
+    let Some(handover) = core.handover.as_deref_mut() else { return };
+    let Some(agent) = handover.agents.get_mut(index as usize) else { return };
+    let was_up = agent.is_up();
+    // Half of it by chance, so that not all cores come back at once.
+    let back_off_ns = agent.back_off_ns / 2 + random % (agent.back_off_ns / 2 + 1);
+    agent.control = Control::Down { until_ns: io.now_ns() + back_off_ns };
+    agent.back_off_ns = (agent.back_off_ns * 2).min(limits::AGENT_BACK_OFF_MAX_NS);
+    let address = agent.address;
+    if std::mem::replace(&mut agent.is_told, true) {
+        debug!(agent = %address, why, "an agent cannot be reached");
+    } else {
+        warn!(agent = %address, why, "an agent cannot be reached: its node is asked without it, and the agent tried again until it can");
+    }
+    if was_up {
+        moved::control_lost(core, io, index);
+    }
+}
+
+/// The core ends: agents keep what they have for a while.
+pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
+    let Some(handover) = core.handover.as_deref_mut() else { return };
+    for agent in &mut handover.agents {
+        if let Control::Opening { conn, .. } | Control::Open { conn, .. } = &agent.control {
+            core.connections.forget(*conn);
+            io.close(*conn);
+        }
+        agent.control = Control::Down { until_ns: u64::MAX };
+    }
+}

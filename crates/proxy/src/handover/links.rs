@@ -1,0 +1,63 @@
+//! Links that go through the agent on their node's host.
+//!
+//! A link's connection begins with the handshake of the control protocol and one message, which says from how many bytes on answers are offered; from there
+//! on it is the node's. Where the agent cannot be reached links go past it, and are replaced when it can again. v5 has layers of its own
+//! around answers, and goes past the agent.
+
+use shunt_handover::message::{Message, Ticket};
+use shunt_reactor::Io;
+use shunt_topology::NodeId;
+
+use super::way::way;
+use crate::core::Core;
+use crate::ids::{LinkKey, LinkRef, PoolId};
+use crate::link::{Link, Role, handshake, keep, open};
+
+/// Bytes of the agent's, before those of the node's. Returns how many were used.
+#[cold]
+pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> usize {
+    let mut used = 0;
+    loop {
+        let Some(link) = core.links.get_mut(key) else { return data.len() };
+        let Some(agent) = &mut link.agent else { return data.len() };
+        match agent.read(&data[used..], io.output(link.conn)) {
+            Ok(None) => return used,
+            Ok(Some((read, None))) => used += read,
+            Ok(Some((read, Some(mut session)))) => {
+                used += read;
+                let threshold = core.context.config.handover_threshold.to_be_bytes();
+                let request = Message::Request { head: &threshold, has_body: true, is_idempotent: false };
+                let out = io.output(link.conn);
+                link.agent = None;
+                if session.encoder.message(Ticket(0), &request, out).is_ok() {
+                    handshake::begin(core, io, key);
+                }
+                return used;
+            }
+            Err(error) => {
+                keep::fault(core, io, key, &format!("the agent on its host: {error}"));
+                return data.len();
+            }
+        }
+    }
+}
+
+/// Links that went past their node's agent, which can be reached now, are replaced by such as go through it.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    let is_direct = |link: &Link| link.via.is_none() && link.version <= 4 && link.is_ready() && !link.is_being_replaced;
+    let direct: Vec<(LinkRef, PoolId, NodeId)> = core
+        .links
+        .iter()
+        .filter(|(_, link)| is_direct(link))
+        .map(|(key, link)| (LinkRef { key, conn: link.conn }, link.pool, link.node))
+        .collect();
+    for (old, pool, node) in direct {
+        if !core.context.draining
+            && way(core, pool, node, io.now_ns()).is_some()
+            && open::open(core, io, pool, node, Role::Replaces(old))
+            && let Some(link) = core.links.get_mut(old.key)
+        {
+            link.is_being_replaced = true;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Hand-over of large answers: from an agent on the node's host straight to the client, on the client's own connection
+//! (docs/internals/handover.md).
+//!
+//! A link that goes through an agent brings, instead of a large RESULT, word that it waits there (`opcode::OFFERED`). If the client's connection may
+//! leave, it goes to the agent ([`moved`]), which sends the answer and gives the connection back at once; else the agent is told to put the answer
+//! back into the link's stream, and it goes the way of all answers. While a connection is away its id stays valid and output gathers
+//! (`Io::park`), so that whoever writes to a client need not know.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `offers.rs` | answers that wait at agents, and what becomes of their requests |
+//! | `moved.rs` | clients' connections that are away, or on their way |
+//! | `agents.rs` | control connections to agents, one for each core and node |
+//! | `way.rs`, `links.rs` | whether a link goes through an agent; its beginning there |
+//! | `state.rs` | what there is of each |
+
+pub(crate) mod agents;
+pub(crate) mod links;
+pub(crate) mod moved;
+pub(crate) mod offers;
+mod state;
+pub(crate) mod way;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+
+use shunt_handover::Flow;
+use shunt_handover::message::Ticket;
+use shunt_handover::owner::{Owner, OwnerLimits};
+use shunt_handover::session::{Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SharedKey};
+
+use state::{Agent, Away, Offer};
+
+/// Fills a buffer from the operating system's generator; in a simulation from its seed.
+pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// Sends packets of a connection to an agent's host.
+pub trait Steer: Send + fmt::Debug {
+    /// The client's packets go to the host of this agent from now on, for so long; again: to renew. False if that is not possible.
+    fn steer(&mut self, flow: Flow, agent: SocketAddr, lease_ms: u64) -> bool;
+    /// They come here again.
+    fn unsteer(&mut self, flow: Flow);
+}
+
+/// For connections that are found wherever they are: in a simulation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anywhere;
+
+impl Steer for Anywhere {
+    fn steer(&mut self, _: Flow, _: SocketAddr, _: u64) -> bool {
+        true
+    }
+
+    fn unsteer(&mut self, _: Flow) {}
+}
+
+/// What a core needs to hand answers over.
+pub struct HandoverOptions {
+    /// The key that agents have as well.
+    pub key: SharedKey,
+    /// Who this core is to the agents, also after a restart.
+    pub owner: OwnerId,
+    /// This run of the process.
+    pub instance: Instance,
+    /// Where packets go.
+    pub steer: Box<dyn Steer>,
+    /// Where nonces come from.
+    pub random: Random,
+}
+
+/// A core's part in hand-over.
+pub(crate) struct Handover {
+    options: HandoverOptions,
+    /// The host cannot: all is relayed.
+    is_off: bool,
+    pub(crate) agents: Vec<Agent>,
+    owner: Owner,
+    offers: HashMap<Ticket, Offer>,
+    away: HashMap<Flow, Away>,
+    /// Those whose clients are gone, and which are to be looked at before this turn ends.
+    left: Vec<Flow>,
+}
+
+impl Handover {
+    pub(crate) fn new(options: HandoverOptions) -> Self {
+        let owner = Owner::new(OwnerLimits::default(), options.instance);
+        Self {
+            options,
+            is_off: false,
+            agents: Vec::new(),
+            owner,
+            offers: HashMap::new(),
+            away: HashMap::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// The handshake of a new connection to an agent.
+    pub(super) fn handshake(&mut self) -> Box<OwnerHandshake> {
+        let mut nonce = [0; NONCE_BYTES];
+        let options = &mut self.options;
+        (options.random)(&mut nonce);
+        let key = options.key.clone();
+        Box::new(OwnerHandshake::new(key, Protocol::Cql, options.owner, options.instance, nonce))
+    }
+
+    /// A client is gone whose connection is away.
+    pub(crate) fn client_left(&mut self, flow: Flow) {
+        self.left.push(flow);
+    }
+
+    /// True if there is such a one.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// No connection of a client is away or on its way, and no answer waits for what becomes of one.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.owner.flows() == 0 && self.offers.is_empty() && self.away.is_empty()
+    }
+}

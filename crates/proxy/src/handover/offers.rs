@@ -1,0 +1,149 @@
+//! Answers that wait at agents, and what becomes of the requests that they answer.
+//!
+//! The stream id of such a request stays taken on its link until it is settled, because the agent may put the answer back into the link's stream: when it
+//! is told to, when it cannot be told anything, or when nothing was said in time.
+
+use shunt_handover::Flow;
+use shunt_handover::message::{Message, Ticket};
+use shunt_handover::owner::AgentId;
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
+
+use super::moved;
+use super::state::{Away, Offer, Place};
+use crate::client::{Client, Phase, Stall};
+use crate::core::Core;
+use crate::ids::LinkRef;
+use crate::limits;
+use crate::link::links::LinkAndNode;
+use crate::link::{Kept, Purpose, keep};
+use crate::metrics::{HandedOver, Outcome};
+use crate::plan::After;
+use crate::reply::Answer;
+use crate::second::failure;
+
+/// An agent has a large answer: its client's connection goes there, or the answer comes here.
+#[cold]
+pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
+    let Core { handover, links, clients, retained, context, .. } = &mut *core;
+    let Some(link) = links.find_mut(at) else { return };
+    let ticket = answer.body.first_chunk::<8>().map(|bytes| Ticket(u64::from_be_bytes(*bytes)));
+    let length = answer.body.get(8..).and_then(|rest| rest.try_into().ok()).map(u32::from_be_bytes);
+    let (Some(via), Some(ticket), Some(length), Some(handover), Some(pending)) =
+        (link.via, ticket, length, handover, link.streams.get_mut(answer.stream as u16))
+    else {
+        let why = format!("it offers an answer on stream {} that nobody asked for", answer.stream);
+        return keep::fault(core, io, at.key, &why);
+    };
+    let Some(agent) = handover.agents.get_mut(via as usize) else { return };
+    context.metrics.handover.offers.add(1);
+    let is_deliverable =
+        pending.purpose == Purpose::Client && matches!(pending.plan.after, After::Deliver | After::Inspect);
+    let client = clients.find_mut(pending.client);
+    let client =
+        client.filter(|client| is_deliverable && length <= context.config.frame_bytes_max && may_leave(io, client));
+    let flow = client.as_ref().map(|client| Flow { local: client.local, peer: client.peer });
+    let is_known = flow.is_some_and(|flow| handover.away.contains_key(&flow)) || handover.offers.contains_key(&ticket);
+    let (Some(client), false) = (client, handover.is_off || is_known) else {
+        if pending.purpose == Purpose::Orphan {
+            // Its stream is set free by an empty answer.
+            agent.send(io, ticket, &Message::Cancel);
+        } else {
+            context.metrics.handover.answers.of(HandedOver::Stays).add(1);
+            agent.send(io, ticket, &Message::Fetch);
+        }
+        return;
+    };
+    let kept = std::mem::replace(&mut pending.kept, Kept::Nothing);
+    pending.purpose = Purpose::Offered;
+    let (Answer { stream, flags, .. }, pending) = (*answer, *pending);
+    let header = Header {
+        version: client.version,
+        response: true,
+        flags,
+        stream: pending.stream,
+        opcode: opcode::RESULT,
+        length,
+    };
+    let flow = Flow { local: client.local, peer: client.peer };
+    client.is_away = true;
+    retained.release_on(link, io, kept);
+    handover.offers.insert(ticket, Offer { at, stream, pending, header: header.to_bytes() });
+    handover.away.insert(flow, Away { client: pending.client, place: Place::Leaving });
+    moved::offer(core, io, AgentId(via), ticket, flow);
+}
+
+/// A client whose connection may leave: nothing is under way on it but whole answers, and few of those.
+fn may_leave(io: &Io, client: &Client) -> bool {
+    let is_held = client.stalls.has(Stall::REPLIES) || client.stalls.has(Stall::SWITCH);
+    let is_plain = client.phase == Phase::Ready && !client.segmented && client.version <= 4;
+    is_plain && !client.is_away && !is_held && io.backlog(client.conn) <= limits::HANDOVER_BACKLOG_BYTES_MAX
+}
+
+/// The answer to a request that waited for a connection to leave has come on its link after all. True if it was such a one.
+pub(crate) fn came_on_link(core: &mut Core, at: LinkRef, stream: i16) {
+    if let Some(handover) = core.handover.as_deref_mut() {
+        handover.offers.retain(|_, offer| offer.at != at || offer.stream != stream);
+    }
+}
+
+/// The client has all of the answer.
+pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
+    free(core, io, offer, false);
+    let metrics = &core.context.metrics;
+    metrics.handover.answers.of(HandedOver::Sent).add(1);
+    let length = Header::decode(&offer.header).map_or(0, |header| header.length as usize);
+    metrics.handover.bytes.add((HEADER_BYTES + length) as u64);
+    metrics.outcomes.of(Outcome::Ok).add(1);
+    metrics.in_flight.sub(1);
+    metrics.latency_ns.record(io.now_ns().saturating_sub(offer.pending.received_ns));
+    if let Some(client) = core.clients.find_mut(offer.pending.client) {
+        client.in_flight = client.in_flight.saturating_sub(1);
+    }
+}
+
+/// The connection is here, without the answer, which comes on the link.
+pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer) {
+    core.context.metrics.handover.answers.of(HandedOver::CameBack).add(1);
+    let pending = core.links.find_mut(offer.at).and_then(|link| link.streams.get_mut(offer.stream as u16));
+    match pending {
+        Some(pending) if pending.purpose == Purpose::Offered => pending.purpose = Purpose::Client,
+        _ => failure::fail(core, io, &offer.pending, Outcome::LinkLost, "the connection to the node was lost"),
+    }
+}
+
+/// The connection is here, and the agent has no answer.
+pub(super) fn is_lost(core: &mut Core, io: &mut Io, offer: &Offer) {
+    free(core, io, offer, false);
+    failure::fail(core, io, &offer.pending, Outcome::LinkLost, "the agent on the node's host has lost the answer");
+}
+
+/// The client is gone. `may_come`: the answer may yet come on the link.
+pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
+    free(core, io, offer, may_come);
+    core.context.metrics.handover.answers.of(HandedOver::Broken).add(1);
+    core.context.metrics.outcomes.of(Outcome::LinkLost).add(1);
+    core.context.metrics.in_flight.sub(1);
+}
+
+/// Gives the stream id back, or keeps it until something comes under it.
+fn free(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
+    let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(offer.at) else { return };
+    let Some(pending) = link.streams.get_mut(offer.stream as u16).filter(|pending| pending.purpose == Purpose::Offered)
+    else {
+        return;
+    };
+    if may_come {
+        pending.purpose = Purpose::Orphan;
+        link.orphans += 1;
+        return;
+    }
+    link.streams.remove(offer.stream);
+    if let Some(node) = node {
+        node.in_flight = node.in_flight.saturating_sub(1);
+        node.metrics.latency_ns.record(io.now_ns().saturating_sub(offer.pending.sent_ns));
+    }
+    if link.retiring && link.is_unused() {
+        keep::close(core, io, offer.at.key);
+    }
+}

@@ -1,0 +1,40 @@
+//! Whether a link goes through the agent on its node's host.
+
+use std::net::SocketAddr;
+
+use shunt_topology::NodeId;
+
+use crate::core::Core;
+use crate::ids::{LinkKey, PoolId};
+use crate::limits;
+use crate::link::Step;
+
+/// The agent that a new link of this pool is to go through, if there is one.
+pub(crate) fn way(core: &Core, pool: PoolId, node: NodeId, now_ns: u64) -> Option<(u32, SocketAddr)> {
+    let handover = core.handover.as_deref().filter(|handover| !handover.is_off)?;
+    let is_plain = core.router.pools.get(pool).is_some_and(|pool| pool.key.version <= 4 && !pool.key.is_own);
+    let ip = core.router.cluster.as_ref()?.routing.node(node)?.address.ip();
+    let index = handover.agents.iter().position(|agent| agent.address.ip() == ip)?;
+    let agent = &handover.agents[index];
+    (is_plain && agent.is_up() && agent.no_links_before_ns <= now_ns).then_some((index as u32, agent.address))
+}
+
+/// The connection to the agent is there, which speaks first. False if the link goes to its node directly.
+pub(crate) fn connected(core: &mut Core, key: LinkKey) -> bool {
+    let (Some(link), Some(handover)) = (core.links.get_mut(key), core.handover.as_deref_mut()) else { return false };
+    if link.via.is_none() {
+        return false;
+    }
+    link.step = Step::Agent;
+    link.agent = Some(handover.handshake());
+    true
+}
+
+/// A link did not come about. If that was the agent's doing, the next ones go past it for a while.
+pub(crate) fn failed(core: &mut Core, now_ns: u64, key: LinkKey) {
+    let Some((via, step)) = core.links.get(key).and_then(|link| Some((link.via?, link.step))) else { return };
+    let agent = core.handover.as_deref_mut().and_then(|handover| handover.agents.get_mut(via as usize));
+    if let Some(agent) = agent.filter(|_| step != Step::Ready) {
+        agent.no_links_before_ns = now_ns + limits::AGENT_LINKS_RETRY_NS;
+    }
+}

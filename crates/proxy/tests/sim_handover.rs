@@ -1,0 +1,140 @@
+//! Large answers that go from agents to clients on the clients' own connections, in a simulated world: whatever happens to proxies' links, agents and nodes,
+//! every request of a connected client is answered once and rightly, byte for byte.
+
+mod support;
+
+use shunt_proxy::metrics::HandedOver;
+use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
+use shunt_wire::cql::compression::Algorithm;
+
+use support::chaos::{Chaos, network};
+use support::client::ClientMail;
+use support::scene::{Scene, SceneOptions};
+
+/// Answers went over clients' own connections; of others that were offered: they were relayed at once, or after their client's connection was to leave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    sent: u64,
+    stays: u64,
+    came_back: u64,
+    broken: u64,
+    bytes: u64,
+}
+
+fn counted(scene: &Scene) -> Counted {
+    let mut all = Counted::default();
+    for metrics in &scene.metrics {
+        let metrics = &metrics.handover;
+        all.sent += metrics.answers.of(HandedOver::Sent).get();
+        all.stays += metrics.answers.of(HandedOver::Stays).get();
+        all.came_back += metrics.answers.of(HandedOver::CameBack).get();
+        all.broken += metrics.answers.of(HandedOver::Broken).get();
+        all.bytes += metrics.bytes.get();
+    }
+    all
+}
+
+fn scene(seed: u64, network: Options, threshold: u32) -> Scene {
+    let mut options = SceneOptions::new(seed, network);
+    options.hands_over = true;
+    options.config.handover_threshold = threshold;
+    Scene::new(options)
+}
+
+#[test]
+fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
+    // As a kernel is told by an agent: what it takes in of a client that nobody reads can always come back.
+    let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
+    for (version, compression) in [(3, None), (4, None), (4, Some(Algorithm::Lz4)), (4, Some(Algorithm::Snappy))] {
+        scene.add_client(|client| {
+            (client.version, client.compression, client.value_bytes) = (version, compression, 300_000);
+            (client.outstanding, client.keyed_only) = (16, true);
+        });
+    }
+    scene.world.run_for(SECOND);
+    scene.wait_ready(10 * SECOND);
+    scene.work(400, 120 * SECOND);
+    assert_eq!(scene.sum(|client| client.tally.right), 1600);
+    assert_eq!((scene.sum(|client| client.tally.refused), scene.sum(|client| client.tally.losses)), (0, 0));
+    let counted = counted(&scene);
+    assert!(counted.sent > 100 && counted.bytes > counted.sent * (64 << 10) && counted.broken == 0, "{counted:?}");
+    scene.check_memory();
+    scene.check_at_rest();
+}
+
+#[test]
+fn every_answer_is_right_however_the_bytes_are_cut() {
+    let mut sent = 0;
+    for_seeds(20, |seed| {
+        let mut scene = scene(seed, Options::calm(), 200);
+        scene.add_client(|client| (client.outstanding, client.value_bytes) = (20, 3000));
+        scene.add_client(|client| {
+            (client.version, client.compression, client.value_bytes) = (3, Some(Algorithm::Lz4), 20_000);
+        });
+        scene.add_client(|client| (client.version, client.value_bytes) = (5, 3000));
+        scene.wait_ready(10 * SECOND);
+        scene.world.run_for(SECOND);
+        scene.world.set_options(Options { window_bytes: 512..8192, ..Options::crumbs() });
+        scene.work(100, 300 * SECOND);
+        sent += counted(&scene).sent;
+        assert_eq!(counted(&scene).broken, 0);
+        scene.world.calm();
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+    assert!(sent > 500, "{sent} were handed over");
+}
+
+/// Agents die, stand still and start again, and proxies lose sight of them.
+fn torment(scene: &mut Scene, seed: u64, chaos: &mut Chaos) {
+    let mut random = Random::new(seed ^ 0x0061_6765_6e74);
+    for _ in 0..10 {
+        chaos.run(scene, 200 * MILLISECOND);
+        let victim = random.index(scene.agents.len());
+        let (agent, core) = (scene.agents[victim], scene.cores[0]);
+        match random.below(6) {
+            0 => scene.restart_agent(victim),
+            1 => scene.world.freeze(agent),
+            2 | 3 => scene.world.thaw(agent),
+            4 => scene.world.cut(core, agent),
+            _ => scene.world.join(core, agent),
+        }
+    }
+}
+
+#[test]
+fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
+    let mut all = Counted::default();
+    for_seeds(60, |seed| {
+        let mut scene = scene(seed, network(seed), 200);
+        for (version, value_bytes) in [(4, 3000), (3, 300), (4, 20_000)] {
+            scene.add_client(|client| {
+                (client.version, client.value_bytes, client.outstanding) = (version, value_bytes, 12);
+            });
+        }
+        scene.mail_clients(ClientMail::More(200));
+        let mut chaos = Chaos::drawn(seed);
+        torment(&mut scene, seed, &mut chaos);
+        chaos.end(&mut scene);
+        for agent in 0..scene.agents.len() {
+            scene.restart_agent(agent);
+        }
+        scene.wait_idle(120 * SECOND);
+        scene.wait_ready(60 * SECOND);
+        scene.check_memory();
+        scene.world.run_for(30 * SECOND);
+        scene.work(20, 60 * SECOND);
+        scene.world.run_for(30 * SECOND);
+        let right = scene.sum(|client| client.tally.right);
+        scene.work(20, 60 * SECOND);
+        assert_eq!(scene.sum(|client| client.tally.right), right + 60, "not all was answered in peace");
+        scene.check_memory();
+        scene.check_at_rest();
+        let counted = counted(&scene);
+        all.sent += counted.sent;
+        all.came_back += counted.came_back;
+        all.broken += counted.broken;
+        all.stays += counted.stays;
+    });
+    assert!(all.sent > 1000 && all.came_back > 50 && all.broken > 5 && all.stays > 50, "{all:?}");
+}
