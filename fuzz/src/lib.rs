@@ -20,9 +20,11 @@ pub mod http1;
 pub mod language;
 pub mod locks;
 pub mod moving;
+pub mod netmc;
 pub mod records;
 pub mod redo;
 pub mod requests;
+pub mod resp;
 pub mod responses;
 pub mod runner;
 pub mod seeds;
@@ -46,7 +48,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -66,6 +68,8 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "http1", run: http1::run },
     Target { name: "control", run: control::run },
     Target { name: "moving", run: moving::run },
+    Target { name: "netmc", run: netmc::run },
+    Target { name: "resp", run: resp::run },
 ];
 
 /// Runs a target on each file named on the command line.

@@ -19,6 +19,7 @@ mod http1;
 mod redo;
 mod language;
 mod locks;
+mod netmc;
 mod records;
 mod transaction;
 
@@ -58,6 +59,8 @@ pub fn seeds() -> Vec<Seed> {
     redo::redo(&mut add);
     locks::locks(&mut add);
     http1::http1(&mut add);
+    netmc::netmc(&mut add);
+    netmc::resp(&mut add);
     seeds
 }
 

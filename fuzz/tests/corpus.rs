@@ -106,6 +106,16 @@ fn http1() {
 }
 
 #[test]
+fn netmc() {
+    fuzz("netmc");
+}
+
+#[test]
+fn resp() {
+    fuzz("resp");
+}
+
+#[test]
 fn control() {
     fuzz("control");
 }

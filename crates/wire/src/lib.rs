@@ -1,4 +1,4 @@
-//! The CQL native protocol, versions 3 to 5, and the aggregated frame, as sans-IO codecs.
+//! The CQL native protocol, versions 3 to 5, the aggregated frame, HTTP/1.1, NetMC's datagrams and Redis' RESP, as sans-IO codecs.
 //!
 //! Bytes come from the caller and go to a `Vec<u8>` of the caller; nothing here reads a socket, a clock or a file.
 //! Decoders borrow from their input and check every length before they use it: no input panics, and no length that a
@@ -19,3 +19,5 @@ pub mod aggregate;
 pub mod cql;
 pub mod error;
 pub mod http1;
+pub mod netmc;
+pub mod resp;

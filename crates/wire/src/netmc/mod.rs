@@ -1,0 +1,98 @@
+//! NetMC: a multiget in one datagram, which the network splits into a part for each server, and whose answers the client merges.
+//!
+//! ```text
+//! client ── whole request ──> switch ── parts ──> shim beside each server
+//!        <───────────────── replies ─────────────┘
+//! ```
+//! The layout is in `docs/internals/netmc.md`, field by field: the paper's, and what was added to it. [`split`] is what a switch
+//! does, as the reference for the program in the kernel; a client without a switch does the same by itself.
+//!
+//! A switch looks at the header alone ([`Request::parse`]), a server also at the keys ([`Request::own_keys`]): what fails either is dropped
+//! whole.
+
+mod error;
+mod reply;
+mod request;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use error::Malformed;
+pub use reply::{Item, ReplyHeader, ReplyReader, ReplyWriter, Status, item_bytes};
+pub use request::{Group, OwnKeys, Request, encode_request, key_bytes, request_bytes};
+pub use split::{Trim, split};
+
+/// The version of the layout, in the upper half of the first byte.
+pub const VERSION: u8 = 1;
+/// Bytes of the header in front of SRV.
+pub const HEADER_BYTES: usize = 12;
+/// Keys of one request: KEYIDX has a bit for each.
+pub const KEYS_MAX: usize = 16;
+/// Bytes of a key; a longer one is asked for over TCP.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Bytes of a datagram's payload, so that it is never cut into fragments where 1,500 bytes pass: without the headers of IPv6 and UDP.
+pub const DATAGRAM_BYTES_MAX: usize = 1500 - 40 - 8;
+/// CLO: a switch has split this.
+pub const CLO_SPLIT: u8 = 1;
+/// CLO: KEYS has the keys of this group alone.
+pub const CLO_TRIMMED: u8 = 2;
+
+const _: () = assert!(KEYS_MAX <= u16::BITS as usize);
+const _: () = assert!(HEADER_BYTES + 3 + 2 + KEY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+
+/// What a datagram is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Op {
+    /// Ask for the values of several keys; a key that has no plain value is missing.
+    MultiGet,
+    /// Ask for the value of one key; that it has no plain value is an error of the server's.
+    Get,
+    /// The answer, or a part of it.
+    MultiGetReply,
+    /// The answer to [`Op::Get`].
+    GetReply,
+}
+
+impl Op {
+    /// The first byte.
+    pub(crate) fn to_byte(self) -> u8 {
+        let code = match self {
+            Op::MultiGet => 1,
+            Op::Get => 2,
+            Op::MultiGetReply => 4,
+            Op::GetReply => 5,
+        };
+        VERSION << 4 | code
+    }
+
+    fn of(byte: u8) -> Result<Op, Malformed> {
+        if byte >> 4 != VERSION {
+            return Err(Malformed::Version { found: byte >> 4 });
+        }
+        match byte & 15 {
+            1 => Ok(Op::MultiGet),
+            2 => Ok(Op::Get),
+            4 => Ok(Op::MultiGetReply),
+            5 => Ok(Op::GetReply),
+            found => Err(Malformed::Op { found }),
+        }
+    }
+
+    /// What it is answered with.
+    pub fn reply(self) -> Op {
+        match self {
+            Op::MultiGet | Op::MultiGetReply => Op::MultiGetReply,
+            Op::Get | Op::GetReply => Op::GetReply,
+        }
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let pair = bytes.get(at..at + 2)?;
+    Some(u16::from_be_bytes([pair[0], pair[1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at + 4)?;
+    Some(u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
+}

@@ -1,0 +1,244 @@
+//! Requests: whole ones, as a client makes them, and parts, as a switch does.
+
+use super::{CLO_SPLIT, CLO_TRIMMED, HEADER_BYTES, KEY_BYTES_MAX, KEYS_MAX, Malformed, Op, u16_at, u32_at};
+
+const CLO_SPLIT_AND_TRIMMED: u8 = CLO_SPLIT | CLO_TRIMMED;
+
+/// The keys of one server in a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Group {
+    /// The server's number, which switch and client know the address of.
+    pub server: u8,
+    /// How many of the request's keys are its own; they follow those of the group before.
+    pub keys: u8,
+}
+
+/// A request whose header is sound. Its keys are not looked at before [`own_keys`](Request::own_keys).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Request<'d> {
+    /// [`Op::MultiGet`] or [`Op::Get`].
+    pub op: Op,
+    /// Which request of its client.
+    pub id: u32,
+    /// Which group this is for: 0 before the split.
+    pub oid: u8,
+    /// Keys of this group; before the split, of all.
+    pub numkey: u8,
+    /// A bit for each key from the top: 1 ends a group. In a part what is left behind its own.
+    pub keyidx: u16,
+    /// The position of its first key among all.
+    pub startidx: u8,
+    /// [`CLO_SPLIT`] and [`CLO_TRIMMED`].
+    pub clo: u8,
+    pub(crate) servers: &'d [u8],
+    ends: &'d [u8],
+    pub(crate) keys: &'d [u8],
+}
+
+/// Bytes that a key takes in a request.
+pub fn key_bytes(key: &[u8]) -> usize {
+    2 + key.len()
+}
+
+/// Bytes of a request with so many groups, whose keys take `keys_bytes` together.
+pub fn request_bytes(groups: usize, keys_bytes: usize) -> usize {
+    HEADER_BYTES + 3 * groups + keys_bytes
+}
+
+/// Appends a whole request. The keys come in the order of the groups, as many as these count.
+///
+/// # Panics
+/// There is no group, one of them is empty, there are more than [`KEYS_MAX`] keys, or one is longer than [`KEY_BYTES_MAX`]: all of these a client
+/// has seen to before.
+pub fn encode_request<'k>(
+    out: &mut Vec<u8>,
+    op: Op,
+    id: u32,
+    groups: &[Group],
+    mut keys: impl Iterator<Item = &'k [u8]>,
+) {
+    let numkey: usize = groups.iter().map(|group| usize::from(group.keys)).sum();
+    assert!(!groups.is_empty() && groups.iter().all(|group| group.keys > 0) && numkey <= KEYS_MAX);
+    let start = out.len();
+    out.push(op.to_byte());
+    out.extend_from_slice(&id.to_be_bytes());
+    out.extend_from_slice(&[0, numkey as u8]);
+    let (mut keyidx, mut last) = (0u16, 0);
+    for group in groups {
+        last += u32::from(group.keys);
+        keyidx |= 1 << (u16::BITS - last);
+    }
+    out.extend_from_slice(&keyidx.to_be_bytes());
+    out.extend_from_slice(&[0, 0, groups.len() as u8]);
+    out.extend(groups.iter().map(|group| group.server));
+    let ends = out.len();
+    out.resize(ends + 2 * groups.len(), 0);
+    let first = out.len();
+    for (index, group) in groups.iter().enumerate() {
+        for key in keys.by_ref().take(usize::from(group.keys)) {
+            assert!(key.len() <= KEY_BYTES_MAX);
+            out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+            out.extend_from_slice(key);
+        }
+        let end = (out.len() - first) as u16;
+        out[ends + 2 * index..ends + 2 * index + 2].copy_from_slice(&end.to_be_bytes());
+    }
+    debug_assert!(Request::parse(&out[start..]).is_ok_and(|request| request.own_keys().is_ok()));
+}
+
+impl<'d> Request<'d> {
+    /// Reads a header, and checks that its fields go together and with the length.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn parse(data: &'d [u8]) -> Result<Request<'d>, Malformed> {
+        let first = data.first().ok_or(Malformed::Short)?;
+        let op = Op::of(*first)?;
+        if !matches!(op, Op::MultiGet | Op::Get) {
+            return Err(Malformed::Op { found: first & 15 });
+        }
+        if data.len() < HEADER_BYTES {
+            return Err(Malformed::Short);
+        }
+        let id = u32_at(data, 1).ok_or(Malformed::Short)?;
+        let keyidx = u16_at(data, 7).ok_or(Malformed::Short)?;
+        let (oid, numkey, startidx, clo, numsrv) = (data[5], data[6], data[9], data[10], usize::from(data[11]));
+        if numsrv == 0 || numsrv > KEYS_MAX {
+            return Err(Malformed::Place);
+        }
+        let (ends_at, keys_at) = (HEADER_BYTES + numsrv, HEADER_BYTES + 3 * numsrv);
+        if data.len() < keys_at {
+            return Err(Malformed::Short);
+        }
+        let (servers, ends, keys) = (&data[HEADER_BYTES..ends_at], &data[ends_at..keys_at], &data[keys_at..]);
+        let request = Request { op, id, oid, numkey, keyidx, startidx, clo, servers, ends, keys };
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), Malformed> {
+        let (numkey, keyidx) = (u32::from(self.numkey), self.keyidx);
+        if numkey == 0 || numkey > KEYS_MAX as u32 || (self.op == Op::Get && numkey != 1) {
+            return Err(Malformed::NumKey);
+        }
+        let groups_left = match self.clo {
+            0 => {
+                if self.oid != 0 || self.startidx != 0 {
+                    return Err(Malformed::Place);
+                }
+                // The last key ends a group, and nothing does behind it.
+                if keyidx.trailing_zeros() != u16::BITS - numkey {
+                    return Err(Malformed::KeyIdx);
+                }
+                self.servers.len()
+            }
+            CLO_SPLIT | CLO_SPLIT_AND_TRIMMED => {
+                let last = u32::from(self.startidx) + numkey;
+                if usize::from(self.oid) >= self.servers.len()
+                    || self.startidx < self.oid
+                    || last as usize > KEYS_MAX
+                    || (self.oid == 0 && self.startidx != 0)
+                {
+                    return Err(Malformed::Place);
+                }
+                // What is left has been moved up by the keys up to the end of this group.
+                if keyidx.trailing_zeros() < last.min(u16::BITS) && keyidx != 0 {
+                    return Err(Malformed::KeyIdx);
+                }
+                self.servers.len() - 1 - usize::from(self.oid)
+            }
+            _ => return Err(Malformed::Clo),
+        };
+        if keyidx.count_ones() as usize != groups_left {
+            return Err(Malformed::KeyIdx);
+        }
+        let is_twice = |(at, server)| self.servers[..at].contains(server);
+        if self.servers.iter().enumerate().any(is_twice) {
+            return Err(Malformed::Server);
+        }
+        self.check_ends()
+    }
+
+    fn check_ends(&self) -> Result<(), Malformed> {
+        let rise = (0..self.servers.len()).all(|group| self.range(group).is_some());
+        let here = match self.clo & CLO_TRIMMED {
+            0 => usize::from(self.end(self.servers.len() - 1)),
+            _ => self.range(usize::from(self.oid)).map_or(0, |range| range.len()),
+        };
+        match (rise, here.cmp(&self.keys.len())) {
+            (false, _) => Err(Malformed::Ends),
+            (true, std::cmp::Ordering::Greater) => Err(Malformed::Short),
+            (true, std::cmp::Ordering::Less) => Err(Malformed::Long),
+            (true, std::cmp::Ordering::Equal) => Ok(()),
+        }
+    }
+
+    fn end(&self, group: usize) -> u16 {
+        u16_at(self.ends, 2 * group).unwrap_or(0)
+    }
+
+    /// Where the keys of a group are in the KEYS of the whole; none if they end before they begin.
+    pub(crate) fn range(&self, group: usize) -> Option<std::ops::Range<usize>> {
+        let start = if group == 0 { 0 } else { self.end(group - 1) };
+        let end = self.end(group);
+        (start < end).then_some(usize::from(start)..usize::from(end))
+    }
+
+    /// True if a switch has split it, or nothing is to be split: a server may answer it.
+    pub fn is_for_one_server(&self) -> bool {
+        self.clo & CLO_SPLIT != 0 || self.servers.len() == 1
+    }
+
+    /// The number of the server that this is for; of a whole one the first.
+    pub fn server(&self) -> u8 {
+        self.servers[usize::from(self.oid)]
+    }
+
+    /// The keys of this group; of a whole request those of all groups.
+    ///
+    /// # Errors
+    /// KEYS is not made of as many keys as NUMKEY says, or a group ends within one.
+    pub fn own_keys(&self) -> Result<OwnKeys<'d>, Malformed> {
+        let own = match self.clo {
+            CLO_SPLIT => &self.keys[self.range(usize::from(self.oid)).ok_or(Malformed::Ends)?],
+            _ => self.keys,
+        };
+        let keys = OwnKeys { left: own };
+        let (mut at, mut count, mut group) = (0, 0, 0);
+        let mut ends_left = self.keyidx;
+        for key in keys.clone() {
+            if key.len() > KEY_BYTES_MAX || count == self.numkey {
+                return Err(Malformed::Keys);
+            }
+            at += key_bytes(key);
+            count += 1;
+            if self.clo == 0 {
+                if ends_left & 0x8000 != 0 {
+                    if at != usize::from(self.end(group)) {
+                        return Err(Malformed::Keys);
+                    }
+                    group += 1;
+                }
+                ends_left <<= 1;
+            }
+        }
+        if at != own.len() || count != self.numkey { Err(Malformed::Keys) } else { Ok(keys) }
+    }
+}
+
+/// Keys, one after the other.
+#[derive(Clone, Debug)]
+pub struct OwnKeys<'d> {
+    left: &'d [u8],
+}
+
+impl<'d> Iterator for OwnKeys<'d> {
+    type Item = &'d [u8];
+
+    fn next(&mut self) -> Option<&'d [u8]> {
+        let length = usize::from(u16_at(self.left, 0)?);
+        let key = self.left.get(2..2 + length)?;
+        self.left = &self.left[2 + length..];
+        Some(key)
+    }
+}

@@ -1,0 +1,49 @@
+//! RESP, the protocol of Redis and Valkey, versions 2 and 3, for who stands between a client and a server.
+//!
+//! Commands are read to their arguments, for these say where a command goes. Of answers only the end is looked for ([`Scanner`]): they are
+//! passed on as the bytes they are, in the version that the client speaks. The answer to MGET is the exception ([`values`]).
+
+mod command;
+mod error;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use command::{ARGUMENTS_MAX, Command, read_command};
+pub use error::Malformed;
+pub use scan::{Scanner, Value, value, values};
+pub use write::{Version, put_array, put_bulk, put_command, put_error, put_integer, put_map, put_nil, put_simple};
+
+/// Bytes of a line: a length, a number, an error, a status.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The line at the start, without its end, and where the next one begins.
+fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let searched = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    match searched.iter().position(|byte| *byte == b'\n') {
+        Some(end) if end > 0 && bytes[end - 1] == b'\r' => Ok(Some((&bytes[..end - 1], end + 1))),
+        Some(_) => Err(Malformed::LineEnd),
+        None if searched.len() == LINE_BYTES_MAX => Err(Malformed::LineTooLong),
+        None => Ok(None),
+    }
+}
+
+/// A length or count: decimal, at most 2^31 - 1, or -1 for nothing.
+fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
+    if digits == b"-1" {
+        return Ok(None);
+    }
+    let is_number = !digits.is_empty() && digits.len() <= 10 && digits.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse::<u64>().ok());
+    number.filter(|number| *number <= i32::MAX as u64).map(|number| Some(number as usize)).ok_or(Malformed::Length)
+}
+
+/// Where a string of so many bytes and its line end are over, if all of it is there.
+fn string_end(bytes: &[u8], start: usize, length: usize) -> Result<Option<usize>, Malformed> {
+    match bytes.get(start + length..start + length + 2) {
+        Some(b"\r\n") => Ok(Some(start + length + 2)),
+        Some(_) => Err(Malformed::LineEnd),
+        None => Ok(None),
+    }
+}
