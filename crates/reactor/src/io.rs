@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::buffer::Pool;
 use crate::connection::{Connection, State};
+use crate::datagrams::Datagrams;
 use crate::engine::{Command, Outcome};
 use crate::moving::Moves;
 use crate::options::LoopOptions;
@@ -69,6 +70,7 @@ pub struct Io {
     pub(crate) outcomes: Vec<(ConnId, Outcome)>,
     pub(crate) moves: Moves,
     pub(crate) timers: Timers,
+    pub(crate) datagrams: Datagrams,
     pub(crate) pool: Pool,
     /// Every read goes here first, unless a large frame is being gathered.
     pub(crate) receive_buffer: Vec<u8>,
@@ -260,6 +262,17 @@ impl Io {
         self.timers.set(at_ns, Due::Service(key));
     }
 
+    /// Sends a datagram at the end of this turn. It may be lost on its way, and is if the kernel has no room for it.
+    #[inline]
+    pub fn send_datagram(&mut self, to: SocketAddr, bytes: &[u8]) {
+        self.datagrams.push(to, bytes);
+    }
+
+    /// Datagrams that were to be sent, and for which there was no room or no way.
+    pub fn datagrams_dropped(&self) -> u64 {
+        self.datagrams.dropped
+    }
+
     /// Delays every turn that events start by this long, so that more of them are handled together; 0 switches it off.
     /// At saturation the loop batches by itself and a window gains nothing.
     #[inline]
@@ -390,6 +403,7 @@ impl Io {
             outcomes: Vec::with_capacity(64),
             moves: Moves::new(options),
             timers: Timers::default(),
+            datagrams: Datagrams::new(options.datagrams.clone()),
             pool: Pool::new(options.pool_bytes_max),
             receive_buffer: Vec::with_capacity(receive_bytes_max + crate::engine::KEPT_COPY_MAX),
             receive_bytes_max,

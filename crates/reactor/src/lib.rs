@@ -16,11 +16,14 @@
 //!
 //! A connection can also leave its loop and go on in another one, on this host or elsewhere: see [`moving`].
 //!
+//! A loop may have one socket for datagrams as well ([`bind_datagrams`], [`Io::send_datagram`], [`Service::datagram`]); a simulated host has none.
+//!
 //! In steady state a turn allocates nothing: buffers come from a pool, lists keep their capacity.
 
 mod acceptor;
 mod buffer;
 mod connection;
+mod datagrams;
 mod driver;
 mod engine;
 mod fd_limit;
@@ -40,6 +43,7 @@ mod sync;
 mod timer;
 
 pub use acceptor::{Acceptor, CoreSlot, listen};
+pub use datagrams::bind_datagrams;
 pub use driver::sim;
 pub use driver::uring::probe_uring;
 pub use fd_limit::raise_fd_limit;

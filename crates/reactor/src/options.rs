@@ -1,6 +1,7 @@
 //! The options of a loop at its start, and the choice of the driver.
 
 use std::fmt;
+use std::net::UdpSocket;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -22,6 +23,8 @@ pub struct LoopOptions {
     /// Counted down by one when an accepted connection is gone. Give the same counter to the acceptor's
     /// [`CoreSlot`](crate::CoreSlot), which counts it up, and the load is right without the service's help.
     pub load: Option<Arc<AtomicUsize>>,
+    /// Where datagrams come from and leave by, bound with [`bind_datagrams`](crate::bind_datagrams); epoll only.
+    pub datagrams: Option<Arc<UdpSocket>>,
     /// How connections are taken out of the loop and put into it.
     pub mover: Mover,
     /// What may be queued for a connection that is taken out.
@@ -38,6 +41,7 @@ impl Default for LoopOptions {
             pool_bytes_max: 64 << 20,
             linger_ns: 5_000_000_000,
             load: None,
+            datagrams: None,
             mover: Mover::None,
             frozen_limits: FrozenLimits::default(),
             restored_receive_bytes: None,

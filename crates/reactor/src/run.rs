@@ -26,10 +26,13 @@ pub fn run<S: Service>(
     let mut io = Io::new(&options, choice.driver_name());
     match choice {
         IoChoice::Auto | IoChoice::Epoll => {
-            let driver = Epoll::new(inbox.wake_fd())?;
+            let driver = Epoll::new(inbox.wake_fd(), options.datagrams.clone())?;
             turns(&mut io, driver, service, inbox)
         }
         IoChoice::Uring => {
+            if options.datagrams.is_some() {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "datagrams need the epoll driver"));
+            }
             let driver = Uring::new(inbox.wake_fd())?;
             turns(&mut io, driver, service, inbox)
         }

@@ -77,6 +77,9 @@ pub trait Service {
     /// next, and what is unsent is on its way.
     fn restored(&mut self, _io: &mut Io, _conn: ConnId) {}
 
+    /// A datagram came for [`LoopOptions::datagrams`](crate::LoopOptions::datagrams). Who it says it is from is not to be believed.
+    fn datagram(&mut self, _io: &mut Io, _from: SocketAddr, _data: &[u8]) {}
+
     /// A timer set with [`Io::set_timer`] is due.
     fn timer(&mut self, io: &mut Io, key: u64);
 

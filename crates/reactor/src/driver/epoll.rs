@@ -3,13 +3,15 @@
 //! is not to be read, so that a short pause costs no system call.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use super::{Driver, SocketDriver, clock, socket};
 use crate::connection::State;
+use crate::datagrams::{BYTES_MAX, RECEIVED_PER_TURN};
 use crate::engine::close_reason;
 use crate::io::Io;
 use crate::moving::{Frozen, FrozenLimits, NotFrozen};
@@ -19,6 +21,8 @@ use crate::service::{CloseReason, Service};
 const EVENTS_MAX: usize = 1024;
 /// Stands for the mailbox in an event's data; no connection has it.
 const WAKE: u64 = u64::MAX;
+/// Stands for the socket of datagrams.
+const DATAGRAMS: u64 = u64::MAX - 1;
 
 /// The driver's part of a connection, at the same index as in the connection table.
 #[derive(Default)]
@@ -45,14 +49,23 @@ pub(crate) struct Epoll {
     events: Vec<Event>,
     /// The kernel is older than `epoll_pwait2`: waits are rounded up to milliseconds.
     coarse: bool,
+    datagrams: Option<Arc<UdpSocket>>,
+    /// For one datagram.
+    datagram: Vec<u8>,
 }
 
 impl Epoll {
     /// `wake` becomes readable when there is mail.
-    pub(crate) fn new(wake: BorrowedFd<'_>) -> io::Result<Epoll> {
+    pub(crate) fn new(wake: BorrowedFd<'_>, datagrams: Option<Arc<UdpSocket>>) -> io::Result<Epoll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        Ok(Epoll { epoll, sockets: Vec::new(), events: Vec::with_capacity(EVENTS_MAX), coarse: false })
+        let mut datagram = Vec::new();
+        if let Some(socket) = &datagrams {
+            epoll::add(&epoll, socket, EventData::new_u64(DATAGRAMS), EventFlags::IN)?;
+            datagram = vec![0; BYTES_MAX];
+        }
+        let events = Vec::with_capacity(EVENTS_MAX);
+        Ok(Epoll { epoll, sockets: Vec::new(), events, coarse: false, datagrams, datagram })
     }
 
     fn poll(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
@@ -132,6 +145,18 @@ impl Epoll {
             self.sockets.resize_with(index + 1, Socket::default);
         }
         self.sockets[index] = Socket { fd: Some(fd), interest: Interest::default() };
+    }
+
+    /// Hands over what has come to the socket of datagrams. An error of one that was sent is told here, and is of no use.
+    fn receive_datagrams<S: Service>(&mut self, io: &mut Io, service: &mut S) {
+        let Some(socket) = &self.datagrams else { return };
+        for _ in 0..RECEIVED_PER_TURN {
+            match socket.recv_from(&mut self.datagram) {
+                Ok((length, from)) => service.datagram(io, from, &self.datagram[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {}
+            }
+        }
     }
 
     /// Handles one event of a connection.
@@ -301,6 +326,10 @@ impl SocketDriver for Epoll {
             let Event { flags, data } = self.events[position];
             if data.u64() == WAKE {
                 mail = true;
+                continue;
+            }
+            if data.u64() == DATAGRAMS {
+                self.receive_datagrams(io, service);
                 continue;
             }
             let index = data.u64() as u32;

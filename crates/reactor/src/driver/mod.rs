@@ -82,6 +82,7 @@ pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
         }
     }
     io.commands.clear();
+    io.datagrams.flush();
     if !io.notify_check.is_empty() {
         io.check_new_notifies();
     }

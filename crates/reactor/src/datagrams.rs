@@ -1,0 +1,91 @@
+//! Datagrams of a loop: one socket, beside its connections. What a turn sends leaves at the end of it. Datagrams may be lost at any point, so
+//! what does not fit is dropped and counted, and nothing waits.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+/// Datagrams handed over in one turn; the others wait in the kernel.
+pub(crate) const RECEIVED_PER_TURN: usize = 256;
+/// Datagrams that one turn may send.
+const SENT_PER_TURN_MAX: usize = 16 << 10;
+/// Room for the largest that UDP has.
+pub(crate) const BYTES_MAX: usize = 64 << 10;
+/// What the kernel is asked to hold while the loop is busy; it cuts this to `net.core.rmem_max`.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+
+/// Opens sockets for datagrams at one address, one for each of so many loops: the kernel spreads senders over them. They never send a fragment:
+/// what does not fit the way is dropped.
+///
+/// # Errors
+/// As bind: the address is in use or is not this host's, or there is no permission.
+pub fn bind_datagrams(mut address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+        // Alone it must not share the address with another process that was started by mistake.
+        sockopt::set_socket_reuseport(&socket, count > 1)?;
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES);
+        never_fragment(&socket, address.is_ipv4())?;
+        rustix::net::bind(&socket, &address)?;
+        let socket = UdpSocket::from(socket);
+        // The others get the port that the first was given.
+        address = socket.local_addr()?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn never_fragment(socket: &impl AsRawFd, is_ipv4: bool) -> io::Result<()> {
+    let (level, option, value) = match is_ipv4 {
+        true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
+    };
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for the call, and the value is an int that lives as long, of the size that is given.
+    let outcome = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The socket of a loop, and what the turn is to send.
+#[derive(Debug, Default)]
+pub(crate) struct Datagrams {
+    pub(crate) socket: Option<Arc<UdpSocket>>,
+    bytes: Vec<u8>,
+    /// To whom, and where it ends in `bytes`.
+    queue: Vec<(SocketAddr, usize)>,
+    pub(crate) dropped: u64,
+}
+
+impl Datagrams {
+    pub(crate) fn new(socket: Option<Arc<UdpSocket>>) -> Self {
+        Self { socket, ..Self::default() }
+    }
+
+    pub(crate) fn push(&mut self, to: SocketAddr, bytes: &[u8]) {
+        if self.queue.len() >= SENT_PER_TURN_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.queue.push((to, self.bytes.len()));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let mut start = 0;
+        for (to, end) in self.queue.drain(..) {
+            let sent = self.socket.as_ref().map(|socket| socket.send_to(&self.bytes[start..end], to));
+            // A full buffer of the kernel, or an error that ICMP told of an earlier one: either way this one is lost.
+            if !matches!(sent, Some(Ok(_))) {
+                self.dropped += 1;
+            }
+            start = end;
+        }
+        self.bytes.clear();
+    }
+}
