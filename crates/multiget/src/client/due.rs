@@ -1,0 +1,93 @@
+//! What time brings: groups are asked for again, then over TCP, and multigets fail.
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+
+use super::gather::State;
+use super::state::{Client, Event, Failure, Ticket, leaves_out};
+use crate::limits;
+
+/// Stands for the deadline among groups.
+const DEADLINE: u16 = u16::MAX;
+/// Entries of multigets that are over may be so many times those of others, and a few, before they are thrown out.
+const STALE_FACTOR: usize = 4;
+const STALE_MIN: usize = 1024;
+
+impl Client {
+    /// When [`look`](Client::look) is to be called, at the latest.
+    pub fn due_at_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+
+    /// Does what is due.
+    pub fn look(&mut self, now_ns: u64, out: &mut dyn FnMut(SocketAddr, &[u8])) {
+        self.throw_out();
+        while let Some(Reverse((at_ns, ticket, group))) = self.due.peek().copied() {
+            if at_ns > now_ns {
+                break;
+            }
+            self.due.pop();
+            if self.get(ticket).is_none() {
+                continue;
+            }
+            if group == DEADLINE {
+                self.fail(ticket);
+            } else {
+                self.ask_again(now_ns, ticket, group, out);
+            }
+        }
+        self.pump(now_ns, out);
+    }
+
+    /// What refers to multigets that are over would stay until its time otherwise.
+    fn throw_out(&mut self) {
+        let alive: usize = self.multigets.iter().map(|(_, multiget)| multiget.groups.len() + 1).sum();
+        if self.due.len() > STALE_FACTOR * alive + STALE_MIN {
+            let mut due = std::mem::take(&mut self.due);
+            due.retain(|Reverse((_, ticket, _))| self.get(*ticket).is_some());
+            self.due = due;
+            let mut waiting = std::mem::take(&mut self.waiting);
+            waiting.retain(|(ticket, _)| self.get(*ticket).is_some());
+            self.waiting = waiting;
+        }
+    }
+
+    fn fail(&mut self, ticket: Ticket) {
+        if leaves_out!(self, no_deadline) {
+            return;
+        }
+        let Some(multiget) = self.remove(ticket) else { return };
+        let open = multiget.keys.iter().find(|key| key.state.is_open());
+        let server = open.map_or(0, |key| usize::from(key.server));
+        self.counts.failed += 1;
+        self.events.push_back(Event::Failed { user: multiget.user, failure: Failure::Deadline { server } });
+    }
+
+    fn ask_again(&mut self, now_ns: u64, ticket: Ticket, index: u16, out: &mut dyn FnMut(SocketAddr, &[u8])) {
+        let (resend_ns, no_fallback) = (self.options.resend_ns, leaves_out!(self, no_fallback));
+        let Some(multiget) = self.get_mut(ticket) else { return };
+        let Some(group) = multiget.groups.get_mut(usize::from(index)).filter(|group| group.in_flight) else { return };
+        let server = usize::from(group.server);
+        if group.attempts < limits::ATTEMPTS_MAX {
+            group.attempts += 1;
+            let at_ns = now_ns.saturating_add(resend_ns.saturating_mul(1 << (group.attempts - 1)));
+            self.due.push(Reverse((at_ns, ticket, index)));
+            self.counts.repeated += 1;
+            self.send(ticket, index..index + 1, false, out);
+            return;
+        }
+        if no_fallback {
+            return;
+        }
+        let keys: Vec<u16> = group.keys.clone();
+        let open = keys.iter().filter(|position| multiget.keys[usize::from(**position)].state == State::Wanted).count();
+        // If it answered a part of it, it is there.
+        if open == keys.len() && !self.servers[server].is_silent {
+            self.servers[server].is_silent = true;
+            self.servers[server].probe_at_ns = now_ns.saturating_add(limits::PROBE_NS);
+        }
+        self.counts.fell_back += open as u64;
+        self.fetch(ticket, &keys);
+        self.settle(ticket);
+    }
+}

@@ -1,0 +1,190 @@
+//! One multiget: its keys, each once, and what is known of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Op, key_bytes, request_bytes};
+
+use crate::place;
+
+/// What is known of a key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// Nothing yet.
+    Wanted,
+    /// Nothing, and it is asked for over TCP.
+    Fetching,
+    /// It has no value.
+    Nothing,
+    /// Its value, in `values`.
+    Value(Range<usize>),
+}
+
+impl State {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, State::Wanted | State::Fetching)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    bytes: Range<usize>,
+    pub(super) server: u8,
+    pub(super) state: State,
+}
+
+/// Keys of one server that fit one request.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) server: u8,
+    pub(super) keys: Vec<u16>,
+    pub(super) attempts: u8,
+    pub(super) in_flight: bool,
+}
+
+/// A multiget.
+#[derive(Clone, Debug)]
+pub(super) struct Multiget {
+    pub(super) user: u64,
+    pub(super) op: Op,
+    pub(super) keys: Vec<Key>,
+    key_bytes: Vec<u8>,
+    /// For each key that was asked for, which of `keys` it is.
+    order: Vec<u16>,
+    values: Vec<u8>,
+    /// Keys without an answer.
+    pub(super) left: usize,
+    pub(super) groups: Vec<Group>,
+    /// Which groups go in one request at first.
+    pub(super) batches: Vec<Range<u16>>,
+    pub(super) ids: Vec<u32>,
+}
+
+impl Multiget {
+    pub(super) fn new<'k>(user: u64, op: Op, asked: impl ExactSizeIterator<Item = &'k [u8]>, servers: usize) -> Self {
+        let mut positions: HashMap<&[u8], u16> = HashMap::with_capacity(asked.len());
+        let (mut keys, mut key_bytes, mut order) = (Vec::new(), Vec::new(), Vec::with_capacity(asked.len()));
+        for key in asked {
+            let position = *positions.entry(key).or_insert_with(|| {
+                let start = key_bytes.len();
+                key_bytes.extend_from_slice(key);
+                let server = place::server(key, servers) as u8;
+                keys.push(Key { bytes: start..key_bytes.len(), server, state: State::Wanted });
+                (keys.len() - 1) as u16
+            });
+            order.push(position);
+        }
+        let (left, values) = (keys.len(), Vec::new());
+        let (groups, batches, ids) = (Vec::new(), Vec::new(), Vec::new());
+        Self { user, op, keys, key_bytes, order, values, left, groups, batches, ids }
+    }
+
+    pub(super) fn key(&self, position: u16) -> &[u8] {
+        self.keys.get(usize::from(position)).map_or(&[], |key| &self.key_bytes[key.bytes.clone()])
+    }
+
+    /// Keys too long for a datagram.
+    pub(super) fn is_too_long(&self, position: u16) -> bool {
+        self.key(position).len() > KEY_BYTES_MAX
+    }
+
+    /// Makes groups of the keys that are wanted, and batches of the groups. Grouped first and cut then: a server has as few requests as can be.
+    pub(super) fn group(&mut self) {
+        let mut positions: Vec<u16> = (0..self.keys.len() as u16).collect();
+        positions.retain(|position| self.keys[usize::from(*position)].state == State::Wanted);
+        positions.sort_by_key(|position| self.keys[usize::from(*position)].server);
+        let mut bytes = 0;
+        for position in positions {
+            let (server, size) = (self.keys[usize::from(position)].server, key_bytes(self.key(position)));
+            match self.groups.last_mut() {
+                Some(group)
+                    if group.server == server
+                        && group.keys.len() < KEYS_MAX
+                        && request_bytes(1, bytes + size) <= DATAGRAM_BYTES_MAX =>
+                {
+                    group.keys.push(position);
+                    bytes += size;
+                }
+                _ => {
+                    self.groups.push(Group { server, keys: vec![position], attempts: 0, in_flight: false });
+                    bytes = size;
+                }
+            }
+        }
+        self.batch();
+    }
+
+    fn batch(&mut self) {
+        let mut start = 0;
+        while start < self.groups.len() {
+            let (mut end, mut keys, mut bytes) = (start, 0, 0);
+            while let Some(group) = self.groups.get(end) {
+                let more: usize = group.keys.iter().map(|position| key_bytes(self.key(*position))).sum();
+                let is_twice = end > start && self.groups[end - 1].server == group.server;
+                let fits = keys + group.keys.len() <= KEYS_MAX
+                    && request_bytes(end - start + 1, bytes + more) <= DATAGRAM_BYTES_MAX;
+                if end > start && (is_twice || !fits) {
+                    break;
+                }
+                (keys, bytes, end) = (keys + group.keys.len(), bytes + more, end + 1);
+            }
+            self.batches.push(start as u16..end as u16);
+            start = end;
+        }
+    }
+
+    /// Takes an answer; false if there was one before.
+    pub(super) fn answer(&mut self, position: u16, value: Option<&[u8]>) -> bool {
+        let Some(key) = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open()) else {
+            return false;
+        };
+        key.state = match value {
+            None => State::Nothing,
+            Some(value) => {
+                let start = self.values.len();
+                self.values.extend_from_slice(value);
+                State::Value(start..self.values.len())
+            }
+        };
+        self.left -= 1;
+        true
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    pub(super) fn groups_in_flight(&self) -> usize {
+        self.groups.iter().filter(|group| group.in_flight).count()
+    }
+
+    /// True if datagrams have nothing more to bring for a group.
+    pub(super) fn is_over(&self, group: &Group) -> bool {
+        group.keys.iter().all(|position| self.keys[usize::from(*position)].state != State::Wanted)
+    }
+
+    pub(super) fn into_values(self) -> Values {
+        let values = self.keys.into_iter().map(|key| match key.state {
+            State::Value(range) => Some(range),
+            _ => None,
+        });
+        Values { op: self.op, order: self.order, values: values.collect(), bytes: self.values }
+    }
+}
+
+/// The values of a multiget.
+#[derive(Clone, Debug)]
+pub struct Values {
+    /// What was asked.
+    pub op: Op,
+    order: Vec<u16>,
+    values: Vec<Option<Range<usize>>>,
+    bytes: Vec<u8>,
+}
+
+impl Values {
+    /// One for each key that was asked for, in that order; none where there is no value.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
+        self.order.iter().map(|position| self.values[usize::from(*position)].clone().map(|range| &self.bytes[range]))
+    }
+}

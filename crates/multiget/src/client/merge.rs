@@ -1,0 +1,96 @@
+//! What comes in: replies, and what was asked for over TCP.
+
+use std::net::SocketAddr;
+
+use shunt_wire::netmc::{ReplyReader, Status};
+
+use super::state::{Client, Event, Failure, Ticket, leaves_out};
+
+impl Client {
+    /// Takes a datagram.
+    pub fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8], out: &mut dyn FnMut(SocketAddr, &[u8])) {
+        let Ok(reply) = ReplyReader::parse(data) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let Some(sent) = self.ids.get(&reply.header.id).copied() else {
+            self.counts.late += 1;
+            return;
+        };
+        let first = usize::from(reply.header.startidx);
+        let positions = sent.keys[..usize::from(sent.count)].get(first..first + usize::from(reply.header.numkey));
+        let (no_source, no_key) = (leaves_out!(self, no_source), leaves_out!(self, no_key));
+        let Some(multiget) = self.get(sent.ticket) else {
+            self.counts.late += 1;
+            return;
+        };
+        let is_ours = |(position, key): (&u16, &[u8])| {
+            let server = multiget.keys.get(usize::from(*position)).map(|key| usize::from(key.server));
+            let shim = server.and_then(|server| self.servers.get(server)).map(|server| server.shim);
+            (no_source || shim == Some(from)) && (no_key || multiget.key(*position) == key)
+        };
+        let positions = positions.filter(|positions| {
+            let keys = reply.clone().map(|item| item.key);
+            reply.header.op == sent.op && positions.iter().zip(keys).all(is_ours)
+        });
+        let Some(positions) = positions else {
+            self.counts.foreign += 1;
+            return;
+        };
+        let server = multiget.keys[usize::from(positions[0])].server;
+        self.servers[usize::from(server)].is_silent = false;
+        self.merge(sent.ticket, positions, reply);
+        self.settle(sent.ticket);
+        self.pump(now_ns, out);
+        self.finish_if_done(sent.ticket);
+    }
+
+    fn merge(&mut self, ticket: Ticket, positions: &[u16], reply: ReplyReader<'_>) {
+        let not_once = leaves_out!(self, not_once);
+        let mut over_tcp = Vec::new();
+        for (position, item) in positions.iter().zip(reply) {
+            let Some(multiget) = self.get_mut(ticket) else { return };
+            let is_new = match item.status {
+                Status::Hit => multiget.answer(*position, Some(item.value)),
+                Status::Miss => multiget.answer(*position, None),
+                Status::TooBig | Status::AskOverTcp => {
+                    over_tcp.push(*position);
+                    true
+                }
+            };
+            if not_once && !is_new {
+                multiget.left = multiget.left.saturating_sub(1);
+            }
+            self.counts.duplicates += u64::from(!is_new);
+        }
+        self.counts.over_tcp += over_tcp.len() as u64;
+        self.fetch(ticket, &over_tcp);
+    }
+
+    /// Groups for which datagrams have nothing more to bring leave the window.
+    pub(super) fn settle(&mut self, ticket: Ticket) {
+        let Some(multiget) = self.get_mut(ticket) else { return };
+        let over = |group: &super::gather::Group| group.in_flight && multiget.is_over(group);
+        let over: Vec<usize> =
+            multiget.groups.iter().enumerate().filter(|(_, group)| over(group)).map(|(index, _)| index).collect();
+        over.iter().for_each(|index| multiget.groups[*index].in_flight = false);
+        self.in_flight -= over.len();
+    }
+
+    /// A key that was asked for over TCP has this value, or none.
+    pub fn fetched(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) {
+        if let Some(multiget) = self.get_mut(ticket) {
+            multiget.answer(position, value);
+            self.finish_if_done(ticket);
+        }
+    }
+
+    /// A server that was asked over TCP has refused, or could not be asked.
+    pub fn fetch_failed(&mut self, ticket: Ticket, server: usize, text: &str) {
+        if let Some(multiget) = self.remove(ticket) {
+            self.counts.failed += 1;
+            let failure = Failure::Server { server, text: text.to_owned() };
+            self.events.push_back(Event::Failed { user: multiget.user, failure });
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests on their way out: planned, held back by the window, sent, and sent again.
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+
+use shunt_wire::netmc::{Group as Head, KEYS_MAX, Trim, encode_request, split};
+
+use super::gather::State;
+use super::state::{Client, Event, Mode, Sent, Ticket, leaves_out};
+use crate::limits;
+
+impl Client {
+    /// Decides what is asked for in datagrams and what over TCP, and queues the former.
+    pub(super) fn plan(&mut self, now_ns: u64, ticket: Ticket) {
+        let mut asked = [true; limits::SERVERS_MAX];
+        for (asked, server) in asked.iter_mut().zip(&self.servers) {
+            *asked = !server.is_silent || now_ns >= server.probe_at_ns;
+        }
+        let Some(multiget) = self.get_mut(ticket) else { return };
+        let (mut too_long, mut silent) = (Vec::new(), Vec::new());
+        for position in 0..multiget.keys.len() as u16 {
+            if multiget.is_too_long(position) {
+                too_long.push(position);
+            } else if !asked[usize::from(multiget.keys[usize::from(position)].server)] {
+                silent.push(position);
+            }
+        }
+        (self.counts.over_tcp, self.counts.fell_back) =
+            (self.counts.over_tcp + too_long.len() as u64, self.counts.fell_back + silent.len() as u64);
+        too_long.append(&mut silent);
+        self.fetch(ticket, &too_long);
+        let Some(multiget) = self.get_mut(ticket) else { return };
+        multiget.group();
+        let batches = multiget.batches.len() as u16;
+        let probed: Vec<u8> = multiget.groups.iter().map(|group| group.server).collect();
+        for server in probed {
+            let server = &mut self.servers[usize::from(server)];
+            if server.is_silent {
+                server.probe_at_ns = now_ns.saturating_add(limits::PROBE_NS);
+            }
+        }
+        self.waiting.extend((0..batches).map(|batch| (ticket, batch)));
+    }
+
+    /// Has keys asked for over TCP, those of each server together.
+    pub(super) fn fetch(&mut self, ticket: Ticket, positions: &[u16]) {
+        let Some(multiget) = self.get_mut(ticket) else { return };
+        let mut wanted: Vec<(u8, u16)> = Vec::new();
+        for position in positions {
+            let key = &mut multiget.keys[usize::from(*position)];
+            if key.state == State::Wanted {
+                key.state = State::Fetching;
+                wanted.push((key.server, *position));
+            }
+        }
+        let op = multiget.op;
+        wanted.sort_unstable();
+        for keys in wanted.chunk_by(|a, b| a.0 == b.0) {
+            let (server, keys) = (usize::from(keys[0].0), keys.iter().map(|(_, position)| *position).collect());
+            self.events.push_back(Event::Fetch { ticket, op, server, keys });
+        }
+    }
+
+    /// Sends what has room in the window.
+    pub(super) fn pump(&mut self, now_ns: u64, out: &mut dyn FnMut(SocketAddr, &[u8])) {
+        while let Some((ticket, batch)) = self.waiting.front().copied() {
+            let groups = self.get(ticket).and_then(|multiget| multiget.batches.get(usize::from(batch)).cloned());
+            let Some(groups) = groups else {
+                self.waiting.pop_front();
+                continue;
+            };
+            let is_full = self.in_flight > 0 && self.in_flight + groups.len() > limits::WINDOW_GROUPS;
+            if is_full && !leaves_out!(self, no_window) {
+                return;
+            }
+            self.waiting.pop_front();
+            let (resend_at_ns, count) = (now_ns.saturating_add(self.options.resend_ns), groups.len());
+            if let Some(multiget) = self.get_mut(ticket) {
+                for group in &mut multiget.groups[usize::from(groups.start)..usize::from(groups.end)] {
+                    (group.attempts, group.in_flight) = (1, true);
+                }
+            }
+            self.in_flight += count;
+            self.due.extend(groups.clone().map(|group| Reverse((resend_at_ns, ticket, group))));
+            self.send(ticket, groups, true, out);
+        }
+    }
+
+    /// Sends the keys without an answer of these groups in one request: where requests go first, or straight to their server.
+    pub(super) fn send(
+        &mut self,
+        ticket: Ticket,
+        groups: std::ops::Range<u16>,
+        is_first: bool,
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
+        let all_again = leaves_out!(self, all_again);
+        let id = self.unused_id();
+        let Self { multigets, whole, .. } = self;
+        let Some(multiget) = multigets.get_mut(ticket.slot as usize) else { return };
+        let (mut sent, mut count) = ([0; KEYS_MAX], 0);
+        let mut heads: Vec<Head> = Vec::with_capacity(groups.len());
+        for group in &multiget.groups[usize::from(groups.start)..usize::from(groups.end)] {
+            let before = count;
+            for position in &group.keys {
+                if all_again || multiget.keys[usize::from(*position)].state == State::Wanted {
+                    sent[count] = *position;
+                    count += 1;
+                }
+            }
+            if count > before {
+                heads.push(Head { server: group.server, keys: (count - before) as u8 });
+            }
+        }
+        if heads.is_empty() {
+            return;
+        }
+        whole.clear();
+        let keys = sent[..count].iter().map(|position| multiget.key(*position));
+        encode_request(whole, multiget.op, id, &heads, keys);
+        multiget.ids.push(id);
+        let op = multiget.op.reply();
+        self.ids.insert(id, Sent { ticket, op, keys: sent, count: count as u8 });
+        match self.options.mode {
+            Mode::Network { switch } if is_first => {
+                self.counts.sent += 1;
+                out(switch, &self.whole);
+            }
+            _ if heads.len() == 1 => {
+                self.counts.sent += 1;
+                out(self.servers[usize::from(heads[0].server)].shim, &self.whole);
+            }
+            _ => {
+                let Self { servers, counts, whole, part, .. } = self;
+                let outcome = split(whole, Trim::Own, part, |server, part| {
+                    counts.sent += 1;
+                    out(servers[usize::from(server)].shim, part);
+                });
+                debug_assert_eq!(outcome, Ok(()), "a request of our own is sound");
+            }
+        }
+    }
+
+    fn unused_id(&mut self) -> u32 {
+        loop {
+            let id = self.next_id;
+            self.next_id = id.wrapping_add(self.id_step);
+            if !self.ids.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}

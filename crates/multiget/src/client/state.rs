@@ -1,0 +1,362 @@
+//! What a client consists of, and how a multiget begins and ends.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
+
+use shunt_wire::netmc::{KEYS_MAX as REQUEST_KEYS_MAX, Op};
+use slab::Slab;
+
+use super::gather::{Multiget, Values};
+use crate::limits;
+
+/// Where requests are split.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// Here: each part goes to its server.
+    Client,
+    /// By the switch at this address, which knows the servers by the same numbers.
+    Network {
+        /// Where whole requests go.
+        switch: SocketAddr,
+    },
+}
+
+/// Options of a client.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The servers' shims, in the order that says which keys are whose.
+    pub shims: Vec<SocketAddr>,
+    /// Where requests are split.
+    pub mode: Mode,
+    /// How long a multiget may take.
+    pub deadline_ns: u64,
+    /// After so long without an answer a group is asked for again; then after twice as long each time.
+    pub resend_ns: u64,
+    /// For the first ID and the step from one to the next.
+    pub seed: u64,
+}
+
+/// Names a multiget of a client. Stale ones name nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd, Ord)]
+pub struct Ticket {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// Something for who drives the client. `user` is what the multiget was begun with.
+#[derive(Debug)]
+pub enum Event {
+    /// All keys have answers.
+    Done {
+        /// Whose.
+        user: u64,
+        /// The values.
+        values: Values,
+    },
+    /// It is over without.
+    Failed {
+        /// Whose.
+        user: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// These keys are to be asked for over TCP; tell by [`Client::fetched`] or [`Client::fetch_failed`] what came of it.
+    Fetch {
+        /// Which multiget.
+        ticket: Ticket,
+        /// [`Op::Get`] if an error of the server's is the answer.
+        op: Op,
+        /// Which server.
+        server: usize,
+        /// Positions for [`Client::key`].
+        keys: Vec<u16>,
+    },
+}
+
+/// Why a multiget failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Failure {
+    /// A server has not answered by the deadline.
+    Deadline {
+        /// Which.
+        server: usize,
+    },
+    /// A server refused, or could not be reached over TCP either.
+    Server {
+        /// Which.
+        server: usize,
+        /// In its words.
+        text: String,
+    },
+}
+
+/// Why a multiget was not begun.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refused {
+    /// More keys than one may have.
+    TooManyKeys,
+    /// As many as may be are under way.
+    Busy,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::TooManyKeys => write!(f, "a multiget has at most {} keys: ask in several", limits::KEYS_MAX),
+            Refused::Busy => {
+                write!(f, "{} multigets are under way, which is the limit: try again", limits::MULTIGETS_MAX)
+            }
+        }
+    }
+}
+
+/// What a client has done so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Multigets begun.
+    pub begun: u64,
+    /// Multigets with a value or nothing for each key.
+    pub done: u64,
+    /// Multigets that failed.
+    pub failed: u64,
+    /// Multigets refused.
+    pub refused: u64,
+    /// Datagrams sent, those of repetitions too.
+    pub sent: u64,
+    /// Groups asked for again.
+    pub repeated: u64,
+    /// Keys asked for over TCP because there was no answer, or the server was silent before.
+    pub fell_back: u64,
+    /// Keys asked for over TCP because their value was too big, the key too long, or the shim said so.
+    pub over_tcp: u64,
+    /// Items for keys that had an answer.
+    pub duplicates: u64,
+    /// Datagrams that are no replies.
+    pub malformed: u64,
+    /// Replies to no request that is under way.
+    pub late: u64,
+    /// Replies from another address than that of the keys' server, or with other keys.
+    pub foreign: u64,
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) ticket: Ticket,
+    pub(super) op: Op,
+    pub(super) keys: [u16; REQUEST_KEYS_MAX],
+    pub(super) count: u8,
+}
+
+/// What is known of a server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) shim: SocketAddr,
+    /// It did not answer datagrams lately.
+    pub(super) is_silent: bool,
+    /// When it is tried again.
+    pub(super) probe_at_ns: u64,
+}
+
+/// Steps that a test leaves out.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weakened {
+    pub(crate) no_source: bool,
+    pub(crate) no_key: bool,
+    pub(crate) not_once: bool,
+    pub(crate) no_window: bool,
+    pub(crate) no_deadline: bool,
+    pub(crate) no_fallback: bool,
+    pub(crate) ids_stay: bool,
+    pub(crate) all_again: bool,
+}
+
+/// True if a test leaves this step out; never in the product.
+macro_rules! leaves_out {
+    ($client:expr, $step:ident) => {{
+        #[cfg(test)]
+        let left_out = $client.weakened.$step;
+        #[cfg(not(test))]
+        let left_out = false;
+        left_out
+    }};
+}
+pub(super) use leaves_out;
+
+/// The client's side of multigets, of one event loop.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) options: ClientOptions,
+    pub(super) servers: Vec<Server>,
+    pub(super) multigets: Slab<Multiget>,
+    generations: Vec<u32>,
+    pub(super) ids: HashMap<u32, Sent>,
+    pub(super) next_id: u32,
+    pub(super) id_step: u32,
+    /// Requests that wait for room in the window: whose, and which of its batches.
+    pub(super) waiting: VecDeque<(Ticket, u16)>,
+    pub(super) in_flight: usize,
+    /// When to look at which group; `u16::MAX` is the deadline.
+    pub(super) due: BinaryHeap<Reverse<(u64, Ticket, u16)>>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) counts: Counts,
+    /// For requests and parts.
+    pub(super) whole: Vec<u8>,
+    pub(super) part: Vec<u8>,
+    #[cfg(test)]
+    pub(crate) weakened: Weakened,
+}
+
+impl Client {
+    /// A client without multigets.
+    ///
+    /// # Panics
+    /// There is no server, or more than [`limits::SERVERS_MAX`].
+    pub fn new(options: ClientOptions) -> Self {
+        assert!(!options.shims.is_empty() && options.shims.len() <= limits::SERVERS_MAX);
+        let server = |shim: &SocketAddr| Server { shim: *shim, is_silent: false, probe_at_ns: 0 };
+        Self {
+            servers: options.shims.iter().map(server).collect(),
+            next_id: options.seed as u32,
+            // Odd, so that all others are used before one comes again.
+            id_step: (options.seed >> 32) as u32 | 1,
+            options,
+            multigets: Slab::new(),
+            generations: Vec::new(),
+            ids: HashMap::new(),
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            due: BinaryHeap::new(),
+            events: VecDeque::new(),
+            counts: Counts::default(),
+            whole: Vec::new(),
+            part: Vec::new(),
+            #[cfg(test)]
+            weakened: Weakened::default(),
+        }
+    }
+
+    /// Begins a multiget; [`Event`]s tell of it under `user`. `out` is called with each datagram and whom it is for.
+    ///
+    /// # Errors
+    /// It has too many keys, or there are too many multigets.
+    pub fn begin<'k>(
+        &mut self,
+        now_ns: u64,
+        user: u64,
+        op: Op,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) -> Result<(), Refused> {
+        let refused = if keys.len() > limits::KEYS_MAX {
+            Some(Refused::TooManyKeys)
+        } else {
+            (self.multigets.len() >= limits::MULTIGETS_MAX).then_some(Refused::Busy)
+        };
+        if let Some(refused) = refused {
+            self.counts.refused += 1;
+            return Err(refused);
+        }
+        self.counts.begun += 1;
+        let multiget = Multiget::new(user, op, keys, self.servers.len());
+        let entry = self.multigets.vacant_entry();
+        let slot = entry.key();
+        entry.insert(multiget);
+        if self.generations.len() <= slot {
+            self.generations.resize(slot + 1, 0);
+        }
+        let ticket = Ticket { slot: slot as u32, generation: self.generations[slot] };
+        self.due.push(Reverse((now_ns.saturating_add(self.options.deadline_ns), ticket, u16::MAX)));
+        self.plan(now_ns, ticket);
+        self.pump(now_ns, out);
+        self.finish_if_done(ticket);
+        Ok(())
+    }
+
+    /// What a ticket names.
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Multiget> {
+        let is_current = self.generations.get(ticket.slot as usize) == Some(&ticket.generation);
+        self.multigets.get(ticket.slot as usize).filter(|_| is_current)
+    }
+
+    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Multiget> {
+        let is_current = self.generations.get(ticket.slot as usize) == Some(&ticket.generation);
+        self.multigets.get_mut(ticket.slot as usize).filter(|_| is_current)
+    }
+
+    /// Takes a multiget out, with all that refers to it.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Multiget> {
+        self.get(ticket)?;
+        let multiget = self.multigets.remove(ticket.slot as usize);
+        let generation = &mut self.generations[ticket.slot as usize];
+        *generation = generation.wrapping_add(1);
+        if !leaves_out!(self, ids_stay) {
+            for id in &multiget.ids {
+                self.ids.remove(id);
+            }
+        }
+        self.in_flight -= multiget.groups_in_flight();
+        Some(multiget)
+    }
+
+    pub(super) fn finish_if_done(&mut self, ticket: Ticket) {
+        if self.get(ticket).is_some_and(Multiget::is_done)
+            && let Some(multiget) = self.remove(ticket)
+        {
+            self.counts.done += 1;
+            self.events.push_back(Event::Done { user: multiget.user, values: multiget.into_values() });
+        }
+    }
+
+    /// The key at a position that [`Event::Fetch`] told; none if its multiget is over.
+    pub fn key(&self, ticket: Ticket, position: u16) -> Option<&[u8]> {
+        self.get(ticket).map(|multiget| multiget.key(position))
+    }
+
+    /// The next thing to be done; ask again until there is none.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Multigets under way.
+    pub fn under_way(&self) -> usize {
+        self.multigets.len()
+    }
+
+    /// Groups under way, and those that wait for room.
+    pub fn groups(&self) -> (usize, usize) {
+        (self.in_flight, self.waiting.len())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ids(&self) -> usize {
+        self.ids.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn asks_for_what_it_has(&self, id: u32) -> bool {
+        let Some((sent, multiget)) = self.ids.get(&id).and_then(|sent| Some((sent, self.get(sent.ticket)?))) else {
+            return false;
+        };
+        let keys = &sent.keys[..usize::from(sent.count)];
+        keys.iter().any(|position| !multiget.keys[usize::from(*position)].state.is_open())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn any_id(&self) -> Option<u32> {
+        self.ids.keys().min().copied()
+    }
+
+    /// Servers that do not answer datagrams.
+    pub fn silent(&self) -> impl Iterator<Item = usize> {
+        self.servers.iter().enumerate().filter(|(_, server)| server.is_silent).map(|(index, _)| index)
+    }
+}

@@ -1,0 +1,31 @@
+//! Every bound of the multiget tier, with the relations between them checked when it is compiled.
+
+use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, HEADER_BYTES, KEY_BYTES_MAX};
+
+const MS: u64 = 1_000_000;
+
+/// Servers: SRV is one byte.
+pub const SERVERS_MAX: usize = 256;
+/// Keys of one multiget, those that stand there twice counted twice.
+pub const KEYS_MAX: usize = 10_000;
+/// Multigets of one event loop at a time; more are refused.
+pub const MULTIGETS_MAX: usize = 4096;
+/// How often the keys of a group are asked for in datagrams before they are asked for over TCP.
+pub const ATTEMPTS_MAX: u8 = 3;
+/// A silent server is asked over TCP, but for one group in this time.
+pub const PROBE_NS: u64 = 100 * MS;
+/// Groups under way at a time, over all servers: what their answers can be at most, about 1.5 MB, has to fit what the kernel holds.
+pub const WINDOW_GROUPS: usize = 64;
+
+/// Bytes that a source nobody vouches for is answered with, for each that it sent.
+pub const AMPLIFICATION_MAX: usize = 3;
+/// Sources whose rates are known one by one; the others share one.
+pub const SOURCES_MAX: usize = 4096;
+/// Requests of a shim that wait for its server; more are dropped.
+pub const ASKED_MAX: usize = 4096;
+
+const _: () = assert!(KEYS_MAX < u16::MAX as usize);
+const _: () = assert!(SERVERS_MAX <= u8::MAX as usize + 1);
+// The answer that says least about a key of a request is smaller than this allows: 5 + key for 2 + key, one header for one.
+const _: () = assert!(AMPLIFICATION_MAX * 2 > 5 && AMPLIFICATION_MAX > 1);
+const _: () = assert!(HEADER_BYTES + 5 + KEY_BYTES_MAX <= DATAGRAM_BYTES_MAX);

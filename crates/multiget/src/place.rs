@@ -1,0 +1,78 @@
+//! Which server has a key: the slots of Redis Cluster (its specification, "Key distribution model"), in equal ranges in the order of the servers,
+//! as `redis-cli --cluster create` deals them out. So `{hash tags}` keep keys together here, too.
+
+/// Slots.
+const SLOTS: usize = 16_384;
+
+/// The slot of a key.
+pub fn slot(key: &[u8]) -> u16 {
+    crc16(hashed(key)) % SLOTS as u16
+}
+
+/// The server, of so many, that has a key.
+pub fn server(key: &[u8], servers: usize) -> usize {
+    usize::from(slot(key)) * servers / SLOTS
+}
+
+/// "if the key contains a {...} pattern only the substring between { and } is hashed", if there is something between the first of them.
+fn hashed(key: &[u8]) -> &[u8] {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|byte| *byte == b'}').map(|length| &rest[..length])
+    });
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// CRC16, polynomial 0x1021, nothing reflected, from 0 (XMODEM).
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+const TABLE: [u16; 256] = {
+    let mut table = [0u16; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut crc = (index as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        // The specification's own example, and what CLUSTER KEYSLOT says.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        for (key, expected) in [(&b"foo"[..], 12_182), (b"bar", 5_061), (b"hello", 866), (b"", 0)] {
+            assert_eq!(slot(key), expected, "{key:?}");
+        }
+        assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
+        assert_eq!(slot(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS as u16);
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+        assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
+    }
+
+    #[test]
+    fn every_server_has_its_share_in_order() {
+        for servers in [1, 2, 3, 5, 7, 256] {
+            let mut counts = vec![0; servers];
+            let mut last = 0;
+            for slot in 0..SLOTS {
+                let server = slot * servers / SLOTS;
+                assert!(server >= last && server < servers);
+                (last, counts[server]) = (server, counts[server] + 1);
+            }
+            let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
+            assert!(most - least <= 1, "{servers} servers: {least} to {most} slots");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The server's side: a datagram becomes a question for the server beside it, and the values become replies, each under the size that passes.
+//!
+//! Nothing is kept of a request once it is answered; whoever asks twice is answered twice, by what is there then. Who may ask, how often, and how much they are
+//! answered is in `admission.rs`.
+
+mod admission;
+
+use std::net::SocketAddr;
+
+use shunt_wire::netmc::{
+    DATAGRAM_BYTES_MAX, HEADER_BYTES, Item, Malformed, Op, ReplyWriter, Request, Status, item_bytes,
+};
+
+pub use admission::{Admission, Prefix, PrefixError};
+
+use crate::limits;
+
+/// Options of a shim.
+#[derive(Clone, Debug)]
+pub struct ShimOptions {
+    /// Sources that are vouched for, and get whole answers.
+    pub allow: Vec<Prefix>,
+    /// Requests a second from each of these.
+    pub rate: u32,
+    /// Requests a second from all others together; 0: they are not answered.
+    pub others_rate: u32,
+}
+
+/// Why a datagram is dropped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rejected {
+    /// It is none of ours, or not sound.
+    Malformed(Malformed),
+    /// No switch has split it.
+    NotSplit,
+    /// Its source is not vouched for, and others are not answered.
+    Source,
+    /// Its source, or all that are not vouched for together, ask too often.
+    Rate,
+}
+
+/// A request that is let in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// Who is answered.
+    pub from: SocketAddr,
+    /// [`Op::MultiGet`], or [`Op::Get`] where an error of the server's is not the same as nothing.
+    pub op: Op,
+    id: u32,
+    oid: u8,
+    startidx: u8,
+    bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    ends: Vec<u16>,
+    /// Bytes that the answers may have together.
+    bytes_max: usize,
+}
+
+/// What the server says of a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Found<'v> {
+    /// Its value.
+    Value(&'v [u8]),
+    /// There is none.
+    Nothing,
+    /// An error.
+    Error,
+}
+
+/// Lets requests in.
+#[derive(Debug)]
+pub struct Shim {
+    admission: Admission,
+}
+
+impl Shim {
+    /// A shim that has seen nobody.
+    pub fn new(options: &ShimOptions) -> Self {
+        Self { admission: Admission::new(options) }
+    }
+
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    /// Why it is dropped. Nobody is told: an answer to a forged source would be one more datagram to who never asked.
+    pub fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8]) -> Result<Asked, Rejected> {
+        let request = Request::parse(data).map_err(Rejected::Malformed)?;
+        if !request.is_for_one_server() {
+            return Err(Rejected::NotSplit);
+        }
+        let keys = request.own_keys().map_err(Rejected::Malformed)?;
+        let is_known = self.admission.admit(now_ns, from.ip())?;
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(usize::from(request.numkey)));
+        for key in keys {
+            bytes.extend_from_slice(key);
+            ends.push(bytes.len() as u16);
+        }
+        let Request { op, id, oid, startidx, .. } = request;
+        let bytes_max = if is_known { usize::MAX } else { limits::AMPLIFICATION_MAX * data.len() };
+        Ok(Asked { from, op, id, oid, startidx, bytes, ends, bytes_max })
+    }
+}
+
+impl Asked {
+    /// How many keys.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The keys, in order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|index| {
+            let start = if index == 0 { 0 } else { usize::from(self.ends[index - 1]) };
+            &self.bytes[start..usize::from(self.ends[index])]
+        })
+    }
+
+    /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over TCP.
+    pub fn answer<'v>(
+        &self,
+        mut found: impl Iterator<Item = Found<'v>>,
+        buffer: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) {
+        let least: usize = self.keys().map(|key| item_bytes(&Item { status: Status::Miss, key, value: &[] })).sum();
+        let mut room = self.bytes_max.saturating_sub(HEADER_BYTES + least);
+        buffer.clear();
+        let mut writer = ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx);
+        for (index, key) in self.keys().enumerate() {
+            let mut item = Item { status: Status::AskOverTcp, key, value: &[] };
+            match found.next() {
+                Some(Found::Value(value)) => (item.status, item.value) = (Status::Hit, value),
+                Some(Found::Nothing) => item.status = Status::Miss,
+                Some(Found::Error) | None => {}
+            }
+            // Each value might begin a datagram of its own.
+            let costs = item.value.len() + HEADER_BYTES;
+            if HEADER_BYTES + item_bytes(&item) > DATAGRAM_BYTES_MAX || (item.status == Status::Hit && costs > room) {
+                (item.status, item.value) = (Status::TooBig, &[]);
+            } else if item.status == Status::Hit {
+                room -= costs;
+            }
+            if writer.bytes() + item_bytes(&item) > DATAGRAM_BYTES_MAX {
+                each(buffer);
+                buffer.clear();
+                writer = ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8);
+            }
+            writer.push(&item);
+        }
+        each(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::netmc::{Group, KEYS_MAX, ReplyReader, encode_request};
+
+    use super::*;
+
+    fn shim(allow: &str, others_rate: u32) -> Shim {
+        let allow = allow.split(' ').map(|text| text.parse().unwrap()).collect();
+        Shim::new(&ShimOptions { allow, rate: 10, others_rate })
+    }
+
+    fn request(keys: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_request(&mut out, Op::MultiGet, 7, &[Group { server: 1, keys: keys.len() as u8 }], keys.iter().copied());
+        out
+    }
+
+    fn replies(asked: &Asked, values: &[Found<'_>]) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        asked.answer(values.iter().copied(), &mut Vec::new(), |reply| found.push(reply.to_vec()));
+        found
+    }
+
+    fn statuses(replies: &[Vec<u8>]) -> Vec<Status> {
+        replies.iter().flat_map(|reply| ReplyReader::parse(reply).unwrap().map(|item| item.status)).collect()
+    }
+
+    fn from(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn values_go_over_as_many_datagrams_as_they_need_and_each_says_where_it_belongs() {
+        let keys: Vec<Vec<u8>> = (0..16).map(|key| format!("key {key}").into_bytes()).collect();
+        let data = request(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let asked = shim("127.0.0.0/8", 0).datagram(0, from("127.0.0.1:1"), &data).unwrap();
+        let value = [b'v'; 500];
+        let replies = replies(&asked, &[Found::Value(&value); 16]);
+        assert_eq!(replies.len(), 8);
+        let mut next = 0;
+        for reply in &replies {
+            assert!(reply.len() <= DATAGRAM_BYTES_MAX);
+            let reader = ReplyReader::parse(reply).unwrap();
+            assert_eq!((reader.header.startidx, reader.header.id), (next, 7));
+            for item in reader {
+                assert_eq!((item.key, item.value), (&*keys[usize::from(next)], &value[..]));
+                next += 1;
+            }
+        }
+        assert_eq!(usize::from(next), KEYS_MAX);
+    }
+
+    #[test]
+    fn what_is_too_big_missing_or_not_said_is_told_by_its_status() {
+        let data = request(&[b"a", b"b", b"c", b"d", b"e"]);
+        let asked = shim("127.0.0.0/8", 0).datagram(0, from("127.0.0.1:1"), &data).unwrap();
+        let fits = vec![0; DATAGRAM_BYTES_MAX - HEADER_BYTES - 6];
+        let not = vec![0; fits.len() + 1];
+        let replies = replies(&asked, &[Found::Value(&fits), Found::Value(&not), Found::Nothing, Found::Error]);
+        let expected = [Status::Hit, Status::TooBig, Status::Miss, Status::AskOverTcp, Status::AskOverTcp];
+        assert_eq!(statuses(&replies), expected);
+    }
+
+    #[test]
+    fn a_source_that_nobody_vouches_for_gets_three_times_what_it_sent_at_most() {
+        for (count, value) in [(1, 0), (1, 30), (1, 1400), (3, 20), (16, 1), (16, 100), (16, 1000)] {
+            for length in [0, 1, 50] {
+                let key = vec![b'k'; length];
+                let data = request(&vec![key.as_slice(); count]);
+                let asked = shim("127.0.0.0/8", 9).datagram(0, from("10.0.0.1:1"), &data).unwrap();
+                let value = vec![0; value];
+                let replies = replies(&asked, &vec![Found::Value(&value); count]);
+                let bytes: usize = replies.iter().map(Vec::len).sum();
+                assert!(bytes <= 3 * data.len(), "{bytes} for {}", data.len());
+                assert_eq!(statuses(&replies).len(), count);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_this_server_or_not_sound_is_dropped() {
+        let mut shim = shim("127.0.0.0/8", 0);
+        let mut out = Vec::new();
+        let groups = [Group { server: 1, keys: 1 }, Group { server: 2, keys: 1 }];
+        encode_request(&mut out, Op::MultiGet, 7, &groups, [&b"a"[..], b"b"].into_iter());
+        assert_eq!(shim.datagram(0, from("127.0.0.1:1"), &out), Err(Rejected::NotSplit));
+        assert!(matches!(shim.datagram(0, from("127.0.0.1:1"), b"\x11"), Err(Rejected::Malformed(Malformed::Short))));
+        let data = request(&[b"a"]);
+        assert_eq!(shim.datagram(0, from("10.0.0.1:1"), &data), Err(Rejected::Source));
+    }
+}

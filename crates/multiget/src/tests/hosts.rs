@@ -1,0 +1,88 @@
+//! Servers with their shims, and the switch.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use shunt_wire::netmc::{Trim, split};
+
+use crate::shim::{Asked, Found, Shim, ShimOptions};
+
+pub(super) fn address(last: u8, port: u16) -> SocketAddr {
+    ([192, 0, 2, last], port).into()
+}
+
+pub(super) fn shim_address(server: usize) -> SocketAddr {
+    address(10 + server as u8, 9700)
+}
+
+/// How a shim is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    Up,
+    /// What comes is lost.
+    Killed,
+    /// What comes waits.
+    Paused,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    shim: Shim,
+    pub(super) state: State,
+    pub(super) queue: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// False: neither shim nor clients reach it over TCP.
+    pub(super) has_store: bool,
+}
+
+impl Server {
+    pub(super) fn new() -> Self {
+        let options = ShimOptions { allow: vec!["192.0.2.0/24".parse().unwrap()], rate: 1_000_000, others_rate: 0 };
+        Self { shim: Shim::new(&options), state: State::Up, queue: VecDeque::new(), has_store: true }
+    }
+
+    pub(super) fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8]) -> Option<Asked> {
+        match self.state {
+            State::Up => self.shim.datagram(now_ns, from, data).ok(),
+            State::Killed => None,
+            State::Paused => {
+                self.queue.push_back((from, data.to_vec()));
+                None
+            }
+        }
+    }
+
+    pub(super) fn answers(&self, asked: &Asked, values: &[Option<Vec<u8>>]) -> Vec<Vec<u8>> {
+        let found = values.iter().map(|value| match (self.has_store, value) {
+            (false, _) => Found::Error,
+            (true, Some(value)) => Found::Value(value),
+            (true, None) => Found::Nothing,
+        });
+        let mut replies = Vec::new();
+        asked.answer(found, &mut Vec::new(), |reply| replies.push(reply.to_vec()));
+        replies
+    }
+}
+
+/// A host that splits.
+#[derive(Debug)]
+pub(super) struct Switch {
+    /// The addresses of the servers; some may be those of others.
+    pub(super) table: Vec<SocketAddr>,
+    pub(super) is_up: bool,
+    pub(super) trim: Trim,
+}
+
+impl Switch {
+    pub(super) fn address() -> SocketAddr {
+        address(1, 9700)
+    }
+
+    pub(super) fn parts(&self, data: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut parts = Vec::new();
+        if self.is_up {
+            let each = |server: u8, part: &[u8]| parts.push((self.table[usize::from(server)], part.to_vec()));
+            split(data, self.trim, &mut Vec::new(), each).expect("clients send what is sound");
+        }
+        parts
+    }
+}

@@ -1,0 +1,106 @@
+//! A simulation of clients, a switch, shims and servers from a seed: datagrams are lost, doubled, held up and forged, shims are killed and stand still, the
+//! switch is away or sends to the wrong server, and values change all the while.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `world.rs` | the clock, the network, and what happens when |
+//! | `hosts.rs` | servers with their shims, the switch |
+//! | `history.rs` | which values were current when, and what may be read |
+
+mod history;
+mod hosts;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use shunt_reactor::sim::for_seeds;
+
+use crate::client::Weakened;
+use world::{Kind, World};
+
+/// Seeds of each run.
+const SEEDS: u64 = 1_000;
+/// Within so many a step that is left out has to be noticed.
+const SEEDS_TO_NOTICE: u64 = 400;
+
+fn run(seed: u64, kind: Kind) {
+    if let Err(wrong) = World::new(seed, kind, Weakened::default()).run() {
+        panic!("{kind:?}: {wrong}");
+    }
+}
+
+#[test]
+fn whatever_the_network_does_every_multiget_is_whole_and_true_in_time() {
+    let mut counts = [0; 8];
+    for_seeds(SEEDS, |seed| {
+        let kind = if seed % 2 == 0 { Kind::Client } else { Kind::Network };
+        let mut world = World::new(seed, kind, Weakened::default());
+        if let Err(wrong) = world.run() {
+            panic!("{kind:?}: {wrong}");
+        }
+        for (total, count) in counts.iter_mut().zip(world.happened()) {
+            *total += count;
+        }
+    });
+    if std::env::var_os("SHUNT_SIM_SEED").is_none() {
+        assert!(counts.iter().all(|count| *count > 100), "something that is to be survived did not happen: {counts:?}");
+    }
+}
+
+#[test]
+fn in_a_quiet_network_nothing_is_asked_twice_or_over_tcp() {
+    for_seeds(100, |seed| run(seed, Kind::Quiet));
+}
+
+#[test]
+fn a_server_that_is_gone_is_named_by_the_deadline_and_others_are_not_held_up() {
+    for_seeds(200, |seed| run(seed, Kind::ServersGone));
+}
+
+fn is_noticed(weakened: Weakened) {
+    let noticed = (0..SEEDS_TO_NOTICE).any(|seed| {
+        let kind = [Kind::Client, Kind::Network, Kind::ServersGone][(seed % 3) as usize];
+        !matches!(catch_unwind(AssertUnwindSafe(|| World::new(seed, kind, weakened).run())), Ok(Ok(())))
+    });
+    assert!(noticed, "{weakened:?} went unnoticed");
+}
+
+#[test]
+fn without_a_look_at_the_source_a_wrong_server_is_believed() {
+    is_noticed(Weakened { no_source: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_a_look_at_the_keys_a_forged_answer_is_believed() {
+    is_noticed(Weakened { no_key: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_counting_each_key_once_a_part_passes_for_the_whole() {
+    is_noticed(Weakened { not_once: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_the_window_too_much_is_under_way() {
+    is_noticed(Weakened { no_window: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_the_deadline_somebody_waits_for_ever() {
+    is_noticed(Weakened { no_deadline: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_tcp_to_fall_back_on_a_dead_shim_takes_its_server_along() {
+    is_noticed(Weakened { no_fallback: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_forgetting_ids_they_pile_up() {
+    is_noticed(Weakened { ids_stay: true, ..Weakened::default() });
+}
+
+#[test]
+fn without_looking_at_what_is_missing_all_is_asked_again() {
+    is_noticed(Weakened { all_again: true, ..Weakened::default() });
+}
