@@ -9,13 +9,33 @@
 //! | `place.rs` | which server has a key |
 //! | `client/` | the client's side: requests made, repeated, merged |
 //! | `shim/` | the server's side: requests checked, let in, answered |
+//! | `store/` | the shim as a process: datagrams on one side, a connection to its server on the other |
+//! | `sidecar/` | the client as a process: applications speak RESP to it |
+//! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //!
-//! Neither reads a clock or a socket: events go in, datagrams and outcomes come out. `tests/` is a simulation of both with a network that loses,
-//! doubles and reorders between them.
+//! `client` and `shim` read no clock and no socket: events go in, datagrams and outcomes come out. `tests/` is a simulation of both with a network
+//! that loses, doubles and reorders between them.
 
+mod admin;
 pub mod client;
 pub mod limits;
+mod metrics;
 pub mod place;
 pub mod shim;
+mod sidecar;
+mod store;
 #[cfg(test)]
 mod tests;
+
+pub use admin::{ShimAdmin, SidecarAdmin};
+pub use sidecar::{Sidecar, SidecarOptions};
+pub use store::{Store, StoreOptions};
+
+/// An order of the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mail {
+    /// Take nothing new, finish what there is, and end.
+    Drain,
+    /// End now.
+    End,
+}

@@ -24,6 +24,23 @@ pub const SOURCES_MAX: usize = 4096;
 /// Requests of a shim that wait for its server; more are dropped.
 pub const ASKED_MAX: usize = 4096;
 
+/// Commands of one client that are answered in order; it is not read while there are more.
+pub const PIPELINE_MAX: usize = 1024;
+/// Bytes of answers that wait for an earlier one, or are not taken by their client; it is not read while there are more.
+pub const UNTAKEN_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a command, and of an answer: what Redis takes of one string by default is more.
+pub const COMMAND_BYTES_MAX: usize = 64 << 20;
+/// Bytes written to a server and not taken by it; beyond that its commands are refused.
+pub const LINK_BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// Commands that wait for one server's answer, of one event loop.
+pub const LINK_COMMANDS_MAX: usize = 64 << 10;
+/// How long connecting to a server may take.
+pub const CONNECT_NS: u64 = 1_000 * MS;
+/// After it failed, commands are refused at once for so long.
+pub const BACK_OFF_NS: u64 = 200 * MS;
+/// How often time limits are looked at.
+pub const TICK_NS: u64 = 50 * MS;
+
 const _: () = assert!(KEYS_MAX < u16::MAX as usize);
 const _: () = assert!(SERVERS_MAX <= u8::MAX as usize + 1);
 // The answer that says least about a key of a request is smaller than this allows: 5 + key for 2 + key, one header for one.

@@ -10,6 +10,7 @@ use crate::exit;
 use crate::fleet::Fleet;
 use crate::lock::Lock;
 use crate::locks::Locks;
+use crate::multiget::Multiget;
 #[cfg(feature = "node")]
 use crate::node::{NodeCommand, up::UpOptions};
 use crate::relay::{AgentCommand, DispatchCommand};
@@ -131,6 +132,18 @@ Examples:
       The file has the same names with `_` for `-`: listen, upstream, key_file, vip = [\"203.0.113.10:80\"], ...
 ";
 
+const MULTIGET_EXAMPLES: &str = "\
+Examples:
+  shunt multiget shim --listen 10.0.0.7:9700 --server 127.0.0.1:6379 --allow 10.0.0.0/8
+      Beside each Redis or Valkey. Sidecars in 10.0.0.0/8 may ask it.
+
+  shunt multiget serve --listen 127.0.0.1:6380 --server 10.0.0.7:6379 10.0.0.8:6379
+      Beside an application, which connects to port 6380. The shims are at port 9700 of the servers; every sidecar names the servers in the same order.
+
+Signals:
+  SIGTERM, SIGINT  finish what is under way (--drain-timeout-ms), end; one more, a second or more after the first, ends at once
+";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   shunt check --config shunt.toml
@@ -220,6 +233,9 @@ pub(crate) enum Command {
     /// Answer a dispatcher's requests, beside a stock HTTP server
     #[command(after_help = format!("{AGENT_EXAMPLES}\n{}", exit::HELP))]
     Agent(Box<AgentCommand>),
+    /// Read keys of several Redis servers at once, in datagrams
+    #[command(after_help = format!("{MULTIGET_EXAMPLES}\n{}", exit::HELP))]
+    Multiget(Box<Multiget>),
     /// Load the programs that steer packets of connections which were handed over, show or remove them
     #[command(after_help = format!("{SWITCH_EXAMPLES}\n{}", exit::HELP))]
     Switch(Box<Switch>),

@@ -1,4 +1,4 @@
-//! The configuration file of `shunt dispatch` and `shunt agent`: TOML, the options' names with `_` for `-`. What it says are defaults of the
+//! The configuration file of `shunt dispatch`, `shunt agent` and `shunt multiget`: TOML, the options' names with `_` for `-`. What it says are defaults of the
 //! command line, so that an option that is given there goes before it.
 
 use std::ffi::OsString;
@@ -42,8 +42,9 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Exit> {
 fn subcommands(arguments: &[OsString]) -> Option<Vec<String>> {
     let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
     let first = words.next()?;
-    let names = if first == "check" { vec![first, words.next()?] } else { vec![first] };
-    matches!(names.last(), Some(&("dispatch" | "agent"))).then(|| names.into_iter().map(str::to_owned).collect())
+    let names = if matches!(first, "check" | "multiget") { vec![first, words.next()?] } else { vec![first] };
+    matches!(names[..], ["dispatch" | "agent"] | ["check", "dispatch" | "agent"] | ["multiget", "serve" | "shim"])
+        .then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// The file that `--config` names.

@@ -11,6 +11,7 @@ mod fleet;
 mod lock;
 mod locks;
 mod logging;
+mod multiget;
 #[cfg(feature = "node")]
 mod node;
 mod open_files;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Some(Command::Node(_)) => absent::refuse("node").into(),
         Some(Command::Dispatch(command)) => relay::dispatch(&command).into(),
         Some(Command::Agent(command)) => relay::agent(&command).into(),
+        Some(Command::Multiget(command)) => multiget::run(&command).into(),
         Some(Command::Switch(command)) => switch::run(&command).into(),
         Some(Command::Check(command)) => match command.of {
             None => check(&command.settings),

@@ -13,9 +13,13 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use proptest::collection::vec;
+use proptest::prelude::*;
 use shunt_reactor::sim::for_seeds;
+use shunt_wire::netmc::Op;
 
-use crate::client::Weakened;
+use crate::client::{Client, ClientOptions, Event, Mode, Weakened};
+use crate::shim::{Found, Shim, ShimOptions};
 use world::{Kind, World};
 
 /// Seeds of each run.
@@ -55,6 +59,45 @@ fn in_a_quiet_network_nothing_is_asked_twice_or_over_tcp() {
 #[test]
 fn a_server_that_is_gone_is_named_by_the_deadline_and_others_are_not_held_up() {
     for_seeds(200, |seed| run(seed, Kind::ServersGone));
+}
+
+proptest! {
+    #[test]
+    fn no_datagram_panics_or_is_believed(
+        mut data in vec(any::<u8>(), 0..120), kind in 0u8..8, id in 0u32..3, changes in vec((0usize..40, any::<u8>()), 0..3), is_reply: bool,
+    ) {
+        let shim_address = "192.0.2.1:9700".parse().unwrap();
+        let options = ClientOptions { shims: vec![shim_address], mode: Mode::Client, deadline_ns: 9, resend_ns: 1, seed: 0 };
+        let (mut client, mut sent) = (Client::new(options), Vec::new());
+        client.begin(0, 1, Op::MultiGet, [&b"a"[..], b"bc"].into_iter(), &mut |_, data| sent.push(data.to_vec())).unwrap();
+        let allow = vec!["0.0.0.0/0".parse().unwrap()];
+        let mut shim = Shim::new(&ShimOptions { allow, rate: 10, others_rate: 0 });
+        if is_reply {
+            let asked = shim.datagram(0, shim_address, &sent[0]).unwrap();
+            asked.answer([Found::Value(b"v"), Found::Nothing].into_iter(), &mut Vec::new(), |reply| data = reply.to_vec());
+        } else if data.len() > 5 {
+            data[0] = 0x10 | kind;
+            data[1..5].copy_from_slice(&id.to_be_bytes());
+        }
+        for (at, byte) in changes {
+            if let Some(place) = data.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let _ = shim.datagram(0, shim_address, &data);
+        let _ = shim.datagram(0, shim_address, &[&sent[0][..1], &data[data.len().min(1)..]].concat());
+        client.datagram(0, shim_address, &data, &mut |_, _| {});
+        while let Some(event) = client.event() {
+            match event {
+                Event::Done { values, .. } => {
+                    prop_assert!(is_reply);
+                    prop_assert_eq!(values.iter().len(), 2);
+                }
+                Event::Fetch { server, keys, .. } => prop_assert!(server == 0 && keys.len() <= 2),
+                Event::Failed { .. } => prop_assert!(false, "nothing has failed"),
+            }
+        }
+    }
 }
 
 fn is_noticed(weakened: Weakened) {

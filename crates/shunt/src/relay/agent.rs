@@ -10,7 +10,7 @@ use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
 use super::steering::Means;
-use super::{Common, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
+use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 
 /// Control connections that a process takes.
@@ -67,6 +67,9 @@ pub(crate) struct AgentCommand {
     /// Options that the dispatcher has as well.
     #[command(flatten)]
     common: Common,
+    /// What keeps others out.
+    #[command(flatten)]
+    key: Key,
 }
 
 /// From how many bytes on answers are offered, if ever.
@@ -83,7 +86,7 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 impl AgentCommand {
     /// The key, and the server's address.
     fn read(&self) -> Result<(SharedKey, SocketAddr), Failure> {
-        let key = secret::key("--key-file", &self.common.key_file)?;
+        let key = secret::key("--key-file", &self.key.key_file)?;
         let upstream = resolve("upstream", &self.upstream)?;
         if !self.vips.is_empty() && self.common.cores > 1 {
             let message = "--vip and --cores above 1 do not go together: whoever comes back for a connection has to find the loop that has it".to_owned();
@@ -143,6 +146,7 @@ impl AgentCommand {
             connections_max: SESSIONS_MAX + self.upstream_connections_max as usize,
             orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
             drain_delay: Duration::ZERO,
+            datagrams: Vec::new(),
             is_agent: true,
             shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
             mover: if self.vips.is_empty() { Mover::None } else { self.means.mover()? },

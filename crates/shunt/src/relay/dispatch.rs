@@ -10,7 +10,7 @@ use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
 use super::steering::Means;
-use super::{Common, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
+use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 
 /// `shunt dispatch`.
@@ -58,6 +58,9 @@ pub(crate) struct DispatchCommand {
     /// Options that the agent has as well.
     #[command(flatten)]
     common: Common,
+    /// What keeps others out.
+    #[command(flatten)]
+    key: Key,
 }
 
 /// When connections are handed over.
@@ -87,7 +90,7 @@ impl DispatchCommand {
 
     /// The key, and the agents' addresses.
     fn read(&self) -> Result<(SharedKey, Vec<SocketAddr>), Failure> {
-        let key = secret::key("--key-file", &self.common.key_file)?;
+        let key = secret::key("--key-file", &self.key.key_file)?;
         let backends = self.backend.iter().map(|text| resolve("backend", text)).collect::<Result<_, _>>()?;
         Ok((key, backends))
     }
@@ -134,6 +137,7 @@ impl DispatchCommand {
             connections_max: self.clients_max,
             orders: Orders { drain: DispatchMail::Drain, end: DispatchMail::End },
             drain_delay: self.drain_delay_ms,
+            datagrams: Vec::new(),
             is_agent: false,
             shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
             mover: if self.handover == When::Auto { self.means.mover()? } else { Mover::None },

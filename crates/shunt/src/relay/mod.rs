@@ -1,4 +1,5 @@
-//! `shunt dispatch` and `shunt agent`: answers of stock servers, asked for by a dispatcher or proxy and got by an agent beside each.
+//! `shunt dispatch` and `shunt agent`: answers of stock servers, asked for by a dispatcher or proxy and got by an agent beside each. How their event loops are run,
+//! `shunt multiget` does, too.
 
 mod agent;
 pub(crate) mod cql;
@@ -7,7 +8,7 @@ mod part;
 mod secret;
 mod steering;
 
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox,
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
-use part::{DrainTimes, LoopsPart, Notice, Orders, Shown};
+use part::{DrainTimes, LoopsPart, Notice};
+pub(crate) use part::{Orders, Shown};
+pub(crate) use secret::random;
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -68,21 +71,26 @@ fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
     }
 }
 
-/// Options that both have.
+/// The option that dispatcher and agent have beside [`Common`].
 #[derive(Args, Clone, Debug)]
-struct Common {
+struct Key {
+    /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner alone
+    #[arg(long, value_name = "FILE", help_heading = "Key")]
+    key_file: std::path::PathBuf,
+}
+
+/// Options that all commands of event loops have.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
     /// TOML file with options, `_` for `-` in their names; what the command line gives goes before it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
     /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
-    /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner alone
-    #[arg(long, value_name = "FILE", help_heading = "Key")]
-    key_file: std::path::PathBuf,
     /// Event loops, one thread each
     #[arg(long, value_name = "N", default_value = "1", value_parser = cores, help_heading = "Event loop")]
-    cores: usize,
+    pub(crate) cores: usize,
     /// How long SIGTERM waits for answers that are under way
     #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
     drain_timeout_ms: Duration,
@@ -95,7 +103,7 @@ struct Common {
 }
 
 impl Common {
-    fn start_log(&self) -> Result<(), Failure> {
+    pub(crate) fn start_log(&self) -> Result<(), Failure> {
         let failed = |why| Failure { exit: Exit::Configuration, message: format!("--log: {why}") };
         logging::start(&self.log, self.log_format).map(drop).map_err(|why| {
             eprintln!("error: --log: {why}");
@@ -104,25 +112,27 @@ impl Common {
     }
 }
 
-/// How a command differs from the other as a process.
-struct Role<M> {
+/// How a command differs from the others as a process.
+pub(crate) struct Role<M> {
     /// What the log calls it.
-    name: &'static str,
-    listeners: Vec<TcpListener>,
-    connections_max: usize,
-    orders: Orders<M>,
+    pub(crate) name: &'static str,
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) connections_max: usize,
+    pub(crate) orders: Orders<M>,
     /// How long a drain goes on taking new connections.
-    drain_delay: Duration,
+    pub(crate) drain_delay: Duration,
     /// How connections leave and come.
-    mover: Mover,
+    pub(crate) mover: Mover,
     /// Nobody reads from those that come.
-    is_agent: bool,
+    pub(crate) is_agent: bool,
+    /// For each loop, if they have any.
+    pub(crate) datagrams: Vec<UdpSocket>,
     /// What is seen from outside.
-    shown: Arc<dyn Shown>,
+    pub(crate) shown: Arc<dyn Shown>,
 }
 
 /// Runs a service on each loop until the process is told to end. `announce`: what is said on standard output when it listens.
-fn serve<S>(
+pub(crate) fn serve<S>(
     common: &Common,
     role: Role<S::Mail>,
     services: Vec<S>,
@@ -139,12 +149,14 @@ where
     let (teller, notices) = events.teller();
     let (mut slots, mut mailers) = (Vec::new(), Vec::new());
     let each = role.connections_max.div_ceil(services.len().max(1));
+    let mut datagrams = role.datagrams.into_iter();
     for (index, mut service) in services.into_iter().enumerate() {
         let (mailer, inbox) =
             mailbox(MAILBOX_CAPACITY).map_err(|error| Failure::internal("a mailbox could not be made", error))?;
         let load = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let mut options = LoopOptions { load: Some(load.clone()), connections_max: each, ..LoopOptions::default() };
         options.mover = role.mover.clone();
+        options.datagrams = datagrams.next().map(Arc::new);
         if role.is_agent {
             options.restored_receive_bytes = Some(RECEIVE_BYTES);
             options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
@@ -175,7 +187,7 @@ where
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 
-fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
+pub(crate) fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: &SocketAddr| {
         shunt_reactor::listen(*address).map_err(|error| admin::cannot_listen("--listen", *address, &error))
     };
@@ -183,7 +195,7 @@ fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
 }
 
 /// The address that `HOST:PORT` names; looked up once, at the start.
-fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let failed = |why: String| Failure {
         exit: Exit::Configuration,
         message: format!("--{flag} {text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"),
@@ -217,6 +229,6 @@ fn format(text: &str) -> Result<LogFormat, String> {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

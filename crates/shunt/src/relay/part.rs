@@ -32,15 +32,15 @@ pub(super) enum Notice {
 
 /// The mail that tells a loop to end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Orders<M> {
+pub(crate) struct Orders<M> {
     /// Finishing what it has.
-    pub(super) drain: M,
+    pub(crate) drain: M,
     /// At once.
-    pub(super) end: M,
+    pub(crate) end: M,
 }
 
 /// A part of the admin pages that is told of a drain.
-pub(super) trait Shown: shunt_admin::Part {
+pub(crate) trait Shown: shunt_admin::Part {
     /// Nobody is to be sent here from now on.
     fn set_draining(&self);
 }

@@ -28,7 +28,7 @@ pub(super) fn key(flag: &str, path: &Path) -> Result<SharedKey, Failure> {
 }
 
 /// Fills the buffer from the operating system's generator.
-pub(super) fn random(mut bytes: &mut [u8]) {
+pub(crate) fn random(mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         match getrandom(&mut *bytes, GetRandomFlags::empty()) {
             Ok(filled) => bytes = &mut bytes[filled..],

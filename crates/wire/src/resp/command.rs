@@ -36,7 +36,7 @@ impl Command {
     }
 
     /// The arguments from one on.
-    pub fn arguments<'b>(&'b self, bytes: &'b [u8], from: usize) -> impl Iterator<Item = &'b [u8]> {
+    pub fn arguments<'b>(&'b self, bytes: &'b [u8], from: usize) -> impl ExactSizeIterator<Item = &'b [u8]> {
         self.arguments.iter().skip(from).map(|range| &bytes[range.clone()])
     }
 }

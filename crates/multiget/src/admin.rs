@@ -1,0 +1,157 @@
+//! Shim and sidecar as they are seen from outside: metrics, health and `/status`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::json;
+use shunt_admin::{Encoder, Json, Loops, Map, Part, State};
+
+use crate::metrics::{ClientGauges, ShimMetrics, SidecarMetrics, Why};
+
+/// Metrics and status of a shim.
+#[derive(Debug)]
+pub struct ShimAdmin {
+    loops: Loops<ShimMetrics>,
+    server: SocketAddr,
+    draining: AtomicBool,
+}
+
+impl ShimAdmin {
+    /// Of the loops with these metrics, beside this server.
+    pub fn new(loops: Vec<Arc<ShimMetrics>>, server: SocketAddr) -> Arc<Self> {
+        Arc::new(Self { loops: Loops::new(loops), server, draining: AtomicBool::new(false) })
+    }
+
+    /// Nobody is to ask here from now on.
+    pub fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn up(&self) -> u64 {
+        self.loops.sum(|metrics| metrics.up.get())
+    }
+}
+
+impl Part for ShimAdmin {
+    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let counter = |encoder: &mut Encoder<'_>, name, help, number: fn(&ShimMetrics) -> u64| {
+            encoder.counter(name, help, None, &self.loops.plain(number))
+        };
+        counter(encoder, "shunt_shim_requests", "Requests that were let in.", |m| m.requests.get())?;
+        counter(encoder, "shunt_shim_keys", "Keys in these.", |m| m.keys.get())?;
+        counter(encoder, "shunt_shim_replies", "Replies sent.", |m| m.replies.get())?;
+        counter(encoder, "shunt_shim_unserved", "Requests answered without the server.", |m| m.unserved.get())?;
+        counter(encoder, "shunt_shim_unsent", "Replies that the kernel did not take.", |m| m.unsent.get())?;
+        let rejected = self.loops.by::<Why, _>(|metrics| &metrics.rejected);
+        encoder.counter("shunt_shim_rejected", "Datagrams dropped.", None, &rejected)?;
+        let waiting = self.loops.plain(|metrics| metrics.waiting.get());
+        encoder.gauge("shunt_shim_waiting", "Requests that wait for the server.", None, &waiting)?;
+        let up = self.loops.plain(|metrics| metrics.up.get());
+        encoder.gauge("shunt_shim_links", "Connections to the server.", None, &up)
+    }
+
+    fn stuck(&self, now: Instant) -> Map<String, Json> {
+        self.loops.stuck("shim_loops", |metrics| metrics.turns.get(), now)
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        match self.draining.load(Ordering::Relaxed) {
+            true => Some("draining".to_owned()),
+            false => (self.up() == 0).then(|| format!("the server {} cannot be reached: is it running?", self.server)),
+        }
+    }
+
+    fn status(&self) -> State<'_> {
+        let state = json!({ "shim": {
+            "loops": self.loops.count(),
+            "server": self.server.to_string(),
+            "links": self.up(),
+            "requests": self.loops.sum(|metrics| metrics.requests.get()),
+            "keys": self.loops.sum(|metrics| metrics.keys.get()),
+            "rejected": self.loops.sum(|metrics| metrics.rejected.total()),
+            "unserved": self.loops.sum(|metrics| metrics.unserved.get()),
+        } });
+        Box::pin(std::future::ready(state))
+    }
+}
+
+/// Metrics and status of a sidecar.
+#[derive(Debug)]
+pub struct SidecarAdmin {
+    loops: Loops<SidecarMetrics>,
+    servers: Vec<(SocketAddr, SocketAddr)>,
+    mode: &'static str,
+    draining: AtomicBool,
+}
+
+impl SidecarAdmin {
+    /// Of the loops with these metrics, for servers with shims at these addresses.
+    pub fn new(
+        loops: Vec<Arc<SidecarMetrics>>,
+        servers: Vec<(SocketAddr, SocketAddr)>,
+        mode: &'static str,
+    ) -> Arc<Self> {
+        Arc::new(Self { loops: Loops::new(loops), servers, mode, draining: AtomicBool::new(false) })
+    }
+
+    /// Nobody is to connect here from now on.
+    pub fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Part for SidecarAdmin {
+    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let counter = |encoder: &mut Encoder<'_>, name: &str, help: &str, number: &dyn Fn(&SidecarMetrics) -> u64| {
+            encoder.counter(name, help, None, &self.loops.plain(number))
+        };
+        counter(encoder, "shunt_sidecar_passed", "Commands passed on over TCP.", &|m| m.passed.get())?;
+        counter(encoder, "shunt_sidecar_errors", "Commands answered with an error of our own.", &|m| m.errors.get())?;
+        counter(encoder, "shunt_sidecar_links_lost", "Connections to servers lost or not made.", &|m| {
+            m.links_lost.get()
+        })?;
+        counter(encoder, "shunt_sidecar_unsent", "Datagrams that the kernel did not take.", &|m| m.unsent.get())?;
+        for (index, (name, help)) in ClientGauges::NAMES.iter().enumerate() {
+            counter(encoder, &format!("shunt_sidecar_{name}"), help, &|m| m.counts.get(index))?;
+        }
+        type Level = fn(&SidecarMetrics) -> u64;
+        let gauges: [(&str, &str, Level); 4] = [
+            ("shunt_sidecar_clients", "Applications that are connected.", |m| m.clients.get()),
+            ("shunt_sidecar_under_way", "Multigets under way.", |m| m.under_way.get()),
+            ("shunt_sidecar_groups", "Groups of keys under way.", |m| m.groups.get()),
+            ("shunt_sidecar_silent", "Servers, by event loop, that do not answer datagrams.", |m| m.silent.get()),
+        ];
+        for (name, help, number) in gauges {
+            encoder.gauge(name, help, None, &self.loops.plain(number))?;
+        }
+        let times = [(Vec::new(), self.loops.histogram(|metrics| &metrics.times))];
+        encoder.durations("shunt_sidecar_time", "From GET or MGET to its answer.", &times)
+    }
+
+    fn stuck(&self, now: Instant) -> Map<String, Json> {
+        self.loops.stuck("multiget_loops", |metrics| metrics.turns.get(), now)
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.draining.load(Ordering::Relaxed).then(|| "draining".to_owned())
+    }
+
+    fn status(&self) -> State<'_> {
+        let server = |(server, shim): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim.to_string() });
+        let servers: Vec<Json> = self.servers.iter().map(server).collect();
+        let mut state = Map::new();
+        state.insert("mode".to_owned(), self.mode.into());
+        state.insert("loops".to_owned(), self.loops.count().into());
+        state.insert("servers".to_owned(), servers.into());
+        state.insert("clients".to_owned(), self.loops.sum(|metrics| metrics.clients.get()).into());
+        state.insert("passed".to_owned(), self.loops.sum(|metrics| metrics.passed.get()).into());
+        state.insert("silent".to_owned(), self.loops.sum(|metrics| metrics.silent.get()).into());
+        for (index, (name, _)) in ClientGauges::NAMES.iter().enumerate() {
+            state.insert((*name).to_owned(), self.loops.sum(|metrics| metrics.counts.get(index)).into());
+        }
+        Box::pin(std::future::ready(json!({ "multiget": state })))
+    }
+}

@@ -1,0 +1,131 @@
+//! What a shim and a sidecar have done since their start. Each event loop writes its own; the admin thread reads them.
+
+use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
+
+use crate::client::Counts;
+use crate::shim::Rejected;
+
+labels! {
+    /// Why a shim dropped a datagram.
+    pub enum Why = "reason" {
+        /// It is no request of NetMC, or not sound.
+        Malformed = "malformed",
+        /// No switch has split it.
+        NotSplit = "not_split",
+        /// Its source is not in `--allow`.
+        Source = "source",
+        /// Its source asks too often.
+        Rate = "rate",
+        /// Too many wait for the server.
+        Busy = "busy",
+    }
+}
+
+impl Why {
+    pub(crate) fn of(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Malformed(_) => Self::Malformed,
+            Rejected::NotSplit => Self::NotSplit,
+            Rejected::Source => Self::Source,
+            Rejected::Rate => Self::Rate,
+        }
+    }
+}
+
+/// Of a shim's event loop.
+#[derive(Debug, Default)]
+pub struct ShimMetrics {
+    /// Counts up by one per turn of the loop; liveness is judged by it.
+    pub turns: Counter,
+    /// Requests that were let in.
+    pub requests: Counter,
+    /// Keys in these.
+    pub keys: Counter,
+    /// Datagrams dropped.
+    pub rejected: Family<Why, { Why::COUNT }>,
+    /// Replies sent.
+    pub replies: Counter,
+    /// Requests answered without the server: it was not there, or silent.
+    pub unserved: Counter,
+    /// Requests that wait for the server.
+    pub waiting: Gauge,
+    /// 1 if there is a connection to the server.
+    pub up: Gauge,
+    /// Datagrams that the kernel did not take.
+    pub unsent: Gauge,
+}
+
+/// Of a sidecar's event loop.
+#[derive(Debug, Default)]
+pub struct SidecarMetrics {
+    /// Counts up by one per turn of the loop; liveness is judged by it.
+    pub turns: Counter,
+    /// Applications that are connected.
+    pub clients: Gauge,
+    /// Commands passed on to a server over TCP.
+    pub passed: Counter,
+    /// Commands answered with an error of the sidecar's own.
+    pub errors: Counter,
+    /// Connections to servers that were lost or could not be made.
+    pub links_lost: Counter,
+    /// Multigets under way.
+    pub under_way: Gauge,
+    /// Groups of keys under way.
+    pub groups: Gauge,
+    /// Servers that do not answer datagrams.
+    pub silent: Gauge,
+    /// Datagrams that the kernel did not take.
+    pub unsent: Gauge,
+    /// From the command to its answer, of GET and MGET.
+    pub times: Histogram,
+    /// What the client counts, as it stands.
+    pub counts: ClientGauges,
+}
+
+/// [`Counts`] for another thread to read.
+#[derive(Debug, Default)]
+pub struct ClientGauges {
+    /// In the order of [`ClientGauges::NAMES`].
+    numbers: [Gauge; 12],
+}
+
+impl ClientGauges {
+    /// What each is, as in metrics, and in words.
+    pub const NAMES: [(&str, &str); 12] = [
+        ("begun", "Multigets that were begun."),
+        ("done", "Multigets with an answer for each key."),
+        ("failed", "Multigets that failed."),
+        ("refused", "Multigets that were refused: too many at a time, or of too many keys."),
+        ("datagrams_sent", "Datagrams sent."),
+        ("repeated", "Groups of keys that were asked for again."),
+        ("keys_fallen_back", "Keys asked for over TCP because a shim did not answer."),
+        ("keys_over_tcp", "Keys asked for over TCP because the shim said so, or they are too long."),
+        ("duplicates", "Items for keys that had an answer."),
+        ("malformed", "Datagrams that are no replies."),
+        ("late", "Replies to no request that is under way."),
+        ("foreign", "Replies from another address than the keys' server, or with other keys."),
+    ];
+
+    pub(crate) fn show(&self, counts: &Counts) {
+        let numbers = [
+            counts.begun,
+            counts.done,
+            counts.failed,
+            counts.refused,
+            counts.sent,
+            counts.repeated,
+            counts.fell_back,
+            counts.over_tcp,
+            counts.duplicates,
+            counts.malformed,
+            counts.late,
+            counts.foreign,
+        ];
+        self.numbers.iter().zip(numbers).for_each(|(gauge, number)| gauge.set(number));
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> u64 {
+        self.numbers[index].get()
+    }
+}

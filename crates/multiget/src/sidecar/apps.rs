@@ -1,0 +1,156 @@
+//! Applications, and their answers in the order of their commands.
+
+use std::collections::VecDeque;
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::resp::{Version, put_error};
+
+use super::Sidecar;
+use crate::limits;
+
+/// Which way a command goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// It is answered here.
+    Here,
+    /// In datagrams.
+    Datagrams,
+    /// Over TCP.
+    Tcp,
+}
+
+/// What an application's next command waits for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Held {
+    /// For fewer, and smaller, answers.
+    Room,
+    /// For all answers of the other way.
+    Until(Way),
+}
+
+/// A connected application.
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) conn: ConnId,
+    pub(super) version: Version,
+    pub(super) name: Vec<u8>,
+    /// From the first command that is not answered.
+    answers: VecDeque<(Way, Option<Vec<u8>>)>,
+    first: u64,
+    /// Bytes of answers behind one that is not there.
+    bytes: usize,
+    in_datagrams: usize,
+    over_tcp: usize,
+    pub(super) held: Option<Held>,
+    /// Nothing more is read: it has said QUIT, or broken the protocol.
+    pub(super) is_closing: bool,
+}
+
+impl App {
+    pub(super) fn new(conn: ConnId) -> Self {
+        Self {
+            conn,
+            version: Version::Two,
+            name: Vec::new(),
+            answers: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            in_datagrams: 0,
+            over_tcp: 0,
+            held: None,
+            is_closing: false,
+        }
+    }
+
+    /// The place of the next answer.
+    pub(super) fn expect(&mut self, way: Way) -> u64 {
+        match way {
+            Way::Here => {}
+            Way::Datagrams => self.in_datagrams += 1,
+            Way::Tcp => self.over_tcp += 1,
+        }
+        self.answers.push_back((way, None));
+        self.first + self.answers.len() as u64 - 1
+    }
+
+    /// Why a command that goes this way has to wait, if it has to.
+    pub(super) fn waits(&self, way: Way) -> Option<Held> {
+        match way {
+            Way::Datagrams if self.over_tcp > 0 => Some(Held::Until(Way::Tcp)),
+            Way::Tcp if self.in_datagrams > 0 => Some(Held::Until(Way::Datagrams)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn has_room(&self, io: &Io) -> bool {
+        self.answers.len() < limits::PIPELINE_MAX && self.bytes + io.backlog(self.conn) <= limits::UNTAKEN_BYTES_MAX
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    fn may_go_on(&self, io: &Io) -> bool {
+        match self.held {
+            None => false,
+            Some(Held::Room) => self.has_room(io),
+            Some(Held::Until(Way::Tcp)) => self.over_tcp == 0,
+            Some(Held::Until(_)) => self.in_datagrams == 0,
+        }
+    }
+}
+
+impl Sidecar {
+    /// An answer is there: it is written when all before it are.
+    pub(super) fn answer(&mut self, io: &mut Io, app: usize, sequence: u64, answer: Vec<u8>) {
+        let Some(app) = self.apps.get_mut(app) else { return };
+        let place = sequence.checked_sub(app.first).and_then(|place| app.answers.get_mut(place as usize));
+        let Some((way, slot)) = place.filter(|(_, slot)| slot.is_none()) else { return };
+        match way {
+            Way::Here => {}
+            Way::Datagrams => app.in_datagrams -= 1,
+            Way::Tcp => app.over_tcp -= 1,
+        }
+        app.bytes += answer.len();
+        *slot = Some(answer);
+        while let Some((_, Some(answer))) = app.answers.front() {
+            io.output(app.conn).extend_from_slice(answer);
+            app.bytes -= answer.len();
+            app.first += 1;
+            app.answers.pop_front();
+        }
+        if app.is_closing && app.is_idle() {
+            let conn = app.conn;
+            return self.close(io, conn);
+        }
+        let conn = app.conn;
+        self.go_on(io, conn);
+    }
+
+    /// The same with an error of ours.
+    pub(super) fn error(&mut self, io: &mut Io, app: usize, sequence: u64, text: &str) {
+        self.metrics.errors.add(1);
+        let mut answer = Vec::new();
+        put_error(&mut answer, text);
+        self.answer(io, app, sequence, answer);
+    }
+
+    /// Reads an application again, if what its command waited for has come.
+    pub(super) fn go_on(&mut self, io: &mut Io, conn: ConnId) {
+        let Some(app) = self.app_of(conn) else { return };
+        let app = &mut self.apps[app];
+        if app.may_go_on(io) {
+            app.held = None;
+            io.resume_reading(conn);
+        }
+    }
+
+    /// Sends what there is and closes.
+    pub(super) fn close(&mut self, io: &mut Io, conn: ConnId) {
+        if let Some(app) = self.app_of(conn) {
+            self.apps.remove(app);
+            self.set_peer(conn, super::Peer::Nobody);
+            io.close(conn);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Commands: read one after the other, and sent on their way.
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::netmc::Op;
+use shunt_wire::resp::read_command;
+
+use super::Sidecar;
+use super::apps::{Held, Way};
+use super::links::Expected;
+use super::local;
+use super::route::{Route, route};
+use crate::limits;
+
+impl Sidecar {
+    pub(super) fn app_received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let mut at = 0;
+        let mut command = std::mem::take(&mut self.command);
+        while let Some(app) = self.app_of(conn) {
+            if self.apps[app].is_closing {
+                at = data.len();
+                break;
+            }
+            if !self.apps[app].has_room(io) {
+                self.hold(io, app, Held::Room);
+                break;
+            }
+            let bytes = &data[at..];
+            match read_command(bytes, limits::COMMAND_BYTES_MAX, &mut command) {
+                Ok(true) if command.is_empty() => at += command.len(),
+                Ok(true) => {
+                    let route = route(&command, bytes, self.options.servers.len());
+                    let way = match &route {
+                        Route::Multiget => Way::Datagrams,
+                        Route::Server(_) => Way::Tcp,
+                        Route::Here(_) | Route::Refused(_) => Way::Here,
+                    };
+                    if let Some(held) = self.apps[app].waits(way) {
+                        self.hold(io, app, held);
+                        break;
+                    }
+                    at += command.len();
+                    let sequence = self.apps[app].expect(way);
+                    self.send_on(io, app, sequence, route, &command, bytes);
+                }
+                Ok(false) => break,
+                Err(error) => {
+                    self.apps[app].is_closing = true;
+                    let sequence = self.apps[app].expect(Way::Here);
+                    self.error(io, app, sequence, &format!("ERR Protocol error: {error}"));
+                    at = data.len();
+                    break;
+                }
+            }
+        }
+        self.command = command;
+        at
+    }
+
+    fn send_on(
+        &mut self,
+        io: &mut Io,
+        app: usize,
+        sequence: u64,
+        route: Route,
+        command: &shunt_wire::resp::Command,
+        bytes: &[u8],
+    ) {
+        let (conn, version) = (self.apps[app].conn, self.apps[app].version);
+        match route {
+            Route::Multiget => {
+                let is_get = command.argument(bytes, 0).is_some_and(|name| name.len() == 3);
+                let op = if is_get { Op::Get } else { Op::MultiGet };
+                self.begin(io, conn, sequence, op, command.arguments(bytes, 1));
+            }
+            Route::Server(server) => {
+                self.metrics.passed.add(1);
+                let expected = Expected::App { conn, sequence };
+                let whole = &bytes[..command.len()];
+                if let Err(text) = self.ask(io, server, version, expected, |out| out.extend_from_slice(whole)) {
+                    self.error(io, app, sequence, &text);
+                }
+            }
+            Route::Here(name) => {
+                let arguments: Vec<&[u8]> = command.arguments(bytes, 1).collect();
+                let answer = local::answer(&mut self.apps[app], name, &arguments);
+                self.answer(io, app, sequence, answer);
+            }
+            Route::Refused(text) => self.error(io, app, sequence, &text),
+        }
+    }
+
+    fn hold(&mut self, io: &mut Io, app: usize, held: Held) {
+        let app = &mut self.apps[app];
+        app.held = Some(held);
+        io.pause_reading(app.conn);
+        if held == Held::Room {
+            io.notify_drained(app.conn, limits::UNTAKEN_BYTES_MAX / 2);
+        }
+    }
+}

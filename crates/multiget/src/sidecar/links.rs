@@ -1,0 +1,202 @@
+//! Connections to servers: made when a command needs one, and shared by all applications that speak its version of RESP.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use shunt_reactor::{CloseReason, ConnId, Io};
+use shunt_wire::netmc::Op;
+use shunt_wire::resp::{Scanner, Value, Version, put_command, value, values};
+
+use super::{Peer, Sidecar};
+use crate::client::Ticket;
+use crate::limits;
+
+/// Whose answer is next.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    /// Nobody's: the connection began with HELLO.
+    Hello,
+    /// An application's.
+    App { conn: ConnId, sequence: u64 },
+    /// That to keys which datagrams did not bring.
+    Fetch { ticket: Ticket, op: Op, keys: Vec<u16> },
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    server: usize,
+    address: SocketAddr,
+    pub(super) conn: Option<ConnId>,
+    scanner: Scanner,
+    /// In the order of their answers, with when they were asked.
+    expected: VecDeque<(Expected, u64)>,
+    /// Until when commands are refused, and why: connecting has failed. A connection that was lost is made again for the next command.
+    refused: Option<(u64, String)>,
+}
+
+/// Two for each server.
+pub(super) fn all(servers: &[(SocketAddr, SocketAddr)]) -> Vec<Link> {
+    let link = |index: usize| Link {
+        server: index,
+        address: servers[index].0,
+        conn: None,
+        scanner: Scanner::new(limits::COMMAND_BYTES_MAX),
+        expected: VecDeque::new(),
+        refused: None,
+    };
+    (0..2 * servers.len()).map(|index| link(index / 2)).collect()
+}
+
+impl Sidecar {
+    /// Sends a command to a server, `write` writes it; or says why that is not possible.
+    pub(super) fn ask(
+        &mut self,
+        io: &mut Io,
+        server: usize,
+        version: Version,
+        expected: Expected,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), String> {
+        let index = 2 * server + usize::from(version == Version::Three);
+        let now_ns = io.now_ns();
+        let link = &mut self.links[index];
+        let conn = match link.conn {
+            Some(conn) => conn,
+            None => {
+                if let Some((until_ns, why)) = &link.refused
+                    && now_ns < *until_ns
+                {
+                    return Err(why.clone());
+                }
+                let conn = io.connect(link.address, limits::CONNECT_NS);
+                link.conn = Some(conn);
+                if version == Version::Three {
+                    put_command(io.output(conn), [&b"HELLO"[..], b"3"].into_iter());
+                    link.expected.push_back((Expected::Hello, now_ns));
+                }
+                self.set_peer(conn, Peer::Link(index));
+                conn
+            }
+        };
+        let link = &mut self.links[index];
+        if link.expected.len() >= limits::LINK_COMMANDS_MAX || io.backlog(conn) > limits::LINK_BACKLOG_BYTES_MAX {
+            return Err(format!("ERR the server {} does not keep up: try again later", link.address));
+        }
+        link.expected.push_back((expected, now_ns));
+        write(io.output(conn));
+        Ok(())
+    }
+
+    pub(super) fn link_received(&mut self, io: &mut Io, index: usize, data: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            match self.links[index].scanner.find(&data[at..]) {
+                Ok(Some(length)) => {
+                    let answer = &data[at..at + length];
+                    at += length;
+                    let Some((expected, _)) = self.links[index].expected.pop_front() else {
+                        self.lose(io, index, "has answered what nobody asked");
+                        return data.len();
+                    };
+                    self.link_answer(io, index, expected, answer);
+                    if self.links[index].conn.is_none() {
+                        return data.len();
+                    }
+                }
+                Ok(None) => return at,
+                Err(error) => {
+                    self.lose(io, index, &format!("has answered what is not RESP: {error}"));
+                    return data.len();
+                }
+            }
+        }
+    }
+
+    fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) {
+        match expected {
+            Expected::Hello => {
+                if let Some((Value::Error(text), _)) = value(answer) {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    self.lose(io, index, &format!("does not speak RESP3 ({text}): let clients use RESP2"));
+                }
+            }
+            Expected::App { conn, sequence } => {
+                if let Some(app) = self.app_of(conn) {
+                    self.answer(io, app, sequence, answer.to_vec());
+                }
+            }
+            Expected::Fetch { ticket, op, keys } => self.fetched(self.links[index].server, ticket, op, &keys, answer),
+        }
+    }
+
+    fn fetched(&mut self, server: usize, ticket: Ticket, op: Op, keys: &[u16], answer: &[u8]) {
+        let plain = |value: Value<'_>| match value {
+            Value::Bulk(text) => Ok(Some(text.to_vec())),
+            Value::Nil => Ok(None),
+            Value::Error(text) => Err(String::from_utf8_lossy(text).into_owned()),
+            Value::Other => Err("ERR the server's answer is not of the kind that was asked for".to_owned()),
+        };
+        let first =
+            value(answer).map_or(Err("ERR the server's answer is not there".to_owned()), |(value, _)| plain(value));
+        let found: Result<Vec<Option<Vec<u8>>>, String> = match (op, values(answer)) {
+            (Op::MultiGet, Some((count, values))) if count == keys.len() => values.map(plain).collect(),
+            (Op::MultiGet, _) => first.and(Err("ERR the server has answered with another number of values".to_owned())),
+            _ => first.map(|value| vec![value]),
+        };
+        match found {
+            Ok(values) => keys.iter().zip(&values).for_each(|(position, value)| {
+                self.client.fetched(ticket, *position, value.as_deref());
+            }),
+            Err(text) => self.client.fetch_failed(ticket, server, &text),
+        }
+    }
+
+    /// Closes a link; whoever waits for it gets an error that names it.
+    pub(super) fn lose(&mut self, io: &mut Io, index: usize, what: &str) {
+        let link = &mut self.links[index];
+        if let Some(conn) = link.conn.take() {
+            io.abort(conn);
+        }
+        link.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
+        let why = format!("ERR the server {} {what}", link.address);
+        let (server, expected) = (link.server, std::mem::take(&mut link.expected));
+        self.metrics.links_lost.add(1);
+        for (expected, _) in expected {
+            match expected {
+                Expected::Hello => {}
+                Expected::App { conn, sequence } => {
+                    if let Some(app) = self.app_of(conn) {
+                        self.error(io, app, sequence, &format!("{why}; the command may have been carried out"));
+                    }
+                }
+                Expected::Fetch { ticket, .. } => self.client.fetch_failed(ticket, server, &why),
+            }
+        }
+    }
+
+    pub(super) fn link_closed(&mut self, io: &mut Io, index: usize, reason: CloseReason) {
+        let what = match reason {
+            CloseReason::ConnectFailed(_) => "refuses connections: is it running, and is this its address?",
+            CloseReason::ConnectTimedOut => "does not answer a connect: is it running, and is the network open?",
+            _ => "has closed the connection",
+        };
+        self.links[index].conn = None;
+        if matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut) {
+            let why = format!("ERR the server {} {what}", self.links[index].address);
+            self.links[index].refused = Some((io.now_ns() + limits::BACK_OFF_NS, why));
+        }
+        self.lose(io, index, what);
+    }
+
+    /// Links whose first command has waited for too long are of no use.
+    pub(super) fn lose_late(&mut self, io: &mut Io) {
+        let (now_ns, timeout_ns) = (io.now_ns(), self.options.timeout_ns);
+        for index in 0..self.links.len() {
+            let is_late = |(_, at_ns): &(Expected, u64)| at_ns + timeout_ns <= now_ns;
+            if self.links[index].expected.front().is_some_and(is_late) {
+                let text = format!("has not answered within {} ms (--timeout-ms)", timeout_ns / 1_000_000);
+                self.lose(io, index, &text);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The client as a process: applications speak RESP to it. GET and MGET are multigets; commands with keys on one server are passed on to that server
+//! over TCP; a few are answered here; all others are refused by name.
+//!
+//! ```text
+//! application ── command ──> intake ── GET, MGET ──> client ── datagrams ──> shims
+//!             <── answer ── apps      └─ others ───> links ──── TCP ──────> servers
+//! ```
+//! Answers are in the order of their commands. Reads in datagrams and commands over TCP of one application never overtake one another: a command of one kind waits
+//! until those of the other are answered, so that what was written before is what is read.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `service.rs` | events of the loop, and what time brings |
+//! | `intake.rs` | commands: read, and sent on their way |
+//! | `route.rs` | where a command goes |
+//! | `local.rs` | commands that are answered here |
+//! | `multigets.rs` | what the client wants done, and what came of multigets |
+//! | `links.rs` | connections to servers |
+//! | `apps.rs` | applications, and their answers in order |
+
+mod apps;
+mod intake;
+mod links;
+mod local;
+mod multigets;
+mod route;
+mod service;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_reactor::{ConnId, Io};
+use slab::Slab;
+
+use crate::client::{Client, ClientOptions, Mode};
+use crate::metrics::SidecarMetrics;
+use apps::App;
+use links::Link;
+
+/// Options of a sidecar.
+#[derive(Clone, Debug)]
+pub struct SidecarOptions {
+    /// Each server with its shim, in the order that says which keys are whose.
+    pub servers: Vec<(SocketAddr, SocketAddr)>,
+    /// Where requests are split.
+    pub mode: Mode,
+    /// How long a multiget may take, and any other command's answer.
+    pub timeout_ns: u64,
+    /// After so long without an answer keys are asked for again.
+    pub resend_ns: u64,
+    /// For the IDs of requests.
+    pub seed: u64,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Peer {
+    #[default]
+    Nobody,
+    App(usize),
+    Link(usize),
+}
+
+/// A multiget of an application.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    app: ConnId,
+    sequence: u64,
+    at_ns: u64,
+}
+
+/// The sidecar of one event loop.
+#[derive(Debug)]
+pub struct Sidecar {
+    options: SidecarOptions,
+    client: Client,
+    apps: Slab<App>,
+    peers: Vec<Peer>,
+    /// For each server one of each version of RESP, for an answer has the form of its version.
+    links: Vec<Link>,
+    askers: Slab<Asker>,
+    metrics: Arc<SidecarMetrics>,
+    command: shunt_wire::resp::Command,
+    /// For when the timer is set.
+    armed_ns: Option<u64>,
+    is_draining: bool,
+}
+
+impl Sidecar {
+    /// A sidecar without applications.
+    pub fn new(options: SidecarOptions) -> Self {
+        let client = Client::new(ClientOptions {
+            shims: options.servers.iter().map(|(_, shim)| *shim).collect(),
+            mode: options.mode,
+            deadline_ns: options.timeout_ns,
+            resend_ns: options.resend_ns,
+            seed: options.seed,
+        });
+        Self {
+            client,
+            apps: Slab::new(),
+            peers: Vec::new(),
+            links: links::all(&options.servers),
+            askers: Slab::new(),
+            metrics: Arc::default(),
+            command: shunt_wire::resp::Command::default(),
+            armed_ns: None,
+            is_draining: false,
+            options,
+        }
+    }
+
+    /// What it does.
+    pub fn metrics(&self) -> Arc<SidecarMetrics> {
+        self.metrics.clone()
+    }
+
+    fn peer(&self, conn: ConnId) -> Peer {
+        match self.peers.get(conn.index as usize).copied().unwrap_or_default() {
+            Peer::App(app) if self.apps.get(app).is_some_and(|app| app.conn == conn) => Peer::App(app),
+            Peer::Link(link) if self.links[link].conn == Some(conn) => Peer::Link(link),
+            _ => Peer::Nobody,
+        }
+    }
+
+    fn set_peer(&mut self, conn: ConnId, peer: Peer) {
+        let index = conn.index as usize;
+        if self.peers.len() <= index {
+            self.peers.resize(index + 1, Peer::Nobody);
+        }
+        self.peers[index] = peer;
+    }
+
+    /// The application of a connection, if it is still there.
+    fn app_of(&self, conn: ConnId) -> Option<usize> {
+        match self.peer(conn) {
+            Peer::App(app) => Some(app),
+            _ => None,
+        }
+    }
+
+    /// The timer is set to when the client has something to do.
+    fn arm(&mut self, io: &mut Io) {
+        let Some(due_ns) = self.client.due_at_ns() else { return };
+        if self.armed_ns.is_none_or(|armed_ns| due_ns < armed_ns) {
+            self.armed_ns = Some(due_ns);
+            io.set_timer(due_ns, service::DUE);
+        }
+    }
+}

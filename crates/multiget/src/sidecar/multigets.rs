@@ -1,0 +1,112 @@
+//! What the client wants done, and what came of multigets.
+
+use std::net::SocketAddr;
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::netmc::Op;
+use shunt_wire::resp::{Version, put_array, put_bulk, put_command, put_nil};
+
+use super::links::Expected;
+use super::{Asker, Sidecar};
+use crate::client::{Event, Failure, Ticket, Values};
+
+impl Sidecar {
+    /// Begins a multiget of an application.
+    pub(super) fn begin<'k>(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        sequence: u64,
+        op: Op,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+    ) {
+        let now_ns = io.now_ns();
+        let user = self.askers.insert(Asker { app: conn, sequence, at_ns: now_ns });
+        let begun = self.client.begin(now_ns, user as u64, op, keys, &mut |to, data| io.send_datagram(to, data));
+        if let Err(refused) = begun {
+            self.askers.remove(user);
+            if let Some(app) = self.app_of(conn) {
+                self.error(io, app, sequence, &format!("ERR {refused}"));
+            }
+        }
+        self.carry_out(io);
+    }
+
+    pub(super) fn replied(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
+        self.client.datagram(io.now_ns(), from, data, &mut |to, data| io.send_datagram(to, data));
+        self.carry_out(io);
+    }
+
+    pub(super) fn look(&mut self, io: &mut Io) {
+        self.client.look(io.now_ns(), &mut |to, data| io.send_datagram(to, data));
+        self.carry_out(io);
+    }
+
+    /// Does what the client wants, until it wants nothing more.
+    pub(super) fn carry_out(&mut self, io: &mut Io) {
+        while let Some(event) = self.client.event() {
+            match event {
+                Event::Done { user, values } => self.over(io, user, |version| Ok(written(&values, version))),
+                Event::Failed { user, failure } => {
+                    let text = self.words(&failure);
+                    self.over(io, user, |_| Err(text));
+                }
+                Event::Fetch { ticket, op, server, keys } => self.fetch(io, ticket, op, server, keys),
+            }
+        }
+        self.arm(io);
+    }
+
+    fn over(&mut self, io: &mut Io, user: u64, answer: impl FnOnce(Version) -> Result<Vec<u8>, String>) {
+        let Some(asker) = self.askers.try_remove(user as usize) else { return };
+        self.metrics.times.record(io.now_ns().saturating_sub(asker.at_ns));
+        let Some(app) = self.app_of(asker.app) else { return };
+        match answer(self.apps[app].version) {
+            Ok(answer) => self.answer(io, app, asker.sequence, answer),
+            Err(text) => self.error(io, app, asker.sequence, &text),
+        }
+    }
+
+    fn fetch(&mut self, io: &mut Io, ticket: Ticket, op: Op, server: usize, positions: Vec<u16>) {
+        let keys: Option<Vec<Vec<u8>>> =
+            positions.iter().map(|position| self.client.key(ticket, *position).map(<[u8]>::to_vec)).collect();
+        // It is over, and nobody waits for them.
+        let Some(keys) = keys else { return };
+        let name: &[u8] = if op == Op::Get { b"GET" } else { b"MGET" };
+        let expected = Expected::Fetch { ticket, op, keys: positions };
+        let asked = self.ask(io, server, Version::Two, expected, |out| {
+            let arguments: Vec<&[u8]> = std::iter::once(name).chain(keys.iter().map(Vec::as_slice)).collect();
+            put_command(out, arguments.into_iter());
+        });
+        if let Err(text) = asked {
+            self.client.fetch_failed(ticket, server, &text);
+        }
+    }
+
+    fn words(&self, failure: &Failure) -> String {
+        match failure {
+            Failure::Server { text, .. } => text.clone(),
+            Failure::Deadline { server } => {
+                let (address, shim) = self.options.servers[*server];
+                let timeout_ms = self.options.timeout_ns / 1_000_000;
+                format!(
+                    "ERR the server {address} has not answered within {timeout_ms} ms, neither by its shim {shim} nor over TCP: is it overloaded, or cut off?"
+                )
+            }
+        }
+    }
+}
+
+fn written(values: &Values, version: Version) -> Vec<u8> {
+    let mut out = Vec::new();
+    if values.op == Op::MultiGet {
+        put_array(&mut out, values.iter().len());
+    }
+    for value in values.iter() {
+        match value {
+            Some(value) => put_bulk(&mut out, value),
+            None => put_nil(&mut out, version),
+        }
+    }
+    out
+}

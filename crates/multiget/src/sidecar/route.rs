@@ -1,0 +1,257 @@
+//! Where a command goes. Commands that are not in these lists are refused: where their keys are is not known here, or they are about one server, or they change what a
+//! connection is, and the connections to servers are everybody's.
+
+use shunt_wire::resp::Command;
+
+use crate::place;
+
+/// One key, the first argument.
+const ONE_KEY: &[&str] = &[
+    "SET",
+    "SETNX",
+    "SETEX",
+    "PSETEX",
+    "GETSET",
+    "GETDEL",
+    "GETEX",
+    "APPEND",
+    "STRLEN",
+    "INCR",
+    "DECR",
+    "INCRBY",
+    "DECRBY",
+    "INCRBYFLOAT",
+    "GETRANGE",
+    "SUBSTR",
+    "SETRANGE",
+    "GETBIT",
+    "SETBIT",
+    "BITCOUNT",
+    "BITPOS",
+    "BITFIELD",
+    "BITFIELD_RO",
+    "EXPIRE",
+    "PEXPIRE",
+    "EXPIREAT",
+    "PEXPIREAT",
+    "EXPIRETIME",
+    "PEXPIRETIME",
+    "PERSIST",
+    "TTL",
+    "PTTL",
+    "TYPE",
+    "DUMP",
+    "RESTORE",
+    "HSET",
+    "HGET",
+    "HMGET",
+    "HMSET",
+    "HGETALL",
+    "HDEL",
+    "HEXISTS",
+    "HINCRBY",
+    "HINCRBYFLOAT",
+    "HKEYS",
+    "HLEN",
+    "HRANDFIELD",
+    "HSCAN",
+    "HSETNX",
+    "HSTRLEN",
+    "HVALS",
+    "LPUSH",
+    "RPUSH",
+    "LPUSHX",
+    "RPUSHX",
+    "LPOP",
+    "RPOP",
+    "LLEN",
+    "LRANGE",
+    "LINDEX",
+    "LINSERT",
+    "LREM",
+    "LSET",
+    "LTRIM",
+    "LPOS",
+    "SADD",
+    "SREM",
+    "SCARD",
+    "SISMEMBER",
+    "SMISMEMBER",
+    "SMEMBERS",
+    "SPOP",
+    "SRANDMEMBER",
+    "SSCAN",
+    "ZADD",
+    "ZREM",
+    "ZCARD",
+    "ZCOUNT",
+    "ZINCRBY",
+    "ZLEXCOUNT",
+    "ZMSCORE",
+    "ZPOPMAX",
+    "ZPOPMIN",
+    "ZRANDMEMBER",
+    "ZRANGE",
+    "ZRANGEBYLEX",
+    "ZRANGEBYSCORE",
+    "ZRANK",
+    "ZREMRANGEBYLEX",
+    "ZREMRANGEBYRANK",
+    "ZREMRANGEBYSCORE",
+    "ZREVRANGE",
+    "ZREVRANGEBYLEX",
+    "ZREVRANGEBYSCORE",
+    "ZREVRANK",
+    "ZSCAN",
+    "ZSCORE",
+    "PFADD",
+    "GEOADD",
+    "GEODIST",
+    "GEOHASH",
+    "GEOPOS",
+    "GEOSEARCH",
+    "XADD",
+    "XLEN",
+    "XRANGE",
+    "XREVRANGE",
+    "XDEL",
+    "XTRIM",
+];
+/// Every argument is a key.
+const ALL_KEYS: &[&str] = &[
+    "DEL",
+    "UNLINK",
+    "EXISTS",
+    "TOUCH",
+    "SINTER",
+    "SUNION",
+    "SDIFF",
+    "SINTERSTORE",
+    "SUNIONSTORE",
+    "SDIFFSTORE",
+    "PFCOUNT",
+    "PFMERGE",
+];
+/// Every other argument is a key.
+const PAIRS: &[&str] = &["MSET", "MSETNX"];
+/// The first two arguments are keys.
+const TWO_KEYS: &[&str] =
+    &["RENAME", "RENAMENX", "COPY", "LMOVE", "RPOPLPUSH", "SMOVE", "ZRANGESTORE", "GEOSEARCHSTORE"];
+/// Answered here.
+const LOCAL: &[&str] = &["PING", "ECHO", "HELLO", "CLIENT", "SELECT", "AUTH", "COMMAND", "QUIT"];
+
+/// Where a command goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Route {
+    /// It is a multiget.
+    Multiget,
+    /// It is passed on to this server.
+    Server(usize),
+    /// It is answered here; its name in capitals.
+    Here(&'static str),
+    /// Why it goes nowhere.
+    Refused(String),
+}
+
+/// Where a command goes, with so many servers.
+pub(super) fn route(command: &Command, bytes: &[u8], servers: usize) -> Route {
+    let name = command.argument(bytes, 0).unwrap_or_default();
+    let is = |known: &&&str| name.eq_ignore_ascii_case(known.as_bytes());
+    let count = command.count();
+    let arity = || Route::Refused(format!("ERR wrong number of arguments for '{}' command", shown(name)));
+    if is(&&"GET") || is(&&"MGET") {
+        let fits = if is(&&"GET") { count == 2 } else { count >= 2 };
+        return if fits { Route::Multiget } else { arity() };
+    }
+    if let Some(known) = LOCAL.iter().find(is) {
+        return Route::Here(known);
+    }
+    let (last, step) = if ONE_KEY.iter().any(|known| is(&known)) {
+        (1, 1)
+    } else if ALL_KEYS.iter().any(|known| is(&known)) {
+        (count.saturating_sub(1), 1)
+    } else if PAIRS.iter().any(|known| is(&known)) {
+        (count.saturating_sub(1), 2)
+    } else if TWO_KEYS.iter().any(|known| is(&known)) {
+        (2, 1)
+    } else {
+        return Route::Refused(format!(
+            "ERR '{}' is not passed on by shunt multiget: send it to the server that it is for",
+            shown(name)
+        ));
+    };
+    let mut keys = (1..=last).step_by(step).map(|index| command.argument(bytes, index));
+    let Some(Some(first)) = keys.next() else { return arity() };
+    let server = place::server(first, servers);
+    for key in keys {
+        match key.map(|key| place::server(key, servers)) {
+            None => return arity(),
+            Some(other) if other != server => {
+                return Route::Refused(format!(
+                    "CROSSSLOT the keys of '{}' are on several servers: send one command for each, or keep them together with {{tags}}",
+                    shown(name)
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Route::Server(server)
+}
+
+/// A name as it may stand in an error.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug().to_string().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::resp::{put_command, read_command};
+
+    use super::*;
+
+    fn routed(text: &str) -> Route {
+        let (mut bytes, mut command) = (Vec::new(), Command::default());
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        put_command(&mut bytes, words.into_iter());
+        assert_eq!(read_command(&bytes, 1 << 20, &mut command), Ok(true));
+        route(&command, &bytes, 5)
+    }
+
+    #[test]
+    fn commands_go_where_their_keys_are() {
+        let foo = place::server(b"foo", 5);
+        for text in [
+            "set foo x",
+            "HGETALL foo",
+            "DEL foo",
+            "MSET foo 1 {foo}x 2",
+            "rename foo {foo}y",
+            "lmove foo {foo}2 LEFT RIGHT",
+        ] {
+            assert_eq!(routed(text), Route::Server(foo), "{text}");
+        }
+        for text in ["GET foo", "mget foo bar"] {
+            assert_eq!(routed(text), Route::Multiget, "{text}");
+        }
+        assert_eq!(routed("ping"), Route::Here("PING"));
+    }
+
+    #[test]
+    fn what_goes_nowhere_is_told_why() {
+        for (text, why) in [
+            ("GET", "wrong number"),
+            ("GET a b", "wrong number"),
+            ("MGET", "wrong number"),
+            ("SET", "wrong number"),
+            ("RENAME a", "wrong number"),
+            ("DEL foo bar hello", "CROSSSLOT the keys of 'del'"),
+            ("MULTI", "'multi' is not passed on"),
+            ("SUBSCRIBE x", "not passed on"),
+            ("KEYS *", "not passed on"),
+            ("FLUSHALL", "not passed on"),
+        ] {
+            let Route::Refused(text) = routed(text) else { panic!("{text} goes somewhere") };
+            assert!(text.contains(why), "{text}");
+        }
+    }
+}

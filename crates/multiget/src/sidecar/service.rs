@@ -1,0 +1,110 @@
+//! Events of the loop, each handed to the step that it is about, and what time brings.
+
+use std::net::SocketAddr;
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+
+use super::apps::App;
+use super::{Peer, Sidecar};
+use crate::Mail;
+use crate::limits;
+
+/// The timer that comes round.
+const TICK: u64 = 1;
+/// The client has something to do.
+pub(super) const DUE: u64 = 2;
+
+impl Service for Sidecar {
+    type Mail = Mail;
+
+    fn started(&mut self, io: &mut Io) {
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
+        if self.is_draining {
+            return io.close(conn);
+        }
+        let app = self.apps.insert(App::new(conn));
+        self.set_peer(conn, Peer::App(app));
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
+        // What is to be sent is in its output.
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        match self.peer(conn) {
+            Peer::App(_) => self.app_received(io, conn, data),
+            Peer::Link(link) => {
+                let taken = self.link_received(io, link, data);
+                self.carry_out(io);
+                taken
+            }
+            Peer::Nobody => data.len(),
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
+        match self.peer(conn) {
+            Peer::App(app) => {
+                // Its multigets go on, and their answers go nowhere.
+                self.apps.remove(app);
+                self.set_peer(conn, Peer::Nobody);
+            }
+            Peer::Link(link) => {
+                self.link_closed(io, link, reason);
+                self.carry_out(io);
+            }
+            Peer::Nobody => {}
+        }
+    }
+
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        self.go_on(io, conn);
+    }
+
+    fn datagram(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
+        self.replied(io, from, data);
+    }
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        if key == TICK {
+            io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+            self.lose_late(io);
+            self.carry_out(io);
+        } else {
+            self.armed_ns = None;
+            self.look(io);
+        }
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: Mail) {
+        self.is_draining = true;
+        for conn in self.apps.iter().map(|(_, app)| app.conn).collect::<Vec<_>>() {
+            let Some(app) = self.app_of(conn) else { continue };
+            self.apps[app].is_closing = true;
+            if self.apps[app].is_idle() {
+                self.close(io, conn);
+            }
+        }
+        if mail == Mail::End {
+            io.stop();
+        }
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        let metrics = &self.metrics;
+        metrics.turns.add(1);
+        metrics.clients.set(self.apps.len() as u64);
+        metrics.under_way.set(self.client.under_way() as u64);
+        metrics.groups.set(self.client.groups().0 as u64);
+        metrics.silent.set(self.client.silent().count() as u64);
+        metrics.unsent.set(io.datagrams_dropped());
+        metrics.counts.show(&self.client.counts());
+        let links = self.links.iter().filter(|link| link.conn.is_some()).count();
+        if self.is_draining && self.apps.is_empty() && io.connections() <= links {
+            io.stop();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The shim as a process: datagrams in, one MGET for each to the Redis or Valkey beside it, datagrams out.
+//!
+//! While the server is not there, each request is answered at once with the advice to ask over TCP, where the client learns what is wrong. A server that is
+//! silent for too long loses its connection.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::netmc::Op;
+use shunt_wire::resp::{Scanner, Value, put_command, value, values};
+
+use crate::Mail;
+use crate::limits;
+use crate::metrics::{ShimMetrics, Why};
+use crate::shim::{Asked, Found, Shim, ShimOptions};
+
+/// The timer that comes round.
+const TICK: u64 = 1;
+
+/// Options of a shim as a process.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Who may ask.
+    pub shim: ShimOptions,
+    /// The server.
+    pub server: SocketAddr,
+    /// How long it may take for an answer.
+    pub timeout_ns: u64,
+}
+
+/// The shim of one event loop.
+#[derive(Debug)]
+pub struct Store {
+    options: StoreOptions,
+    shim: Shim,
+    link: Option<ConnId>,
+    is_up: bool,
+    /// Not before this is the server tried again.
+    connect_at_ns: u64,
+    scanner: Scanner,
+    /// In the order of their answers, with when they came.
+    asked: VecDeque<(Asked, u64)>,
+    metrics: Arc<ShimMetrics>,
+    buffer: Vec<u8>,
+    is_draining: bool,
+}
+
+impl Store {
+    /// A shim that has not begun.
+    pub fn new(options: StoreOptions) -> Self {
+        Self {
+            shim: Shim::new(&options.shim),
+            options,
+            link: None,
+            is_up: false,
+            connect_at_ns: 0,
+            scanner: Scanner::new(limits::COMMAND_BYTES_MAX),
+            asked: VecDeque::new(),
+            metrics: Arc::default(),
+            buffer: Vec::new(),
+            is_draining: false,
+        }
+    }
+
+    /// What it does.
+    pub fn metrics(&self) -> Arc<ShimMetrics> {
+        self.metrics.clone()
+    }
+
+    fn connect(&mut self, io: &mut Io) {
+        if self.link.is_none() && io.now_ns() >= self.connect_at_ns {
+            self.link = Some(io.connect(self.options.server, limits::CONNECT_NS));
+        }
+    }
+
+    fn answer<'v>(&mut self, io: &mut Io, asked: &Asked, found: impl Iterator<Item = Found<'v>>) {
+        let metrics = &self.metrics;
+        asked.answer(found, &mut self.buffer, |reply| {
+            metrics.replies.add(1);
+            io.send_datagram(asked.from, reply);
+        });
+    }
+
+    /// The connection is of no use any more: whoever waits is told to ask over TCP.
+    fn lose(&mut self, io: &mut Io) {
+        (self.link, self.is_up) = (None, false);
+        self.connect_at_ns = io.now_ns() + limits::BACK_OFF_NS;
+        self.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
+        for (asked, _) in std::mem::take(&mut self.asked) {
+            self.metrics.unserved.add(1);
+            self.answer(io, &asked, std::iter::empty());
+        }
+    }
+
+    fn take_answer(&mut self, io: &mut Io, answer: &[u8]) {
+        // An answer that nobody asked for is of a protocol that is not Redis'; the next one will not fit either.
+        let Some((asked, _)) = self.asked.pop_front() else { return };
+        let found = |value| match value {
+            Value::Bulk(value) => Found::Value(value),
+            Value::Nil => Found::Nothing,
+            Value::Error(_) | Value::Other => Found::Error,
+        };
+        match asked.op {
+            Op::Get => self.answer(io, &asked, value(answer).into_iter().map(|(value, _)| found(value))),
+            _ => match values(answer).filter(|(count, _)| *count == asked.count()) {
+                Some((_, values)) => self.answer(io, &asked, values.map(found)),
+                None => self.answer(io, &asked, std::iter::empty()),
+            },
+        }
+    }
+}
+
+impl Service for Store {
+    type Mail = Mail;
+
+    fn started(&mut self, io: &mut Io) {
+        self.connect(io);
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
+        // It listens nowhere.
+        io.abort(conn);
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
+        self.is_up = true;
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            match self.scanner.find(&data[at..]) {
+                Ok(Some(length)) => {
+                    self.take_answer(io, &data[at..at + length]);
+                    at += length;
+                }
+                Ok(None) => return at,
+                Err(_) => {
+                    io.abort(conn);
+                    self.lose(io);
+                    return data.len();
+                }
+            }
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, _reason: CloseReason) {
+        if self.link == Some(conn) {
+            self.lose(io);
+        }
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn datagram(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
+        if self.is_draining {
+            return;
+        }
+        let asked = match self.shim.datagram(io.now_ns(), from, data) {
+            Ok(asked) => asked,
+            Err(rejected) => return self.metrics.rejected.of(Why::of(rejected)).add(1),
+        };
+        let Some(link) = self.link.filter(|_| self.is_up) else {
+            self.metrics.unserved.add(1);
+            return self.answer(io, &asked, std::iter::empty());
+        };
+        if self.asked.len() >= limits::ASKED_MAX {
+            return self.metrics.rejected.of(Why::Busy).add(1);
+        }
+        self.metrics.requests.add(1);
+        self.metrics.keys.add(asked.count() as u64);
+        let name: &[u8] = if asked.op == Op::Get { b"GET" } else { b"MGET" };
+        let arguments: Vec<&[u8]> = std::iter::once(name).chain(asked.keys()).collect();
+        put_command(io.output(link), arguments.into_iter());
+        self.asked.push_back((asked, io.now_ns()));
+    }
+
+    fn timer(&mut self, io: &mut Io, _key: u64) {
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+        let is_late = |(_, at_ns): &(Asked, u64)| at_ns + self.options.timeout_ns <= io.now_ns();
+        if self.asked.front().is_some_and(is_late)
+            && let Some(link) = self.link
+        {
+            io.abort(link);
+            self.lose(io);
+        }
+        self.connect(io);
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: Mail) {
+        self.is_draining = true;
+        if mail == Mail::End {
+            io.stop();
+        }
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        self.metrics.turns.add(1);
+        self.metrics.waiting.set(self.asked.len() as u64);
+        self.metrics.up.set(u64::from(self.is_up));
+        self.metrics.unsent.set(io.datagrams_dropped());
+        if self.is_draining && self.asked.is_empty() {
+            io.stop();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `shunt multiget serve`: its options, and the loops that they make.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use shunt_multiget::client::Mode;
+use shunt_multiget::limits::SERVERS_MAX;
+use shunt_multiget::{Mail, Sidecar, SidecarAdmin, SidecarOptions};
+use shunt_reactor::moving::Mover;
+use tracing::info;
+
+use super::datagrams;
+use crate::exit::{Exit, Failure};
+use crate::relay::{Common, Orders, Role, Shown, duration, listen, nanos, random, resolve, serve};
+
+/// `shunt multiget serve`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Serve {
+    /// Addresses for applications. There is no login: leave it on the loopback interface
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:6380",
+        value_delimiter = ',',
+        help_heading = "Addresses"
+    )]
+    listen: Vec<SocketAddr>,
+    /// Redis or Valkey servers. Which keys are whose is their order, the same for everybody; with =HOST:PORT behind it where its shim is, if not at --shim-port of
+    /// the same address
+    #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
+    server: Vec<String>,
+    /// Port of the shims
+    #[arg(long, value_name = "PORT", default_value = "9700", help_heading = "Addresses")]
+    shim_port: u16,
+    /// Address that datagrams leave from, on the network of the shims
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0", help_heading = "Addresses")]
+    from: SocketAddr,
+    /// Connections of applications; more are closed at once
+    #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
+    clients_max: usize,
+    /// How long a command may take
+    #[arg(long, value_name = "MS", default_value = "2s", value_parser = duration, help_heading = "Times")]
+    timeout_ms: Duration,
+    /// After so long without an answer keys are asked for again; three times, then over TCP
+    #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
+    resend_ms: Duration,
+    /// Options of all commands of this kind.
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Serve {
+    /// Each server with its shim.
+    fn servers(&self) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
+        let refused = |message: String| Failure { exit: Exit::Configuration, message };
+        let mut servers: Vec<(SocketAddr, SocketAddr)> = Vec::new();
+        for text in &self.server {
+            let (server, shim) = text.split_once('=').map_or((&**text, None), |(server, shim)| (server, Some(shim)));
+            let server = resolve("server", server)?;
+            let shim = match shim {
+                Some(shim) => resolve("server", shim)?,
+                None => SocketAddr::new(server.ip(), self.shim_port),
+            };
+            if shim.is_ipv4() != self.from.is_ipv4() {
+                return Err(refused(format!(
+                    "--from {} cannot reach the shim {shim}: give one of its kind",
+                    self.from
+                )));
+            }
+            if servers.iter().any(|(other, other_shim)| *other == server || *other_shim == shim) {
+                return Err(refused(format!(
+                    "--server {text}: this server or its shim {shim} is named twice; give each once, and shims by =HOST:PORT where several are on one host"
+                )));
+            }
+            servers.push((server, shim));
+        }
+        if servers.len() > SERVERS_MAX {
+            return Err(refused(format!("--server: {} are named, at most {SERVERS_MAX} are possible", servers.len())));
+        }
+        Ok(servers)
+    }
+
+    pub(super) fn run(&self) -> Result<Exit, Failure> {
+        self.common.start_log()?;
+        let servers = self.servers()?;
+        let listeners = listen(&self.listen)?;
+        let mut sockets = Vec::new();
+        for _ in 0..self.common.cores {
+            // Each loop has a port of its own, so that answers come to who asked.
+            sockets.extend(datagrams("--from", self.from, 1)?);
+        }
+        let sidecar = |_| {
+            let mut seed = [0; 8];
+            random(&mut seed);
+            Sidecar::new(SidecarOptions {
+                servers: servers.clone(),
+                mode: Mode::Client,
+                timeout_ns: nanos(self.timeout_ms),
+                resend_ns: nanos(self.resend_ms).max(1_000_000),
+                seed: u64::from_ne_bytes(seed),
+            })
+        };
+        let services: Vec<Sidecar> = (0..self.common.cores).map(sidecar).collect();
+        let role = Role {
+            name: "sidecar",
+            listeners,
+            connections_max: self.clients_max,
+            orders: Orders { drain: Mail::Drain, end: Mail::End },
+            drain_delay: Duration::ZERO,
+            datagrams: sockets,
+            is_agent: false,
+            shown: SidecarAdmin::new(services.iter().map(Sidecar::metrics).collect(), servers.clone(), "client"),
+            mover: Mover::None,
+        };
+        serve(&self.common, role, services, |listening| {
+            for address in listening {
+                crate::print(&format!("listening for applications on {address}\n"));
+            }
+            info!(?listening, ?servers, version = env!("CARGO_PKG_VERSION"), "started");
+        })
+    }
+}
+
+impl Shown for SidecarAdmin {
+    fn set_draining(&self) {
+        SidecarAdmin::set_draining(self);
+    }
+}

@@ -1,0 +1,80 @@
+//! `shunt multiget shim`: its options, and the loops that they make.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use shunt_multiget::shim::{Prefix, ShimOptions};
+use shunt_multiget::{Mail, ShimAdmin, Store, StoreOptions};
+use shunt_reactor::moving::Mover;
+use tracing::info;
+
+use super::datagrams;
+use crate::exit::{Exit, Failure};
+use crate::relay::{Common, Orders, Role, Shown, duration, nanos, resolve, serve};
+
+/// `shunt multiget shim`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Shim {
+    /// Address for datagrams of sidecars and switches
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9700", help_heading = "Addresses")]
+    listen: SocketAddr,
+    /// The Redis or Valkey beside it
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379", help_heading = "Addresses")]
+    server: String,
+    /// Networks of sidecars, which get whole answers
+    #[arg(long, value_name = "PREFIX", default_values = ["127.0.0.0/8", "::1"], value_delimiter = ',', num_args = 1.., help_heading = "Limits")]
+    allow: Vec<Prefix>,
+    /// Requests a second from each address in these; more are dropped
+    #[arg(long, value_name = "N", default_value = "200000", help_heading = "Limits")]
+    rate_max: u32,
+    /// Requests a second from all other addresses together. Their answers have at most three times the bytes of the request, so that a forged source is no
+    /// amplifier; 0: they are dropped
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
+    others_rate_max: u32,
+    /// How long the server may take for an answer
+    #[arg(long, value_name = "MS", default_value = "500", value_parser = duration, help_heading = "Times")]
+    timeout_ms: Duration,
+    /// Options of all commands of this kind.
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Shim {
+    pub(super) fn run(&self) -> Result<Exit, Failure> {
+        self.common.start_log()?;
+        let server = resolve("server", &self.server)?;
+        let sockets = datagrams("--listen", self.listen, self.common.cores)?;
+        let listening = sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
+        // The kernel gives a source to one loop, so each has the whole rate of its sources, and a share of that of others.
+        let cores = u32::try_from(self.common.cores).unwrap_or(u32::MAX);
+        let options = ShimOptions {
+            allow: self.allow.clone(),
+            rate: self.rate_max,
+            others_rate: self.others_rate_max.div_ceil(cores),
+        };
+        let store = |_| Store::new(StoreOptions { shim: options.clone(), server, timeout_ns: nanos(self.timeout_ms) });
+        let services: Vec<Store> = (0..self.common.cores).map(store).collect();
+        let role = Role {
+            name: "shim",
+            listeners: Vec::new(),
+            connections_max: 0,
+            orders: Orders { drain: Mail::Drain, end: Mail::End },
+            drain_delay: Duration::ZERO,
+            datagrams: sockets,
+            is_agent: false,
+            shown: ShimAdmin::new(services.iter().map(Store::metrics).collect(), server),
+            mover: Mover::None,
+        };
+        serve(&self.common, role, services, |_| {
+            crate::print(&format!("listening for datagrams on {listening}, for the server {server}\n"));
+            info!(%listening, %server, version = env!("CARGO_PKG_VERSION"), "started");
+        })
+    }
+}
+
+impl Shown for ShimAdmin {
+    fn set_draining(&self) {
+        ShimAdmin::set_draining(self);
+    }
+}

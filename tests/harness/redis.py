@@ -1,0 +1,106 @@
+"""Stock Redis servers, a shim beside each, and a sidecar in front, all on loopback."""
+
+import importlib.util
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from .proxy import binary
+from .relay import free_port
+
+
+def why_not() -> str:
+    """What is missing, if something is."""
+    missing = [name for name in ("redis-server", "redis-cli") if shutil.which(name) is None]
+    if importlib.util.find_spec("redis") is None:
+        missing.append("redis-py")
+    return f"{', '.join(missing)} missing: scripts/prerequisites redis, scripts/python-environment" if missing else ""
+
+
+def free_datagram_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Multiget:
+    """Servers, shims and a sidecar; all are ended with it."""
+
+    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=()):
+        self.directory, self.processes = directory, {}
+        self.server_ports = [free_port() for _ in range(servers)]
+        self.shim_ports = [free_datagram_port() for _ in range(servers)]
+        self.port, self.admin_port = free_port(), free_port()
+        self.serve_options, self.shim_options = list(serve_options), list(shim_options)
+
+    def __enter__(self):
+        try:
+            for index in range(len(self.server_ports)):
+                self.start_server(index)
+                self.start_shim(index)
+            self.start_sidecar()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes.values()):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in reversed(self.processes.values()):
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start_server(self, index: int):
+        home = self.directory / f"redis-{index}"
+        home.mkdir(exist_ok=True)
+        self._run(f"redis-{index}", ["redis-server", "--port", str(self.server_ports[index]), "--bind", "127.0.0.1", "--save", "",
+                                     "--appendonly", "no", "--dir", str(home)])
+        self._await_port(f"redis-{index}", self.server_ports[index])
+
+    def start_shim(self, index: int):
+        self._run(f"shim-{index}", [binary(), "multiget", "shim", "--listen", f"127.0.0.1:{self.shim_ports[index]}",
+                                    "--server", f"127.0.0.1:{self.server_ports[index]}", *self.shim_options])
+        self._await(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
+
+    def start_sidecar(self):
+        servers = [f"127.0.0.1:{server}=127.0.0.1:{shim}" for server, shim in zip(self.server_ports, self.shim_ports, strict=True)]
+        self._run("sidecar", [binary(), "multiget", "serve", "--listen", f"127.0.0.1:{self.port}", "--server", *servers,
+                              "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
+        self._await_port("sidecar", self.port)
+
+    def stop(self, name: str, number: int = signal.SIGTERM):
+        """Ends a process by a signal, and returns its exit code."""
+        self.processes[name].send_signal(number)
+        return self.processes[name].wait(timeout=30)
+
+    def signal(self, name: str, number: int):
+        self.processes[name].send_signal(number)
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text()
+
+    def _run(self, name: str, command):
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT)
+
+    def _await_port(self, name: str, port: int):
+        def answers():
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        self._await(answers, f"port {port} answers", name)
+
+    def _await(self, condition, what: str, name: str):
+        end = time.monotonic() + 30
+        while not condition():
+            assert self.processes[name].poll() is None and time.monotonic() < end, f"not in time: {what}\n{self.log(name)}"
+            time.sleep(0.02)

@@ -1,0 +1,179 @@
+"""Shims and servers that are killed or stand still: multigets go on over TCP, or fail in time with the server's name."""
+
+import json
+import random
+import signal
+import socket
+import struct
+import time
+import urllib.request
+
+import pytest
+
+from harness.redis import Multiget, why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+
+KEYS = [f"key:{number}" for number in range(200)]
+
+
+@pytest.fixture
+def tier(tmp_path):
+    with Multiget(tmp_path, servers=3, serve_options=["--timeout-ms", "1s"]) as tier:
+        yield tier
+
+
+@pytest.fixture
+def client(tier):
+    import redis
+
+    with redis.Redis(port=tier.port, socket_timeout=20) as client:
+        for key in KEYS:
+            client.set(key, key)
+        yield client
+
+
+def values():
+    return [key.encode() for key in KEYS]
+
+
+def status(tier) -> dict:
+    with urllib.request.urlopen(f"http://127.0.0.1:{tier.admin_port}/status", timeout=10) as answer:
+        return json.load(answer)["multiget"]
+
+
+def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_without_a_shim_its_server_is_asked_over_tcp_and_datagrams_come_back_by_themselves(tier, client, number):
+    assert client.mget(KEYS) == values() and status(tier)["silent"] == 0
+    tier.signal("shim-1", number)
+    for _ in range(20):
+        assert client.mget(KEYS) == values()
+    state = status(tier)
+    assert state["silent"] == 1 and state["keys_fallen_back"] > 0 and state["failed"] == 0
+    if number == signal.SIGSTOP:
+        tier.signal("shim-1", signal.SIGCONT)
+    else:
+        tier.processes["shim-1"].wait(timeout=20)
+        tier.start_shim(1)
+
+    def is_back():
+        assert client.mget(KEYS) == values()
+        return status(tier)["silent"] == 0
+
+    until(is_back)
+
+
+def test_without_a_server_the_error_names_it_and_others_are_served(tier, client):
+    import redis
+
+    port = tier.server_ports[2]
+    tier.stop("redis-2", signal.SIGKILL)
+    with pytest.raises(redis.ResponseError, match=f"127.0.0.1:{port}"):
+        client.mget(KEYS)
+    found = 0
+    for key in KEYS:
+        try:
+            found += client.mget(key, key) == [key.encode()] * 2
+        except redis.ResponseError as error:
+            assert f"127.0.0.1:{port}" in str(error)
+    assert len(KEYS) // 2 < found < len(KEYS)
+    tier.start_server(2)
+
+    def is_back():
+        try:
+            return client.mget(KEYS).count(None) == len(KEYS) - found
+        except redis.ResponseError:
+            return False
+
+    until(is_back)
+
+
+def test_a_server_that_stands_still_is_named_by_the_deadline(tier, client):
+    import redis
+
+    port = tier.server_ports[0]
+    tier.signal("redis-0", signal.SIGSTOP)
+    with pytest.raises(redis.ResponseError, match=f"127.0.0.1:{port} has not answered within"):
+        client.mget(KEYS)
+    tier.signal("redis-0", signal.SIGCONT)
+
+    def is_back():
+        try:
+            return client.mget(KEYS) == values()
+        except redis.ResponseError:
+            return False
+
+    until(is_back)
+
+
+def test_connections_that_a_server_closes_are_made_again_for_the_next_command(tier, client):
+    import redis
+
+    for port in tier.server_ports:
+        with redis.Redis(port=port) as server:
+            server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    for key in KEYS:
+        assert client.set(key, key)
+    assert client.mget(KEYS) == values()
+
+
+def test_noise_does_no_harm(tier, client):
+    generator = random.Random(5)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
+        for _ in range(2_000):
+            data = generator.randbytes(generator.randrange(0, 100))
+            if generator.random() < 0.7:
+                head = struct.pack(">BIBBHBBB", 0x10 | generator.randrange(8), generator.randrange(100), 0, generator.randrange(4),
+                                   generator.choice([0x8000, 0x4000, 0xC000]), 0, generator.randrange(4), generator.randrange(3))
+                data = head + data
+            noise.sendto(data, ("127.0.0.1", generator.choice(tier.shim_ports)))
+        assert client.mget(KEYS) == values()
+    state = status(tier)
+    assert state["failed"] == 0
+
+
+def test_an_order_to_end_finishes_what_there_is(tier, client):
+    assert client.mget(KEYS) == values()
+    assert tier.stop("sidecar") == 0
+    assert all(tier.stop(f"shim-{index}") == 0 for index in range(3))
+
+
+def test_a_source_that_nobody_vouches_for_is_not_answered_or_little(tmp_path):
+    def request(keys):
+        body = b"".join(struct.pack(">H", len(key)) + key for key in keys)
+        bits = 1 << (16 - len(keys))
+        return struct.pack(">BIBBHBBBBH", 0x11, 7, 0, len(keys), bits, 0, 0, 1, 0, len(body)) + body
+
+    import redis
+
+    for others, answered in (("0", False), ("100", True)):
+        directory = tmp_path / others
+        directory.mkdir()
+        with Multiget(directory, servers=1, shim_options=["--allow", "10.0.0.0/8", "--others-rate-max", others]) as tier:
+            with redis.Redis(port=tier.server_ports[0]) as server:
+                server.set("large", b"x" * 1000)
+                server.set("small", b"y")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+                asker.settimeout(1)
+                data = request([b"large", b"small"])
+                bytes_back = 0
+                for _ in range(50):
+                    asker.sendto(data, ("127.0.0.1", tier.shim_ports[0]))
+                    try:
+                        reply = asker.recv(2000)
+                    except TimeoutError:
+                        assert not answered
+                        break
+                    assert answered and len(reply) <= 3 * len(data) and b"large" in reply and b"xxx" not in reply
+                    bytes_back += len(reply)
+                assert (bytes_back > 0) == answered
+            # The sidecar is such a source, too: what it gets no answer to it asks over TCP.
+            with redis.Redis(port=tier.port, socket_timeout=20) as client:
+                assert client.mget("large", "small", "none") == [b"x" * 1000, b"y", None]

@@ -1,0 +1,168 @@
+"""redis-py and redis-cli, unmodified, against a sidecar in front of five stock Redis servers: what MGET brings is what GETs bring one by one."""
+
+import json
+import random
+import socket
+import subprocess
+import urllib.request
+
+import pytest
+
+from harness.redis import Multiget, why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+
+KEYS = 400
+
+
+def value_of(number: int) -> bytes:
+    """Some do not fit a datagram, and a few do not fit several."""
+    length = {0: 2_000, 1: 70_000, 2: 1_440, 3: 0}.get(number % 40, number % 500)
+    return random.Random(number).randbytes(length)
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory):
+    with Multiget(tmp_path_factory.mktemp("multiget")) as tier:
+        yield tier
+
+
+@pytest.fixture(params=[2, 3])
+def client(tier, request):
+    import redis
+
+    with redis.Redis(port=tier.port, protocol=request.param, socket_timeout=20) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def filled(tier):
+    """Written through the sidecar; returns a client of each server."""
+    import redis
+
+    with redis.Redis(port=tier.port, socket_timeout=20) as client:
+        for number in range(KEYS):
+            client.set(f"key:{number}", value_of(number))
+    return [redis.Redis(port=port, socket_timeout=20) for port in tier.server_ports]
+
+
+def status(tier) -> dict:
+    with urllib.request.urlopen(f"http://127.0.0.1:{tier.admin_port}/status", timeout=10) as answer:
+        return json.load(answer)["multiget"]
+
+
+def test_keys_are_spread_over_all_servers(filled):
+    sizes = [server.dbsize() for server in filled]
+    assert sum(sizes) >= KEYS and min(sizes) > KEYS // 10, sizes
+
+
+def test_mget_is_what_gets_bring(client, filled, tier):
+    generator = random.Random(1)
+    before = status(tier)
+    for count in [1, 2, 3, 8, 9, 16, 17, 40, 100, 1000]:
+        keys = [f"key:{generator.randrange(KEYS + 100)}" for _ in range(count)]
+        keys += keys[: count // 3]  # some twice
+        expected = [client.get(key) for key in keys]
+        assert client.mget(keys) == expected
+        direct = [next((value for server in filled if (value := server.get(key)) is not None), None) for key in keys]
+        assert expected == direct
+    after = status(tier)
+    assert after["datagrams_sent"] > before["datagrams_sent"] and after["keys_over_tcp"] > before["keys_over_tcp"]
+    assert after["failed"] == 0
+
+
+def test_keys_of_all_lengths(client):
+    keys = [b"k" * length for length in (0, 1, 250, 1023, 1024, 1025, 5000)] + [bytes(range(256)), b"\r\n", b"{tag}a", b"{tag}b"]
+    for number, key in enumerate(keys):
+        client.set(key, number)
+    keys = keys * 3
+    assert client.mget(keys) == [str(number % (len(keys) // 3)).encode() for number in range(len(keys))]
+
+
+def test_what_was_written_is_read(client):
+    for number in range(200):
+        client.set("own", number)
+        assert client.mget("own", "none") == [str(number).encode(), None]
+    client.delete("own")
+    assert client.mget("own", "own") == [None, None]
+
+
+def test_pipelined_commands_do_not_overtake_one_another(client):
+    with client.pipeline(transaction=False) as pipeline:
+        expected = []
+        for number in range(300):
+            pipeline.set("turn", number)
+            pipeline.mget("turn", "key:5", "turn")
+            pipeline.incr("turn")
+            pipeline.get("turn")
+            expected += [True, [str(number).encode(), value_of(5), str(number).encode()], number + 1, str(number + 1).encode()]
+        client.set("key:5", value_of(5))
+        assert pipeline.execute() == expected
+
+
+def test_a_key_of_another_kind_is_an_error_of_get_and_nothing_to_mget(client):
+    import redis
+
+    client.delete("list")
+    client.rpush("list", "x")
+    client.hset("hash", mapping={"a": "1"})
+    assert client.hgetall("hash") == {b"a": b"1"}
+    assert client.mget("list", "key:1", "hash") == [None, value_of(1), None]
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        client.get("list")
+
+
+def test_what_is_not_passed_on_is_named(client):
+    import redis
+
+    for command, why in [(("FLUSHALL",), "flushall"), (("MULTI",), "multi"), (("DEL", *[f"key:{n}" for n in range(20)]), "several servers"),
+                         (("SELECT", "1"), "database 0"), (("GET",), "wrong number"), (("MGET", *["x"] * 10_001), "10000 keys")]:
+        with pytest.raises(redis.ResponseError, match=why):
+            client.execute_command(*command)
+    assert client.ping()
+
+
+def test_redis_cli(tier, filled):
+    def cli(*arguments, stdin=None):
+        command = ["redis-cli", "-p", str(tier.port), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert cli("set", "cli", "value") == "OK\n"
+    assert cli("mget", "cli", "nothing", "cli") == "value\n\nvalue\n"
+    assert cli("-3", "--no-raw", "mget", "cli", "nothing") == '1) "value"\n2) (nil)\n'
+    assert cli("--no-raw", "get", "cli", stdin="") == '"value"\n'
+    assert cli(stdin="mget cli nothing cli\nping\n") == "value\n\nvalue\nPONG\n"
+
+
+def test_what_is_not_resp_is_told_so_and_closed(tier):
+    for text in (b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n:1\r\n", b"*1\r\n$99999999999\r\n", b"*9999999\r\n"):
+        with socket.create_connection(("127.0.0.1", tier.port), timeout=20) as connection:
+            connection.sendall(text)
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+            assert answer.startswith(b"-ERR Protocol error"), answer
+
+
+def test_many_clients_at_a_time(tier, filled):
+    import threading
+
+    import redis
+
+    wrong = []
+
+    def work(seed):
+        generator = random.Random(seed)
+        with redis.Redis(port=tier.port, socket_timeout=20) as client:
+            for _ in range(60):
+                keys = [generator.randrange(KEYS) for _ in range(generator.randrange(1, 30))]
+                expected = [value_of(number) for number in keys]
+                if client.mget([f"key:{number}" for number in keys]) != expected:
+                    wrong.append(keys)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
