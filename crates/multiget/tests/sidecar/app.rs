@@ -1,0 +1,179 @@
+//! An application: commands on keys of its own, many sent ahead, and what each answer has to be.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use shunt_reactor::sim::Random;
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::resp::{Scanner, Version, put_array, put_bulk, put_command, put_integer, put_nil, put_simple};
+
+const COMMANDS: usize = 80;
+const CONNECT_NS: u64 = 5_000_000_000;
+
+pub(crate) struct App {
+    to: SocketAddr,
+    plan: Vec<Vec<u8>>,
+    expected: Vec<Vec<u8>>,
+    answers: Vec<Vec<u8>>,
+    depth: usize,
+    sent: usize,
+    conn: Option<ConnId>,
+    scanner: Scanner,
+}
+
+impl App {
+    pub(crate) fn new(to: SocketAddr, index: usize, random: &mut Random) -> Self {
+        let version = if random.chance(0.5) { Version::Three } else { Version::Two };
+        let (mut plan, mut expected) = (Vec::new(), Vec::new());
+        let mut values: HashMap<String, String> = HashMap::new();
+        if version == Version::Three {
+            // Its own answer has an ID in it, so it is only counted.
+            plan.push(command(&["HELLO".to_owned(), "3".to_owned()]));
+            expected.push(Vec::new());
+        }
+        let key = |random: &mut Random| format!("app:{index}:{}", random.below(12));
+        for number in 0..COMMANDS {
+            let (words, answer) = match random.below(6) {
+                0 | 1 => {
+                    let (key, value) = (key(random), "v".repeat(random.index(400)) + &number.to_string());
+                    values.insert(key.clone(), value.clone());
+                    (vec!["SET".to_owned(), key, value], answer(|out| put_simple(out, "OK")))
+                }
+                2 => (vec!["PING".to_owned()], answer(|out| put_simple(out, "PONG"))),
+                3 => {
+                    let key = format!("counter:{index}");
+                    let next = values.get(&key).map_or(0, |value| value.parse::<i64>().expect("a number")) + 1;
+                    values.insert(key.clone(), next.to_string());
+                    (vec!["INCR".to_owned(), key], answer(|out| put_integer(out, next)))
+                }
+                4 => {
+                    let key = key(random);
+                    let value = values.get(&key).cloned();
+                    (vec!["GET".to_owned(), key], answer(|out| put(out, value.as_deref(), version)))
+                }
+                _ => {
+                    let keys: Vec<String> = (0..1 + random.index(10)).map(|_| key(random)).collect();
+                    let found = answer(|out| {
+                        put_array(out, keys.len());
+                        keys.iter().for_each(|key| put(out, values.get(key).map(String::as_str), version));
+                    });
+                    ([vec!["MGET".to_owned()], keys].concat(), found)
+                }
+            };
+            plan.push(command(&words));
+            expected.push(answer);
+        }
+        let depth = [1, 5, 1000][random.index(3)];
+        Self { to, plan, expected, answers: Vec::new(), depth, sent: 0, conn: None, scanner: Scanner::new(1 << 20) }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.answers.len() == self.plan.len()
+    }
+
+    pub(crate) fn leave(&mut self, io: &mut Io) {
+        if let Some(conn) = self.conn.take() {
+            io.close(conn);
+        }
+    }
+
+    /// Every answer is what it has to be.
+    pub(crate) fn check_exactly(&self) {
+        assert_eq!(self.answers.len(), self.plan.len());
+        self.check_prefix();
+    }
+
+    /// The answers that came are what they have to be.
+    pub(crate) fn check_prefix(&self) {
+        for (index, (found, expected)) in self.answers.iter().zip(&self.expected).enumerate() {
+            assert!(
+                expected.is_empty() || found == expected,
+                "{index}: {} instead of {}",
+                shown(found),
+                shown(expected)
+            );
+        }
+    }
+
+    /// Every command has an answer of its kind or an error; returns how many errors there are. After a lost write what is read is not known.
+    pub(crate) fn check_with_errors(&self) -> usize {
+        assert_eq!(self.answers.len(), self.plan.len());
+        let mut errors = 0;
+        for (found, expected) in self.answers.iter().zip(&self.expected) {
+            if found.starts_with(b"-") {
+                assert!(found.starts_with(b"-ERR the server 192.0.2."), "{}", shown(found));
+                errors += 1;
+            } else if let (Some(kind), Some(wanted)) = (found.first(), expected.first()) {
+                let is_value = |kind: &u8| b"$_".contains(kind);
+                assert!(
+                    kind == wanted || (is_value(kind) && is_value(wanted)),
+                    "{}, not {}",
+                    shown(found),
+                    shown(expected)
+                );
+            }
+        }
+        errors
+    }
+
+    fn send(&mut self, io: &mut Io, conn: ConnId) {
+        while self.sent < self.plan.len() && self.sent - self.answers.len() < self.depth {
+            io.output(conn).extend_from_slice(&self.plan[self.sent]);
+            self.sent += 1;
+        }
+    }
+}
+
+fn command(words: &[String]) -> Vec<u8> {
+    answer(|out| put_command(out, words.iter().map(String::as_bytes)))
+}
+
+fn answer(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}
+
+fn put(out: &mut Vec<u8>, value: Option<&str>, version: Version) {
+    match value {
+        Some(value) => put_bulk(out, value.as_bytes()),
+        None => put_nil(out, version),
+    }
+}
+
+fn shown(answer: &[u8]) -> String {
+    answer[..answer.len().min(200)].escape_ascii().to_string()
+}
+
+impl Service for App {
+    type Mail = ();
+
+    fn started(&mut self, io: &mut Io) {
+        self.conn = Some(io.connect(self.to, CONNECT_NS));
+    }
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        self.send(io, conn);
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(length) = self.scanner.find(&data[at..]).expect("the sidecar speaks RESP") {
+            self.answers.push(data[at..at + length].to_vec());
+            at += length;
+        }
+        self.send(io, conn);
+        at
+    }
+
+    fn closed(&mut self, _io: &mut Io, _conn: ConnId, _reason: CloseReason) {
+        self.conn = None;
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, (): ()) {}
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}

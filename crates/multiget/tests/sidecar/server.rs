@@ -1,0 +1,82 @@
+//! A little Redis.
+
+use std::collections::HashMap;
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::resp::{
+    Command, Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple, read_command,
+};
+
+#[derive(Default)]
+pub(crate) struct Server {
+    values: HashMap<Vec<u8>, Vec<u8>>,
+    versions: HashMap<ConnId, Version>,
+}
+
+impl Server {
+    /// The same values without connections.
+    pub(crate) fn restarted(self) -> Server {
+        Server { values: self.values, versions: HashMap::new() }
+    }
+
+    fn carry_out(&mut self, conn: ConnId, arguments: &[&[u8]], out: &mut Vec<u8>) {
+        let version = self.versions.get(&conn).copied().unwrap_or_default();
+        let put = |value: Option<&Vec<u8>>, out: &mut Vec<u8>| match value {
+            Some(value) => put_bulk(out, value),
+            None => put_nil(out, version),
+        };
+        match arguments {
+            [b"HELLO", b"3"] => {
+                self.versions.insert(conn, Version::Three);
+                put_map(out, Version::Three, 0);
+            }
+            [b"SET", key, value] => {
+                self.values.insert(key.to_vec(), value.to_vec());
+                put_simple(out, "OK");
+            }
+            [b"INCR", key] => {
+                let value = self.values.entry(key.to_vec()).or_insert(b"0".to_vec());
+                let number = String::from_utf8_lossy(value).parse::<i64>().expect("a number") + 1;
+                *value = number.to_string().into_bytes();
+                put_integer(out, number);
+            }
+            [b"GET", key] => put(self.values.get(*key), out),
+            [b"MGET", keys @ ..] => {
+                put_array(out, keys.len());
+                keys.iter().for_each(|key| put(self.values.get(*key), out));
+            }
+            other => put_error(out, &format!("ERR {} arguments", other.len())),
+        }
+    }
+}
+
+impl Service for Server {
+    type Mail = ();
+
+    fn accepted(&mut self, _io: &mut Io, conn: ConnId, _origin: &Accepted) {
+        self.versions.remove(&conn);
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let (mut command, mut at) = (Command::default(), 0);
+        while read_command(&data[at..], 1 << 20, &mut command).expect("the sidecar speaks RESP") {
+            let mut out = Vec::new();
+            let arguments: Vec<&[u8]> = command.arguments(&data[at..], 0).collect();
+            self.carry_out(conn, &arguments, &mut out);
+            io.output(conn).extend_from_slice(&out);
+            at += command.len();
+        }
+        at
+    }
+
+    fn closed(&mut self, _io: &mut Io, conn: ConnId, _reason: CloseReason) {
+        self.versions.remove(&conn);
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, (): ()) {}
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}
