@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use shunt_admin::Pages;
 use shunt_http::{LocksHttp, Order};
+use shunt_multiget::{ShimAdmin, SidecarAdmin};
 use shunt_node::run::{Nodes, NodesOptions};
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
@@ -155,6 +156,40 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     let nodes = node_metrics();
     assert!(nodes.len() > NAMES_MIN, "{nodes:?}");
     check_metrics("docs/node.md", &nodes);
+}
+
+/// Names of the metrics of `shunt multiget`, both of them.
+fn multiget_metrics() -> BTreeSet<String> {
+    let address = ([127, 0, 0, 1], 1).into();
+    names_in(&Pages::new(
+        "0",
+        vec![
+            SidecarAdmin::new(vec![Arc::default()], vec![(address, address)], "client"),
+            ShimAdmin::new(vec![Arc::default()], address),
+        ],
+    ))
+}
+
+#[test]
+fn options_and_metrics_of_multiget_are_documented() {
+    let page = "docs/multiget-redis.md";
+    let text = read(page);
+    let known: BTreeSet<&str> = words(&text, "-").collect();
+    for command in ["serve", "shim"] {
+        let output = shunt(&["multiget", command, "--help"]);
+        let help = String::from_utf8(output.stdout).unwrap();
+        let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split([' ', '=']).next());
+        let flags: Vec<&str> = flags.filter(|flag| *flag != "help").collect();
+        assert!(flags.len() >= 10, "{flags:?}");
+        let missing = flags.iter().filter(|flag| !known.contains(format!("--{flag}").as_str()));
+        assert_none(
+            &format!("options of {command} that {page} lacks"),
+            missing.map(|flag| (*flag).to_owned()).collect(),
+        );
+    }
+    let ours = |name: &String| name.starts_with("shunt_sidecar_") || name.starts_with("shunt_shim_");
+    let metrics: BTreeSet<String> = multiget_metrics().into_iter().filter(ours).collect();
+    check_metrics(page, &metrics);
 }
 
 #[test]
