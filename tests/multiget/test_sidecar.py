@@ -166,3 +166,22 @@ def test_many_clients_at_a_time(tier, filled):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_configurations_are_checked_and_what_is_wrong_is_named(tmp_path):
+    from harness.proxy import binary
+
+    def check(*arguments):
+        done = subprocess.run([binary(), "check", "multiget", *arguments], capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    file = tmp_path / "sidecar.toml"
+    file.write_text('server = ["127.0.0.1:1", "127.0.0.2:1"]\n')
+    assert check("serve", "--config", file) == (0, "valid\n")
+    assert check("shim")[0] == 0
+    for arguments, why in [(("serve", "--server", "127.0.0.1:1", "127.0.0.1:2"), "named twice"),
+                           (("serve", "--server", "[::1]:1"), "give one of its kind"),
+                           (("serve", "--server", "127.0.0.1"), "give HOST:PORT"),
+                           (("shim", "--allow", "10.0.0/8"), "such as 10.0.0.0/8")]:
+        code, text = check(*arguments)
+        assert code == 2 and why in text, text

@@ -151,6 +151,7 @@ Examples:
 
   shunt check dispatch --config dispatch.toml
   shunt check agent --config agent.toml
+  shunt check multiget serve --config sidecar.toml
 ";
 
 const LOCK_EXAMPLES: &str = "\
@@ -274,6 +275,8 @@ pub(crate) struct Check {
 pub(crate) enum Checked {
     /// The configuration of `shunt dispatch`, and whether this host can hand over
     Dispatch(Box<DispatchCommand>),
+    /// The configuration of `shunt multiget`
+    Multiget(Box<Multiget>),
     /// The configuration of `shunt agent`, and whether this host can take connections
     Agent(Box<AgentCommand>),
 }

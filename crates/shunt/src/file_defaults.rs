@@ -42,9 +42,21 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Exit> {
 fn subcommands(arguments: &[OsString]) -> Option<Vec<String>> {
     let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
     let first = words.next()?;
-    let names = if matches!(first, "check" | "multiget") { vec![first, words.next()?] } else { vec![first] };
-    matches!(names[..], ["dispatch" | "agent"] | ["check", "dispatch" | "agent"] | ["multiget", "serve" | "shim"])
-        .then(|| names.into_iter().map(str::to_owned).collect())
+    let mut names = vec![first];
+    if first == "check" {
+        names.push(words.next()?);
+    }
+    if names.last() == Some(&"multiget") {
+        names.push(words.next()?);
+    }
+    matches!(
+        names[..],
+        ["dispatch" | "agent"]
+            | ["check", "dispatch" | "agent"]
+            | ["multiget", "serve" | "shim"]
+            | ["check", "multiget", "serve" | "shim"]
+    )
+    .then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// The file that `--config` names.
@@ -186,6 +198,17 @@ mod tests {
             assert!(problems.contains(expected), "{text}: {problems}");
         }
         assert!(parsed(GOOD, "shunt dispatch --config FILE --no-such-flag").is_err());
+    }
+
+    #[test]
+    fn the_commands_within_multiget_have_one_each() {
+        let text = "server = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]\nresend_ms = \"5ms\"\n";
+        for line in ["shunt multiget serve --config FILE", "shunt check multiget serve --config FILE"] {
+            let parsed = format!("{:?}", parsed(text, line).unwrap().command);
+            assert!(parsed.contains("10.0.0.2:6379") && parsed.contains("resend_ms: 5ms"), "{parsed}");
+        }
+        let problems = parsed("alow = \"10.0.0.0/8\"\n", "shunt multiget shim --config FILE").unwrap_err().join("\n");
+        assert!(problems.contains("did you mean `allow`?"), "{problems}");
     }
 
     #[test]

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Some(Command::Check(command)) => match command.of {
             None => check(&command.settings),
             Some(Checked::Dispatch(command)) => relay::check_dispatch(&command),
+            Some(Checked::Multiget(command)) => multiget::check(&command),
             Some(Checked::Agent(command)) => relay::check_agent(&command),
         }
         .into(),

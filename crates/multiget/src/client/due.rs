@@ -1,9 +1,10 @@
 //! What time brings: groups are asked for again, then over TCP, and multigets fail.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use super::gather::State;
+use super::gather::{Key, State};
 use super::state::{Client, Event, Failure, Ticket, leaves_out};
 use crate::limits;
 
@@ -57,10 +58,14 @@ impl Client {
             return;
         }
         let Some(multiget) = self.remove(ticket) else { return };
-        let open = multiget.keys.iter().find(|key| key.state.is_open());
-        let server = open.map_or(0, |key| usize::from(key.server));
+        let unsent: HashSet<u16> =
+            multiget.groups.iter().filter(|group| group.attempts == 0).flat_map(|group| group.keys.clone()).collect();
+        let mut keys = multiget.keys.iter().zip(0..);
+        let missed = keys.find(|(key, position)| key.state.is_open() && !unsent.contains(position));
+        let deadline = |(key, _): (&Key, u16)| Failure::Deadline { server: usize::from(key.server) };
         self.counts.failed += 1;
-        self.events.push_back(Event::Failed { user: multiget.user, failure: Failure::Deadline { server } });
+        let failure = missed.map_or(Failure::NotSent, deadline);
+        self.events.push_back(Event::Failed { user: multiget.user, failure });
     }
 
     fn ask_again(&mut self, now_ns: u64, ticket: Ticket, index: u16, out: &mut dyn FnMut(SocketAddr, &[u8])) {

@@ -83,6 +83,8 @@ pub enum Failure {
         /// Which.
         server: usize,
     },
+    /// Others filled the window until the deadline, and some keys were never asked for.
+    NotSent,
     /// A server refused, or could not be reached over TCP either.
     Server {
         /// Which.

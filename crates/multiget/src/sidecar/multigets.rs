@@ -86,6 +86,8 @@ impl Sidecar {
     fn words(&self, failure: &Failure) -> String {
         match failure {
             Failure::Server { text, .. } => text.clone(),
+            Failure::NotSent => "ERR so many keys are asked for that some were never sent: ask for fewer at a time, or give the sidecar more --cores"
+                .to_owned(),
             Failure::Deadline { server } => {
                 let (address, shim) = self.options.servers[*server];
                 let timeout_ms = self.options.timeout_ns / 1_000_000;

@@ -18,7 +18,8 @@ use proptest::prelude::*;
 use shunt_reactor::sim::for_seeds;
 use shunt_wire::netmc::Op;
 
-use crate::client::{Client, ClientOptions, Event, Mode, Weakened};
+use crate::client::{Client, ClientOptions, Event, Failure, Mode, Weakened};
+use crate::limits;
 use crate::shim::{Found, Shim, ShimOptions};
 use world::{Kind, World};
 
@@ -59,6 +60,34 @@ fn in_a_quiet_network_nothing_is_asked_twice_or_over_tcp() {
 #[test]
 fn a_server_that_is_gone_is_named_by_the_deadline_and_others_are_not_held_up() {
     for_seeds(200, |seed| run(seed, Kind::ServersGone));
+}
+
+#[test]
+fn who_never_got_room_in_the_window_is_told_so_and_no_server_is_blamed() {
+    let options = ClientOptions {
+        shims: vec!["192.0.2.1:9700".parse().unwrap()],
+        mode: Mode::Client,
+        deadline_ns: 100,
+        resend_ns: 1_000,
+        seed: 0,
+    };
+    let mut client = Client::new(options);
+    let keys: Vec<Vec<u8>> = (0..16 * limits::WINDOW_GROUPS).map(|key| key.to_string().into_bytes()).collect();
+    for user in 0..2 {
+        client.begin(user, user, Op::MultiGet, keys.iter().map(Vec::as_slice), &mut |_, _| {}).unwrap();
+    }
+    client.look(100, &mut |_, _| {});
+    let failures: Vec<Failure> = std::iter::from_fn(|| client.event())
+        .map(|event| match event {
+            Event::Failed { failure, .. } => failure,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(failures, [Failure::Deadline { server: 0 }]);
+    // The first one's room is the second one's, at last, and it is sent.
+    client.look(101, &mut |_, _| {});
+    assert!(matches!(client.event(), Some(Event::Failed { failure: Failure::Deadline { .. }, .. })));
+    assert_eq!(client.groups(), (0, 0));
 }
 
 proptest! {

@@ -6,6 +6,7 @@ mod shim;
 use clap::{Args, Subcommand};
 
 use crate::exit::{Exit, Failure};
+use crate::relay::checked;
 
 /// `shunt multiget`.
 #[derive(Args, Debug)]
@@ -30,6 +31,15 @@ pub(crate) fn run(multiget: &Multiget) -> Exit {
         MultigetCommand::Shim(shim) => shim.run(),
     }
     .unwrap_or_else(Failure::report)
+}
+
+/// Runs `shunt check multiget`.
+pub(crate) fn check(multiget: &Multiget) -> Exit {
+    let outcome = match &multiget.command {
+        MultigetCommand::Serve(serve) => serve.check(),
+        MultigetCommand::Shim(shim) => shim.check(),
+    };
+    checked(outcome.map(|()| Vec::new()))
 }
 
 fn datagrams(flag: &str, address: std::net::SocketAddr, cores: usize) -> Result<Vec<std::net::UdpSocket>, Failure> {

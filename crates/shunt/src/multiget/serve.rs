@@ -81,6 +81,11 @@ impl Serve {
         Ok(servers)
     }
 
+    /// Everything that would be refused, without starting anything.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.servers().map(drop)
+    }
+
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
         let servers = self.servers()?;

@@ -41,6 +41,11 @@ pub(super) struct Shim {
 }
 
 impl Shim {
+    /// Everything that would be refused, without starting anything.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        resolve("server", &self.server).map(drop)
+    }
+
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
         let server = resolve("server", &self.server)?;

@@ -57,7 +57,7 @@ pub(crate) fn check_agent(command: &AgentCommand) -> Exit {
 }
 
 /// Says whether all is well. Warnings are about what is possible without.
-fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
+pub(crate) fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
     match outcome {
         Ok(warnings) => {
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
