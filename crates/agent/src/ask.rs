@@ -10,15 +10,7 @@ use shunt_reactor::moving::{Frozen, TcpState};
 use shunt_reactor::{ConnId, Io};
 
 use crate::limits;
-use crate::state::{Agent, Peer};
-
-/// A client that is asked, and how often it was.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    state: TcpState,
-    due_ns: u64,
-    asks: u8,
-}
+use crate::state::{Agent, Asked, Peer};
 
 /// The client of this connection, which is not here any more, is to hear that.
 pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, state: TcpState) {

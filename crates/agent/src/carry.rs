@@ -72,26 +72,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 request::cancel(agent, io, exchange);
             }
         }
-        Wanted::Close(flow, how) => {
-            let Some(taken) = remove(agent, io, flow) else { return };
-            agent.metrics.left.of(Left::Closed).add(1);
-            match how {
-                Close::Reset => {
-                    // Between hosts its reset does not leave, and the client hears it from whoever its packets go to.
-                    io.abort(taken.conn);
-                    ask::from_now_on(agent, io, taken.state);
-                }
-                Close::InOrder => {
-                    agent.own.let_end(flow, limits::END_MS);
-                    io.close(taken.conn);
-                }
-                Close::Silent => {
-                    // Taken out, and dropped.
-                    agent.set_peer(taken.conn, Peer::ToBeDropped);
-                    io.freeze(taken.conn);
-                }
-            }
-        }
+        Wanted::Close(flow, how) => close(agent, io, flow, how),
         Wanted::Send(session, ticket, message) => {
             let key = agent.session_keys.get(&session).copied();
             if let Some(session) = key.and_then(|key| agent.sessions.get_mut(key)) {
@@ -100,6 +81,27 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             }
         }
         Wanted::DropSession(session) => agent.ending.push(session),
+    }
+}
+
+fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
+    let Some(taken) = remove(agent, io, flow) else { return };
+    agent.metrics.left.of(Left::Closed).add(1);
+    match how {
+        Close::Reset => {
+            // Between hosts its reset does not leave, and the client hears it from whoever its packets go to.
+            io.abort(taken.conn);
+            ask::from_now_on(agent, io, taken.state);
+        }
+        Close::InOrder => {
+            agent.own.let_end(flow, limits::END_MS);
+            io.close(taken.conn);
+        }
+        Close::Silent => {
+            // Taken out, and dropped.
+            agent.set_peer(taken.conn, Peer::ToBeDropped);
+            io.freeze(taken.conn);
+        }
     }
 }
 

@@ -13,7 +13,6 @@ use shunt_reactor::{ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
-use crate::ask::Asked;
 use crate::kept::Answers;
 use crate::limits;
 use crate::link::Link;
@@ -59,6 +58,14 @@ pub struct Agent {
     /// Sessions that are to end: their owners have others.
     pub(crate) ending: Vec<SessionId>,
     pub(crate) metrics: Arc<Metrics>,
+}
+
+/// A client that is asked something, and how often it was (`ask.rs`).
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) state: TcpState,
+    pub(crate) due_ns: u64,
+    pub(crate) asks: u8,
 }
 
 /// A client's connection that is here, on its way in, or on its way out.
