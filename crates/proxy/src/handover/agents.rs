@@ -18,8 +18,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         for node in cluster.routing.local_nodes() {
             let Some(node) = cluster.routing.node(*node) else { continue };
             let address = SocketAddr::new(node.address.ip(), context.config.handover_agent_port);
-            let is_known = handover.agents.iter().any(|agent| agent.address == address);
-            if !is_known && handover.agents.len() < limits::AGENTS_MAX {
+            if !handover.of_host.contains_key(&address.ip()) && handover.agents.len() < limits::AGENTS_MAX {
+                handover.of_host.insert(address.ip(), handover.agents.len() as u32);
                 handover.agents.push(Agent::new(address));
             }
         }

@@ -23,7 +23,7 @@ pub(crate) mod way;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use shunt_handover::Flow;
 use shunt_handover::message::Ticket;
@@ -75,6 +75,8 @@ pub(crate) struct Handover {
     /// The host cannot: all is relayed.
     is_off: bool,
     pub(crate) agents: Vec<Agent>,
+    /// The place of each by its host.
+    pub(super) of_host: HashMap<IpAddr, u32>,
     owner: Owner,
     offers: HashMap<Ticket, Offer>,
     away: HashMap<Flow, Away>,
@@ -89,6 +91,7 @@ impl Handover {
             options,
             is_off: false,
             agents: Vec::new(),
+            of_host: HashMap::new(),
             owner,
             offers: HashMap::new(),
             away: HashMap::new(),

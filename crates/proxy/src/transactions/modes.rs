@@ -8,7 +8,7 @@ use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_transactions::Conditional;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode};
+use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code};
 
 use super::changes::{Change, Step};
 use super::failed::Failed;
@@ -74,11 +74,14 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     modes.is_asked = false;
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        // What is known stays so. A proxy that was no member yet may have no such table.
+        // A proxy that was never a member may have no such table: it has no modes.
+        Heard::Error(error) if error.code == error_code::INVALID && modes.level.is_none() => {
+            modes.known_ns = Some(modes.asked_ns);
+            return still::see_if_caught_up(core);
+        }
+        // What is known stays so.
         _ => {
-            if modes.level.is_some() {
-                modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
-            }
+            modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
             return;
         }
     };

@@ -68,16 +68,12 @@ pub(super) struct Name {
 impl Name {
     /// True if somebody waits for what no question under way will tell, and one more may be asked.
     pub(super) fn is_to_be_asked(&self) -> bool {
-        let newest = self.asked.iter().map(|(_, asked_ns)| *asked_ns).max();
-        let is_too_late = |since_ns: u64| newest.is_none_or(|asked_ns| asked_ns < since_ns);
-        self.asked.len() < ASKED_MAX && self.waiting.iter().any(|(since_ns, _)| is_too_late(*since_ns))
+        self.asked.len() < ASKED_MAX && self.waiting.iter().any(|(since_ns, _)| self.is_asked_for_later(*since_ns))
     }
 
-    /// Those who wait for what no question under way will tell; they wait no more.
-    pub(super) fn not_asked_for(&mut self) -> Vec<WaitsForName> {
-        let newest = self.asked.iter().map(|(_, asked_ns)| *asked_ns).max();
-        let is_for_none = |since_ns: u64| newest.is_none_or(|asked_ns| asked_ns < since_ns);
-        self.waiting.extract_if(.., |(since_ns, _)| is_for_none(*since_ns)).map(|(_, waits)| waits).collect()
+    /// True of one who wants to know what was asked for no earlier than this, which no question under way will tell.
+    pub(super) fn is_asked_for_later(&self, since_ns: u64) -> bool {
+        self.asked.iter().all(|(_, asked_ns)| *asked_ns < since_ns)
     }
 }
 

@@ -26,6 +26,8 @@ use crate::own::{self, Heard, Whose};
 
 /// How old what a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;
+/// Clients that are tried as askers of one question.
+const ASKERS_MAX: u32 = 4;
 /// When it says nothing any more.
 const LATE_NS: u64 = 5 * SECOND_NS;
 
@@ -40,7 +42,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)
     }
     name.waiting.push((since_ns, waits));
     if name.is_to_be_asked() {
-        ask(core, io, key, waits);
+        ask(core, io, &key);
     }
 }
 
@@ -55,8 +57,35 @@ fn who(core: &Core, waits: WaitsForName) -> Who {
     number.and_then(|number| keeper.jobs.get(&number)).map_or(Who::FORMER, |job| Who::of(&job.who))
 }
 
-fn ask(core: &mut Core, io: &mut Io, key: Key, waits: WaitsForName) {
-    let who = who(core, waits);
+/// Asks, as one of those who wait for what no question under way will tell. Clients that have no room for a question are told so; others ask in their
+/// place.
+fn ask(core: &mut Core, io: &mut Io, key: &Key) {
+    for turn in 1..=ASKERS_MAX {
+        let name = core.fleet.transactions.names.of(key);
+        let Some((_, first)) = name.waiting.iter().find(|(since_ns, _)| name.is_asked_for_later(*since_ns)).copied()
+        else {
+            return;
+        };
+        let asker = who(core, first);
+        if is_asked(core, io, key, asker) {
+            return;
+        }
+        let named = Named { found: Found::Unknown, asked_ns: io.now_ns() };
+        let waiting = std::mem::take(&mut core.fleet.transactions.names.of(key).waiting);
+        for (since_ns, waits) in waiting {
+            let gives_up = turn == ASKERS_MAX || who(core, waits) == asker;
+            let keeper = &mut core.fleet.transactions;
+            let name = keeper.names.of(key);
+            match gives_up && name.is_asked_for_later(since_ns) {
+                true => keeper.outbox.wanted.push(Wanted::Named(waits, named)),
+                false => name.waiting.push((since_ns, waits)),
+            }
+        }
+    }
+}
+
+/// True if a node is asked, for this client.
+fn is_asked(core: &mut Core, io: &mut Io, key: &Key, who: Who) -> bool {
     let asked_ns = io.now_ns();
     let names = &mut core.fleet.transactions.names;
     names.number += 1;
@@ -67,18 +96,13 @@ fn ask(core: &mut Core, io: &mut Io, key: Key, waits: WaitsForName) {
     };
     let whose = Whose::Transaction(Part::Name { number, who });
     let pool = own::ask::pool(core, io);
-    if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)) {
+    let is_asked = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE));
+    if is_asked {
         let names = &mut core.fleet.transactions.names;
-        names.of(&key).asked.push((number, asked_ns));
-        names.asked.insert(number, key);
-    } else {
-        // Who waits for what is under way hears that.
-        let keeper = &mut core.fleet.transactions;
-        let named = Named { found: Found::Unknown, asked_ns };
-        for waits in keeper.names.of(&key).not_asked_for() {
-            keeper.outbox.wanted.push(Wanted::Named(waits, named));
-        }
+        names.of(key).asked.push((number, asked_ns));
+        names.asked.insert(number, key.clone());
     }
+    is_asked
 }
 
 /// Tells those to whom it may be told.
@@ -109,11 +133,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
     };
     tell(core, &key, Named { found, asked_ns });
-    let name = core.fleet.transactions.names.of(&key);
-    if name.is_to_be_asked()
-        && let Some((_, waits)) = name.waiting.first().copied()
-    {
-        ask(core, io, key, waits);
+    if core.fleet.transactions.names.of(&key).is_to_be_asked() {
+        ask(core, io, &key);
     }
 }
 

@@ -187,9 +187,12 @@ impl TableModes {
     }
 
     /// True if the name of one of these tables is in a text. Of a batch that is too long to be a transaction, and to be read for every
-    /// client that sends one: it is refused rather than let past.
+    /// client that sends one: it is refused rather than let past. So is one that comes while nobody knows which tables those are: it waits.
     #[cold]
     pub(crate) fn may_be_in(&self, text: &str) -> bool {
+        if self.is_behind {
+            return true;
+        }
         let text = text.to_ascii_lowercase();
         let routed = self.routed.values().flatten().filter(|(_, routing)| **routing != OBSERVED);
         let names = routed.map(|(name, _)| &**name).chain(self.rules.tables());
