@@ -158,6 +158,37 @@ def test_a_client_of_an_agent_that_is_killed_never_takes_a_part_for_the_whole(mo
         assert time.monotonic() < deadline
 
 
+WAITS = """
+import socket, sys
+address, port, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+connection = socket.create_connection((address, port), timeout=90)
+connection.sendall(b"GET %b HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % path.encode())
+print(connection.recv(1), flush=True)
+sys.stdin.readline()
+try:
+    while connection.recv(1 << 20):
+        pass
+    print("ended")
+except ConnectionResetError:
+    print("reset")
+"""
+
+
+def test_a_client_that_only_waits_hears_that_its_agent_was_killed(moved):
+    """It sends nothing of its own, and asks nothing: no keep-alive."""
+    before = moved.counted("dispatcher", "steered")
+    command = moved.hosts.on("client", [sys.executable, "-c", WAITS, hosts.VIP, moved.port, f"/untagged/{LARGE}"])
+    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    wait_until_moved(moved, before)
+    victim = backend_of_moved(moved)
+    assert client.stdout.readline()
+    moved.signal(f"agent-{victim}", signal.SIGKILL).wait(10)
+    moved.names.pop(f"agent-{victim}")
+    moved.start_agent(victim)
+    told = client.communicate("\n", timeout=100)[0]
+    assert told.strip() == "reset"
+
+
 def without_its_server(moved, path: str, *options: str) -> tuple:
     """What a client has when the server dies that its answer comes from: (curl's code, what was received, what was said)."""
     before = moved.counted("dispatcher", "steered")

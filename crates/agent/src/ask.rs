@@ -6,16 +6,18 @@
 //! find out by their own time limits.
 
 use shunt_handover::Flow;
-use shunt_reactor::moving::{Frozen, TcpState};
+use shunt_handover::owner::aged;
+use shunt_reactor::moving::Frozen;
 use shunt_reactor::{ConnId, Io};
 
 use crate::limits;
-use crate::state::{Agent, Asked, Peer};
+use crate::state::{Agent, Asked, Peer, Taken};
 
 /// The client of this connection, which is not here any more, is to hear that.
-pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, state: TcpState) {
+pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, taken: &Taken) {
     if agent.own.keeps_resets_back() && agent.asked.len() < limits::ASKED_MAX {
-        agent.asked.push_back(Asked { state, due_ns: io.now_ns() + limits::TICK_NS, asks: 0 });
+        let (state, since_ns) = (taken.state, taken.since_ns);
+        agent.asked.push_back(Asked { state, since_ns, due_ns: io.now_ns() + limits::TICK_NS, asks: 0 });
     }
 }
 
@@ -33,7 +35,9 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
             asked.asks += 1;
             agent.own.expect(flow, limits::ASK_MS);
             let (unacknowledged, unsent, unread) = (Vec::new(), Vec::new(), Vec::new());
-            let conn = io.restore(Frozen { state: asked.state, unacknowledged, unsent, unread });
+            // Of an older time it would not be answered.
+            let state = aged(&asked.state, io.now_ns().saturating_sub(asked.since_ns) / 1_000_000);
+            let conn = io.restore(Frozen { state, unacknowledged, unsent, unread });
             agent.set_peer(conn, Peer::Asking(flow));
         }
         if asked.asks < limits::ASKS_MAX {

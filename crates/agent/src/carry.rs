@@ -91,7 +91,7 @@ fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
         Close::Reset => {
             // Between hosts its reset does not leave, and the client hears it from whoever its packets go to.
             io.abort(taken.conn);
-            ask::from_now_on(agent, io, taken.state);
+            ask::from_now_on(agent, io, &taken);
         }
         Close::InOrder => {
             agent.own.let_end(flow, limits::END_MS);

@@ -64,6 +64,8 @@ pub struct Agent {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) state: TcpState,
+    /// When the connection came, with this state.
+    pub(crate) since_ns: u64,
     pub(crate) due_ns: u64,
     pub(crate) asks: u8,
 }

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
-use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink, Seen};
+use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink, Seen, aged};
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
@@ -25,7 +25,7 @@ enum Wanted {
     Freeze(Flow),
     Restore(Flow, Frozen),
     Probe(Frozen),
-    Reset(Option<TcpState>),
+    Reset(Option<TcpState>, u64),
     Send(AgentId, Ticket, Message<'static>),
     DropControl(AgentId),
     Outcome(Flow, Ticket, Outcome),
@@ -75,8 +75,8 @@ impl OwnerSink for Sink<'_> {
         self.wanted.push(Wanted::Restore(flow, frozen));
     }
 
-    fn reset(&mut self, _: Flow, state: Option<TcpState>) {
-        self.wanted.push(Wanted::Reset(state));
+    fn reset(&mut self, _: Flow, state: Option<TcpState>, frozen_at_ms: u64) {
+        self.wanted.push(Wanted::Reset(state, frozen_at_ms));
     }
 
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>) {
@@ -140,9 +140,10 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             let conn = io.restore(frozen);
             dispatcher.set_peer(conn, Peer::Probe);
         }
-        Wanted::Reset(state) => {
+        Wanted::Reset(state, frozen_at_ms) => {
             // Put in and aborted it sends a reset, or what makes the client say something, which is answered by one.
-            if let Some(state) = state {
+            if let Some(state) = state.map(|state| aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms)))
+            {
                 let nothing = Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() };
                 let conn = io.restore(nothing);
                 dispatcher.set_peer(conn, Peer::ToBeReset);

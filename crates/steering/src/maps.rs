@@ -161,8 +161,9 @@ impl Steering {
     /// There are as many as there may be, or the kernel refuses.
     pub fn steer(&mut self, flow: &Flow, to: Mac, lease: Duration) -> Result<(), Error> {
         let key = flow.key();
-        // Before the first packet is sent on: none is missed.
-        if self.seen.get(&key, 0).is_err() {
+        // Before the first packet is sent on: none is missed. What was seen under an entry that is over was another connection's, perhaps.
+        let is_renewed = self.steered.get(&key, 0).is_ok_and(|entry| !is_over(&entry, boot_time_ns()));
+        if !is_renewed || self.seen.get(&key, 0).is_err() {
             self.seen.insert(key, [0; SEEN_BYTES], 0).map_err(|error| of_entry("moved connections", &error))?;
         }
         let mut value = [0; ENTRY_BYTES];
@@ -259,14 +260,9 @@ impl Steering {
     /// Removes entries past their leases, which the programs do not follow any more. How many there were.
     pub fn sweep(&mut self) -> usize {
         let now_ns = boot_time_ns();
-        let is_over = |value: &[u8; ENTRY_BYTES]| {
-            let mut expires_ns = [0; 8];
-            expires_ns.copy_from_slice(&value[..8]);
-            u64::from_ne_bytes(expires_ns) < now_ns
-        };
         let over = |flows: &Flows<ENTRY_BYTES>| {
             let all = flows.iter().filter_map(Result::ok);
-            all.filter(|(_, value)| is_over(value)).map(|(key, _)| Flow::of_key(&key)).collect::<Vec<_>>()
+            all.filter(|(_, value)| is_over(value, now_ns)).map(|(key, _)| Flow::of_key(&key)).collect::<Vec<_>>()
         };
         let (steered, owned) = (over(&self.steered), over(&self.owned));
         steered.iter().for_each(|flow| self.unsteer(flow));
@@ -283,6 +279,13 @@ impl Steering {
 
 fn flows<const BYTES: usize>(pins: &Path, name: &str) -> Result<Flows<BYTES>, Error> {
     Flows::try_from(Map::HashMap(pinned(pins, name)?)).map_err(|error| of_map(OPEN, &error))
+}
+
+/// True of an entry past its lease.
+fn is_over(entry: &[u8; ENTRY_BYTES], now_ns: u64) -> bool {
+    let mut expires_ns = [0; 8];
+    expires_ns.copy_from_slice(&entry[..8]);
+    u64::from_ne_bytes(expires_ns) < now_ns
 }
 
 /// When a lease ends that begins now, by the clock that the programs look at.

@@ -6,6 +6,9 @@ use crate::types::Flow;
 use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, NotFrozen};
 
+/// Callers look at what is due ten times a second.
+const AGAIN_MS_MIN: u64 = 100;
+
 impl Agent {
     /// The owner gives a connection. Refused here, nothing has been done with it.
     pub(super) fn take(
@@ -154,7 +157,7 @@ impl Agent {
             Err(why) => {
                 known.stage = Stage::Done { answer_sent, is_complete };
                 known.freezes += 1;
-                let again_ms = self.limits.idle_ms.div_ceil(16);
+                let again_ms = self.limits.idle_ms.div_ceil(16).max(AGAIN_MS_MIN);
                 let freezes_max = match why {
                     // The kernel still sends what it was given: a client that takes it has as long as one that is being sent an answer.
                     NotFrozen::TooLong(bytes) => {

@@ -141,6 +141,7 @@ impl Owner {
         self.moves.insert(
             ticket,
             Move {
+                frozen_at_ms: now_ms,
                 flow,
                 agent: id,
                 session,
@@ -178,7 +179,7 @@ impl Owner {
                     self.pinned.remove(&flow);
                     let state = sink.seen(flow).and_then(|seen| state_of(flow, &seen));
                     sink.unsteer(flow);
-                    sink.reset(flow, state);
+                    sink.reset(flow, state, 0);
                 }
                 Due::Wait(ticket) => match self.moves.get(&ticket).map(|known| (&known.stage, known.agent)) {
                     // An agent that does not answer is as good as lost, but what it will do is not known.

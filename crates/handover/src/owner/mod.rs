@@ -32,6 +32,8 @@ mod tests;
 #[cfg(test)]
 mod tests_of_salvage;
 
+pub use salvage::aged;
+
 use std::collections::BTreeMap;
 
 use crate::deadlines::Deadlines;
@@ -193,7 +195,8 @@ pub trait OwnerSink {
     fn restore(&mut self, flow: Flow, frozen: Frozen);
     /// Nobody has the connection, and its packets come here: makes the client send one, which is answered by a reset, for a client that
     /// waits would not. `state` is what was last known of it; without it only the client's own next packet helps.
-    fn reset(&mut self, flow: Flow, state: Option<TcpState>);
+    /// `frozen_at_ms`: of when its clock is ([`aged`]).
+    fn reset(&mut self, flow: Flow, state: Option<TcpState>, frozen_at_ms: u64);
     /// Says this to the agent.
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>);
     /// Ends the control connection to this agent, which does not answer. [`Owner::control_lost`] need not be called.
@@ -244,8 +247,6 @@ struct Look {
 /// What is kept of a connection that an agent has, besides its state.
 #[derive(Clone, Debug, Hash)]
 struct Kept {
-    /// When it was frozen.
-    at_ms: u64,
     /// Bytes in front of the answer that the client had not acknowledged.
     queued: u64,
     unread: Vec<u8>,
@@ -254,6 +255,8 @@ struct Kept {
 #[derive(Clone, Debug, Hash)]
 struct Move {
     flow: Flow,
+    /// When it was frozen.
+    frozen_at_ms: u64,
     agent: AgentId,
     /// The control connection that the offer came by.
     session: u64,

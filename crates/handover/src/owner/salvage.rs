@@ -24,12 +24,12 @@ impl Owner {
     /// Keeps of a connection that an agent is to have what it could go on with.
     pub(super) fn keep(&mut self, now_ms: u64, ticket: Ticket, frozen: &Frozen) {
         let Some(known) = self.moves.get_mut(&ticket) else { return };
-        known.state = Some(frozen.state);
+        (known.state, known.frozen_at_ms) = (Some(frozen.state), now_ms);
         if frozen.unread.len() > KEPT_BYTES_MAX {
             return;
         }
         let queued = (frozen.unacknowledged.len() + frozen.unsent.len()) as u64;
-        known.kept = Some(Kept { at_ms: now_ms, queued, unread: frozen.unread.clone() });
+        known.kept = Some(Kept { queued, unread: frozen.unread.clone() });
     }
 
     /// The agent that has this connection, or may have it, is lost for good.
@@ -52,7 +52,7 @@ impl Owner {
     /// Looks how far the client is, and goes on from there or asks it once more.
     pub(super) fn look(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get_mut(&ticket) else { return };
-        let (flow, answer_before) = (known.flow, known.answer_sent);
+        let (flow, answer_before, frozen_at_ms) = (known.flow, known.answer_sent, known.frozen_at_ms);
         let (Some(state), Some(kept), Stage::Salvaging { looks, last }) = (known.state, &known.kept, &mut known.stage)
         else {
             return;
@@ -67,7 +67,7 @@ impl Owner {
             return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::ClientSentMore), sink);
         }
         let acknowledged = acknowledged(&state, &seen);
-        let state = advanced(&state, acknowledged, now_ms.saturating_sub(kept.at_ms));
+        let state = advanced(&state, acknowledged, now_ms.saturating_sub(frozen_at_ms));
         let is_new = last.is_some_and(|last| seen.packets > last.packets);
         let is_same = last.is_some_and(|last| last.is_new && acknowledged == last.acknowledged);
         let empty = Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: kept.unread.clone() };
@@ -91,7 +91,7 @@ impl Owner {
 }
 
 /// How many bytes the client has acknowledged since the connection was frozen.
-fn acknowledged(state: &TcpState, seen: &Seen) -> u64 {
+pub(super) fn acknowledged(state: &TcpState, seen: &Seen) -> u64 {
     let of = |(first, more): (u32, u64)| {
         // The first that was seen may be older: it was under way when the connection was frozen.
         let before = first.wrapping_sub(state.send_sequence).cast_signed();
@@ -120,14 +120,22 @@ pub(super) fn state_of(flow: Flow, seen: &Seen) -> Option<TcpState> {
     })
 }
 
+/// A connection whose client has so many bytes more.
+pub(super) fn place(state: &TcpState, acknowledged: u64) -> TcpState {
+    TcpState { send_sequence: state.send_sequence.wrapping_add(acknowledged as u32), ..*state }
+}
+
+/// A connection as it is so long after it was frozen: a client drops, and since Linux 6.14 does not even answer, what is older than what it had last (RFC 7323,
+/// section 5.3), from a clock that went on beside ours, in milliseconds, and may have been faster.
+#[must_use]
+pub fn aged(state: &TcpState, elapsed_ms: u64) -> TcpState {
+    let ahead_ms = elapsed_ms + elapsed_ms / 512 + 1_000;
+    TcpState { timestamp: state.timestamp.map(|timestamp| timestamp.wrapping_add(ahead_ms as u32)), ..*state }
+}
+
 /// A connection as it is when the client has so many bytes more, so long after.
 fn advanced(state: &TcpState, acknowledged: u64, elapsed_ms: u64) -> TcpState {
-    let mut now = *state;
-    now.send_sequence = state.send_sequence.wrapping_add(acknowledged as u32);
-    // A client drops what is older than what it had last (RFC 7323, section 5.3), from a clock that went on beside ours, in milliseconds, and may
-    // have been faster.
-    let ahead_ms = elapsed_ms + elapsed_ms / 512 + 1_000;
-    now.timestamp = state.timestamp.map(|timestamp| timestamp.wrapping_add(ahead_ms as u32));
+    let mut now = aged(&place(state, acknowledged), elapsed_ms);
     // How much the client takes by now it says when it gets something.
     now.window.send = state.window.send.min(u32::from(state.mss));
     now

@@ -1,6 +1,6 @@
 //! The steps of one connection. What each may never do stands beside it.
 
-use super::salvage::is_salvaged;
+use super::salvage::{acknowledged, is_salvaged, place};
 use super::{Due, Gone, Move, Outcome, Owner, OwnerSink, Relayed, Stage, Then};
 use crate::message::connection::check_frozen;
 use crate::message::{Message, Refusal, Ticket};
@@ -39,7 +39,18 @@ impl Owner {
         let stage = Stage::Freezing;
         self.moves.insert(
             ticket,
-            Move { flow, agent, session, instance, answer_sent, is_recalled: false, state: None, kept: None, stage },
+            Move {
+                flow,
+                frozen_at_ms: now_ms,
+                agent,
+                session,
+                instance,
+                answer_sent,
+                is_recalled: false,
+                state: None,
+                kept: None,
+                stage,
+            },
         );
         self.flows.insert(flow, ticket);
         self.on_their_way += 1;
@@ -186,10 +197,13 @@ impl Owner {
 
     /// Nobody has it, or nobody can be told to use it: the client's next packet is answered by a reset.
     pub(super) fn gone(&mut self, ticket: Ticket, why: Gone, sink: &mut impl OwnerSink) {
-        let Some((flow, state)) = self.moves.get(&ticket).map(|known| (known.flow, known.state)) else { return };
+        let Some(known) = self.moves.get(&ticket) else { return };
+        let (flow, state, frozen_at_ms) = (known.flow, known.state, known.frozen_at_ms);
+        // As far as its client is by now: it takes no reset that is of another place.
+        let state = state.map(|state| sink.seen(flow).map_or(state, |seen| place(&state, acknowledged(&state, &seen))));
         self.forget(ticket, sink);
         if matches!(why, Gone::AgentLost | Gone::NotRestored | Gone::NotSalvaged(_)) {
-            sink.reset(flow, state);
+            sink.reset(flow, state, frozen_at_ms);
         }
         sink.outcome(flow, ticket, Outcome::Gone(why));
     }

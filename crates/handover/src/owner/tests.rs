@@ -56,7 +56,7 @@ impl OwnerSink for Said {
         self.done.push("restore");
     }
 
-    fn reset(&mut self, _: Flow, _: Option<TcpState>) {
+    fn reset(&mut self, _: Flow, _: Option<TcpState>, _: u64) {
         self.done.push("reset");
     }
 

@@ -65,7 +65,7 @@ impl OwnerSink for AtOwner<'_> {
         self.world.hosts[OWNER].restoring = Some(frozen);
     }
 
-    fn reset(&mut self, _: Flow, _: Option<TcpState>) {
+    fn reset(&mut self, _: Flow, _: Option<TcpState>, _: u64) {
         // The client can send a packet at any time.
         self.world.is_ended = true;
     }

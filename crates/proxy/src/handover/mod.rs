@@ -27,7 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use shunt_handover::Flow;
 use shunt_handover::message::Ticket;
-use shunt_handover::owner::{Owner, OwnerLimits};
+use shunt_handover::owner::{Owner, OwnerLimits, Seen};
 use shunt_handover::session::{Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SharedKey};
 
 use state::{Agent, Away, Offer};
@@ -41,6 +41,8 @@ pub trait Steer: Send + fmt::Debug {
     fn steer(&mut self, flow: Flow, agent: SocketAddr, lease_ms: u64) -> bool;
     /// They come here again.
     fn unsteer(&mut self, flow: Flow);
+    /// What was noted of its packets since they went elsewhere.
+    fn seen(&self, flow: Flow) -> Option<Seen>;
 }
 
 /// For connections that are found wherever they are: in a simulation.
@@ -53,6 +55,10 @@ impl Steer for Anywhere {
     }
 
     fn unsteer(&mut self, _: Flow) {}
+
+    fn seen(&self, _: Flow) -> Option<Seen> {
+        None
+    }
 }
 
 /// What a core needs to hand answers over.

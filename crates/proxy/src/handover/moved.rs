@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
-use shunt_handover::owner::{AgentId, Gone, Outcome, Owner, OwnerSink};
+use shunt_handover::owner::{AgentId, Gone, Outcome, Owner, OwnerSink, Seen, aged};
 use shunt_handover::session::Instance;
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{CloseReason, ConnId, Io};
@@ -26,7 +26,7 @@ use crate::metrics::Closing;
 enum Wanted {
     Freeze(Flow),
     Restore(Flow, Frozen),
-    Reset(Option<TcpState>),
+    Reset(Option<TcpState>, u64),
     Send(AgentId, Ticket, Message<'static>),
     DropControl(AgentId),
     Outcome(Flow, Ticket, Outcome),
@@ -57,8 +57,12 @@ impl OwnerSink for Sink<'_> {
         self.wanted.push(Wanted::Restore(flow, frozen));
     }
 
-    fn reset(&mut self, _: Flow, state: Option<TcpState>) {
-        self.wanted.push(Wanted::Reset(state));
+    fn seen(&self, flow: Flow) -> Option<Seen> {
+        self.steer.seen(flow)
+    }
+
+    fn reset(&mut self, _: Flow, state: Option<TcpState>, frozen_at_ms: u64) {
+        self.wanted.push(Wanted::Reset(state, frozen_at_ms));
     }
 
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>) {
@@ -113,11 +117,12 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
             io.restore(frozen);
             with(core, io, |owner, _, sink| owner.restored(flow, true, sink));
         }
-        Wanted::Reset(Some(state)) => {
+        Wanted::Reset(Some(state), frozen_at_ms) => {
+            let state = aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms));
             // Put in and reset, it makes the client say something if it does not hear of it at once.
             io.restore(Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() });
         }
-        Wanted::Reset(None) => {}
+        Wanted::Reset(None, _) => {}
         Wanted::Send(agent, ticket, message) => {
             let Handover { agents, offers, .. } = handover;
             let Some(agent) = agents.get_mut(agent.0 as usize) else { return };
@@ -163,9 +168,9 @@ pub(crate) fn frozen(core: &mut Core, io: &mut Io, conn: ConnId, outcome: Result
         }
         Err(why) => {
             debug!(%why, client = %flow.peer, "an answer is relayed: its client's connection stays");
-            let is_never = matches!(why, NotFrozen::Io(ErrorKind::PermissionDenied) | NotFrozen::Unsupported);
+            let is_never = matches!(why, NotFrozen::Io(ErrorKind::PermissionDenied));
             if is_never && !std::mem::replace(&mut handover.is_off, true) {
-                warn!(%why, "connections cannot be handed over, and all answers are relayed: that takes CAP_NET_ADMIN, and the epoll driver");
+                warn!(%why, "connections cannot be handed over, and all answers are relayed: that takes CAP_NET_ADMIN");
             }
         }
     }

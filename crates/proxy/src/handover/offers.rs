@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::ids::LinkRef;
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Kept, Purpose, keep};
+use crate::link::{Kept, Pending, Purpose, keep};
 use crate::metrics::{HandedOver, Outcome};
 use crate::plan::After;
 use crate::reply::Answer;
@@ -108,14 +108,20 @@ pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer) {
     let pending = core.links.find_mut(offer.at).and_then(|link| link.streams.get_mut(offer.stream as u16));
     match pending {
         Some(pending) if pending.purpose == Purpose::Offered => pending.purpose = Purpose::Client,
-        _ => failure::fail(core, io, &offer.pending, Outcome::LinkLost, "the connection to the node was lost"),
+        _ => fail(core, io, offer, "the connection to the node was lost"),
     }
 }
 
 /// The connection is here, and the agent has no answer.
 pub(super) fn is_lost(core: &mut Core, io: &mut Io, offer: &Offer) {
     free(core, io, offer, false);
-    failure::fail(core, io, &offer.pending, Outcome::LinkLost, "the agent on the node's host has lost the answer");
+    fail(core, io, offer, "the agent on the node's host has lost the answer");
+}
+
+/// The statement was carried out, and its answer is lost.
+fn fail(core: &mut Core, io: &mut Io, offer: &Offer, why: &str) {
+    let pending = Pending { fate_unknown: true, ..offer.pending };
+    failure::fail(core, io, &pending, Outcome::LinkLost, why);
 }
 
 /// The client is gone. `may_come`: the answer may yet come on the link.

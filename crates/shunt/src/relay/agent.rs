@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Anywhere, Own};
+use shunt_handover::limits::FLOWS_MAX;
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
@@ -143,7 +144,7 @@ impl AgentCommand {
         let role = Role {
             name: "agent",
             listeners,
-            connections_max: SESSIONS_MAX + self.upstream_connections_max as usize,
+            connections_max: SESSIONS_MAX + self.upstream_connections_max as usize + FLOWS_MAX,
             orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
             drain_delay: Duration::ZERO,
             datagrams: Vec::new(),

@@ -19,6 +19,8 @@ use crate::exit::{Exit, Failure};
 
 /// How long a hardware address is known before it is looked up again.
 const KNOWN: Duration = Duration::from_secs(10);
+/// And one that was not found.
+const UNKNOWN: Duration = Duration::from_millis(500);
 
 /// How connections get from one process to another.
 #[derive(Args, Clone, Debug)]
@@ -70,8 +72,9 @@ impl Kernel {
 
     /// The hardware address of a host of this network.
     fn mac(&mut self, address: IpAddr) -> Option<Mac> {
-        let is_old = self.looked_up.is_none_or(|at| at.elapsed() > KNOWN);
-        if is_old || !self.macs.contains_key(&address) {
+        // All of the kernel's are read at once: not for each connection to a host that is not there.
+        let after = if self.macs.contains_key(&address) { KNOWN } else { UNKNOWN };
+        if self.looked_up.is_none_or(|at| at.elapsed() > after) {
             // The kernel knows it, for there is a connection to the agent.
             self.macs = neighbours().unwrap_or_default();
             self.looked_up = Some(Instant::now());
@@ -119,6 +122,10 @@ impl shunt_proxy::handover::Steer for Kernel {
 
     fn unsteer(&mut self, of: Flow) {
         Steer::unsteer(self, of);
+    }
+
+    fn seen(&self, of: Flow) -> Option<Seen> {
+        Steer::seen(self, of)
     }
 }
 
