@@ -18,23 +18,32 @@ pub use write::{Version, put_array, put_bulk, put_command, put_error, put_intege
 /// Bytes of a line: a length, a number, an error, a status.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a line in a command: a letter and a length.
+const HEAD_BYTES_MAX: usize = 32;
+
 /// The line at the start, without its end, and where the next one begins.
 fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
-    let searched = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    line_within(bytes, LINE_BYTES_MAX)
+}
+
+fn line_within(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let searched = &bytes[..bytes.len().min(bytes_max)];
     match searched.iter().position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && bytes[end - 1] == b'\r' => Ok(Some((&bytes[..end - 1], end + 1))),
         Some(_) => Err(Malformed::LineEnd),
-        None if searched.len() == LINE_BYTES_MAX => Err(Malformed::LineTooLong),
+        None if searched.len() == bytes_max => Err(Malformed::LineTooLong),
         None => Ok(None),
     }
 }
 
-/// A length or count: decimal, at most 2^31 - 1, or -1 for nothing.
+/// A length or count: decimal without zeros in front, as Redis wants it, at most 2^31 - 1, or -1 for nothing.
 fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     if digits == b"-1" {
         return Ok(None);
     }
-    let is_number = !digits.is_empty() && digits.len() <= 10 && digits.iter().all(u8::is_ascii_digit);
+    let is_padded = digits.len() > 1 && digits[0] == b'0';
+    let is_number =
+        !digits.is_empty() && digits.len() <= 10 && !is_padded && digits.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse::<u64>().ok());
     number.filter(|number| *number <= i32::MAX as u64).map(|number| Some(number as usize)).ok_or(Malformed::Length)
 }

@@ -30,7 +30,7 @@ fn ends(stream: &[u8], piece: usize) -> Result<Vec<usize>, Malformed> {
 #[test]
 fn commands_are_read_to_their_arguments() {
     assert_eq!(command(b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n"), Ok(Some(vec![b"GET".to_vec(), vec![]])));
-    for empty in [&b"\r\n"[..], b"*0\r\n", b"*-1\r\n"] {
+    for empty in [&b"\r\n"[..], b"*0\r\n", b"*-1\r\n", b"*-12\r\n"] {
         assert_eq!(command(empty), Ok(Some(vec![])), "{empty:?}");
     }
     for part in [&b""[..], b"*", b"*1\r\n", b"*1\r\n$3\r\nGE", b"*1\r\n$3\r\nGET\r"] {
@@ -42,6 +42,16 @@ fn commands_are_read_to_their_arguments() {
         (b"*1\r\n:1\r\n", Malformed::Command),
         (b"*1\r\n$-1\r\n", Malformed::Length),
         (b"*x\r\n", Malformed::Length),
+        (b"*01\r\n$4\r\nPING\r\n", Malformed::Length),
+        (b"*1\r\n$04\r\nPING\r\n", Malformed::Length),
+        (b"*00\r\n", Malformed::Length),
+        (b"*-0\r\n", Malformed::Length),
+        (b"*-01\r\n", Malformed::Length),
+        (b"*--1\r\n", Malformed::Length),
+        (b"*+1\r\n$4\r\nPING\r\n", Malformed::Length),
+        (b"*1\r\n$+4\r\nPING\r\n", Malformed::Length),
+        (b"*\r\n", Malformed::Length),
+        (b"\r*1\r\n", Malformed::Command),
         (b"*99999999\r\n", Malformed::TooManyArguments),
         (b"*1\r\n$2\r\nGET\r\n", Malformed::LineEnd),
         (b"*1\r\n$2000000\r\n", Malformed::TooLong { limit: LIMIT }),
@@ -49,6 +59,20 @@ fn commands_are_read_to_their_arguments() {
         assert_eq!(command(bytes), Err(why), "{bytes:?}");
     }
     assert_eq!(command(&[b'*'; 70_000]), Err(Malformed::LineTooLong));
+}
+
+#[test]
+fn what_was_read_of_a_command_is_not_read_again() {
+    let (mut bytes, mut command) = (b"*2\r\n$3\r\nGET\r\n$1".to_vec(), Command::default());
+    assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(false), true));
+    // If these were looked at again, they would be refused.
+    bytes[..8].fill(b'?');
+    bytes.extend_from_slice(b"\r\nk\r\n");
+    assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(true), false));
+    assert_eq!(command.arguments(&bytes, 0).collect::<Vec<_>>(), [&b"GET"[..], b"k"]);
+    assert_eq!(command.len(), bytes.len());
+    assert_eq!(read_command(b"*1\r\n$4\r\nPING\r\n", LIMIT, &mut command), Ok(true));
+    assert_eq!(command.count(), 1);
 }
 
 #[test]
@@ -107,8 +131,14 @@ proptest! {
     fn a_command_is_read_as_it_was_written(arguments in vec(vec(any::<u8>(), 0..40), 1..10), cut: prop::sample::Index) {
         let mut out = Vec::new();
         put_command(&mut out, arguments.iter().map(Vec::as_slice));
-        prop_assert_eq!(command(&out), Ok(Some(arguments)));
         prop_assert_eq!(command(&out[..cut.index(out.len())]), Ok(None));
+        let mut dripped = Command::default();
+        for arrived in 0..out.len() {
+            prop_assert_eq!(read_command(&out[..arrived], LIMIT, &mut dripped), Ok(false));
+        }
+        prop_assert_eq!(read_command(&out, LIMIT, &mut dripped), Ok(true));
+        prop_assert_eq!(dripped.arguments(&out, 0).map(<[u8]>::to_vec).collect::<Vec<_>>(), arguments.clone());
+        prop_assert_eq!(command(&out), Ok(Some(arguments)));
     }
 
     #[test]
