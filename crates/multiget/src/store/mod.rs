@@ -94,9 +94,9 @@ impl Store {
         }
     }
 
-    fn take_answer(&mut self, io: &mut Io, answer: &[u8]) {
-        // An answer that nobody asked for is of a protocol that is not Redis'; the next one will not fit either.
-        let Some((asked, _)) = self.asked.pop_front() else { return };
+    /// False if nobody asked for it: then no other answer can be told whose it is either.
+    fn take_answer(&mut self, io: &mut Io, answer: &[u8]) -> bool {
+        let Some((asked, _)) = self.asked.pop_front() else { return false };
         let found = |value| match value {
             Value::Bulk(value) => Found::Value(value),
             Value::Nil => Found::Nothing,
@@ -109,6 +109,7 @@ impl Store {
                 None => self.answer(io, &asked, std::iter::empty()),
             },
         }
+        true
     }
 }
 
@@ -133,12 +134,9 @@ impl Service for Store {
         let mut at = 0;
         loop {
             match self.scanner.find(&data[at..]) {
-                Ok(Some(length)) => {
-                    self.take_answer(io, &data[at..at + length]);
-                    at += length;
-                }
+                Ok(Some(length)) if self.take_answer(io, &data[at..at + length]) => at += length,
                 Ok(None) => return at,
-                Err(_) => {
+                Ok(Some(_)) | Err(_) => {
                     io.abort(conn);
                     self.lose(io);
                     return data.len();
