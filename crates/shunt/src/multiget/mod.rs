@@ -43,5 +43,29 @@ pub(crate) fn check(multiget: &Multiget) -> Exit {
 }
 
 fn datagrams(flag: &str, address: std::net::SocketAddr, cores: usize) -> Result<Vec<std::net::UdpSocket>, Failure> {
+    if cores > 1 && address.port() != 0 {
+        // Sockets of several loops share the address, and the kernel lets those of another process of the same user join them. A socket that shares
+        // with nobody finds out.
+        std::net::UdpSocket::bind(address).map_err(|error| crate::admin::cannot_listen(flag, address, &error))?;
+    }
     shunt_reactor::bind_datagrams(address, cores).map_err(|error| crate::admin::cannot_listen(flag, address, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_not_shared_with_another_process() {
+        // Its port is free once the socket is closed.
+        let free = || std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let address = free().expect("a port is free");
+        let first = datagrams("--listen", address, 2).expect("nobody has it");
+        for cores in [1, 2] {
+            let failure = datagrams("--listen", address, cores).expect_err("it is taken");
+            assert_eq!(failure.exit, Exit::CannotListen);
+            assert!(failure.message.contains("another process has it"), "{}", failure.message);
+        }
+        assert_eq!(first.len(), 2);
+    }
 }
