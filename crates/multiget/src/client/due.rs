@@ -50,6 +50,11 @@ impl Client {
             let mut waiting = std::mem::take(&mut self.waiting);
             waiting.retain(|(ticket, _)| self.get(*ticket).is_some());
             self.waiting = waiting;
+            for server in 0..self.servers.len() {
+                let mut waiting = std::mem::take(&mut self.servers[server].waiting);
+                waiting.retain(|(ticket, _)| self.get(*ticket).is_some());
+                self.servers[server].waiting = waiting;
+            }
         }
     }
 

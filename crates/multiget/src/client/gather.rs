@@ -154,10 +154,6 @@ impl Multiget {
         self.left == 0
     }
 
-    pub(super) fn groups_in_flight(&self) -> usize {
-        self.groups.iter().filter(|group| group.in_flight).count()
-    }
-
     /// True if datagrams have nothing more to bring for a group.
     pub(super) fn is_over(&self, group: &Group) -> bool {
         group.keys.iter().all(|position| self.keys[usize::from(*position)].state != State::Wanted)

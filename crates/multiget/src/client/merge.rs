@@ -69,11 +69,16 @@ impl Client {
 
     /// Groups for which datagrams have nothing more to bring leave the window.
     pub(super) fn settle(&mut self, ticket: Ticket) {
-        let Some(multiget) = self.get_mut(ticket) else { return };
+        let Some(multiget) = self.get(ticket) else { return };
         let over = |group: &super::gather::Group| group.in_flight && multiget.is_over(group);
         let over: Vec<usize> =
             multiget.groups.iter().enumerate().filter(|(_, group)| over(group)).map(|(index, _)| index).collect();
-        over.iter().for_each(|index| multiget.groups[*index].in_flight = false);
+        for index in &over {
+            let Some(group) = self.get_mut(ticket).map(|multiget| &mut multiget.groups[*index]) else { return };
+            group.in_flight = false;
+            let server = usize::from(group.server);
+            self.servers[server].in_flight -= 1;
+        }
         self.in_flight -= over.len();
     }
 

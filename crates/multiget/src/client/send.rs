@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use shunt_wire::netmc::{Group as Head, KEYS_MAX, Trim, encode_request, split};
 
 use super::gather::State;
-use super::state::{Client, Event, Mode, Sent, Ticket, leaves_out};
+use super::state::{Client, Event, Mode, Sent, Server, Ticket, leaves_out};
 use crate::limits;
 
 impl Client {
@@ -32,13 +32,6 @@ impl Client {
         let Some(multiget) = self.get_mut(ticket) else { return };
         multiget.group();
         let batches = multiget.batches.len() as u16;
-        let probed: Vec<u8> = multiget.groups.iter().map(|group| group.server).collect();
-        for server in probed {
-            let server = &mut self.servers[usize::from(server)];
-            if server.is_silent {
-                server.probe_at_ns = now_ns.saturating_add(limits::PROBE_NS);
-            }
-        }
         self.waiting.extend((0..batches).map(|batch| (ticket, batch)));
     }
 
@@ -63,26 +56,94 @@ impl Client {
 
     /// Sends what has room in the window.
     pub(super) fn pump(&mut self, now_ns: u64, out: &mut dyn FnMut(SocketAddr, &[u8])) {
-        while let Some((ticket, batch)) = self.waiting.front().copied() {
-            let groups = self.get(ticket).and_then(|multiget| multiget.batches.get(usize::from(batch)).cloned());
-            let Some(groups) = groups else {
-                self.waiting.pop_front();
-                continue;
-            };
-            let is_full = self.in_flight > 0 && self.in_flight + groups.len() > limits::WINDOW_GROUPS;
+        while let Some((line, ticket, batch)) = self.next_waiting() {
+            let mut open = self.open_groups(ticket, batch);
+            if open.iter().any(|(_, server)| self.servers[*server].is_silent) {
+                self.ask_silent_over_tcp(now_ns, ticket, &open);
+                open = self.open_groups(ticket, batch);
+            }
+            let is_full = self.in_flight > 0 && self.in_flight + open.len() > limits::WINDOW_GROUPS;
             if is_full && !leaves_out!(self, no_window) {
                 return;
             }
-            self.waiting.pop_front();
-            let (resend_at_ns, count) = (now_ns.saturating_add(self.options.resend_ns), groups.len());
-            if let Some(multiget) = self.get_mut(ticket) {
-                for group in &mut multiget.groups[usize::from(groups.start)..usize::from(groups.end)] {
+            match line {
+                Some(server) => self.servers[server].waiting.pop_front(),
+                None => self.waiting.pop_front(),
+            };
+            let crowded = open.iter().map(|(_, server)| *server).find(|server| !self.has_room(*server));
+            if let Some(server) = crowded.filter(|_| !leaves_out!(self, no_window)) {
+                self.servers[server].waiting.push_back((ticket, batch));
+                continue;
+            }
+            let Some(groups) = self.get(ticket).and_then(|multiget| multiget.batches.get(usize::from(batch)).cloned())
+            else {
+                continue;
+            };
+            let resend_at_ns = now_ns.saturating_add(self.options.resend_ns);
+            for (group, server) in open {
+                if let Some(multiget) = self.get_mut(ticket) {
+                    let group = &mut multiget.groups[usize::from(group)];
                     (group.attempts, group.in_flight) = (1, true);
                 }
+                let server = &mut self.servers[server];
+                if server.is_silent {
+                    server.probe_at_ns = now_ns.saturating_add(limits::PROBE_NS);
+                }
+                server.in_flight += 1;
+                self.in_flight += 1;
+                self.due.push(Reverse((resend_at_ns, ticket, group)));
             }
-            self.in_flight += count;
-            self.due.extend(groups.clone().map(|group| Reverse((resend_at_ns, ticket, group))));
             self.send(ticket, groups, true, out);
+        }
+    }
+
+    /// Who is next, and whose line it stands in: that of a server which has room again goes first, for it came first.
+    fn next_waiting(&self) -> Option<(Option<usize>, Ticket, u16)> {
+        let first = |(index, server): (usize, &Server)| {
+            server
+                .waiting
+                .front()
+                .filter(|_| self.has_room(index))
+                .map(|(ticket, batch)| (Some(index), *ticket, *batch))
+        };
+        let of_server = self.servers.iter().enumerate().find_map(first);
+        of_server.or_else(|| self.waiting.front().map(|(ticket, batch)| (None, *ticket, *batch)))
+    }
+
+    /// One of several servers has at most half of the window, so that one that does not answer holds up nobody else.
+    fn has_room(&self, server: usize) -> bool {
+        self.servers.len() == 1 || self.servers[server].in_flight < limits::WINDOW_GROUPS / 2
+    }
+
+    /// Groups of a batch, with their servers, that datagrams can bring something for.
+    fn open_groups(&self, ticket: Ticket, batch: u16) -> Vec<(u16, usize)> {
+        let Some(multiget) = self.get(ticket) else { return Vec::new() };
+        let Some(groups) = multiget.batches.get(usize::from(batch)).cloned() else { return Vec::new() };
+        let groups = groups.map(|index| (index, &multiget.groups[usize::from(index)]));
+        groups
+            .filter(|(_, group)| !multiget.is_over(group))
+            .map(|(index, group)| (index, usize::from(group.server)))
+            .collect()
+    }
+
+    /// What was not sent yet and is for a server that has become silent goes over TCP, but for one group from time to time.
+    fn ask_silent_over_tcp(&mut self, now_ns: u64, ticket: Ticket, open: &[(u16, usize)]) {
+        for (index, server) in open.iter().copied() {
+            if !self.servers[server].is_silent || leaves_out!(self, no_fallback) {
+                continue;
+            }
+            let is_probe = now_ns >= self.servers[server].probe_at_ns;
+            let Some(multiget) = self.get_mut(ticket) else { return };
+            let mut positions = Vec::new();
+            for (other, group) in multiget.groups.iter_mut().enumerate() {
+                let is_kept = is_probe && other == usize::from(index);
+                if usize::from(group.server) == server && group.attempts == 0 && !is_kept {
+                    group.attempts = 1;
+                    positions.extend_from_slice(&group.keys);
+                }
+            }
+            self.counts.fell_back += positions.len() as u64;
+            self.fetch(ticket, &positions);
         }
     }
 

@@ -160,6 +160,10 @@ pub(super) struct Server {
     pub(super) is_silent: bool,
     /// When it is tried again.
     pub(super) probe_at_ns: u64,
+    /// Its groups under way.
+    pub(super) in_flight: usize,
+    /// Requests that wait until it has fewer under way; first in line among those that wait.
+    pub(super) waiting: VecDeque<(Ticket, u16)>,
 }
 
 /// Steps that a test leaves out.
@@ -219,7 +223,13 @@ impl Client {
     /// There is no server, or more than [`limits::SERVERS_MAX`].
     pub fn new(options: ClientOptions) -> Self {
         assert!(!options.shims.is_empty() && options.shims.len() <= limits::SERVERS_MAX);
-        let server = |shim: &SocketAddr| Server { shim: *shim, is_silent: false, probe_at_ns: 0 };
+        let server = |shim: &SocketAddr| Server {
+            shim: *shim,
+            is_silent: false,
+            probe_at_ns: 0,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+        };
         Self {
             servers: options.shims.iter().map(server).collect(),
             next_id: options.seed as u32,
@@ -300,7 +310,10 @@ impl Client {
                 self.ids.remove(id);
             }
         }
-        self.in_flight -= multiget.groups_in_flight();
+        for group in multiget.groups.iter().filter(|group| group.in_flight) {
+            self.servers[usize::from(group.server)].in_flight -= 1;
+            self.in_flight -= 1;
+        }
         Some(multiget)
     }
 
@@ -335,7 +348,7 @@ impl Client {
 
     /// Groups under way, and those that wait for room.
     pub fn groups(&self) -> (usize, usize) {
-        (self.in_flight, self.waiting.len())
+        (self.in_flight, self.waiting.len() + self.servers.iter().map(|server| server.waiting.len()).sum::<usize>())
     }
 
     #[cfg(test)]

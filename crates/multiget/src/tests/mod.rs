@@ -19,7 +19,8 @@ use shunt_reactor::sim::for_seeds;
 use shunt_wire::netmc::Op;
 
 use crate::client::{Client, ClientOptions, Event, Failure, Mode, Weakened};
-use crate::limits;
+use crate::limits::{self, PROBE_NS};
+use crate::place;
 use crate::shim::{Found, Shim, ShimOptions};
 use world::{Kind, World};
 
@@ -88,6 +89,52 @@ fn who_never_got_room_in_the_window_is_told_so_and_no_server_is_blamed() {
     client.look(101, &mut |_, _| {});
     assert!(matches!(client.event(), Some(Event::Failed { failure: Failure::Deadline { .. }, .. })));
     assert_eq!(client.groups(), (0, 0));
+}
+
+/// Keys of the server with this number, of two.
+fn keys_of(server: usize, count: usize) -> Vec<Vec<u8>> {
+    let keys = (0..).map(|key: u32| key.to_string().into_bytes());
+    keys.filter(|key| place::server(key, 2) == server).take(count).collect()
+}
+
+#[test]
+fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
+    let shims = ["192.0.2.1:9700", "192.0.2.2:9700"].map(|address| address.parse().unwrap());
+    let options = ClientOptions {
+        shims: shims.into(),
+        mode: Mode::Client,
+        deadline_ns: 10 * PROBE_NS,
+        resend_ns: 1_000,
+        seed: 0,
+    };
+    let (mut client, mut user) = (Client::new(options), 0);
+    // Begins a multiget of whole groups, and says how many datagrams go where.
+    let mut begin = |client: &mut Client, now_ns: u64, server: usize, groups: usize| {
+        let (keys, mut sent) = (keys_of(server, 16 * groups), [0; 2]);
+        user += 1;
+        let mut out = |to, _: &[u8]| sent[usize::from(to == shims[1])] += 1;
+        client.begin(now_ns, user, Op::MultiGet, keys.iter().map(Vec::as_slice), &mut out).unwrap();
+        sent
+    };
+    let fetched = |client: &mut Client| -> usize {
+        let events = std::iter::from_fn(|| client.event());
+        events.map(|event| if let Event::Fetch { keys, .. } = event { keys.len() } else { panic!("{event:?}") }).sum()
+    };
+    assert_eq!(begin(&mut client, 0, 0, 100), [limits::WINDOW_GROUPS / 2, 0]);
+    assert_eq!(begin(&mut client, 0, 1, 10), [0, 10]);
+    assert_eq!(fetched(&mut client), 0);
+    // Once it is known to be silent, nothing more waits for it, nor for the window.
+    let mut now_ns = 0;
+    while client.silent().count() < 2 {
+        now_ns = client.due_at_ns().unwrap();
+        client.look(now_ns, &mut |_, _| {});
+    }
+    assert_eq!((fetched(&mut client), client.groups()), (16 * 110, (0, 0)));
+    // It is tried again with one group at a time.
+    assert_eq!((begin(&mut client, now_ns + 1, 0, 20), fetched(&mut client)), ([0, 0], 16 * 20));
+    let now_ns = now_ns + limits::PROBE_NS;
+    assert_eq!((begin(&mut client, now_ns, 0, 20), fetched(&mut client)), ([1, 0], 16 * 19));
+    assert_eq!((begin(&mut client, now_ns + 1, 0, 20), fetched(&mut client)), ([0, 0], 16 * 20));
 }
 
 proptest! {
