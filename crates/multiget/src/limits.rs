@@ -28,6 +28,8 @@ pub const ASKED_MAX: usize = 4096;
 pub const PIPELINE_MAX: usize = 1024;
 /// Bytes of answers that wait for an earlier one, or are not taken by their client; it is not read while there are more.
 pub const UNTAKEN_BYTES_MAX: usize = 4 << 20;
+/// With so many bytes of answers that wait or are not taken a client is closed: commands that were read before it was read no more may have any answers.
+pub const APP_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a command, and of an answer: what Redis takes of one string by default is more.
 pub const COMMAND_BYTES_MAX: usize = 64 << 20;
 /// Bytes written to a server and not taken by it; beyond that its commands are refused.
@@ -41,6 +43,7 @@ pub const BACK_OFF_NS: u64 = 200 * MS;
 /// How often time limits are looked at.
 pub const TICK_NS: u64 = 50 * MS;
 
+const _: () = assert!(APP_BYTES_MAX > UNTAKEN_BYTES_MAX + 2 * COMMAND_BYTES_MAX);
 const _: () = assert!(KEYS_MAX < u16::MAX as usize);
 const _: () = assert!(SERVERS_MAX <= u8::MAX as usize + 1);
 // The answer that says least about a key of a request is smaller than this allows: 5 + key for 2 + key, one header for one.

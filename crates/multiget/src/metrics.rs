@@ -62,6 +62,8 @@ pub struct SidecarMetrics {
     pub turns: Counter,
     /// Applications that are connected.
     pub clients: Gauge,
+    /// Applications that were closed because of what they did not take.
+    pub clients_closed: Counter,
     /// Commands passed on to a server over TCP.
     pub passed: Counter,
     /// Commands answered with an error of the sidecar's own.

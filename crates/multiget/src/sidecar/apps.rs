@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 
 use shunt_reactor::{ConnId, Io};
-use shunt_wire::resp::{Version, put_error};
+use shunt_wire::resp::{Command, Version, put_error};
 
 use super::Sidecar;
 use crate::limits;
+
+/// With so little not taken an application that was held for room is looked at again.
+pub(super) const DRAINED_BYTES: usize = limits::UNTAKEN_BYTES_MAX / 2;
 
 /// Which way a command goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,6 +29,8 @@ pub(super) enum Held {
     Room,
     /// For all answers of the other way.
     Until(Way),
+    /// For all answers of both ways.
+    Quiet,
 }
 
 /// A connected application.
@@ -42,6 +47,8 @@ pub(super) struct App {
     in_datagrams: usize,
     over_tcp: usize,
     pub(super) held: Option<Held>,
+    /// What was read of a command that is not there as a whole.
+    pub(super) begun: Option<Command>,
     /// Nothing more is read: it has said QUIT, or broken the protocol.
     pub(super) is_closing: bool,
 }
@@ -58,6 +65,7 @@ impl App {
             in_datagrams: 0,
             over_tcp: 0,
             held: None,
+            begun: None,
             is_closing: false,
         }
     }
@@ -82,6 +90,11 @@ impl App {
         }
     }
 
+    /// Nothing is under way to any server.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.in_datagrams == 0 && self.over_tcp == 0
+    }
+
     pub(super) fn has_room(&self, io: &Io) -> bool {
         self.answers.len() < limits::PIPELINE_MAX && self.bytes + io.backlog(self.conn) <= limits::UNTAKEN_BYTES_MAX
     }
@@ -96,6 +109,7 @@ impl App {
             Some(Held::Room) => self.has_room(io),
             Some(Held::Until(Way::Tcp)) => self.over_tcp == 0,
             Some(Held::Until(_)) => self.in_datagrams == 0,
+            Some(Held::Quiet) => self.is_quiet(),
         }
     }
 }
@@ -118,6 +132,11 @@ impl Sidecar {
             app.bytes -= answer.len();
             app.first += 1;
             app.answers.pop_front();
+        }
+        let held_bytes = app.bytes + io.backlog(app.conn);
+        if held_bytes > limits::APP_BYTES_MAX {
+            let conn = app.conn;
+            return self.give_up(io, conn, held_bytes);
         }
         if app.is_closing && app.is_idle() {
             let conn = app.conn;
@@ -142,7 +161,21 @@ impl Sidecar {
         if app.may_go_on(io) {
             app.held = None;
             io.resume_reading(conn);
+        } else if app.held == Some(Held::Room) && io.backlog(conn) > DRAINED_BYTES {
+            // One notice may be gone already: it came while answers waited for an earlier one, which are backlog now.
+            io.notify_drained(conn, DRAINED_BYTES);
         }
+    }
+
+    /// Closes one whose answers take too much memory; what there is of them is dropped.
+    fn give_up(&mut self, io: &mut Io, conn: ConnId, held_bytes: usize) {
+        let Some(app) = self.app_of(conn) else { return };
+        let app = self.apps.remove(app);
+        self.set_peer(conn, super::Peer::Nobody);
+        io.abort(conn);
+        self.metrics.clients_closed.add(1);
+        let (name, limit) = (app.name.escape_ascii(), limits::APP_BYTES_MAX);
+        tracing::warn!(%name, held_bytes, limit, "an application is closed: it has asked for more than it takes; let it send less ahead");
     }
 
     /// Sends what there is and closes.

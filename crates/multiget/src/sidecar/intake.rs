@@ -5,7 +5,7 @@ use shunt_wire::netmc::Op;
 use shunt_wire::resp::read_command;
 
 use super::Sidecar;
-use super::apps::{Held, Way};
+use super::apps::{DRAINED_BYTES, Held, Way};
 use super::links::Expected;
 use super::local;
 use super::route::{Route, route};
@@ -14,7 +14,8 @@ use crate::limits;
 impl Sidecar {
     pub(super) fn app_received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let mut at = 0;
-        let mut command = std::mem::take(&mut self.command);
+        let begun = self.app_of(conn).and_then(|app| self.apps[app].begun.take());
+        let mut command = begun.unwrap_or_else(|| std::mem::take(&mut self.command));
         while let Some(app) = self.app_of(conn) {
             if self.apps[app].is_closing {
                 at = data.len();
@@ -34,7 +35,10 @@ impl Sidecar {
                         Route::Server(_) => Way::Tcp,
                         Route::Here(_) | Route::Refused(_) => Way::Here,
                     };
-                    if let Some(held) = self.apps[app].waits(way) {
+                    // It changes the form of answers and the link that is asked, so what was asked before must not be under way.
+                    let is_hello = route == Route::Here("HELLO");
+                    let quiet = (is_hello && !self.apps[app].is_quiet()).then_some(Held::Quiet);
+                    if let Some(held) = quiet.or_else(|| self.apps[app].waits(way)) {
                         self.hold(io, app, held);
                         break;
                     }
@@ -52,7 +56,10 @@ impl Sidecar {
                 }
             }
         }
-        self.command = command;
+        match self.app_of(conn).filter(|_| command.is_begun()) {
+            Some(app) => self.apps[app].begun = Some(command),
+            None => self.command = command,
+        }
         at
     }
 
@@ -94,7 +101,7 @@ impl Sidecar {
         app.held = Some(held);
         io.pause_reading(app.conn);
         if held == Held::Room {
-            io.notify_drained(app.conn, limits::UNTAKEN_BYTES_MAX / 2);
+            io.notify_drained(app.conn, DRAINED_BYTES);
         }
     }
 }

@@ -9,6 +9,10 @@ use shunt_wire::resp::{Version, put_array, put_bulk, put_command, put_nil};
 use super::links::Expected;
 use super::{Asker, Sidecar};
 use crate::client::{Event, Failure, Ticket, Values};
+use crate::limits;
+
+/// What a value has besides its own bytes, about.
+const HEAD_BYTES: usize = 12;
 
 impl Sidecar {
     /// Begins a multiget of an application.
@@ -46,7 +50,7 @@ impl Sidecar {
     pub(super) fn carry_out(&mut self, io: &mut Io) {
         while let Some(event) = self.client.event() {
             match event {
-                Event::Done { user, values } => self.over(io, user, |version| Ok(written(&values, version))),
+                Event::Done { user, values } => self.over(io, user, |version| written(&values, version)),
                 Event::Failed { user, failure } => {
                     let text = self.words(&failure);
                     self.over(io, user, |_| Err(text));
@@ -99,8 +103,14 @@ impl Sidecar {
     }
 }
 
-fn written(values: &Values, version: Version) -> Vec<u8> {
-    let mut out = Vec::new();
+/// The answer, or why it is not given: a value that is asked for many times is held once and would be written many times.
+fn written(values: &Values, version: Version) -> Result<Vec<u8>, String> {
+    let bytes: usize = values.iter().map(|value| value.map_or(0, <[u8]>::len) + HEAD_BYTES).sum();
+    if bytes > limits::COMMAND_BYTES_MAX {
+        let limit = limits::COMMAND_BYTES_MAX;
+        return Err(format!("ERR the answer has {bytes} bytes, more than {limit}: ask for fewer keys at a time"));
+    }
+    let mut out = Vec::with_capacity(bytes);
     if values.op == Op::MultiGet {
         put_array(&mut out, values.iter().len());
     }
@@ -110,5 +120,5 @@ fn written(values: &Values, version: Version) -> Vec<u8> {
             None => put_nil(&mut out, version),
         }
     }
-    out
+    Ok(out)
 }

@@ -73,7 +73,8 @@ impl Service for Sidecar {
             io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
             self.lose_late(io);
             self.carry_out(io);
-        } else {
+        } else if self.armed_ns.is_none_or(|armed_ns| armed_ns <= io.now_ns()) {
+            // There is no cancel, so timers that were overtaken by an earlier one come too; each would set one more, for ever.
             self.armed_ns = None;
             self.look(io);
         }

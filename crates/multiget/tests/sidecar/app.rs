@@ -8,7 +8,7 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::resp::{Scanner, Version, put_array, put_bulk, put_command, put_integer, put_nil, put_simple};
 
 const COMMANDS: usize = 80;
-const CONNECT_NS: u64 = 5_000_000_000;
+pub(crate) const CONNECT_NS: u64 = 5_000_000_000;
 
 pub(crate) struct App {
     to: SocketAddr,

@@ -2,6 +2,8 @@
 //! all shims are silent, and every multiget ends over TCP.
 
 mod app;
+mod bounds;
+mod script;
 mod server;
 
 use std::net::SocketAddr;
@@ -26,6 +28,10 @@ fn server_address(index: u8) -> SocketAddr {
     ([192, 0, 2, 10 + index], 6379).into()
 }
 
+fn listen_address() -> SocketAddr {
+    ([192, 0, 2, 1], 6380).into()
+}
+
 impl Scene {
     fn new(seed: u64, options: Options, apps: usize) -> Scene {
         let mut world = World::new(seed, options);
@@ -44,7 +50,7 @@ impl Scene {
             seed,
         });
         let sidecar = world.add("sidecar", sidecar);
-        let listen = SocketAddr::from(([192, 0, 2, 1], 6380));
+        let listen = listen_address();
         world.listen(sidecar, listen);
         let mut random = Random::new(seed ^ 7);
         let apps = (0..apps).map(|index| world.add("app", App::new(listen, index, &mut random))).collect();

@@ -42,8 +42,7 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
         return Ok(None);
     }
     let is_padded = digits.len() > 1 && digits[0] == b'0';
-    let is_number =
-        !digits.is_empty() && digits.len() <= 10 && !is_padded && digits.iter().all(u8::is_ascii_digit);
+    let is_number = !digits.is_empty() && digits.len() <= 10 && !is_padded && digits.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse::<u64>().ok());
     number.filter(|number| *number <= i32::MAX as u64).map(|number| Some(number as usize)).ok_or(Malformed::Length)
 }

@@ -1,0 +1,156 @@
+//! What one application may cost: timers, room for answers, and answers that have no end.
+
+use shunt_multiget::limits;
+use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, for_seeds};
+
+use crate::script::Script;
+use crate::{Scene, listen_address, whole};
+
+/// Larger than any that a command of these tests brings by itself.
+const LARGE: usize = 900_000;
+
+fn scene(seed: u64, options: Options) -> (Scene, HostId<Script>) {
+    let mut scene = Scene::new(seed, options, 0);
+    let script = scene.world.add("script", Script::new(listen_address()));
+    scene.world.run_for(SECOND);
+    (scene, script)
+}
+
+fn send(scene: &mut Scene, script: HostId<Script>, words: &[&[u8]]) {
+    scene.world.with(script, |script, io| script.send(io, words));
+}
+
+fn freeze(scene: &mut Scene) {
+    for server in scene.servers.clone() {
+        scene.world.freeze(server);
+    }
+}
+
+fn thaw(scene: &mut Scene) {
+    for server in scene.servers.clone() {
+        scene.world.thaw(server);
+    }
+}
+
+#[test]
+fn timers_do_not_pile_up() {
+    let (mut scene, script) = scene(1, Options::calm());
+    for _ in 0..1_000 {
+        send(&mut scene, script, &[b"GET", b"key"]);
+        scene.world.run_for(150 * MILLISECOND);
+    }
+    assert_eq!(scene.world.host(script).received, b"$-1\r\n".repeat(1_000));
+    let timers = scene.world.held(scene.sidecar).timers;
+    assert!(timers < 200, "{timers} timers are set");
+}
+
+#[test]
+fn who_was_held_for_room_is_read_again_when_there_is_some() {
+    let (mut scene, script) = scene(2, Options::calm());
+    freeze(&mut scene);
+    send(&mut scene, script, &[b"INCR", b"counter"]);
+    let (text, mut expected) = (vec![b'e'; 1 << 20], b":1\r\n".to_vec());
+    for _ in 0..8 {
+        send(&mut scene, script, &[b"ECHO", &text]);
+        expected.extend_from_slice(format!("${}\r\n", text.len()).as_bytes());
+        expected.extend_from_slice(&text);
+        expected.extend_from_slice(b"\r\n");
+    }
+    // All that there is room for is answered, behind the answer that is not there.
+    scene.world.run_for(2 * SECOND);
+    assert!(scene.world.host(script).received.is_empty());
+    thaw(&mut scene);
+    scene.world.run_for(60 * SECOND);
+    assert!(scene.world.host(script).received == expected, "{} bytes", scene.world.host(script).received.len());
+}
+
+#[test]
+fn hello_waits_for_what_was_asked_in_the_other_version() {
+    for_seeds(40, |seed| {
+        let (mut scene, script) = scene(seed, whole(seed));
+        let pipeline: [&[&[u8]]; 12] = [
+            &[b"MGET", b"a", b"b", b"c"],
+            &[b"HELLO", b"3"],
+            &[b"MGET", b"a"],
+            &[b"INCR", b"counter"],
+            &[b"HELLO", b"2"],
+            &[b"INCR", b"counter"],
+            &[b"HELLO", b"3"],
+            &[b"INCR", b"counter"],
+            &[b"GET", b"a"],
+            &[b"HELLO", b"2"],
+            &[b"GET", b"a"],
+            &[b"GET", b"counter"],
+        ];
+        pipeline.iter().for_each(|words| send(&mut scene, script, words));
+        scene.world.run_for(60 * SECOND);
+        let mut answers = Vec::new();
+        let (mut at, received) = (0, &scene.world.host(script).received);
+        let mut scanner = shunt_wire::resp::Scanner::new(1 << 20);
+        while let Some(length) = scanner.find(&received[at..]).expect("the sidecar speaks RESP") {
+            let answer = &received[at..at + length];
+            // HELLO's own answer has an ID in it; its first byte tells the version.
+            let shown = if length > 60 { &answer[..1] } else { answer };
+            answers.push(String::from_utf8_lossy(shown).into_owned());
+            at += length;
+        }
+        let expected = [
+            "*3\r\n$-1\r\n$-1\r\n$-1\r\n",
+            "%",
+            "*1\r\n_\r\n",
+            ":1\r\n",
+            "*",
+            ":2\r\n",
+            "%",
+            ":3\r\n",
+            "_\r\n",
+            "*",
+            "$-1\r\n",
+            "$1\r\n3\r\n",
+        ];
+        assert_eq!(answers, expected);
+    });
+}
+
+/// Has a large value written.
+fn write(scene: &mut Scene, script: HostId<Script>) {
+    send(scene, script, &[b"SET", b"large", &vec![b'v'; LARGE]]);
+    scene.world.run_for(10 * SECOND);
+    assert_eq!(scene.world.host(script).received, b"+OK\r\n");
+    scene.world.with(script, |script, _| script.received.clear());
+}
+
+fn mget(times: usize) -> Vec<&'static [u8]> {
+    std::iter::once(&b"MGET"[..]).chain(std::iter::repeat_n(&b"large"[..], times)).collect()
+}
+
+#[test]
+fn one_large_value_asked_for_many_times_is_an_error() {
+    let (mut scene, script) = scene(3, Options::calm());
+    write(&mut scene, script);
+    send(&mut scene, script, &mget(limits::COMMAND_BYTES_MAX / LARGE + 1));
+    send(&mut scene, script, &[b"PING"]);
+    scene.world.run_for(60 * SECOND);
+    let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
+    assert!(answers.starts_with("-ERR the answer has 67"), "{}", &answers[..answers.len().min(200)]);
+    assert!(answers.ends_with("ask for fewer keys at a time\r\n+PONG\r\n"));
+}
+
+#[test]
+fn who_has_far_more_answered_than_it_takes_is_closed() {
+    let (mut scene, script) = scene(4, Options::calm());
+    write(&mut scene, script);
+    freeze(&mut scene);
+    let times = limits::COMMAND_BYTES_MAX / LARGE - 1;
+    for _ in 0..=limits::APP_BYTES_MAX / (times * LARGE) {
+        send(&mut scene, script, &mget(times));
+    }
+    scene.world.run_for(SECOND);
+    scene.world.with(script, Script::pause);
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert_eq!((metrics.clients.get(), metrics.clients_closed.get()), (1, 0));
+    thaw(&mut scene);
+    scene.world.run_for(10 * SECOND);
+    assert_eq!((metrics.clients.get(), metrics.clients_closed.get()), (0, 1));
+    assert_eq!(scene.world.held(scene.sidecar).backlog, 0);
+}
