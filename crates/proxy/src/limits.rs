@@ -77,7 +77,7 @@ pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 /// How often deadlines, heartbeats and reconnects are looked at.
 pub const TICK_NS: u64 = 250_000_000;
 /// A loop that has not ticked for so long stood still, and does not know what has happened meanwhile.
-pub const STILL_NS: u64 = 3 * SECOND_NS;
+pub const STILL_NS: u64 = SECOND_NS;
 
 /// A node that was asked to check a login has this long for itself, or a quarter of `connect_timeout_ms`; then another is
 /// asked as well.

@@ -138,7 +138,10 @@ impl Service for Core {
                     agreement::agreed(self, io, Ticket(ticket));
                 }
             }
-            CoreMail::FromCore(batch) => locks_heard::take(self, io, &batch),
+            CoreMail::FromCore(batch) => {
+                still::see_if_still(self, io);
+                locks_heard::take(self, io, &batch);
+            }
             CoreMail::Drain => drain::start(self, io),
             CoreMail::CloseAll => drain::close_all(self, io),
             CoreMail::Census(answer) => {

@@ -54,7 +54,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     core.router.login_asked = None;
     // Later ones come from a core's own look, which is more often.
     if first {
-        core.router.modes = cluster.modes.clone();
+        core.router.modes.begin_with(cluster.modes.clone());
     }
     if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version) {
         core.fleet.transactions.schema_changed();

@@ -177,7 +177,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, link: LinkKey, ticket: Tick
     }
     let (link, pending) = (repair.link, repair.pending);
     if io.read_clock_ns().saturating_sub(pending.received_ns) > core.context.timeout_ns(&pending.plan) {
-        return failure::fail(core, io, &pending, Outcome::TimedOut, "the node did not answer in time");
+        return refuse_as_unprepared(core, io, &repair, Outcome::TimedOut, "the node did not answer in time");
     }
     if !core.links.find(link).is_some_and(|link| link.is_ready())
         || !aggregate::send(&mut core.links, &mut core.retained, io, link.key, pending, &repair.body)

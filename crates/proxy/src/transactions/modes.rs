@@ -45,9 +45,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let changes = core.fleet.transactions.modes.changes.iter();
     let unasked = changes.filter(|(_, change)| matches!(change.step, Step::Unasked(_))).map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
-    still::see_if_still(core, io);
-    // Not the turn's time: this process may stand still within a turn.
-    let now_ns = io.read_clock_ns();
+    // No time is left out between this look and the next.
+    let now_ns = still::see_if_still(core, io);
     let level = core.fleet.locks.level();
     let modes = &mut core.fleet.transactions.modes;
     (modes.ticked_ns, modes.level) = (now_ns, level.or(modes.level));
@@ -113,7 +112,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     if !routed.observes_no_more_than(&core.router.modes) {
         core.fleet.transactions.modes.compares_from_ns = now_ns + SETTLES_NS;
     }
-    routed.rules = std::mem::take(&mut core.router.modes.rules);
+    routed.rules = core.router.modes.rules.clone();
     let modes = &mut core.fleet.transactions.modes;
     routed.is_behind = core.router.modes.is_behind;
     if modes.asked_ns < modes.woke_ns {

@@ -60,6 +60,11 @@ fn who(core: &Core, waits: WaitsForName) -> Who {
 /// Asks, as one of those who wait for what no question under way will tell. Clients that have no room for a question are told so; others ask in their
 /// place.
 fn ask(core: &mut Core, io: &mut Io, key: &Key) {
+    let keeper = &mut core.fleet.transactions;
+    let (names, jobs) = (&mut keeper.names, &keeper.jobs);
+    let is_gone =
+        |waits: &WaitsForName| matches!(waits, WaitsForName::Job { number, .. } if !jobs.contains_key(number));
+    names.of(key).waiting.retain(|(_, waits)| !is_gone(waits));
     for turn in 1..=ASKERS_MAX {
         let name = core.fleet.transactions.names.of(key);
         let Some((_, first)) = name.waiting.iter().find(|(since_ns, _)| name.is_asked_for_later(*since_ns)).copied()

@@ -142,9 +142,15 @@ pub(super) struct Plan {
     asks_columns: Vec<bool>,
 }
 
-/// True if a column may be named in a text. Quotes in a name are doubled there: then it may.
+/// True if a column may be named in a text, in upper or lower case, as a word. Quotes in a name are doubled there: then it may.
 fn is_in(name: &str, text: &str) -> bool {
-    name.contains('"') || text.contains(name)
+    let (name, text) = (name.as_bytes(), text.as_bytes());
+    let is_of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let is_here = |(place, part): (usize, &[u8])| {
+        let before = place.checked_sub(1).and_then(|place| text.get(place));
+        part.eq_ignore_ascii_case(name) && !is_of_word(before) && !is_of_word(text.get(place + name.len()))
+    };
+    name.is_empty() || name.contains(&b'"') || text.windows(name.len()).enumerate().any(is_here)
 }
 
 fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidRequest) -> InvalidRequest {
@@ -303,7 +309,8 @@ impl Plan {
     }
 
     /// Of each of [`Plan::tables`], if a node is to be asked for its columns before anything is written: it is written to, and not all columns that a
-    /// write may name are read by this transaction, which would be refused, or answered otherwise, if one were another. Every read names the key.
+    /// write may name are read by this transaction, which would be refused, or answered otherwise, if one were another. What names the
+    /// columns of the key is a read of one row.
     pub(super) fn asks_columns(&self) -> &[bool] {
         &self.asks_columns
     }
@@ -311,17 +318,20 @@ impl Plan {
     fn columns_to_ask(&self) -> Vec<bool> {
         let (of_reads, of_writes) = self.keys();
         let needs = |table: &Table| {
-            let reads =
-                || of_reads.iter().zip(&self.read_columns).enumerate().filter(|(_, (key, _))| key.table.id == table.id);
-            // The columns of a read that is returned may have other names.
-            let read: Vec<&str> = reads()
-                .filter(|(read, _)| !self.is_returned(*read))
-                .flat_map(|(_, (_, columns))| columns.iter().map(|column| &*column.name))
-                .collect();
+            let key_parts = table.partition_key.len() + table.clustering.len();
+            // Of a row that is returned, columns may have other names.
+            let reads = of_reads.iter().zip(&self.read_columns).enumerate().filter(|(read, (key, _))| {
+                key.table.id == table.id && key.parts.len() == key_parts && !self.is_returned(*read)
+            });
+            let mut read: Option<Vec<&str>> = None;
+            for (_, (_, columns)) in reads {
+                read.get_or_insert_default().extend(columns.iter().map(|column| &*column.name));
+            }
+            let is_read = |name: &str| read.as_ref().is_some_and(|read| read.contains(&name));
+            let names_other = |text: &str| table.beside_key().any(|name| is_in(name, text) && !is_read(name));
             let written = of_writes.iter().zip(&self.draft.writes);
             let mut texts = written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
-            let names_other = |text: &str| table.beside_key().any(|name| is_in(name, text) && !read.contains(&name));
-            texts.any(|text| reads().next().is_none() || names_other(text))
+            texts.any(|text| read.is_none() || names_other(text))
         };
         self.tables().into_iter().map(needs).collect()
     }

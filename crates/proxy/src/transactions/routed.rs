@@ -136,6 +136,12 @@ impl TableModes {
             || tables.all(|(keyspace, (table, routing))| *routing != OBSERVED || before.is_observed(keyspace, table))
     }
 
+    /// What was read before this core began; who has stood still since goes on waiting.
+    pub(crate) fn begin_with(&mut self, read: TableModes) {
+        let is_behind = self.is_behind || read.is_behind;
+        *self = TableModes { is_behind, ..read };
+    }
+
     /// True if no statement is a transaction but by its text.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -150,6 +150,11 @@ fn is_by_mode(core: &Core, number: u64) -> bool {
 }
 
 fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
+    // Others have sent it here, whose clients wait for nothing here.
+    if core.router.modes.is_behind {
+        let why = "Shunt: this proxy has stood still and does not know the tables' modes and rules yet; nothing was written, ask the next host";
+        return Err(Fault::new(FaultKind::Unserved, why));
+    }
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     let message = std::mem::take(&mut job.message);
     let asked = Asked::read(&message)?;

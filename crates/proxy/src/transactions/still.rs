@@ -25,14 +25,18 @@ pub(super) fn is_of_fleet(core: &Core) -> bool {
 /// This process may have stood still for so long that others have changed a table's mode or rule, and go by that: until this core has read them it sends
 /// nobody to nodes. Called before anything that a client has sent is read.
 #[inline]
-pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) {
+///
+/// Returns the time that it went by.
+pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) -> u64 {
     // Not the turn's time: what comes while this process stands still within a turn is read in the same turn.
-    if is_of_fleet(core) {
-        let now_ns = io.read_clock_ns();
-        if now_ns.saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
-            stood_still(core, now_ns);
-        }
+    if !is_of_fleet(core) {
+        return io.now_ns();
     }
+    let now_ns = io.read_clock_ns();
+    if now_ns.saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
+        stood_still(core, now_ns);
+    }
+    now_ns
 }
 
 /// Each time anew, also if what has changed in the time before is not known yet.

@@ -390,6 +390,17 @@ fn columns_are_asked_for_where_a_write_may_name_one_that_is_not_read() {
     assert_eq!(asks(row, &[]), [true]);
     let both = "BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = 1); DELETE FROM accounts WHERE id = 2; COMMIT TRANSACTION";
     assert_eq!(asks(both, &[&["balance"]]), [false]);
+    // A read of a partition names nothing of the rest of the key, and names may be in another case.
+    let change = "UPDATE moves SET amount = 2 WHERE a = 'x' AND \"B\" = 1 AND c = 7;";
+    let part = format!(
+        "BEGIN TRANSACTION LET m = (SELECT amount FROM moves WHERE a = 'x' AND \"B\" = 1 LIMIT 1); {change} COMMIT TRANSACTION"
+    );
+    assert_eq!(asks(&part, &[&["amount"]]), [true]);
+    let row = format!(
+        "BEGIN TRANSACTION LET m = (SELECT amount FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1); {change} COMMIT TRANSACTION"
+    );
+    assert_eq!(asks(&row, &[&["amount"]]), [false]);
+    assert_eq!(asks(&read("owner").replace("SET balance", "SET Balance"), &[&["owner"]]), [true]);
     // What a client is shown may have other names than the columns.
     let alias =
         format!("BEGIN TRANSACTION SELECT owner AS balance FROM accounts WHERE id = 1; {update} COMMIT TRANSACTION");
