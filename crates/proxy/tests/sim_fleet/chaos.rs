@@ -213,7 +213,8 @@ impl Chaos {
             }
         };
         let before = seen(scene);
-        while scene.world.now_ns() < end_ns {
+        // No time passes any more once something has happened that may not.
+        while scene.world.now_ns() < end_ns && scene.witness.borrow().violation.is_none() {
             scene.run_for(MILLISECOND / 2);
             if seen(scene) > before && self.random.chance(0.3) {
                 scene.run_for(self.random.below(2 * MILLISECOND));
