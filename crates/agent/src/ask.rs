@@ -34,10 +34,9 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
             asked.due_ns = io.now_ns() + limits::ASK_NS;
             asked.asks += 1;
             agent.own.expect(flow, limits::ASK_MS);
-            let (unacknowledged, unsent, unread) = (Vec::new(), Vec::new(), Vec::new());
             // Of an older time it would not be answered.
             let state = aged(&asked.state, io.now_ns().saturating_sub(asked.since_ns) / 1_000_000);
-            let conn = io.restore(Frozen { state, unacknowledged, unsent, unread });
+            let conn = io.restore(Frozen::without_queues(state));
             agent.set_peer(conn, Peer::Asking(flow));
         }
         if asked.asks < limits::ASKS_MAX {

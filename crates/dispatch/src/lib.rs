@@ -19,7 +19,6 @@
 //! | `reply.rs` | answers of our own, all of them errors |
 //! | `policy.rs` | whether an answer goes over the client's own connection |
 //! | `moved.rs` | connections that are with agents, or on their way |
-//! | `steer.rs` | where their packets go |
 //! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //! | `state.rs` | what there is of each |
 
@@ -39,12 +38,11 @@ mod rest;
 mod resume;
 mod service;
 mod state;
-mod steer;
 
 pub use admin::DispatchAdmin;
 pub use metrics::{BackendMetrics, Ended, Metrics, Way, Why};
 pub use options::{DispatchOptions, Random};
 pub use policy::Handover;
 pub use service::DispatchMail;
+pub use shunt_handover::{Anywhere, Steer};
 pub use state::Dispatcher;
-pub use steer::{Anywhere, Steer};

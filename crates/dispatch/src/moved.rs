@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 
-use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
 use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink, Seen, aged};
+use shunt_handover::{Flow, Steer};
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
@@ -17,7 +17,6 @@ use tracing::{debug, warn};
 
 use crate::policy::Handover;
 use crate::state::{Backend, Client, Dispatcher, Peer, Place};
-use crate::steer::Steer;
 use crate::{answer, failing, links, reply, resume};
 
 /// What the owner wants done, in order.
@@ -144,8 +143,7 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             // Put in and aborted it sends a reset, or what makes the client say something, which is answered by one.
             if let Some(state) = state.map(|state| aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms)))
             {
-                let nothing = Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() };
-                let conn = io.restore(nothing);
+                let conn = io.restore(Frozen::without_queues(state));
                 dispatcher.set_peer(conn, Peer::ToBeReset);
             }
         }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use shunt_handover::Steer;
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
 
 use crate::policy::Handover;
-use crate::steer::Steer;
 
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;

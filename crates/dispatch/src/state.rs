@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use shunt_handover::Flow;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::owner::{Owner, OwnerLimits};
 use shunt_handover::session::OwnerHandshake;
+use shunt_handover::{Anywhere, Flow, Steer};
 use shunt_reactor::{ConnId, Io, Peers};
 use shunt_wire::http1::{BodyReader, HeadReader, Version};
 use slab::Slab;
@@ -16,7 +16,6 @@ use crate::limits;
 use crate::metrics::Metrics;
 use crate::options::DispatchOptions;
 use crate::rest::Rest;
-use crate::steer::{Anywhere, Steer};
 
 /// The dispatcher as a service of an event loop.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 //! | `agent/` | the side beside a backend: answers that are offered, and connections to send them on |
 //! | `message/` | the control protocol: messages as bytes, and bytes as messages |
 //! | `session.rs` | both sides show that they have the key, and what follows from it |
+//! | `steer.rs` | what sends the packets of a connection elsewhere |
 //! | `types.rs` | what both sides have in common; a TCP connection as plain data is the reactor's |
 //! | `deadlines.rs`, `limits.rs` | what is due when; bounds |
 //!
@@ -27,6 +28,7 @@ pub mod limits;
 pub mod message;
 pub mod owner;
 pub mod session;
+mod steer;
 mod types;
 mod weakened;
 
@@ -34,6 +36,7 @@ mod weakened;
 mod tests;
 
 pub use shunt_reactor::moving::{Frozen, NotFrozen, TcpState, Window};
+pub use steer::{Anywhere, Steer};
 pub use types::{Flow, Unexpected};
 #[cfg(any(test, feature = "weakened"))]
 pub use weakened::Step;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shunt_reactor::Io;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
@@ -43,5 +44,11 @@ impl Context {
             Work::Schema => timeout_ns.max(limits::SCHEMA_TIMEOUT_NS),
             Work::Read | Work::Write | Work::Other => timeout_ns,
         }
+    }
+
+    /// True of a request that its client has given up by now, by a clock that is read anew: this process may have stood still since the turn began, and
+    /// what was known when the request came may be no more.
+    pub(crate) fn is_too_late(&self, io: &mut Io, plan: &Plan, received_ns: u64) -> bool {
+        io.read_clock_ns().saturating_sub(received_ns) > self.timeout_ns(plan)
     }
 }

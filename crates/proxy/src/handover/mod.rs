@@ -22,44 +22,18 @@ mod state;
 pub(crate) mod way;
 
 use std::collections::HashMap;
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use shunt_handover::Flow;
 use shunt_handover::message::Ticket;
-use shunt_handover::owner::{Owner, OwnerLimits, Seen};
+use shunt_handover::owner::{Owner, OwnerLimits};
 use shunt_handover::session::{Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SharedKey};
+pub use shunt_handover::{Anywhere, Steer};
 
 use state::{Agent, Away, Offer};
 
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
-
-/// Sends packets of a connection to an agent's host.
-pub trait Steer: Send + fmt::Debug {
-    /// The client's packets go to the host of this agent from now on, for so long; again: to renew. False if that is not possible.
-    fn steer(&mut self, flow: Flow, agent: SocketAddr, lease_ms: u64) -> bool;
-    /// They come here again.
-    fn unsteer(&mut self, flow: Flow);
-    /// What was noted of its packets since they went elsewhere.
-    fn seen(&self, flow: Flow) -> Option<Seen>;
-}
-
-/// For connections that are found wherever they are: in a simulation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Anywhere;
-
-impl Steer for Anywhere {
-    fn steer(&mut self, _: Flow, _: SocketAddr, _: u64) -> bool {
-        true
-    }
-
-    fn unsteer(&mut self, _: Flow) {}
-
-    fn seen(&self, _: Flow) -> Option<Seen> {
-        None
-    }
-}
 
 /// What a core needs to hand answers over.
 pub struct HandoverOptions {

@@ -120,7 +120,7 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
         Wanted::Reset(Some(state), frozen_at_ms) => {
             let state = aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms));
             // Put in and reset, it makes the client say something if it does not hear of it at once.
-            io.restore(Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() });
+            io.restore(Frozen::without_queues(state));
         }
         Wanted::Reset(None, _) => {}
         Wanted::Send(agent, ticket, message) => {

@@ -165,8 +165,7 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
         received_ns: gather.received_ns,
         ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
     };
-    // This process may have stood still since.
-    if io.read_clock_ns().saturating_sub(pending.received_ns) > core.context.timeout_ns(&pending.plan) {
+    if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return failure::fail(core, io, &pending, Outcome::TimedOut, "the nodes did not answer in time");
     }
     let mut choose = |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);

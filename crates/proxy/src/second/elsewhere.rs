@@ -19,8 +19,7 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, mut pending: Pending, body: &[u
         core.context.metrics.in_flight.sub(1);
         return;
     }
-    // This process may have stood still since: what a client has given up must not be sent after all, by what was known then.
-    if io.read_clock_ns().saturating_sub(pending.received_ns) > core.context.timeout_ns(&pending.plan) {
+    if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return failure::fail(core, io, &pending, Outcome::TimedOut, "the node did not answer in time");
     }
     let mut choose = |plan: &Plan| route::choose(&mut core.router, &core.links, pending.pool, plan, avoid);

@@ -176,7 +176,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, link: LinkKey, ticket: Tick
         Again::AnotherId => repair.pending.reprepares = u8::MAX,
     }
     let (link, pending) = (repair.link, repair.pending);
-    if io.read_clock_ns().saturating_sub(pending.received_ns) > core.context.timeout_ns(&pending.plan) {
+    if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return refuse_as_unprepared(core, io, &repair, Outcome::TimedOut, "the node did not answer in time");
     }
     if !core.links.find(link).is_some_and(|link| link.is_ready())

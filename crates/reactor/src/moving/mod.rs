@@ -81,6 +81,12 @@ pub struct Frozen {
 }
 
 impl Frozen {
+    /// A connection of which nothing is queued.
+    #[must_use]
+    pub fn without_queues(state: TcpState) -> Frozen {
+        Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() }
+    }
+
     /// Takes out what is unread, for who will consume it without the connection. The connection goes on behind it.
     pub fn take_unread(&mut self) -> Vec<u8> {
         let unread = std::mem::take(&mut self.unread);

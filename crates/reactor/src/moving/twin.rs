@@ -91,7 +91,7 @@ impl Twin {
     pub(super) fn freeze(&self, socket: &OwnedFd) -> Result<Frozen, NotFrozen> {
         let state = state_of(socket).map_err(|error| NotFrozen::Io(error.kind()))?.ok_or(NotFrozen::NotEstablished)?;
         match self.ask(PUT, &state, Some(socket.as_fd())).map_err(|error| NotFrozen::Io(error.kind()))? {
-            (TAKEN, _) => Ok(Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() }),
+            (TAKEN, _) => Ok(Frozen::without_queues(state)),
             (FULL, _) => Err(NotFrozen::Io(io::ErrorKind::QuotaExceeded)),
             _ => Err(NotFrozen::Io(io::ErrorKind::InvalidData)),
         }

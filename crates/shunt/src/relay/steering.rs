@@ -115,20 +115,6 @@ impl Steer for Kernel {
     }
 }
 
-impl shunt_proxy::handover::Steer for Kernel {
-    fn steer(&mut self, of: Flow, agent: SocketAddr, lease_ms: u64) -> bool {
-        Steer::steer(self, of, agent, lease_ms)
-    }
-
-    fn unsteer(&mut self, of: Flow) {
-        Steer::unsteer(self, of);
-    }
-
-    fn seen(&self, of: Flow) -> Option<Seen> {
-        Steer::seen(self, of)
-    }
-}
-
 impl Own for Kernel {
     fn expect(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.expect(&flow(of), Duration::from_millis(lease_ms));

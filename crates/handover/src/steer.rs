@@ -1,10 +1,10 @@
-//! Where packets of moved connections go, as far as the dispatcher has a say in it.
+//! Where packets of moved connections go, as far as an owner has a say in it.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-use shunt_handover::Flow;
-use shunt_handover::owner::Seen;
+use crate::owner::Seen;
+use crate::types::Flow;
 
 /// Sends packets of a connection to an agent's host.
 pub trait Steer: Send + fmt::Debug {
