@@ -101,13 +101,13 @@ def test_an_empty_line_behind_a_request_begins_none(tmp_path):
                     client.recv(1000)
 
 
-class Overlapping(Relay):
-    """With a server that answers while it still reads, as streaming applications do."""
+class Listening(Relay):
+    """One of its processes is a thread of the test, which `_talk`s on each connection."""
 
-    received = 0
+    listener = None
 
-    def start_server(self, index: int):
-        self.listener = socket.create_server(("127.0.0.1", self.server_ports[index]))
+    def take_connections(self, port: int):
+        self.listener = socket.create_server(("127.0.0.1", port))
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
@@ -117,6 +117,20 @@ class Overlapping(Relay):
             except OSError:
                 return
             threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def __exit__(self, *_):
+        super().__exit__()
+        if self.listener:
+            self.listener.close()
+
+
+class Overlapping(Listening):
+    """With a server that answers while it still reads, as streaming applications do."""
+
+    received = 0
+
+    def start_server(self, index: int):
+        self.take_connections(self.server_ports[index])
 
     def _talk(self, client: socket.socket):
         with client:
@@ -148,10 +162,6 @@ class Overlapping(Relay):
             said += data
         return client
 
-    def __exit__(self, *_):
-        super().__exit__()
-        self.listener.close()
-
 
 def test_a_body_that_trickles_behind_an_answer_that_has_begun_is_given_up(tmp_path):
     agent_options = ["--upstream-connections-max", "4"]
@@ -179,27 +189,18 @@ def test_a_body_behind_an_answer_that_has_begun_has_its_greatest_size(tmp_path):
         assert relay.received < 2 << 20
 
 
-class OddServer(Relay):
+class OddServer(Listening):
     """With a server that says this to each connection, again and again."""
 
     def __init__(self, directory: Path, said: bytes, pause: float):
         super().__init__(directory, servers=1)
-        self.said, self.pause, self.listener = said, pause, None
+        self.said, self.pause = said, pause
 
     def start_server(self, index: int):
-        self.listener = socket.create_server(("127.0.0.1", self.server_ports[index]))
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.take_connections(self.server_ports[index])
 
     def wait_until_it_answers(self):
         pass
-
-    def _serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
 
     def _talk(self, client: socket.socket):
         try:
@@ -209,11 +210,6 @@ class OddServer(Relay):
                 time.sleep(self.pause)
         except OSError:
             pass
-
-    def __exit__(self, *_):
-        super().__exit__()
-        if self.listener:
-            self.listener.close()
 
 
 def test_a_server_that_says_on_and_on_that_it_is_at_work_is_given_up(tmp_path):
@@ -232,7 +228,7 @@ def test_a_server_that_says_on_and_on_that_it_is_at_work_is_given_up(tmp_path):
         assert b"HTTP/1.1 502 " in said and b"too many interim answers" in said and 10 < said.count(b" 102 ") < 200
 
 
-class WithRogue(Relay):
+class WithRogue(Listening):
     """The second agent has the key, and sends what it must not: too much of a body, or too many interim answers."""
 
     what = "body"
@@ -245,16 +241,7 @@ class WithRogue(Relay):
         if index == 0:
             super().start_agent(index)
             return
-        self.listener = socket.create_server(("127.0.0.1", self.agent_ports[index]))
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self):
-        while True:
-            try:
-                conn, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._talk, args=(conn,), daemon=True).start()
+        self.take_connections(self.agent_ports[index])
 
     def _talk(self, conn: socket.socket):
         try:
@@ -280,10 +267,6 @@ class WithRogue(Relay):
             head = b"HTTP/1.1 102 Processing\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"
             for _ in range(8000):
                 control.say(rogue.RESPONSE, ticket, rogue.response(head, 0))
-
-    def __exit__(self, *_):
-        super().__exit__()
-        self.listener.close()
 
 
 @pytest.mark.parametrize(("what", "why"), [("body", "more of an answer than it was given credit for"), ("interim", "more interim answers (1xx)")])

@@ -166,8 +166,7 @@ impl Steering {
         if !is_renewed || self.seen.get(&key, 0).is_err() {
             self.seen.insert(key, [0; SEEN_BYTES], 0).map_err(|error| of_entry("moved connections", &error))?;
         }
-        let mut value = [0; ENTRY_BYTES];
-        value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+        let mut value = entry(lease);
         value[8..14].copy_from_slice(&to.0);
         self.steered.insert(key, value, 0).map_err(|error| of_entry("moved connections", &error))
     }
@@ -177,8 +176,7 @@ impl Steering {
     /// # Errors
     /// There are as many as there may be, or the kernel refuses.
     pub fn hold(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
-        let mut value = [0; ENTRY_BYTES];
-        value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+        let mut value = entry(lease);
         value[14..].copy_from_slice(&1u16.to_ne_bytes());
         self.steered.insert(flow.key(), value, 0).map_err(|error| of_entry("moved connections", &error))
     }
@@ -238,8 +236,7 @@ impl Steering {
     }
 
     fn put_owned(&mut self, flow: &Flow, lease: Duration, is_ready: bool, may_end: bool) -> Result<(), Error> {
-        let mut value = [0; ENTRY_BYTES];
-        value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+        let mut value = entry(lease);
         value[8..12].copy_from_slice(&u32::from(is_ready).to_ne_bytes());
         value[12..].copy_from_slice(&u32::from(may_end).to_ne_bytes());
         self.owned.insert(flow.key(), value, 0).map_err(|error| of_entry("connections that are here", &error))
@@ -279,6 +276,13 @@ impl Steering {
 
 fn flows<const BYTES: usize>(pins: &Path, name: &str) -> Result<Flows<BYTES>, Error> {
     Flows::try_from(Map::HashMap(pinned(pins, name)?)).map_err(|error| of_map(OPEN, &error))
+}
+
+/// An entry with this lease, and nothing else yet.
+fn entry(lease: Duration) -> [u8; ENTRY_BYTES] {
+    let mut value = [0; ENTRY_BYTES];
+    value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
+    value
 }
 
 /// True of an entry past its lease.

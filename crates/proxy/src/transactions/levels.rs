@@ -14,15 +14,16 @@ pub(super) fn shard_of_domain(domain: &str) -> u8 {
 }
 
 pub(super) fn quorum(core: &Core) -> Consistency {
-    match core.fleet.locks.level() {
-        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
-        Some(Level::Serial) | None => Consistency::QUORUM,
-    }
+    quorum_of(core.fleet.locks.level())
 }
 
 /// The same, by the level that was known last: also of a proxy that is no member now.
 pub(super) fn last_quorum(core: &Core) -> Consistency {
-    match core.fleet.transactions.modes.level {
+    quorum_of(core.fleet.transactions.modes.level)
+}
+
+fn quorum_of(level: Option<Level>) -> Consistency {
+    match level {
         Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
         Some(Level::Serial) | None => Consistency::QUORUM,
     }
