@@ -13,10 +13,12 @@ use crate::state::{Dispatcher, Link, Open, Peer};
 /// What time brings: connects, pings, and the end of those that are silent.
 pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
     let now_ns = io.now_ns();
+    // One that ends takes nothing new, but gets back what agents have of its own.
+    let goes_on = !dispatcher.is_draining || !dispatcher.moved.is_empty();
     for index in 0..dispatcher.backends.len() {
         let backend = &mut dispatcher.backends[index];
         match &backend.link {
-            Link::Down { until_ns } if *until_ns <= now_ns && !dispatcher.is_draining => open(dispatcher, io, index),
+            Link::Down { until_ns } if *until_ns <= now_ns && goes_on => open(dispatcher, io, index),
             Link::Opening { until_ns, .. } if *until_ns <= now_ns => {
                 end(dispatcher, io, index, "the agent does not answer");
             }

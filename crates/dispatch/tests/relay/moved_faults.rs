@@ -125,6 +125,23 @@ fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connecti
 }
 
 #[test]
+fn a_dispatcher_that_ends_gets_connections_back_although_the_control_connection_was_lost_meanwhile() {
+    let mut scene = Scene::handing_over(8, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
+    scene.wait_for_backends();
+    let client = scene.clients[0];
+    assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
+    scene.world.run_for(100 * MILLISECOND);
+    scene.world.post(scene.dispatcher, shunt_dispatch::DispatchMail::Drain);
+    scene.drop_control(0);
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert_eq!(check(&scene, 0, false), 1);
+    let dispatcher = scene.dispatcher;
+    let has_ended = scene.world.run_until(60 * SECOND, |world| !world.is_running(dispatcher));
+    let counters = scene.counted();
+    assert_eq!((has_ended, counters.returned, counters.gone), (true, 1, 0), "{counters:?}");
+}
+
+#[test]
 fn a_connection_to_an_address_that_the_agent_does_not_serve_is_refused_and_its_answer_relayed() {
     let mut scene = Scene::elsewhere(9, Options::calm(), vec![vec![Request::Length(1 << 20), Request::Length(10)]]);
     scene.wait_for_backends();
