@@ -46,9 +46,12 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
         return false;
     };
     state.request_credit = credit;
+    if state.request_taken == 0 {
+        // From here on it is the server that is waited for; more bytes give it no more time, those that it takes do (`service.rs`).
+        state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    }
     // What was allowed at once fits 32 bits by far.
     state.request_taken = state.request_taken.saturating_add(bytes.len() as u32);
-    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     match state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
         Some(upstream) => io.output(upstream.conn).extend_from_slice(bytes),
         None => state.request.extend_from_slice(bytes),

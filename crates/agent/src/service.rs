@@ -166,7 +166,7 @@ fn see_progress(agent: &mut Agent, io: &Io) {
         let writes = io.writes_of(connection.conn);
         if std::mem::replace(&mut connection.writes, writes) != writes
             && let Some(state) = connection.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange))
-            && state.answer.stage == Stage::Awaited
+            && (state.answer.stage == Stage::Awaited || !state.request_is_complete)
         {
             state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
         }

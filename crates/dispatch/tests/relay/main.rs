@@ -186,6 +186,30 @@ fn requests_that_are_refused_are_told_why() {
 }
 
 #[test]
+fn a_server_that_takes_nothing_has_no_more_time_by_each_byte_that_its_client_sends() {
+    let head = "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+    // More than the server's window and what an agent keeps before it holds the client up, and less than it has credit for.
+    let request = Request::Raw(format!("{head}{}", "x".repeat(150_000)));
+    let options = Options { window_bytes: 65_536..65_537, ..Options::calm() };
+    let mut scene = Scene::new(1, options, 1, vec![vec![request]]);
+    scene.wait_for_backends();
+    scene.world.freeze(scene.origins[0]);
+    let client = scene.clients[0];
+    for _ in 0..60 {
+        scene.world.run_for(SECOND);
+        scene.world.with(client, |client, io| {
+            if let Some(conn) = client.conn() {
+                io.output(conn).extend_from_slice(&[b'x'; 1_000]);
+            }
+        });
+    }
+    let outcomes = &scene.world.host(client).outcomes;
+    assert!(matches!(outcomes[..], [Outcome::Whole { status: 504, .. }]), "{outcomes:?}");
+    scene.world.thaw(scene.origins[0]);
+    scene.is_at_rest();
+}
+
+#[test]
 fn without_a_backend_the_client_is_told_so() {
     let mut scene = Scene::new(1, Options::calm(), 1, vec![vec![Request::Length(10), Request::Upload(10)]]);
     scene.wait_for_backends();
