@@ -5,9 +5,11 @@
 //! It is asked for as long as a steering entry may send what it answers back here, where it is dropped. Bounded in number: clients beyond that
 //! find out by their own time limits.
 
+use std::collections::VecDeque;
+
 use shunt_handover::Flow;
 use shunt_handover::owner::aged;
-use shunt_reactor::moving::Frozen;
+use shunt_reactor::moving::{Frozen, TcpState};
 use shunt_reactor::{ConnId, Io};
 
 use crate::limits;
@@ -23,26 +25,36 @@ pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, taken: &Taken) {
 
 /// Asks whom it is time to ask: the connection is put in, which makes its kernel ask the peer what it has, and taken out at once.
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
-    for _ in 0..agent.asked.len() {
-        let Some(mut asked) = agent.asked.pop_front() else { return };
+    let Agent { asked, moves, .. } = &mut *agent;
+    // What has come back is not asked for, nor another of the same addresses.
+    for (flow, state) in due(asked, io.now_ns(), |flow| moves.has(flow)) {
+        agent.own.expect(flow, limits::ASK_MS);
+        let conn = io.restore(Frozen::without_queues(state));
+        agent.set_peer(conn, Peer::Asking(flow));
+    }
+}
+
+/// Takes those out that it is time to ask, as they are by now. Clients that are lost at once would all be asked at once, time and again, and the loop
+/// would do nothing else for as long: no more than so many are, and the others at the next ticks.
+fn due(all: &mut VecDeque<Asked>, now_ns: u64, is_here: impl Fn(Flow) -> bool) -> Vec<(Flow, TcpState)> {
+    let mut due = Vec::new();
+    for _ in 0..all.len() {
+        let Some(mut asked) = all.pop_front() else { break };
         let flow = Flow { local: asked.state.local, peer: asked.state.peer };
-        // It has come back, or another of the same addresses.
-        if agent.moves.has(flow) {
+        if is_here(flow) {
             continue;
         }
-        if asked.due_ns <= io.now_ns() {
-            asked.due_ns = io.now_ns() + limits::ASK_NS;
+        if asked.due_ns <= now_ns && due.len() < limits::ASKS_AT_ONCE {
+            asked.due_ns = now_ns + limits::ASK_NS;
             asked.asks += 1;
-            agent.own.expect(flow, limits::ASK_MS);
             // Of an older time it would not be answered.
-            let state = aged(&asked.state, io.now_ns().saturating_sub(asked.since_ns) / 1_000_000);
-            let conn = io.restore(Frozen::without_queues(state));
-            agent.set_peer(conn, Peer::Asking(flow));
+            due.push((flow, aged(&asked.state, now_ns.saturating_sub(asked.since_ns) / 1_000_000)));
         }
         if asked.asks < limits::ASKS_MAX {
-            agent.asked.push_back(asked);
+            all.push_back(asked);
         }
     }
+    due
 }
 
 /// What has asked is out again, or was not let in.
@@ -54,5 +66,45 @@ pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, conn: ConnId, flow: Flow, i
     }
     if !is_out {
         io.abort(conn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_reactor::moving::Window;
+
+    use super::*;
+
+    fn lost(port: u16) -> Asked {
+        let state = TcpState {
+            local: ([192, 0, 2, 1], 80).into(),
+            peer: ([192, 0, 2, 2], port).into(),
+            send_sequence: 1,
+            receive_sequence: 1,
+            mss: 1460,
+            timestamp: Some(1),
+            sack: true,
+            window_scales: None,
+            window: Window::default(),
+        };
+        Asked { state, since_ns: 0, due_ns: 0, asks: 0 }
+    }
+
+    #[test]
+    fn of_many_clients_that_are_lost_at_once_few_are_asked_in_one_tick_and_all_as_often_as_each_is() {
+        let clients = u16::try_from(limits::ASKED_MAX).expect("a port for each");
+        let mut all: VecDeque<Asked> = (0..clients).map(lost).collect();
+        let mut asks = vec![0; limits::ASKED_MAX];
+        let (mut now_ns, mut ticks) = (0, 0);
+        while !all.is_empty() {
+            let now = due(&mut all, now_ns, |flow| flow.peer.port() == 7);
+            assert!(now.len() <= limits::ASKS_AT_ONCE, "{} in one tick", now.len());
+            now.iter().for_each(|(flow, _)| asks[usize::from(flow.peer.port())] += 1);
+            (now_ns, ticks) = (now_ns + limits::TICK_NS, ticks + 1);
+            assert!(ticks < 10_000, "{} are asked without end", all.len());
+        }
+        for (port, asked) in asks.iter().enumerate() {
+            assert_eq!(*asked, if port == 7 { 0 } else { limits::ASKS_MAX }, "client {port}");
+        }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) const ASKED_MAX: usize = 4_096;
 /// How often such a client is asked, the first time at once: longer than any owner's steering entry lasts that sends the answer back here.
 pub(crate) const ASKS_MAX: u8 = 8;
 pub(crate) const ASK_NS: u64 = 5 * SECOND;
+/// How many are asked in one tick.
+pub(crate) const ASKS_AT_ONCE: usize = 128;
 /// How long what asks may send.
 pub(crate) const ASK_MS: u64 = 1_000;
 /// How often entries that are past their leases are removed.
@@ -65,6 +67,8 @@ pub(crate) const OFFER_NS: u64 = 30 * SECOND;
 pub(crate) const IDLE_NS: u64 = 30 * SECOND;
 
 const _: () = assert!((ASKS_MAX as u64 - 1) * ASK_NS > LEASE_MS * MS);
+// Nobody waits for the first time longer than for the next.
+const _: () = assert!(ASKED_MAX.div_ceil(ASKS_AT_ONCE) as u64 * TICK_NS <= ASK_NS);
 const _: () = assert!(ANSWER_HEAD_GROWN <= HEAD_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_LOW > CREDIT_BYTES as usize);
 const _: () = assert!(HANDSHAKE_NS < SESSION_SILENCE_NS);
