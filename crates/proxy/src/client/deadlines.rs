@@ -18,13 +18,15 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     for (slot, client) in core.clients.iter_mut() {
         bytes += bytes_of(io, client);
         if client.is_away {
-            // Who has its connection sees to it that it takes something.
+            // Who has its connection sees to it that it takes something, and what it sends waits there: for both its time begins when it is back.
             client.untaken_since_ns = now;
+            if client.partial_since_ns != 0 {
+                client.partial_since_ns = now;
+            }
         }
         let handshake = !matches!(client.phase, Phase::Ready) && now > client.handshake_deadline_ns;
         let slow = client.partial_since_ns != 0
             && !client.stalls.any()
-            && !client.is_away
             && now - client.partial_since_ns > limits::REQUEST_READ_NS;
         if takes_nothing(io, client) {
             deaf.push(slot);

@@ -84,6 +84,39 @@ fn a_client_held_back_is_not_taken_for_a_slow_one() {
     testbed.check_recovered();
 }
 
+/// The same while an agent has its connection, with a large answer that it takes slowly.
+#[test]
+fn a_client_whose_connection_was_away_is_not_taken_for_a_slow_one() {
+    let mut testbed = Testbed::bare(|options| {
+        options.hands_over = true;
+        options.config.handover_threshold = 64 << 10;
+    });
+    testbed.run_for(SECOND);
+    let offender = testbed.started_offender(4);
+    testbed.send(offender, &bytes::insert(4, 0, "long", 3_000_000));
+    testbed.answered(offender, 1);
+    testbed.stop_reading(offender);
+    let select = format!(
+        "SELECT v FROM bench.kv WHERE k = 0x{}",
+        "long".bytes().map(|b| format!("{b:02x}")).collect::<String>()
+    );
+    let last = bytes::insert(4, 99, "late", 10_000);
+    testbed.send(offender, &[&bytes::query(4, 1, &select)[..], &last[..5_000]].concat());
+    for _ in 0..6 {
+        testbed.run_for(20 * SECOND);
+        testbed.resume_reading(offender);
+        testbed.run_for(MILLISECOND / 4);
+        testbed.stop_reading(offender);
+    }
+    testbed.resume_reading(offender);
+    testbed.answered(offender, 2);
+    testbed.run_for(20 * SECOND);
+    testbed.send(offender, &last[5_000..]);
+    testbed.answered(offender, 3);
+    let sent = &testbed.scene.metrics[0].handover.answers;
+    assert_eq!(sent.of(shunt_proxy::metrics::HandedOver::Sent).get(), 1);
+}
+
 #[test]
 fn a_client_that_reads_no_replies() {
     for version in [4, 5] {
