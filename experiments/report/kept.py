@@ -68,7 +68,7 @@ def _scenario(run: Results, scenario: Scenario, parts: list) -> dict:
         "axis": {"title": scenario.axis_title, "scale": scenario.axis_scale}, "points": points,
         "arms": [{"name": arm.name, "title": arm.title, "missing": arm.missing} for arm in scenario.arms],
         "figures": [vars(quantity) for quantity in scenario.quantities],
-        "plots": [{"figure": plot.quantity.name, "sentence": plot.sentence} for plot in scenario.plots],
+        "plots": [{"figure": plot.quantity.name, "sentence": plot.sentence} | ({"on_page": True} if plot.on_page else {}) for plot in scenario.plots],
         "claims": [_claim(claim) for claim in run.claims if claim.scenario == scenario.name],
         "medians": ordered, "comparisons": comparisons, "notes": scenario.notes}
 

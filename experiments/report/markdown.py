@@ -17,7 +17,8 @@ Each run is one JSON file with its claims, medians, ratios and intervals. `make 
 plots of it below `target`. Single measurements are not kept.
 
 "Theirs" is what a paper found. Paper 1 is D. Kawanami et al., "A Proxy-Based Query Aggregation Method for Distributed Key-Value
-Stores", FiCloudW 2018; paper 2 is later work of the same group on a faster proxy; paper 5 is P. Menon et al., "CaSSanDra: An SSD Boosted
+Stores", FiCloudW 2018; paper 2 is later work of the same group on a faster proxy; paper 3 is S. Klauck et al., "Eliminating the Bandwidth
+Bottleneck of Central Query Dispatching Through TCP Connection Hand-Over", BTW 2019; paper 5 is P. Menon et al., "CaSSanDra: An SSD Boosted
 Key-Value Store", ICDE 2014.
 """
 RUNS_SHOWN = 2  # of each scenario, beside one another; older ones are in their files
@@ -76,7 +77,8 @@ def _chapter(there: list) -> str:
         parts.append("\n".join([f"| claim | theirs | {' | '.join(name for name, _, _ in there)} |", "|---|---|" + "---|" * len(there),
                                 *(_claim(text, by_run, there) for text, by_run in claims.items())]) + "\n")
     parts += _reasons(claims)
-    parts += [_medians(there[0][0], latest, plot.quantity) for plot in latest.plots[:1] if latest.summaries]
+    shown = [plot for number, plot in enumerate(latest.plots) if number == 0 or plot.on_page]
+    parts += [_medians(there[0][0], latest, plot.quantity) for plot in shown if latest.summaries]
     parts += [f"- Not measured: {cell(arm.title)}: {cell(arm.missing)}\n" for arm in latest.arms if arm.missing]
     parts += ["\n".join(f"- {cell(note)}" for note in latest.notes) + "\n"] if latest.notes else []
     return "\n".join(part for part in parts if part)

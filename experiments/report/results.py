@@ -42,10 +42,11 @@ class Quantity:
 
 @dataclass
 class Plot:
-    """A picture that the scenario asks for, and the sentence beneath it."""
+    """A picture that the scenario asks for, and the sentence beneath it. `on_page`: its medians stand on the page of kept runs, as the first one's."""
 
     quantity: Quantity
     sentence: str
+    on_page: bool = False
 
 
 @dataclass
@@ -374,7 +375,7 @@ def _scenario(reader: _Reader, results: Results, number: int, line: dict) -> Non
         if quantity is None:
             reader.fault(number, f"plot of {plot['figure']!r}, which is none of the scenario's figures; add it to them")
         else:
-            scenario.plots.append(Plot(quantity, plot["sentence"]))
+            scenario.plots.append(Plot(quantity, plot["sentence"], bool(plot.get("on_page"))))
     results.scenarios.append(scenario)
 
 

@@ -142,6 +142,18 @@ def test_the_page_of_kept_runs_has_claims_beside_one_another_and_medians(tmp_pat
     assert f"| {median['point']} | {median['median']:.0f} ({median['min']:.0f} to {median['max']:.0f}) |" in text
 
 
+def test_the_page_of_kept_runs_has_the_medians_of_other_plots_where_the_scenario_says_so(tmp_path):
+    rows = invented.windows(random.Random(1))
+    name = rows[0]["figures"][1]["title"]
+    for is_wanted in (False, True):
+        plots = [{**plot, "on_page": is_wanted} if plot["figure"] == "rate_per_s" else plot for plot in rows[0]["plots"]]
+        path = invented.write(tmp_path / f"{is_wanted}.jsonl", [dict(invented.RUN), {**rows[0], "plots": plots}, *rows[1:],
+                                                                {"kind": "end", "complete": True, "seconds": 5}])
+        runs.keep(results.read(path), tmp_path / str(is_wanted))
+        text = (tmp_path / str(is_wanted) / "README.md").read_text(encoding="utf-8")
+        assert (f"{name}, " in text) == is_wanted and "CPU of the proxy per query, " in text
+
+
 @pytest.mark.parametrize("change, why", [
     (lambda content: content.pop("runs"), "is no run that was kept"), (lambda content: content.update(runs=[]), "names no run"),
     (lambda content: content["scenarios"][0].update(title=7), "scenario 'aggregation-windows': scenario: title is 7"),

@@ -288,6 +288,9 @@ pub struct Plot {
     pub figure: String,
     /// The plain sentence under it.
     pub sentence: String,
+    /// The page of kept runs has its medians as well, as it has those of the first.
+    #[serde(default)]
+    pub on_page: bool,
 }
 
 /// The short form: one round, quick, at few points.
