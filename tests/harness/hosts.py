@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK, VIP = "10.99.0", "10.99.0.100"
 NETWORK6, VIP6 = "fd00:99:", "fd00:99::100"
-NUMBERS = {"client": 11, "gateway": 19, "dispatcher": 20, "dispatcher1": 21, "dispatcher2": 22, "backend0": 31, "backend1": 32}
+NUMBERS = {"client": 11, "gateway": 19, "dispatcher": 20, "dispatcher1": 21, "dispatcher2": 22,
+           **{f"backend{index}": 31 + index for index in range(4)}}
 PREFIX = "shunt-hosts-"
 
 
@@ -35,10 +36,12 @@ def run(command: str) -> None:
 class Hosts:
     """The hosts. They are gone with this, and those of a process that was killed go with the next."""
 
-    def __init__(self, pins: Path, gateway: bool = False):
+    def __init__(self, pins: Path, gateway: bool = False, backends: int = 2):
         self.name, self.pins, self.gateway = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:4]}-", pins, gateway
-        of_gateway = ("gateway", "dispatcher1", "dispatcher2")
-        self.all = [host for host in NUMBERS if gateway or host not in of_gateway]
+        self.backends = [f"backend{index}" for index in range(backends)]
+        left_out = {host for host in NUMBERS if host.startswith("backend")} - set(self.backends)
+        left_out |= set() if gateway else {"gateway", "dispatcher1", "dispatcher2"}
+        self.all = [host for host in NUMBERS if host not in left_out]
 
     def __enter__(self) -> "Hosts":
         sweep()

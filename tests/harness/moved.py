@@ -15,8 +15,8 @@ PORT, AGENT_PORT, SERVER_PORT, ADMIN_PORT = 8080, 7001, 8081, 9180
 class Moved(Relay):
     """As [`Relay`], on hosts that are network namespaces. The client is one of them."""
 
-    # Whether there are several dispatchers, and whether all speak IPv6.
-    gateway, ip6 = False, False
+    # Whether there are several dispatchers, whether all speak IPv6, and how many hosts have a server.
+    gateway, ip6, backends = False, False, 2
 
     def __init__(self, directory: Path, dispatch_options=("--handover", "auto"), agent_options=(), user: int | None = None):
         """`user`: who dispatcher and agents run as, with CAP_NET_ADMIN alone; none: as who runs this. Must be able to go into the directory."""
@@ -24,8 +24,8 @@ class Moved(Relay):
         self.user = user
         if user is not None:
             os.chown(self.key, user, user)
-        self.hosts = Hosts(directory / "bpf", self.gateway)
-        self.server_ports, self.agent_ports, self.port = [SERVER_PORT] * 2, [AGENT_PORT] * 2, PORT
+        self.hosts = Hosts(directory / "bpf", self.gateway, self.backends)
+        self.server_ports, self.agent_ports, self.port = [SERVER_PORT] * self.backends, [AGENT_PORT] * self.backends, PORT
 
     def __enter__(self):
         self.hosts.__enter__()
@@ -33,7 +33,7 @@ class Moved(Relay):
             owner = [] if self.user is None else ["--user", str(self.user)]
             for host in self.dispatchers():
                 self.switch(host, "load", "--role", "dispatcher", "--interface", "eth0", *owner)
-            for host in ("backend0", "backend1"):
+            for host in self.hosts.backends:
                 self.switch(host, "load", "--role", "backend", "--interface", "eth0", "--vip", self.vip(), *owner)
             return super().__enter__()
         except BaseException:
@@ -78,7 +78,7 @@ class Moved(Relay):
         self._await(lambda: self._answers(host, self.address(host), AGENT_PORT), f"the agent on {host} listens")
 
     def start_dispatcher(self, host: str = "dispatcher"):
-        backends = [hosts.at(self.address(f"backend{index}"), AGENT_PORT) for index in range(2)]
+        backends = [hosts.at(self.address(backend), AGENT_PORT) for backend in self.hosts.backends]
         self._run("dispatch" + host.removeprefix("dispatcher"), [
             binary(), "dispatch", "--listen", self.vip(), "--backend", *backends, "--key-file", self.key, "--name", host,
             "--admin", hosts.at(self.address(host), ADMIN_PORT), "--handover-pins", self.pins(host), *self.dispatch_options])
