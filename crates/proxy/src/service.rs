@@ -85,7 +85,7 @@ impl Service for Core {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         match self.connections.peer(conn) {
             Peer::Client(slot) => {
-                moved::not_restored(self, io, slot);
+                moved::not_restored(self, io, slot, reason);
                 closing::lost(self, io, slot, reason);
             }
             Peer::Link(link) => keep::lost(self, io, link, reason),

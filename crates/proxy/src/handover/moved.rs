@@ -187,11 +187,12 @@ pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
 }
 
 /// A client's connection has ended: if it was on its way in, it did not get there.
-pub(crate) fn not_restored(core: &mut Core, io: &mut Io, slot: u32) {
+pub(crate) fn not_restored(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
     let Some(client) = core.clients.get(slot).filter(|client| client.is_away) else { return };
     let flow = Flow { local: client.local, peer: client.peer };
     let away = core.handover.as_deref().and_then(|handover| handover.away.get(&flow));
     if away.is_some_and(|away| away.place == Place::Arriving) {
+        debug!(?reason, client = %flow.peer, "a connection that came back from an agent was not let in");
         with(core, io, |owner, _, sink| owner.restored(flow, false, sink));
     }
 }

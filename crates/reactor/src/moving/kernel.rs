@@ -18,11 +18,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto};
 
 use super::limits::{ACKNOWLEDGED_PART_MAX, READS_MAX};
 use super::repair::{self, Info, Queue};
-use super::{Frozen, FrozenLimits, NotFrozen, TcpState};
+use super::{Frozen, FrozenLimits, NotFrozen, TcpState, Window};
 use crate::driver::socket;
 
 /// What must not have changed while a connection was read. No queue has to be chosen to look at it.
@@ -168,11 +168,12 @@ impl Unsent {
 
 /// Makes a connected socket of the state. What is not acknowledged goes into it as sent, as far as there is room; the rest
 /// is put before what is unsent, as if it had never been. What is unread stays in `frozen`, and the socket goes on behind it.
-pub(crate) fn restore(frozen: &mut Frozen) -> Result<OwnedFd, io::ErrorKind> {
-    make(frozen).map_err(|error| error.kind())
+/// `receive_bytes`: what the kernel takes in while nobody reads, if that is not as much as of any other connection.
+pub(crate) fn restore(frozen: &mut Frozen, receive_bytes: Option<usize>) -> Result<OwnedFd, io::ErrorKind> {
+    make(frozen, receive_bytes).map_err(|error| error.kind())
 }
 
-fn make(frozen: &mut Frozen) -> io::Result<OwnedFd> {
+fn make(frozen: &mut Frozen, receive_bytes: Option<usize>) -> io::Result<OwnedFd> {
     let state = &frozen.state;
     if state.local.is_ipv4() != state.peer.is_ipv4() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -184,13 +185,18 @@ fn make(frozen: &mut Frozen) -> io::Result<OwnedFd> {
     repair::choose(&socket, Queue::Send)?;
     repair::set_sequence(&socket, state.send_sequence)?;
     repair::choose(&socket, Queue::Receive)?;
-    repair::set_sequence(&socket, state.receive_sequence.wrapping_add(frozen.unread.len() as u32))?;
+    let (unread, last) = frozen.unread.split_at(frozen.unread.len().saturating_sub(1));
+    repair::set_sequence(&socket, state.receive_sequence.wrapping_add(unread.len() as u32))?;
     // The connect computes the size of segments, and takes them for as small as they can be if it is not told.
     repair::set_mss(&socket, state.mss)?;
     // What came between the connect and the timestamp, for instance, would be acknowledged with a timestamp from which the
     // peer would not come back.
     repair::drop_packets(&socket)?;
     socket::prepare_accepted(&socket)?;
+    if let Some(bytes) = receive_bytes {
+        // Before the connect, which draws its first window from it.
+        socket::limit_receive(&socket, bytes)?;
+    }
     rustix::net::bind(&socket, &state.local)?;
     rustix::net::connect(&socket, &state.peer).map_err(|error| match error {
         // Both addresses are there, or the bind would have failed: so is the connection.
@@ -203,15 +209,40 @@ fn make(frozen: &mut Frozen) -> io::Result<OwnedFd> {
     }
     repair::choose(&socket, Queue::Send)?;
     let filled = repair::fill(&socket, &frozen.unacknowledged)?;
-    repair::set_window(&socket, state.window)?;
     repair::choose(&socket, Queue::Receive)?;
+    if repair::fill(&socket, last)? < last.len() {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    repair::set_window(&socket, settable(state.window, repair::sequence(&socket)?))?;
     repair::take_packets(&socket)?;
+    if !last.is_empty() {
+        tell_window(&socket)?;
+    }
     repair::end(&socket, true)?;
     if filled < frozen.unacknowledged.len() {
         frozen.unsent.splice(0..0, frozen.unacknowledged.drain(filled..));
     }
     frozen.unacknowledged.clear();
     Ok(socket)
+}
+
+/// Tells a peer whose window was closed that it is open, or it would ask by a timer alone, which doubles each time that nobody
+/// is there to answer. The kernel tells it when something is read: the last byte of what is unread, which was put in for that.
+/// The window probe does not tell it, for it is an old segment to the peer, but the kernel takes it for told by that, so
+/// that this comes first.
+fn tell_window(socket: &OwnedFd) -> io::Result<()> {
+    repair::end(socket, false)?;
+    rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut [0][..], RecvFlags::DONTWAIT))?;
+    repair::begin(socket)
+}
+
+/// A window as it can be set: the kernel takes none that was told by a segment beyond our own window. There is such a segment
+/// where that window was closed for want of memory, after more had come behind a hole. The number only keeps older segments
+/// from telling the window, and the end of the repair sets it back by itself.
+fn settable(window: Window, next: u32) -> Window {
+    let end = next.wrapping_add(window.receive);
+    let is_beyond = window.send_update.wrapping_sub(end).cast_signed() > 0;
+    Window { send_update: if is_beyond { end } else { window.send_update }, ..window }
 }
 
 /// A timestamp that is not before the last one that was sent. The kernel tells its clock without the lowest bit, and takes
@@ -264,7 +295,7 @@ mod tests {
             let (_client, before) = accepted(address);
             let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
             let mss = if address.starts_with('[') { 1428 } else { 1448 };
-            let after = restore(&mut frozen).unwrap();
+            let after = restore(&mut frozen, None).unwrap();
             assert_eq!(repair::mss(&after).unwrap(), mss, "{address}: what timestamps leave of a segment");
             assert!(sockopt::tcp_nodelay(&after).unwrap());
             assert!(sockopt::socket_keepalive(&after).unwrap());
@@ -278,7 +309,7 @@ mod tests {
     }
 
     fn restore_again(socket: &OwnedFd) -> OwnedFd {
-        restore(&mut freeze(socket, FrozenLimits::default()).unwrap()).unwrap()
+        restore(&mut freeze(socket, FrozenLimits::default()).unwrap(), None).unwrap()
     }
 
     #[test]
@@ -316,6 +347,99 @@ mod tests {
                 let sent = written - frozen.unsent.len();
                 assert!(got <= sent, "{address}: {got} bytes have come of {sent} that are known to be sent");
             }
+        });
+    }
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..30_000 {
+            if is_so() {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        panic!("waited in vain for {what}");
+    }
+
+    /// Packets that the socket did not take.
+    fn dropped(socket: &OwnedFd) -> u32 {
+        let mut counts = [0_u32; 9];
+        let mut length = size_of_val(&counts) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to `counts`, which has that size; both outlive the call.
+        let outcome = unsafe {
+            let name = libc::SO_MEMINFO;
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, counts.as_mut_ptr().cast(), &raw mut length)
+        };
+        assert_eq!(outcome, 0);
+        counts[8]
+    }
+
+    /// What comes of so many bytes, within a minute.
+    fn read_to_end(socket: &mut TcpStream, bytes: usize) {
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.read_exact(&mut vec![0; bytes]).unwrap();
+    }
+
+    /// Nothing of what was sent is under way, and there is more to send, for which the peer's window has no room.
+    fn is_stuck(client: &OwnedFd) -> bool {
+        let (all, unsent) = repair::send_queue_bytes(client).unwrap();
+        all > 0 && all == unsent
+    }
+
+    #[test]
+    fn a_peer_whose_window_was_closed_hears_that_it_is_open() {
+        on_small_segments(|address| {
+            // Later than this test waits: a peer that hears nothing asks no sooner.
+            if std::fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", "120000000").is_err() {
+                println!("skipped: this kernel has no net.ipv4.tcp_rto_min_us");
+                return;
+            }
+            let (client, before) = accepted(address);
+            let client = OwnedFd::from(client);
+            let mut written = 0;
+            while !is_stuck(&client) {
+                let more = rustix::net::send(&client, &[7; 1 << 16], SendFlags::DONTWAIT);
+                written += more.unwrap_or_else(|_| {
+                    std::thread::park_timeout(Duration::from_millis(1));
+                    0
+                });
+            }
+            let room = FrozenLimits { unread_bytes_max: 1 << 30, ..FrozenLimits::default() };
+            let mut frozen = freeze(&before, room).unwrap();
+            let mut after = TcpStream::from(restore(&mut frozen, None).unwrap());
+            read_to_end(&mut after, written - frozen.unread.len());
+        });
+    }
+
+    #[test]
+    fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
+        on_small_segments(|address| {
+            let (client, before) = accepted(address);
+            let client = OwnedFd::from(client);
+            let send = || assert_eq!(rustix::net::send(&client, &[7; 1_000], SendFlags::DONTWAIT), Ok(1_000));
+            (0..10).for_each(|_| send());
+            until("what was sent", || repair::receive_queue_bytes(&before).unwrap() == 10_000);
+            // The peer was told of more room than there is from here on.
+            socket::limit_receive(&before, 1).unwrap();
+            repair::drop_packets(&before).unwrap();
+            send();
+            until("a packet that is dropped", || dropped(&before) > 0);
+            repair::take_packets(&before).unwrap();
+            (0..3).for_each(|_| send());
+            until("the end of the window", || {
+                repair::begin(&before).unwrap();
+                let window = repair::window(&before).unwrap();
+                repair::end(&before, false).unwrap();
+                window.receive == 0
+            });
+            let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
+            let TcpState { window, receive_sequence, .. } = frozen.state;
+            assert!(
+                window.send_update.wrapping_sub(receive_sequence) > 10_000,
+                "it was told by what is behind the hole"
+            );
+            let mut after = TcpStream::from(restore(&mut frozen, None).unwrap());
+            read_to_end(&mut after, 14_000 - frozen.unread.len());
         });
     }
 

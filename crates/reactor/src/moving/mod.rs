@@ -149,11 +149,17 @@ impl Mover {
     }
 
     /// Makes a socket of a connection. What is not in the socket stays in `frozen`.
-    pub(crate) fn restore(&self, frozen: &mut Frozen) -> Result<OwnedFd, io::ErrorKind> {
+    pub(crate) fn restore(&self, frozen: &mut Frozen, receive_bytes: Option<usize>) -> Result<OwnedFd, io::ErrorKind> {
         match self {
             Mover::None => Err(io::ErrorKind::Unsupported),
-            Mover::Kernel => kernel::restore(frozen),
-            Mover::Twin(twin) => twin.restore(frozen),
+            Mover::Kernel => kernel::restore(frozen, receive_bytes),
+            Mover::Twin(twin) => {
+                let socket = twin.restore(frozen)?;
+                if let Some(bytes) = receive_bytes {
+                    crate::driver::socket::limit_receive(&socket, bytes).map_err(|error| error.kind())?;
+                }
+                Ok(socket)
+            }
         }
     }
 }
@@ -191,10 +197,6 @@ impl Moves {
 
     /// A socket for a frozen connection.
     pub(crate) fn restore(&self, frozen: &mut Frozen) -> Result<OwnedFd, io::ErrorKind> {
-        let socket = self.mover.restore(frozen)?;
-        if let Some(bytes) = self.receive_bytes {
-            crate::driver::socket::limit_receive(&socket, bytes).map_err(|error| error.kind())?;
-        }
-        Ok(socket)
+        self.mover.restore(frozen, self.receive_bytes)
     }
 }
