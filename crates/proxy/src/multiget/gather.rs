@@ -16,7 +16,7 @@ use crate::multiget::{Gather, Mistake, Rows, merge};
 use crate::plan::Plan;
 use crate::reply::{self, Answer};
 use crate::route::{self, Choice};
-use crate::second::failure;
+use crate::second::{failure, taken};
 
 /// A part was answered: by a node, or by the proxy in its place.
 #[cold]
@@ -167,6 +167,9 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
     };
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return failure::fail(core, io, &pending, Outcome::TimedOut, "the nodes did not answer in time");
+    }
+    if taken::is_taken(core, io, &pending, &gather.request) {
+        return failure::fail(core, io, &pending, Outcome::Intercepted, taken::WHY);
     }
     let mut choose = |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);
     let choice = match choose(&gather.plan) {

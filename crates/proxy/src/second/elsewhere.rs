@@ -9,7 +9,7 @@ use crate::link::Pending;
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::route::{self, Choice};
-use crate::second::failure;
+use crate::second::{failure, taken};
 
 /// Sends a request once more, to whichever node is best now. `avoid`: the node that did not carry it out, which gets it only
 /// if there is no other.
@@ -21,6 +21,9 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, mut pending: Pending, body: &[u
     }
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return failure::fail(core, io, &pending, Outcome::TimedOut, "the node did not answer in time");
+    }
+    if taken::is_taken(core, io, &pending, body) {
+        return failure::fail(core, io, &pending, Outcome::Intercepted, taken::WHY);
     }
     let mut choose = |plan: &Plan| route::choose(&mut core.router, &core.links, pending.pool, plan, avoid);
     let choice = match choose(&pending.plan) {

@@ -8,8 +8,8 @@
 //! | the time is over | [`expired`] |
 //! | the nodes do not agree on the schema yet | [`agreement`] |
 //!
-//! [`repeat`] says which requests may be sent twice, [`elsewhere`] sends them to another node, and [`failure`] tells the
-//! client what is known where there is no second attempt. All of it is cold: a request comes here a few times in its life
+//! [`repeat`] says which requests may be sent twice, [`taken`] which are not for nodes any more, [`elsewhere`] sends them to another node, and
+//! [`failure`] tells the client what is known where there is no second attempt. All of it is cold: a request comes here a few times in its life
 //! at most, and then its bytes are copied.
 
 pub(crate) mod agreement;
@@ -18,6 +18,7 @@ pub(crate) mod expired;
 pub(crate) mod failure;
 pub(crate) mod lost;
 pub(crate) mod repeat;
+pub(crate) mod taken;
 pub(crate) mod turned_away;
 pub(crate) mod unprepared;
 

@@ -32,7 +32,7 @@ use crate::metrics::Outcome;
 use crate::prepared::{PreparedStatement, Shape};
 use crate::reply::{self, Answer};
 use crate::second::failure::may_have_changed;
-use crate::second::{Repair, elsewhere, failure};
+use crate::second::{Repair, elsewhere, failure, taken};
 
 /// The verdict of a node's answer to a repair's PREPARE.
 enum Again {
@@ -178,6 +178,9 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, link: LinkKey, ticket: Tick
     let (link, pending) = (repair.link, repair.pending);
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return refuse_as_unprepared(core, io, &repair, Outcome::TimedOut, "the node did not answer in time");
+    }
+    if taken::is_taken(core, io, &pending, &repair.body) {
+        return refuse_as_unprepared(core, io, &repair, Outcome::Intercepted, taken::WHY);
     }
     if !core.links.find(link).is_some_and(|link| link.is_ready())
         || !aggregate::send(&mut core.links, &mut core.retained, io, link.key, pending, &repair.body)

@@ -62,7 +62,7 @@ mod look;
 pub(crate) mod modes;
 mod named;
 mod names;
-mod observe;
+pub(crate) mod observe;
 mod open;
 mod openings;
 mod outbox;

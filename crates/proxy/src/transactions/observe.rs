@@ -40,20 +40,21 @@ use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::hop;
+use crate::ids::PoolId;
 use crate::log_limits::Logged;
 use crate::metrics::Observation;
 use crate::own::{self, Heard, Levels, Whose};
 
 /// A request that may go to nodes as on any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// If it cannot be read here.
     Single,
     Batch,
 }
 
 /// What a client asks of tables of which none has another mode than `observe`; none of others.
-pub(super) fn left(core: &mut Core, slot: u32, header: &Header, body: &[u8]) -> Option<Left> {
+pub(crate) fn left(core: &mut Core, pool: PoolId, header: &Header, body: &[u8]) -> Option<Left> {
     if !core.router.modes.has_observed() {
         return None;
     }
@@ -63,7 +64,6 @@ pub(super) fn left(core: &mut Core, slot: u32, header: &Header, body: &[u8]) -> 
     if payload.as_ref().is_some_and(is_ours) {
         return None;
     }
-    let pool = core.clients.get(slot)?.pool?;
     let session = core.router.pools.get(pool)?.key.keyspace.clone();
     let (tables, left) = match header.opcode {
         opcode::QUERY => {

@@ -19,7 +19,7 @@ use super::part::{OneWrite, Parked, Part, Who};
 use super::plan::{Moment, Plan};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{answer, levels, modes, observe, planning, ruled, writes};
+use super::{answer, levels, modes, observe, planning, ruled, still, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::Verdict;
@@ -91,6 +91,7 @@ pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<Ar
 
 /// What the proxies do not decide goes to a node as it is, if its table's mode leaves that to nodes. `false`: it does not.
 fn pass(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault> {
+    still::check(core, io)?;
     let Some(job) = core.fleet.transactions.jobs.get(&number) else { return Ok(false) };
     let (who, original) = (Who::of(&job.who), observe::original(core, &job.message));
     let Some(Original { shard, table, .. }) = original else { return Ok(false) };
@@ -150,11 +151,7 @@ fn is_by_mode(core: &Core, number: u64) -> bool {
 }
 
 fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
-    // Others have sent it here, whose clients wait for nothing here.
-    if core.router.modes.is_behind {
-        let why = "Shunt: this proxy has stood still and does not know the tables' modes and rules yet; nothing was written, ask the next host";
-        return Err(Fault::new(FaultKind::Unserved, why));
-    }
+    still::check(core, io)?;
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     let message = std::mem::take(&mut job.message);
     let asked = Asked::read(&message)?;

@@ -8,6 +8,7 @@ use shunt_reactor::Io;
 
 use crate::client::Stall;
 use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
 use crate::limits::STILL_NS;
 
 use super::switching::SETTLES_NS;
@@ -23,10 +24,8 @@ pub(super) fn is_of_fleet(core: &Core) -> bool {
 }
 
 /// This process may have stood still for so long that others have changed a table's mode or rule, and go by that: until this core has read them it sends
-/// nobody to nodes. Called before anything that a client has sent is read.
+/// nobody to nodes. Called before anything that a client has sent is read. Returns the time that it went by.
 #[inline]
-///
-/// Returns the time that it went by.
 pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) -> u64 {
     // Not the turn's time: what comes while this process stands still within a turn is read in the same turn.
     if !is_of_fleet(core) {
@@ -71,6 +70,16 @@ pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
         core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
     }
     core.router.modes.is_behind
+}
+
+/// Of what waits for nothing as clients do: others have sent it here, or it was being planned when this process stood still.
+pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
+    see_if_still(core, io);
+    if core.router.modes.is_behind {
+        let why = "Shunt: this proxy has stood still and does not know the tables' modes and rules yet; nothing was written, ask the next host";
+        return Err(Fault::new(FaultKind::Unserved, why));
+    }
+    Ok(())
 }
 
 /// Those who have waited are read again.

@@ -28,7 +28,8 @@ use crate::reply;
 
 /// Takes a request that is a transaction, or prepares one, and answers it. `false`: it is for a node, as on any table, and nothing was done.
 pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) -> bool {
-    let left = observe::left(core, slot, header, body);
+    let pool = core.clients.get(slot).and_then(|client| client.pool);
+    let left = pool.and_then(|pool| observe::left(core, pool, header, body));
     let read = match left {
         Some(Left::Batch) => None,
         Some(Left::Single) => read(core, io, slot, header, body).ok().map(Ok),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
@@ -391,6 +392,37 @@ fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
     }
     let lost = testbed.scene.metrics[0].multigets.lost.of(Lost::Refused).get();
     assert!(refused > 0 && whole > 0 && lost > 0, "{refused} {whole} {lost}");
+}
+
+/// The process stood still for longer than they may take, and finds then that parts were refused.
+#[test]
+fn what_was_asked_in_parts_is_not_asked_whole_when_it_is_late() {
+    let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);
+    testbed.hook_all(|| Box::new(|request| answered(request).unwrap_or(Action::Answer)));
+    let (mut asker, came) = (Asker::new(&mut testbed, 4), Arc::<AtomicUsize>::default());
+    testbed.hook_all(|| {
+        let came = Arc::clone(&came);
+        Box::new(move |request| match is_ours(request) {
+            true => {
+                came.fetch_add(1, Ordering::Relaxed);
+                Action::Error(error_code::OVERLOADED)
+            }
+            false => Action::Answer,
+        })
+    });
+    testbed.run_for(10 * MILLISECOND);
+    asker.ask(&mut testbed, &mut Random::new(3), 10);
+    let world = &mut testbed.scene.world;
+    assert!(world.run_until(SECOND, |_| came.load(Ordering::Relaxed) > 0), "no node was asked");
+    world.freeze(testbed.scene.cores[0]);
+    testbed.run_for(4 * SECOND);
+    let before = came.load(Ordering::Relaxed);
+    testbed.scene.world.thaw(testbed.scene.cores[0]);
+    testbed.answered(asker.host, 10);
+    let metrics = &testbed.scene.metrics[0].multigets;
+    let lost = Lost::ALL.iter().map(|why| metrics.lost.of(*why).get()).sum::<u64>();
+    assert!(metrics.split.get() > 3 && lost > 3, "{} {lost}", metrics.split.get());
+    assert_eq!(came.load(Ordering::Relaxed), before);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use shunt_testing::{Answer, bytes, simulated};
 use shunt_transactions::record::{Record, Write};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
-use shunt_wire::cql::message::error_code::{INVALID, OVERLOADED, UNAUTHORIZED, UNAVAILABLE};
+use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, UNAVAILABLE};
 use shunt_wire::cql::message::{Execute, Prepare, Query, QueryParams, Value, encode, put};
 
 use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
@@ -66,6 +66,15 @@ pub struct Bank {
     pub missing_unanswered: bool,
     /// How often all modes were read.
     pub modes_read: usize,
+    /// Nobody answers who reads all modes, or rules.
+    pub modes_unanswered: bool,
+    /// That of all tables; none: `unsafe`.
+    pub mode: Option<&'static str>,
+    /// So many statements of clients are sent back, by a node that has begun nothing: it starts, or does not know them as they were prepared.
+    pub turned_away: usize,
+    pub forgotten: usize,
+    /// The node that did so last.
+    pub sent_back_by: usize,
     /// What is answered to the question if a role may read a table, or write to it.
     pub rights: Rights,
     /// Replicas of each keyspace.
@@ -154,6 +163,10 @@ impl Bank {
                 let execute = Execute::decode(request.version, request.body).ok()?;
                 let place = execute.id.strip_prefix(&b"transaction "[..])?;
                 let text = self.prepared[u32::from_be_bytes(place.try_into().ok()?) as usize].clone();
+                if self.forgotten > 0 {
+                    (self.forgotten, self.sent_back_by) = (self.forgotten - 1, request.node);
+                    return Some(Action::Unprepared);
+                }
                 Some(self.on_table(request, &text, &execute.params))
             }
             opcode::QUERY => {
@@ -167,8 +180,12 @@ impl Bank {
     fn prepare(&mut self, request: &Request<'_>, text: String) -> Action {
         let columns = [("v", native::INT)];
         let result = if text.starts_with("SELECT") { &columns[..] } else { &[] };
-        let id = [&b"transaction "[..], &(self.prepared.len() as u32).to_be_bytes()].concat();
-        self.prepared.push(text);
+        let known = self.prepared.iter().position(|known| *known == text);
+        let place = known.unwrap_or(self.prepared.len());
+        if known.is_none() {
+            self.prepared.push(text);
+        }
+        let id = [&b"transaction "[..], &(place as u32).to_be_bytes()].concat();
         let body = bytes::body(|out| {
             let spec = PreparedSpec {
                 id: &id,
@@ -193,6 +210,10 @@ impl Bank {
             let body = bytes::body(|out| RowsWriter::new(out, "bank", "t", &[("v", native::INT)]).finish());
             return answer(request, &body);
         }
+        if self.turned_away > 0 {
+            (self.turned_away, self.sent_back_by) = (self.turned_away - 1, request.node);
+            return error(request, IS_BOOTSTRAPPING, "the node starts");
+        }
         self.written.push((text.to_owned(), params.timestamp));
         match self.writes {
             Writes::Acknowledged => void(request),
@@ -211,6 +232,10 @@ impl Bank {
         let values: Vec<Vec<u8>> = (0..).map_while(value).collect();
         if text.contains("shunt_meta.txn_") {
             return Some(answer(request, &self.on_log(text, &values)));
+        }
+        let is_look = text.contains("FROM shunt_meta.transactional") && !text.contains(" WHERE ");
+        if self.modes_unanswered && (is_look || text.contains("FROM shunt.guards")) {
+            return Some(Action::Silence);
         }
         if text.contains("FROM shunt_meta.transactional") {
             return Some(answer(request, &self.modes(text)));
@@ -238,13 +263,14 @@ impl Bank {
     }
 
     fn modes(&mut self, text: &str) -> Vec<u8> {
+        let mode = self.mode.unwrap_or("unsafe");
         let Some(keyspace) = quoted_after(text, "keyspace_name = '") else {
             self.modes_read += 1;
-            let all = self.tables.keys().map(|(keyspace, table)| vec![some(keyspace), some(table), some("unsafe")]);
+            let all = self.tables.keys().map(|(keyspace, table)| vec![some(keyspace), some(table), some(mode)]);
             return rows(&["keyspace_name", "table_name", "mode"], all);
         };
         let of = self.tables.keys().filter(|(of, _)| *of == keyspace);
-        rows(&["table_name", "mode"], of.map(|(_, table)| vec![some(table), some("unsafe")]))
+        rows(&["table_name", "mode"], of.map(|(_, table)| vec![some(table), some(mode)]))
     }
 
     fn schema(&mut self, request: &Request<'_>, text: &str) -> Option<Action> {

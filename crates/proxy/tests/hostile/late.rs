@@ -1,0 +1,74 @@
+//! What a client has given up is sent to no node after all: a process that stood still finds answers by which it would try again, and its own deadline
+//! only behind them.
+
+use std::sync::{Arc, Mutex};
+
+use shunt_bench::stub::Action;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{Answer, bytes, simulated};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
+use shunt_wire::cql::message::ResultMessage;
+
+use super::testbed::Testbed;
+
+/// Requests of one kind that came to nodes, and what is done with the first.
+#[derive(Default)]
+struct Came {
+    requests: usize,
+    prepares: usize,
+}
+
+/// Stands still from when nodes have answered, for longer than the deadline; returns the answer of the client, which has asked this.
+fn late(testbed: &mut Testbed, client: HostId<simulated::Client>, request: &[u8], has_come: impl Fn() -> bool) -> Answer {
+    testbed.send(client, request);
+    assert!(testbed.scene.world.run_until(SECOND, |_| has_come()), "no node was asked");
+    let core = testbed.scene.cores[0];
+    testbed.scene.world.freeze(core);
+    testbed.run_for(4 * SECOND);
+    testbed.scene.world.thaw(core);
+    testbed.run_for(2 * SECOND);
+    testbed.take_answers(client).remove(0)
+}
+
+fn hooked(testbed: &mut Testbed, came: &Arc<Mutex<Came>>, opcode: u8, first: fn() -> Action) {
+    testbed.hook_all(|| {
+        let came = Arc::clone(came);
+        Box::new(move |request| {
+            let mut came = came.lock().unwrap();
+            came.prepares += usize::from(request.opcode == opcode::PREPARE);
+            let is_ours = request.opcode == opcode && request.body.windows(4).any(|found| found == b"late");
+            came.requests += usize::from(is_ours);
+            if is_ours && came.requests == 1 { first() } else { Action::Answer }
+        })
+    });
+}
+
+#[test]
+fn what_a_node_has_turned_away_goes_to_no_other_when_it_is_late() {
+    let (mut testbed, came) = (Testbed::bare(|_| {}), Arc::<Mutex<Came>>::default());
+    hooked(&mut testbed, &came, opcode::QUERY, || Action::Error(IS_BOOTSTRAPPING));
+    let client = testbed.started_offender(4);
+    let answer = late(&mut testbed, client, &bytes::insert(4, 1, "late", 9), || came.lock().unwrap().requests > 0);
+    assert_eq!((answer.error().0, came.lock().unwrap().requests), (OVERLOADED, 1));
+}
+
+#[test]
+fn what_is_prepared_again_is_not_sent_again_when_it_is_late() {
+    let (mut testbed, came) = (Testbed::bare(|_| {}), Arc::<Mutex<Came>>::default());
+    hooked(&mut testbed, &came, opcode::EXECUTE, || Action::Unprepared);
+    let client = testbed.started_offender(4);
+    testbed.send(client, &bytes::prepare(4, 1, "INSERT INTO bench.kv (k, v) VALUES (?, ?)"));
+    testbed.answered(client, 1);
+    let id = match ResultMessage::decode(4, &testbed.take_answers(client)[0].body) {
+        Ok(ResultMessage::Prepared(prepared)) => prepared.id.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    testbed.run_for(SECOND);
+    came.lock().unwrap().prepares = 0;
+    // It stands still when it is being prepared.
+    let answer = late(&mut testbed, client, &bytes::execute(4, 1, &id, &[b"late", b"value"]), || {
+        came.lock().unwrap().prepares > 0
+    });
+    assert_eq!((answer.error().0, came.lock().unwrap().requests), (UNPREPARED, 1));
+}

@@ -1,0 +1,180 @@
+//! A process that stood still does not know what others have done to modes and rules meanwhile. What it has from before is sent to nobody until it has
+//! read them; nor is what comes back from a node after its table was given another mode.
+
+use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use shunt_testing::{bytes, simulated};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
+use shunt_wire::cql::message::ResultMessage;
+
+use super::transaction_ring::{Bank, TransactionTestbed, put};
+
+/// Longer than a process may stand still and know what there is, and shorter than its lease and the deadline of a query.
+const STILL_NS: u64 = 3 * SECOND / 2;
+
+fn testbed() -> (TransactionTestbed, HostId<simulated::Client>) {
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t")]), |options| options.config.query_timeout_ms = 5_000);
+    let client = ring.client(None);
+    assert_eq!(ring.ask(client, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    (ring, client)
+}
+
+impl TransactionTestbed {
+    /// The proxy stands still for as long as this takes, and hears nothing of modes and rules when it goes on.
+    fn stands_still(&mut self, meanwhile: impl FnOnce(&mut TransactionTestbed)) {
+        let core = self.ring.testbed.scene.cores[0];
+        self.ring.testbed.scene.world.freeze(core);
+        self.bank.lock().unwrap().modes_unanswered = true;
+        meanwhile(self);
+        self.run_for(STILL_NS);
+        self.ring.testbed.scene.world.thaw(core);
+    }
+
+    /// Until nodes have sent back what they were to.
+    fn wait_until_sent_back(&mut self) {
+        let bank = std::sync::Arc::clone(&self.bank);
+        let is_sent_back = |bank: &Bank| bank.turned_away == 0 && bank.forgotten == 0;
+        let world = &mut self.ring.testbed.scene.world;
+        assert!(world.run_until(SECOND, |_| is_sent_back(&bank.lock().unwrap())), "no node was asked");
+    }
+
+    /// Nodes do so again, and what they were asked before is given up.
+    fn answer_modes(&mut self) {
+        self.bank.lock().unwrap().modes_unanswered = false;
+        self.run_for(6 * SECOND);
+    }
+
+    fn written(&self) -> usize {
+        self.bank.lock().unwrap().written.len()
+    }
+}
+
+fn prepared(ring: &mut TransactionTestbed, client: HostId<simulated::Client>, text: &str) -> Vec<u8> {
+    ring.send(client, &bytes::prepare(4, 1, text));
+    ring.ring.testbed.answered(client, 1);
+    match ResultMessage::decode(4, &ring.answers(client)[0].body) {
+        Ok(ResultMessage::Prepared(prepared)) => prepared.id.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// It was asked for before that, and waits for what nodes say of its text. They may have said so by the time that the process goes on, or not.
+#[test]
+fn what_was_being_planned_is_not_begun_by_modes_of_before() {
+    for is_planned_first in [false, true] {
+        let (mut ring, client) = testbed();
+        let (before, nodes) = (ring.written(), ring.ring.testbed.scene.nodes.clone());
+        nodes.iter().for_each(|node| ring.ring.testbed.scene.world.freeze(*node));
+        ring.send(client, &bytes::query(4, 1, &put("bank.t", 2, 2)));
+        ring.run_for(100 * MILLISECOND);
+        let go_on = |ring: &mut TransactionTestbed| nodes.iter().for_each(|node| ring.ring.testbed.scene.world.thaw(*node));
+        ring.stands_still(|ring| if is_planned_first { go_on(ring) });
+        ring.run_for(SECOND / 2);
+        go_on(&mut ring);
+        ring.run_for(SECOND / 2);
+        let answers = ring.answers(client);
+        let (code, why) = answers[0].error();
+        assert!(code == IS_BOOTSTRAPPING && why.contains("stood still"), "{is_planned_first} {code:#x} {why}");
+        assert_eq!((answers.len(), ring.written()), (1, before));
+        ring.answer_modes();
+        assert_eq!(ring.ask(client, &put("bank.t", 2, 2)).opcode(), opcode::RESULT);
+        assert_eq!(ring.written(), before + 1);
+    }
+}
+
+/// It is not read to see which tables it writes to; but it waits as others do.
+#[test]
+fn a_batch_that_is_too_long_to_be_a_transaction_waits_too() {
+    let (mut ring, client) = testbed();
+    let before = ring.written();
+    let long = format!(
+        "BEGIN BATCH INSERT INTO bank.t (id, v) VALUES (5, 5); {}APPLY BATCH",
+        "-- a batch of more than a mebibyte\n".repeat(40_000)
+    );
+    ring.stands_still(|_| {});
+    ring.run_for(SECOND / 2);
+    ring.send(client, &bytes::query(4, 1, &long));
+    ring.run_for(SECOND);
+    assert_eq!((ring.answers(client).len(), ring.written()), (0, before), "it waits");
+    ring.answer_modes();
+    assert_eq!(ring.answers(client)[0].opcode(), opcode::RESULT);
+    assert_eq!(ring.written(), before + 1);
+}
+
+#[test]
+fn what_a_node_has_turned_away_goes_to_no_other_before_modes_are_known() {
+    let (mut ring, client) = testbed();
+    let before = ring.written();
+    ring.bank.lock().unwrap().turned_away = 1;
+    ring.send(client, &bytes::query(4, 1, "INSERT INTO bank.t (id, v) VALUES (5, 5)"));
+    ring.wait_until_sent_back();
+    ring.stands_still(|_| {});
+    ring.run_for(SECOND / 2);
+    let (code, why) = ring.answers(client)[0].error();
+    assert!(code == OVERLOADED && why.contains("ask again"), "{code:#x} {why}");
+    assert_eq!(ring.written(), before);
+    ring.answer_modes();
+    assert_eq!(ring.ask(client, "INSERT INTO bank.t (id, v) VALUES (5, 5)").opcode(), opcode::RESULT);
+    assert_eq!(ring.written(), before + 1);
+}
+
+/// Its driver prepares it again, and that waits.
+#[test]
+fn what_a_node_does_not_know_as_it_was_prepared_is_not_sent_again_before_modes_are_known() {
+    let (mut ring, client) = testbed();
+    let id = prepared(&mut ring, client, "INSERT INTO bank.t (id, v) VALUES (6, 6)");
+    let before = ring.written();
+    ring.bank.lock().unwrap().forgotten = 1;
+    ring.send(client, &bytes::execute(4, 1, &id, &[]));
+    ring.wait_until_sent_back();
+    ring.stands_still(|_| {});
+    ring.run_for(SECOND / 2);
+    let (code, why) = ring.answers(client)[0].error();
+    assert!(code == UNPREPARED && why.contains("ask again"), "{code:#x} {why}");
+    assert_eq!(ring.written(), before);
+    ring.send(client, &bytes::execute(4, 1, &id, &[]));
+    ring.run_for(SECOND / 2);
+    assert_eq!((ring.answers(client).len(), ring.written()), (0, before), "it waits");
+    ring.answer_modes();
+    assert_eq!(ring.answers(client)[0].opcode(), opcode::RESULT);
+    assert_eq!(ring.written(), before + 1);
+}
+
+/// Nobody has stood still: the node took its time.
+#[test]
+fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
+    for is_prepared in [false, true] {
+        let (mut ring, client) = testbed();
+        let text = "INSERT INTO bank.t (id, v) VALUES (7, 7)";
+        let request = match is_prepared {
+            true => bytes::execute(4, 1, &prepared(&mut ring, client, text), &[]),
+            false => bytes::query(4, 1, text),
+        };
+        let before = ring.written();
+        {
+            let mut bank = ring.bank.lock().unwrap();
+            (bank.turned_away, bank.forgotten) = (usize::from(!is_prepared), usize::from(is_prepared));
+        }
+        ring.send(client, &request);
+        ring.wait_until_sent_back();
+        let scene = &mut ring.ring.testbed.scene;
+        let (node, core) = (scene.nodes[ring.bank.lock().unwrap().sent_back_by], scene.cores[0]);
+        scene.world.cut_one_way(node, core);
+        ring.bank.lock().unwrap().mode = Some("mixed_reads");
+        ring.run_for(3 * SECOND);
+        ring.ring.testbed.scene.world.join(node, core);
+        ring.run_for(SECOND / 2);
+        let (code, why) = ring.answers(client)[0].error();
+        let wanted = if is_prepared { UNPREPARED } else { OVERLOADED };
+        assert!(code == wanted && why.contains("ask again"), "{code:#x} {why}");
+        assert_eq!(ring.written(), before);
+        // Asked again it is a transaction.
+        ring.send(client, &request);
+        ring.run_for(SECOND);
+        let answers = ring.answers(client);
+        assert_eq!(answers[0].opcode(), opcode::RESULT, "{answers:?}");
+        assert!(answers[0].prefix().custom_payload.is_some());
+        assert_eq!(ring.written(), before + 1);
+    }
+}
