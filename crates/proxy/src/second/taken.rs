@@ -14,7 +14,8 @@ use crate::route;
 use crate::transactions::{observe, still};
 
 /// What its client is told, who asks again.
-pub(crate) const WHY: &str = "Shunt: by now the proxies decide what is asked of this table, or do not know if they do; ask again";
+pub(crate) const WHY: &str =
+    "Shunt: by now the proxies decide what is asked of this table, or do not know if they do; ask again";
 
 /// True of a request that nodes are not asked for any more. `body`: its bytes.
 pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[u8]) -> bool {

@@ -7,8 +7,8 @@ use shunt_bench::stub::Action;
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
 use shunt_wire::cql::message::ResultMessage;
+use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
 
 use super::testbed::Testbed;
 
@@ -20,7 +20,12 @@ struct Came {
 }
 
 /// Stands still from when nodes have answered, for longer than the deadline; returns the answer of the client, which has asked this.
-fn late(testbed: &mut Testbed, client: HostId<simulated::Client>, request: &[u8], has_come: impl Fn() -> bool) -> Answer {
+fn late(
+    testbed: &mut Testbed,
+    client: HostId<simulated::Client>,
+    request: &[u8],
+    has_come: impl Fn() -> bool,
+) -> Answer {
     testbed.send(client, request);
     assert!(testbed.scene.world.run_until(SECOND, |_| has_come()), "no node was asked");
     let core = testbed.scene.cores[0];

@@ -4,8 +4,8 @@
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
 use shunt_wire::cql::message::ResultMessage;
+use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
 
 use super::transaction_ring::{Bank, TransactionTestbed, put};
 
@@ -68,8 +68,13 @@ fn what_was_being_planned_is_not_begun_by_modes_of_before() {
         nodes.iter().for_each(|node| ring.ring.testbed.scene.world.freeze(*node));
         ring.send(client, &bytes::query(4, 1, &put("bank.t", 2, 2)));
         ring.run_for(100 * MILLISECOND);
-        let go_on = |ring: &mut TransactionTestbed| nodes.iter().for_each(|node| ring.ring.testbed.scene.world.thaw(*node));
-        ring.stands_still(|ring| if is_planned_first { go_on(ring) });
+        let go_on =
+            |ring: &mut TransactionTestbed| nodes.iter().for_each(|node| ring.ring.testbed.scene.world.thaw(*node));
+        ring.stands_still(|ring| {
+            if is_planned_first {
+                go_on(ring)
+            }
+        });
         ring.run_for(SECOND / 2);
         go_on(&mut ring);
         ring.run_for(SECOND / 2);
