@@ -7,8 +7,9 @@ import pytest
 from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.query import SimpleStatement
 
-from .conftest import prepare
-from .test_conditional import LEASES, change_mode, name, wait_until_served
+from .chains import Chains
+from .conftest import once_served, prepare
+from .test_conditional import LEASES, change_mode, check_at_rest, name, wait_until_served
 
 SCHEMA_SECONDS = 2  # until each core has heard of a change of the schema
 
@@ -125,3 +126,35 @@ def test_a_row_that_a_deletion_did_not_reach_is_there(session, tables, past_the_
     session.execute(f"DELETE FROM {table} WHERE name = 'later'")
     with pytest.raises(InvalidRequest, match="in the future"):
         session.execute(f"INSERT INTO {table} (name, c) VALUES ('later', 'y') IF NOT EXISTS")
+
+
+def test_the_mode_changes_while_proxies_stand_still_and_die(fleet, session):
+    """Who decides changes while it is decided who does. What was answered as applied stays so, and no value has two successors."""
+    table = name()
+    once_served(session, LEASES.format(table))
+    chains = Chains(fleet, table, ["a", "b"], 4).begin()
+    with chains:
+        for mode in ("conditional", "off"):
+            chains.wait_for(30)
+            once_served(session, f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
+            for victim in fleet.proxies:
+                # Shorter than its lease, twice, and then for good.
+                for _ in range(2):
+                    victim.pause()
+                    time.sleep(1.5)
+                    victim.resume()
+                    time.sleep(0.1)
+                victim.kill()
+                time.sleep(1)
+                victim.start()
+            fleet.wait_until_settled(3)
+            wait_for_mode(fleet, table, mode)
+            chains.wait_for(30)
+    check_at_rest(fleet, chains)
+
+
+def wait_for_mode(fleet, table, mode):
+    # The session of the test may have lost all hosts that it knew.
+    reader = fleet.connect()
+    change_mode(reader, mode, [table])
+    reader.cluster.shutdown()

@@ -82,7 +82,8 @@ pub struct Bank {
     shards: BTreeMap<i32, Row>,
     log: BTreeMap<Key, BTreeMap<Vec<u8>, Vec<u8>>>,
     lows: BTreeMap<Key, Vec<u8>>,
-    prepared: Vec<String>,
+    /// Texts of clients that were prepared.
+    pub prepared: Vec<String>,
 }
 
 pub type Shared = Arc<Mutex<Bank>>;

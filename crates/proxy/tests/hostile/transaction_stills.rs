@@ -1,7 +1,9 @@
 //! A process that stood still does not know what others have done to modes and rules meanwhile. What it has from before is sent to nobody until it has
 //! read them; nor is what comes back from a node after its table was given another mode.
 
-use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use std::sync::Arc;
+
+use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
@@ -33,7 +35,7 @@ impl TransactionTestbed {
 
     /// Until nodes have sent back what they were to.
     fn wait_until_sent_back(&mut self) {
-        let bank = std::sync::Arc::clone(&self.bank);
+        let bank = Arc::clone(&self.bank);
         let is_sent_back = |bank: &Bank| bank.turned_away == 0 && bank.forgotten == 0;
         let world = &mut self.ring.testbed.scene.world;
         assert!(world.run_until(SECOND, |_| is_sent_back(&bank.lock().unwrap())), "no node was asked");
@@ -59,33 +61,47 @@ fn prepared(ring: &mut TransactionTestbed, client: HostId<simulated::Client>, te
     }
 }
 
-/// It was asked for before that, and waits for what nodes say of its text. They may have said so by the time that the process goes on, or not.
+/// Asks for a transaction that this process has not planned yet. It stands still; then it refuses to begin it, and later it does not.
+fn is_not_begun(asked: impl FnOnce(&mut TransactionTestbed), heard: impl FnOnce(&mut TransactionTestbed)) {
+    let (mut ring, client) = testbed();
+    let before = ring.written();
+    ring.send(client, &bytes::query(4, 1, &put("bank.t", 2, 2)));
+    asked(&mut ring);
+    ring.stands_still(|_| {});
+    heard(&mut ring);
+    ring.run_for(SECOND / 2);
+    let answers = ring.answers(client);
+    let (code, why) = answers[0].error();
+    assert!(code == IS_BOOTSTRAPPING && why.contains("stood still"), "{code:#x} {why}");
+    assert_eq!((answers.len(), ring.written()), (1, before));
+    ring.answer_modes();
+    assert_eq!(ring.ask(client, &put("bank.t", 2, 2)).opcode(), opcode::RESULT);
+    assert_eq!(ring.written(), before + 1);
+}
+
 #[test]
-fn what_was_being_planned_is_not_begun_by_modes_of_before() {
-    for is_planned_first in [false, true] {
-        let (mut ring, client) = testbed();
-        let (before, nodes) = (ring.written(), ring.ring.testbed.scene.nodes.clone());
-        nodes.iter().for_each(|node| ring.ring.testbed.scene.world.freeze(*node));
-        ring.send(client, &bytes::query(4, 1, &put("bank.t", 2, 2)));
+fn what_is_planned_after_that_is_not_begun_by_modes_of_before() {
+    let nodes_are_frozen = |ring: &mut TransactionTestbed| {
+        let scene = &mut ring.ring.testbed.scene;
+        scene.nodes.clone().iter().for_each(|node| scene.world.freeze(*node));
         ring.run_for(100 * MILLISECOND);
-        let go_on =
-            |ring: &mut TransactionTestbed| nodes.iter().for_each(|node| ring.ring.testbed.scene.world.thaw(*node));
-        ring.stands_still(|ring| {
-            if is_planned_first {
-                go_on(ring)
-            }
-        });
+    };
+    is_not_begun(nodes_are_frozen, |ring| {
         ring.run_for(SECOND / 2);
-        go_on(&mut ring);
-        ring.run_for(SECOND / 2);
-        let answers = ring.answers(client);
-        let (code, why) = answers[0].error();
-        assert!(code == IS_BOOTSTRAPPING && why.contains("stood still"), "{is_planned_first} {code:#x} {why}");
-        assert_eq!((answers.len(), ring.written()), (1, before));
-        ring.answer_modes();
-        assert_eq!(ring.ask(client, &put("bank.t", 2, 2)).opcode(), opcode::RESULT);
-        assert_eq!(ring.written(), before + 1);
-    }
+        let scene = &mut ring.ring.testbed.scene;
+        scene.nodes.clone().iter().for_each(|node| scene.world.thaw(*node));
+    });
+}
+
+/// What nodes say of its text is there when the process goes on, and is read before it looks at its clock.
+#[test]
+fn what_was_planned_meanwhile_is_not_begun_by_modes_of_before() {
+    let node_is_asked = |ring: &mut TransactionTestbed| {
+        let (bank, before) = (Arc::clone(&ring.bank), ring.bank.lock().unwrap().prepared.len());
+        let is_asked = |_: &mut World| bank.lock().unwrap().prepared.len() > before;
+        assert!(ring.ring.testbed.scene.world.run_until(SECOND, is_asked), "no node was asked");
+    };
+    is_not_begun(node_is_asked, |_| {});
 }
 
 /// It is not read to see which tables it writes to; but it waits as others do.
