@@ -135,7 +135,7 @@ def test_the_mode_changes_while_proxies_stand_still_and_die(fleet, session):
     chains = Chains(fleet, table, ["a", "b"], 4).begin()
     with chains:
         for mode in ("conditional", "off"):
-            chains.wait_for(30)
+            chains.wait_for(100)
             once_served(session, f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
             for victim in fleet.proxies:
                 # Shorter than its lease, twice, and then for good.
@@ -149,7 +149,7 @@ def test_the_mode_changes_while_proxies_stand_still_and_die(fleet, session):
                 victim.start()
             fleet.wait_until_settled(3)
             wait_for_mode(fleet, table, mode)
-            chains.wait_for(30)
+            chains.wait_for(100)
     check_at_rest(fleet, chains)
 
 
