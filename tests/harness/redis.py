@@ -29,12 +29,14 @@ def free_datagram_port() -> int:
 class Multiget:
     """Servers, shims and a sidecar; all are ended with it."""
 
-    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=()):
+    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli"):
         self.directory, self.processes = directory, {}
         self.server_ports = [free_port() for _ in range(servers)]
         self.shim_ports = [free_datagram_port() for _ in range(servers)]
         self.port, self.admin_port = free_port(), free_port()
-        self.serve_options, self.shim_options = list(serve_options), list(shim_options)
+        self.serve_options, self.shim_options = ["--mode", mode, *serve_options], list(shim_options)
+        if mode == "coordinator":
+            self.shim_options += ["--peer", *(f"127.0.0.1:{port}" for port in self.shim_ports)]
 
     def __enter__(self):
         try:

@@ -37,6 +37,13 @@ def values():
     return [key.encode() for key in KEYS]
 
 
+def ask_for_few(client, times: int):
+    """Multigets that fit one datagram, and so go to a coordinator as a whole."""
+    for first in range(times):
+        keys = KEYS[first:first + 12]
+        assert client.mget(keys) == [key.encode() for key in keys]
+
+
 def status(tier) -> dict:
     with urllib.request.urlopen(f"http://127.0.0.1:{tier.admin_port}/status", timeout=10) as answer:
         return json.load(answer)["multiget"]
@@ -68,6 +75,52 @@ def test_without_a_shim_its_server_is_asked_over_tcp_and_datagrams_come_back_by_
         return status(tier)["silent"] == 0
 
     until(is_back)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_without_a_coordinator_another_or_the_sidecar_asks_and_it_comes_back_by_itself(tmp_path, number):
+    import redis
+
+    with Multiget(tmp_path, servers=3, serve_options=["--timeout-ms", "1s"], mode="coordinator") as tier, \
+            redis.Redis(port=tier.port, socket_timeout=20) as client:
+        for key in KEYS:
+            client.set(key, key)
+        for count in range(0, 30, 10):  # one after the other, until there is none
+            ask_for_few(client, 50)
+            state = status(tier)
+            assert state["failed"] == 0 and state["coordinated"] > 0 and (state["uncoordinated"] > 0 or count == 0)
+            tier.signal(f"shim-{count // 10}", number)
+        assert client.mget(KEYS) == values()
+        for index in range(3):
+            if number == signal.SIGSTOP:
+                tier.signal(f"shim-{index}", signal.SIGCONT)
+            else:
+                tier.processes[f"shim-{index}"].wait(timeout=20)
+                tier.start_shim(index)
+
+        def is_back():
+            before = status(tier)
+            ask_for_few(client, 50)
+            after = status(tier)
+            # All are asked, and all answer.
+            return after["silent"] == 0 and after["coordinated"] == before["coordinated"] + 50 and after["uncoordinated"] == before["uncoordinated"]
+
+        until(is_back)
+
+
+def test_shims_that_coordinate_nothing_cost_a_coordinated_multiget_its_time_and_nothing_else(tmp_path):
+    import redis
+
+    with Multiget(tmp_path, servers=3) as tier:
+        tier.stop("sidecar")
+        tier.serve_options = ["--mode", "coordinator"]
+        tier.start_sidecar()
+        with redis.Redis(port=tier.port, socket_timeout=20) as client:
+            for key in KEYS:
+                client.set(key, key)
+            ask_for_few(client, 50)
+        state = status(tier)
+        assert state["failed"] == 0 and state["uncoordinated"] > 0 and state["silent"] == 0
 
 
 def test_without_a_server_the_error_names_it_and_others_are_served(tier, client):

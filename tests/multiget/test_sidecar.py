@@ -1,4 +1,4 @@
-"""redis-py and redis-cli, unmodified, against a sidecar in front of five stock Redis servers: what MGET brings is what GETs bring one by one."""
+"""redis-py and redis-cli, unmodified, against a sidecar in front of five stock Redis servers: what MGET brings is what GETs bring one by one, whoever splits."""
 
 import json
 import random
@@ -21,9 +21,9 @@ def value_of(number: int) -> bytes:
     return random.Random(number).randbytes(length)
 
 
-@pytest.fixture(scope="module")
-def tier(tmp_path_factory):
-    with Multiget(tmp_path_factory.mktemp("multiget")) as tier:
+@pytest.fixture(scope="module", params=["cli", "coordinator"])
+def tier(tmp_path_factory, request):
+    with Multiget(tmp_path_factory.mktemp("multiget"), mode=request.param) as tier:
         yield tier
 
 
@@ -69,6 +69,7 @@ def test_mget_is_what_gets_bring(client, filled, tier):
     after = status(tier)
     assert after["datagrams_sent"] > before["datagrams_sent"] and after["keys_over_tcp"] > before["keys_over_tcp"]
     assert after["failed"] == 0
+    assert (after["coordinated"] > before["coordinated"]) == (after["mode"] == "coordinator")
 
 
 def test_keys_of_all_lengths(client):
@@ -182,6 +183,10 @@ def test_configurations_are_checked_and_what_is_wrong_is_named(tmp_path):
     for arguments, why in [(("serve", "--server", "127.0.0.1:1", "127.0.0.1:2"), "named twice"),
                            (("serve", "--server", "[::1]:1"), "give one of its kind"),
                            (("serve", "--server", "127.0.0.1"), "give HOST:PORT"),
+                           (("serve", "--mode", "guess", "--server", "127.0.0.1:1"), "cli, coordinator"),
+                           (("shim", "--peer", "127.0.0.1:9701"), "not among them"),
+                           (("shim", "--peer", "127.0.0.1:9700", "127.0.0.1:9700"), "named twice"),
+                           (("shim", "--cores", "2", "--peer", "127.0.0.1:9700"), "leave --cores at 1"),
                            (("shim", "--allow", "10.0.0/8"), "such as 10.0.0.0/8")]:
         code, text = check(*arguments)
         assert code == 2 and why in text, text

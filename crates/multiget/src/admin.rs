@@ -42,6 +42,7 @@ impl Part for ShimAdmin {
         };
         counter(encoder, "shunt_shim_requests", "Requests that were let in.", |m| m.requests.get())?;
         counter(encoder, "shunt_shim_keys", "Keys in these.", |m| m.keys.get())?;
+        counter(encoder, "shunt_shim_coordinated", "Requests for several servers.", |m| m.coordinated.get())?;
         counter(encoder, "shunt_shim_replies", "Replies sent.", |m| m.replies.get())?;
         counter(encoder, "shunt_shim_unserved", "Requests answered without the server.", |m| m.unserved.get())?;
         counter(encoder, "shunt_shim_unsent", "Replies that the kernel did not take.", |m| m.unsent.get())?;
@@ -49,6 +50,8 @@ impl Part for ShimAdmin {
         encoder.counter("shunt_shim_rejected", "Datagrams dropped.", None, &rejected)?;
         let waiting = self.loops.plain(|metrics| metrics.waiting.get());
         encoder.gauge("shunt_shim_waiting", "Requests that wait for the server.", None, &waiting)?;
+        let waiting = self.loops.plain(|metrics| metrics.coordinating.get());
+        encoder.gauge("shunt_shim_coordinating", "Requests that wait for several servers.", None, &waiting)?;
         let up = self.loops.plain(|metrics| metrics.up.get());
         encoder.gauge("shunt_shim_links", "Connections to the server.", None, &up)
     }
@@ -71,6 +74,7 @@ impl Part for ShimAdmin {
             "links": self.up(),
             "requests": self.loops.sum(|metrics| metrics.requests.get()),
             "keys": self.loops.sum(|metrics| metrics.keys.get()),
+            "coordinated": self.loops.sum(|metrics| metrics.coordinated.get()),
             "rejected": self.loops.sum(|metrics| metrics.rejected.total()),
             "unserved": self.loops.sum(|metrics| metrics.unserved.get()),
         } });

@@ -6,6 +6,7 @@
 //! ```
 //! | file | what is there |
 //! |---|---|
+//! | `mode.rs` | who splits: the client, a server's shim, or the network |
 //! | `place.rs` | which server has a key |
 //! | `client/` | the client's side: requests made, repeated, merged |
 //! | `shim/` | the server's side: requests checked, let in, answered |
@@ -20,6 +21,7 @@ mod admin;
 pub mod client;
 pub mod limits;
 mod metrics;
+pub mod mode;
 pub mod place;
 pub mod shim;
 mod sidecar;

@@ -14,6 +14,12 @@ pub const MULTIGETS_MAX: usize = 4096;
 pub const ATTEMPTS_MAX: u8 = 3;
 /// A silent server is asked over TCP, but for one group in this time.
 pub const PROBE_NS: u64 = 100 * MS;
+/// Requests in a row that a coordinator leaves unanswered before it is asked no more, but for one in the same time.
+pub const MISSES_MAX: u8 = 3;
+/// After so long without an answer a coordinator asks for keys again, then after twice as long each time.
+pub const COORDINATOR_RESEND_NS: u64 = 10 * MS;
+/// How long a request may take a coordinator; its client has asked the servers long before.
+pub const COORDINATED_NS: u64 = 500 * MS;
 /// Groups under way at a time, over all servers: what their answers can be at most, about 1.5 MB, has to fit what the kernel holds.
 pub const WINDOW_GROUPS: usize = 64;
 

@@ -10,8 +10,10 @@ labels! {
     pub enum Why = "reason" {
         /// It is no request of NetMC, or not sound.
         Malformed = "malformed",
-        /// No switch has split it.
+        /// No switch has split it, and the shim coordinates nothing.
         NotSplit = "not_split",
+        /// It is for several servers, and they are not those of the shim's `--peer`.
+        Elsewhere = "elsewhere",
         /// Its source is not in `--allow`.
         Source = "source",
         /// Its source asks too often.
@@ -26,6 +28,7 @@ impl Why {
         match rejected {
             Rejected::Malformed(_) => Self::Malformed,
             Rejected::NotSplit => Self::NotSplit,
+            Rejected::Elsewhere => Self::Elsewhere,
             Rejected::Source => Self::Source,
             Rejected::Rate => Self::Rate,
         }
@@ -41,6 +44,8 @@ pub struct ShimMetrics {
     pub requests: Counter,
     /// Keys in these.
     pub keys: Counter,
+    /// Requests for several servers that it was to answer.
+    pub coordinated: Counter,
     /// Datagrams dropped.
     pub rejected: Family<Why, { Why::COUNT }>,
     /// Replies sent.
@@ -49,6 +54,8 @@ pub struct ShimMetrics {
     pub unserved: Counter,
     /// Requests that wait for the server.
     pub waiting: Gauge,
+    /// Requests that wait for several servers.
+    pub coordinating: Gauge,
     /// 1 if there is a connection to the server.
     pub up: Gauge,
     /// Datagrams that the kernel did not take.
@@ -88,12 +95,12 @@ pub struct SidecarMetrics {
 #[derive(Debug, Default)]
 pub struct ClientGauges {
     /// In the order of [`ClientGauges::NAMES`].
-    numbers: [Gauge; 12],
+    numbers: [Gauge; 14],
 }
 
 impl ClientGauges {
     /// What each is, as in metrics, and in words.
-    pub const NAMES: [(&str, &str); 12] = [
+    pub const NAMES: [(&str, &str); 14] = [
         ("begun", "Multigets that were begun."),
         ("done", "Multigets with an answer for each key."),
         ("failed", "Multigets that failed."),
@@ -106,6 +113,8 @@ impl ClientGauges {
         ("malformed", "Datagrams that are no replies."),
         ("late", "Replies to no request that is under way."),
         ("foreign", "Replies from another address than the keys' server, or with other keys."),
+        ("coordinated", "Requests that a coordinator was to answer."),
+        ("uncoordinated", "Requests that a coordinator did not answer in time."),
     ];
 
     pub(crate) fn show(&self, counts: &Counts) {
@@ -122,6 +131,8 @@ impl ClientGauges {
             counts.malformed,
             counts.late,
             counts.foreign,
+            counts.coordinated,
+            counts.uncoordinated,
         ];
         self.numbers.iter().zip(numbers).for_each(|(gauge, number)| gauge.set(number));
     }

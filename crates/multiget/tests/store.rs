@@ -45,7 +45,10 @@ fn an_answer_that_nobody_asked_for_costs_the_connection() {
     let server = world.add("server", Hasty::default());
     world.listen(server, address);
     let shim = ShimOptions { allow: Vec::new(), rate: 1, others_rate: 0 };
-    let store = world.add("shim", Store::new(StoreOptions { shim, server: address, timeout_ns: 500 * MILLISECOND }));
+    let store = world.add(
+        "shim",
+        Store::new(StoreOptions { shim, server: address, coordinator: None, timeout_ns: 500 * MILLISECOND }),
+    );
     world.run_for(10 * SECOND);
     let Hasty { accepted, open } = world.host(server);
     assert!(*accepted > 2 && *open <= 1, "{accepted} connections, {open} of them open");

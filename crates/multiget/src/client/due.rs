@@ -78,12 +78,14 @@ impl Client {
         let Some(multiget) = self.get_mut(ticket) else { return };
         let Some(group) = multiget.groups.get_mut(usize::from(index)).filter(|group| group.in_flight) else { return };
         let server = usize::from(group.server);
+        let coordinated = group.coordinated.take();
         if group.attempts < limits::ATTEMPTS_MAX {
             group.attempts += 1;
             let at_ns = now_ns.saturating_add(resend_ns.saturating_mul(1 << (group.attempts - 1)));
+            coordinated.into_iter().for_each(|id| self.missed(now_ns, id));
             self.due.push(Reverse((at_ns, ticket, index)));
             self.counts.repeated += 1;
-            self.send(ticket, index..index + 1, false, out);
+            self.send(now_ns, ticket, index..index + 1, false, out);
             return;
         }
         if no_fallback {

@@ -16,6 +16,8 @@ pub(super) enum State {
     Fetching,
     /// It has no value.
     Nothing,
+    /// It would have to be asked for over TCP, and nobody does.
+    NotKnown,
     /// Its value, in `values`.
     Value(Range<usize>),
 }
@@ -40,6 +42,8 @@ pub(super) struct Group {
     pub(super) keys: Vec<u16>,
     pub(super) attempts: u8,
     pub(super) in_flight: bool,
+    /// The request that a coordinator is to answer it with.
+    pub(super) coordinated: Option<u32>,
 }
 
 /// A multiget.
@@ -106,7 +110,13 @@ impl Multiget {
                     bytes += size;
                 }
                 _ => {
-                    self.groups.push(Group { server, keys: vec![position], attempts: 0, in_flight: false });
+                    self.groups.push(Group {
+                        server,
+                        keys: vec![position],
+                        attempts: 0,
+                        in_flight: false,
+                        coordinated: None,
+                    });
                     bytes = size;
                 }
             }
@@ -150,6 +160,14 @@ impl Multiget {
         true
     }
 
+    /// A key is over without an answer.
+    pub(super) fn give_up(&mut self, position: u16) {
+        if let Some(key) = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open()) {
+            key.state = State::NotKnown;
+            self.left -= 1;
+        }
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.left == 0
     }
@@ -160,11 +178,8 @@ impl Multiget {
     }
 
     pub(super) fn into_values(self) -> Values {
-        let values = self.keys.into_iter().map(|key| match key.state {
-            State::Value(range) => Some(range),
-            _ => None,
-        });
-        Values { op: self.op, order: self.order, values: values.collect(), bytes: self.values }
+        let states = self.keys.into_iter().map(|key| key.state).collect();
+        Values { op: self.op, order: self.order, states, bytes: self.values }
     }
 }
 
@@ -174,13 +189,25 @@ pub struct Values {
     /// What was asked.
     pub op: Op,
     order: Vec<u16>,
-    values: Vec<Option<Range<usize>>>,
+    states: Vec<State>,
     bytes: Vec<u8>,
 }
 
 impl Values {
     /// One for each key that was asked for, in that order; none where there is no value.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
-        self.order.iter().map(|position| self.values[usize::from(*position)].clone().map(|range| &self.bytes[range]))
+        self.states().map(|state| match state {
+            State::Value(range) => Some(&self.bytes[range.clone()]),
+            _ => None,
+        })
+    }
+
+    /// Which of them are known; the others would have to be asked for over TCP.
+    pub(crate) fn known(&self) -> impl Iterator<Item = bool> {
+        self.states().map(|state| *state != State::NotKnown)
+    }
+
+    fn states(&self) -> impl ExactSizeIterator<Item = &State> {
+        self.order.iter().map(|position| &self.states[usize::from(*position)])
     }
 }

@@ -25,8 +25,8 @@ impl Client {
             return;
         };
         let is_ours = |(position, key): (&u16, &[u8])| {
-            let server = multiget.keys.get(usize::from(*position)).map(|key| usize::from(key.server));
-            let shim = server.and_then(|server| self.servers.get(server)).map(|server| server.shim);
+            let server = sent.coordinator.or_else(|| Some(multiget.keys.get(usize::from(*position))?.server));
+            let shim = server.and_then(|server| self.servers.get(usize::from(server))).map(|server| server.shim);
             (no_source || shim == Some(from)) && (no_key || multiget.key(*position) == key)
         };
         let positions = positions.filter(|positions| {
@@ -38,7 +38,10 @@ impl Client {
             return;
         };
         let server = multiget.keys[usize::from(positions[0])].server;
-        self.servers[usize::from(server)].is_silent = false;
+        match sent.coordinator {
+            Some(coordinator) => self.heard(reply.header.id, coordinator),
+            None => self.servers[usize::from(server)].is_silent = false,
+        }
         self.merge(sent.ticket, positions, reply);
         self.settle(sent.ticket);
         self.pump(now_ns, out);

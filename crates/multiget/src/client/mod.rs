@@ -3,11 +3,12 @@
 //!
 //! What it may never do; the simulation leaves out each step to see that this is noticed:
 //! - *Give a key another's value*, or one that is not of its server: an item counts if its request is under way, it comes from the address of the
-//!   key's server, and the key at its position is that key (`merge.rs`).
+//!   key's server, or of who was asked for all, and the key at its position is that key (`merge.rs`).
 //! - *Take a part for the whole*: each key counts once, however often it is answered.
 //! - *Wait for ever*: every multiget is answered or fails by its deadline (`due.rs`).
 //! - *Be flooded by its own answers*: so many groups are under way at a time, and no more (`send.rs`).
 
+mod coordinated;
 mod due;
 mod gather;
 mod merge;
@@ -17,4 +18,4 @@ mod state;
 pub use gather::Values;
 #[cfg(test)]
 pub(crate) use state::Weakened;
-pub use state::{Client, ClientOptions, Counts, Event, Failure, Mode, Refused, Ticket};
+pub use state::{Client, ClientOptions, Counts, Event, Failure, Refused, Ticket};

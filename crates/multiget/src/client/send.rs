@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use shunt_wire::netmc::{Group as Head, KEYS_MAX, Trim, encode_request, split};
 
 use super::gather::State;
-use super::state::{Client, Event, Mode, Sent, Server, Ticket, leaves_out};
+use super::state::{Client, Event, Sent, Server, Ticket, leaves_out};
 use crate::limits;
+use crate::mode::Mode;
 
 impl Client {
     /// Decides what is asked for in datagrams and what over TCP, and queues the former.
@@ -37,9 +38,14 @@ impl Client {
 
     /// Has keys asked for over TCP, those of each server together.
     pub(super) fn fetch(&mut self, ticket: Ticket, positions: &[u16]) {
+        let has_tcp = self.has_tcp;
         let Some(multiget) = self.get_mut(ticket) else { return };
         let mut wanted: Vec<(u8, u16)> = Vec::new();
         for position in positions {
+            if !has_tcp {
+                multiget.give_up(*position);
+                continue;
+            }
             let key = &mut multiget.keys[usize::from(*position)];
             if key.state == State::Wanted {
                 key.state = State::Fetching;
@@ -52,6 +58,7 @@ impl Client {
             let (server, keys) = (usize::from(keys[0].0), keys.iter().map(|(_, position)| *position).collect());
             self.events.push_back(Event::Fetch { ticket, op, server, keys });
         }
+        self.finish_if_done(ticket);
     }
 
     /// Sends what has room in the window.
@@ -93,7 +100,7 @@ impl Client {
                 self.in_flight += 1;
                 self.due.push(Reverse((resend_at_ns, ticket, group)));
             }
-            self.send(ticket, groups, true, out);
+            self.send(now_ns, ticket, groups, true, out);
         }
     }
 
@@ -150,6 +157,7 @@ impl Client {
     /// Sends the keys without an answer of these groups in one request: where requests go first, or straight to their server.
     pub(super) fn send(
         &mut self,
+        now_ns: u64,
         ticket: Ticket,
         groups: std::ops::Range<u16>,
         is_first: bool,
@@ -161,7 +169,8 @@ impl Client {
         let Some(multiget) = multigets.get_mut(ticket.slot as usize) else { return };
         let (mut sent, mut count) = ([0; KEYS_MAX], 0);
         let mut heads: Vec<Head> = Vec::with_capacity(groups.len());
-        for group in &multiget.groups[usize::from(groups.start)..usize::from(groups.end)] {
+        let groups = usize::from(groups.start)..usize::from(groups.end);
+        for group in &multiget.groups[groups.clone()] {
             let before = count;
             for position in &group.keys {
                 if all_again || multiget.keys[usize::from(*position)].state == State::Wanted {
@@ -181,17 +190,26 @@ impl Client {
         encode_request(whole, multiget.op, id, &heads, keys);
         multiget.ids.push(id);
         let op = multiget.op.reply();
-        self.ids.insert(id, Sent { ticket, op, keys: sent, count: count as u8 });
-        match self.options.mode {
-            Mode::Network { switch } if is_first => {
-                self.counts.sent += 1;
-                out(switch, &self.whole);
-            }
-            _ if heads.len() == 1 => {
-                self.counts.sent += 1;
-                out(self.servers[usize::from(heads[0].server)].shim, &self.whole);
-            }
+        let coordinator = if is_first { self.coordinator(now_ns, &heads) } else { None };
+        if coordinator.is_some()
+            && let Some(multiget) = self.get_mut(ticket)
+        {
+            multiget.groups[groups].iter_mut().for_each(|group| group.coordinated = Some(id));
+        }
+        self.ids.insert(id, Sent { ticket, op, keys: sent, count: count as u8, coordinator, is_settled: false });
+        let to = match self.options.mode {
+            Mode::Netmc { switch } if is_first => Some(switch),
             _ => {
+                let one = coordinator.or((heads.len() == 1).then_some(heads[0].server));
+                one.map(|server| self.servers[usize::from(server)].shim)
+            }
+        };
+        match to {
+            Some(to) => {
+                self.counts.sent += 1;
+                out(to, &self.whole);
+            }
+            None => {
                 let Self { servers, counts, whole, part, .. } = self;
                 let outcome = split(whole, Trim::Own, part, |server, part| {
                     counts.sent += 1;

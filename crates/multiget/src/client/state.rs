@@ -10,18 +10,7 @@ use slab::Slab;
 
 use super::gather::{Multiget, Values};
 use crate::limits;
-
-/// Where requests are split.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// Here: each part goes to its server.
-    Client,
-    /// By the switch at this address, which knows the servers by the same numbers.
-    Network {
-        /// Where whole requests go.
-        switch: SocketAddr,
-    },
-}
+use crate::mode::Mode;
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -141,6 +130,10 @@ pub struct Counts {
     pub late: u64,
     /// Replies from another address than that of the keys' server, or with other keys.
     pub foreign: u64,
+    /// Requests that a coordinator was to answer.
+    pub coordinated: u64,
+    /// Those of them that it did not answer in time.
+    pub uncoordinated: u64,
 }
 
 /// A request that was sent.
@@ -150,6 +143,10 @@ pub(super) struct Sent {
     pub(super) op: Op,
     pub(super) keys: [u16; REQUEST_KEYS_MAX],
     pub(super) count: u8,
+    /// Which server's shim answers for all of them, if one does.
+    pub(super) coordinator: Option<u8>,
+    /// It was seen whether the coordinator answers.
+    pub(super) is_settled: bool,
 }
 
 /// What is known of a server.
@@ -164,6 +161,10 @@ pub(super) struct Server {
     pub(super) in_flight: usize,
     /// Requests that wait until it has fewer under way; first in line among those that wait.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
+    /// Requests in a row that it was to answer for all and did not.
+    pub(super) misses: u8,
+    /// When it is asked to, again.
+    pub(super) coordinates_at_ns: u64,
 }
 
 /// Steps that a test leaves out.
@@ -196,6 +197,8 @@ pub(super) use leaves_out;
 #[derive(Debug)]
 pub struct Client {
     pub(super) options: ClientOptions,
+    /// Whoever drives it asks servers over TCP; otherwise what needs that is over without.
+    pub(super) has_tcp: bool,
     pub(super) servers: Vec<Server>,
     pub(super) multigets: Slab<Multiget>,
     generations: Vec<u32>,
@@ -229,6 +232,8 @@ impl Client {
             probe_at_ns: 0,
             in_flight: 0,
             waiting: VecDeque::new(),
+            misses: 0,
+            coordinates_at_ns: 0,
         };
         Self {
             servers: options.shims.iter().map(server).collect(),
@@ -236,6 +241,7 @@ impl Client {
             // Odd, so that all others are used before one comes again.
             id_step: (options.seed >> 32) as u32 | 1,
             options,
+            has_tcp: true,
             multigets: Slab::new(),
             generations: Vec::new(),
             ids: HashMap::new(),
@@ -249,6 +255,11 @@ impl Client {
             #[cfg(test)]
             weakened: Weakened::default(),
         }
+    }
+
+    /// The same for who asks nobody over TCP: what needs that is told as not known, see [`Values`].
+    pub(crate) fn without_tcp(options: ClientOptions) -> Self {
+        Self { has_tcp: false, ..Self::new(options) }
     }
 
     /// Begins a multiget; [`Event`]s tell of it under `user`. `out` is called with each datagram and whom it is for.

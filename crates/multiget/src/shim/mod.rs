@@ -1,9 +1,10 @@
 //! The server's side: a datagram becomes a question for the server beside it, and the values become replies, each under the size that passes.
 //!
 //! Nothing is kept of a request once it is answered; whoever asks twice is answered twice, by what is there then. Who may ask, how often, and how much they are
-//! answered is in `admission.rs`.
+//! answered is in `admission.rs`. A request for several servers is for a shim that coordinates (`coordinator.rs`).
 
 mod admission;
+mod coordinator;
 
 use std::net::SocketAddr;
 
@@ -12,8 +13,11 @@ use shunt_wire::netmc::{
 };
 
 pub use admission::{Admission, Prefix, PrefixError};
+pub use coordinator::{Coordinator, CoordinatorOptions};
 
+use crate::client::Values;
 use crate::limits;
+use crate::place;
 
 /// Options of a shim.
 #[derive(Clone, Debug)]
@@ -31,8 +35,10 @@ pub struct ShimOptions {
 pub enum Rejected {
     /// It is none of ours, or not sound.
     Malformed(Malformed),
-    /// No switch has split it.
+    /// No switch has split it, and this shim answers for no others.
     NotSplit,
+    /// It has a key with another server than that which has it by the servers known here.
+    Elsewhere,
     /// Its source is not vouched for, and others are not answered.
     Source,
     /// Its source, or all that are not vouched for together, ask too often.
@@ -49,6 +55,8 @@ pub struct Asked {
     id: u32,
     oid: u8,
     startidx: u8,
+    /// It is for several servers.
+    is_whole: bool,
     bytes: Vec<u8>,
     /// Where each key ends in `bytes`.
     ends: Vec<u16>,
@@ -71,12 +79,19 @@ pub enum Found<'v> {
 #[derive(Debug)]
 pub struct Shim {
     admission: Admission,
+    /// How many servers there are, if it answers for all of them.
+    servers: usize,
 }
 
 impl Shim {
     /// A shim that has seen nobody.
     pub fn new(options: &ShimOptions) -> Self {
-        Self { admission: Admission::new(options) }
+        Self { admission: Admission::new(options), servers: 0 }
+    }
+
+    /// The same for one that answers for so many servers.
+    pub fn coordinating(options: &ShimOptions, servers: usize) -> Self {
+        Self { servers, ..Self::new(options) }
     }
 
     /// Reads a datagram.
@@ -84,24 +99,52 @@ impl Shim {
     /// # Errors
     /// Why it is dropped. Nobody is told: an answer to a forged source would be one more datagram to who never asked.
     pub fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8]) -> Result<Asked, Rejected> {
+        let mut asked = self.read(from, data)?;
+        if !self.admission.admit(now_ns, from.ip())? {
+            if asked.is_whole {
+                // Who is not vouched for may have one datagram sent, not one to each server.
+                return Err(Rejected::Source);
+            }
+            asked.bytes_max = limits::AMPLIFICATION_MAX * data.len();
+        }
+        Ok(asked)
+    }
+
+    /// Reads a datagram that this shim itself has sent.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn own(&self, own: SocketAddr, data: &[u8]) -> Result<Asked, Rejected> {
+        self.read(own, data)
+    }
+
+    fn read(&self, from: SocketAddr, data: &[u8]) -> Result<Asked, Rejected> {
         let request = Request::parse(data).map_err(Rejected::Malformed)?;
-        if !request.is_for_one_server() {
+        let is_whole = !request.is_for_one_server();
+        if is_whole && self.servers == 0 {
             return Err(Rejected::NotSplit);
         }
         let keys = request.own_keys().map_err(Rejected::Malformed)?;
-        let is_known = self.admission.admit(now_ns, from.ip())?;
+        let is_placed = |(key, server)| place::server(key, self.servers) == usize::from(server);
+        if is_whole && !keys.clone().zip(request.own_servers()).all(is_placed) {
+            return Err(Rejected::Elsewhere);
+        }
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(usize::from(request.numkey)));
         for key in keys {
             bytes.extend_from_slice(key);
             ends.push(bytes.len() as u16);
         }
         let Request { op, id, oid, startidx, .. } = request;
-        let bytes_max = if is_known { usize::MAX } else { limits::AMPLIFICATION_MAX * data.len() };
-        Ok(Asked { from, op, id, oid, startidx, bytes, ends, bytes_max })
+        Ok(Asked { from, op, id, oid, startidx, is_whole, bytes, ends, bytes_max: usize::MAX })
     }
 }
 
 impl Asked {
+    /// True if it is for several servers, and so for a [`Coordinator`].
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// How many keys.
     pub fn count(&self) -> usize {
         self.ends.len()
@@ -113,6 +156,16 @@ impl Asked {
             let start = if index == 0 { 0 } else { usize::from(self.ends[index - 1]) };
             &self.bytes[start..usize::from(self.ends[index])]
         })
+    }
+
+    /// Calls `each` with every reply, from what a coordinator has gathered.
+    pub(crate) fn answer_gathered(&self, values: &Values, buffer: &mut Vec<u8>, each: impl FnMut(&[u8])) {
+        let found = values.iter().zip(values.known()).map(|(value, is_known)| match value {
+            Some(value) => Found::Value(value),
+            None if is_known => Found::Nothing,
+            None => Found::Error,
+        });
+        self.answer(found, buffer, each);
     }
 
     /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over TCP.

@@ -32,8 +32,9 @@ use std::sync::Arc;
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
 
-use crate::client::{Client, ClientOptions, Mode};
+use crate::client::{Client, ClientOptions};
 use crate::metrics::SidecarMetrics;
+use crate::mode::Mode;
 use apps::App;
 use links::Link;
 

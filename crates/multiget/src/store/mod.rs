@@ -2,6 +2,10 @@
 //!
 //! While the server is not there, each request is answered at once with the advice to ask over TCP, where the client learns what is wrong. A server that is
 //! silent for too long loses its connection.
+//!
+//! If it coordinates, requests for several servers go to `coordinated.rs`, and come back as requests to all shims, this one among them.
+
+mod coordinated;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,10 +18,13 @@ use shunt_wire::resp::{Scanner, Value, put_command, value, values};
 use crate::Mail;
 use crate::limits;
 use crate::metrics::{ShimMetrics, Why};
-use crate::shim::{Asked, Found, Shim, ShimOptions};
+use crate::shim::{Asked, CoordinatorOptions, Found, Shim, ShimOptions};
+use coordinated::Coordinated;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
+/// The coordinator has something to do.
+const DUE: u64 = 2;
 
 /// Options of a shim as a process.
 #[derive(Clone, Debug)]
@@ -26,6 +33,8 @@ pub struct StoreOptions {
     pub shim: ShimOptions,
     /// The server.
     pub server: SocketAddr,
+    /// If it answers for all servers.
+    pub coordinator: Option<CoordinatorOptions>,
     /// How long it may take for an answer.
     pub timeout_ns: u64,
 }
@@ -42,6 +51,7 @@ pub struct Store {
     scanner: Scanner,
     /// In the order of their answers, with when they came.
     asked: VecDeque<(Asked, u64)>,
+    coordinated: Option<Coordinated>,
     metrics: Arc<ShimMetrics>,
     buffer: Vec<u8>,
     is_draining: bool,
@@ -50,8 +60,13 @@ pub struct Store {
 impl Store {
     /// A shim that has not begun.
     pub fn new(options: StoreOptions) -> Self {
+        let coordinator = options.coordinator.as_ref();
         Self {
-            shim: Shim::new(&options.shim),
+            shim: coordinator.map_or_else(
+                || Shim::new(&options.shim),
+                |coordinator| Shim::coordinating(&options.shim, coordinator.peers.len()),
+            ),
+            coordinated: coordinator.map(Coordinated::new),
             options,
             link: None,
             is_up: false,
@@ -76,11 +91,31 @@ impl Store {
     }
 
     fn answer<'v>(&mut self, io: &mut Io, asked: &Asked, found: impl Iterator<Item = Found<'v>>) {
-        let metrics = &self.metrics;
-        asked.answer(found, &mut self.buffer, |reply| {
-            metrics.replies.add(1);
-            io.send_datagram(asked.from, reply);
+        let Self { metrics, coordinated, buffer, .. } = self;
+        asked.answer(found, buffer, |reply| match coordinated {
+            Some(coordinated) if coordinated.own == asked.from => coordinated.to_itself(reply),
+            _ => {
+                metrics.replies.add(1);
+                io.send_datagram(asked.from, reply);
+            }
         });
+    }
+
+    /// Asks the server.
+    fn serve(&mut self, io: &mut Io, asked: Asked) {
+        let Some(link) = self.link.filter(|_| self.is_up) else {
+            self.metrics.unserved.add(1);
+            return self.answer(io, &asked, std::iter::empty());
+        };
+        if self.asked.len() >= limits::ASKED_MAX {
+            return self.metrics.rejected.of(Why::Busy).add(1);
+        }
+        self.metrics.requests.add(1);
+        self.metrics.keys.add(asked.count() as u64);
+        let name: &[u8] = if asked.op == Op::Get { b"GET" } else { b"MGET" };
+        let arguments: Vec<&[u8]> = std::iter::once(name).chain(asked.keys()).collect();
+        put_command(io.output(link), arguments.into_iter());
+        self.asked.push_back((asked, io.now_ns()));
     }
 
     /// The connection is of no use any more: whoever waits is told to ask over TCP.
@@ -132,51 +167,51 @@ impl Service for Store {
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let mut at = 0;
-        loop {
+        let taken = loop {
             match self.scanner.find(&data[at..]) {
                 Ok(Some(length)) if self.take_answer(io, &data[at..at + length]) => at += length,
-                Ok(None) => return at,
+                Ok(None) => break at,
                 Ok(Some(_)) | Err(_) => {
                     io.abort(conn);
                     self.lose(io);
-                    return data.len();
+                    break data.len();
                 }
             }
-        }
+        };
+        self.coordinate(io);
+        taken
     }
 
     fn closed(&mut self, io: &mut Io, conn: ConnId, _reason: CloseReason) {
         if self.link == Some(conn) {
             self.lose(io);
+            self.coordinate(io);
         }
     }
 
     fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
 
     fn datagram(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
+        if self.coordinated.is_some() && Op::is_reply(data) {
+            self.gather(io, from, data);
+            return self.coordinate(io);
+        }
         if self.is_draining {
             return;
         }
-        let asked = match self.shim.datagram(io.now_ns(), from, data) {
-            Ok(asked) => asked,
+        match self.shim.datagram(io.now_ns(), from, data) {
+            Ok(asked) if asked.is_whole() => self.begin(io, asked),
+            Ok(asked) => self.serve(io, asked),
             Err(rejected) => return self.metrics.rejected.of(Why::of(rejected)).add(1),
-        };
-        let Some(link) = self.link.filter(|_| self.is_up) else {
-            self.metrics.unserved.add(1);
-            return self.answer(io, &asked, std::iter::empty());
-        };
-        if self.asked.len() >= limits::ASKED_MAX {
-            return self.metrics.rejected.of(Why::Busy).add(1);
         }
-        self.metrics.requests.add(1);
-        self.metrics.keys.add(asked.count() as u64);
-        let name: &[u8] = if asked.op == Op::Get { b"GET" } else { b"MGET" };
-        let arguments: Vec<&[u8]> = std::iter::once(name).chain(asked.keys()).collect();
-        put_command(io.output(link), arguments.into_iter());
-        self.asked.push_back((asked, io.now_ns()));
+        self.coordinate(io);
     }
 
-    fn timer(&mut self, io: &mut Io, _key: u64) {
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        if key == DUE {
+            self.look(io);
+            return self.coordinate(io);
+        }
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         let is_late = |(_, at_ns): &(Asked, u64)| at_ns + self.options.timeout_ns <= io.now_ns();
         if self.asked.front().is_some_and(is_late)
@@ -186,6 +221,7 @@ impl Service for Store {
             self.lose(io);
         }
         self.connect(io);
+        self.coordinate(io);
     }
 
     fn mail(&mut self, io: &mut Io, mail: Mail) {
@@ -200,7 +236,9 @@ impl Service for Store {
         self.metrics.waiting.set(self.asked.len() as u64);
         self.metrics.up.set(u64::from(self.is_up));
         self.metrics.unsent.set(io.datagrams_dropped());
-        if self.is_draining && self.asked.is_empty() {
+        let coordinating = self.coordinated.as_ref().map_or(0, Coordinated::under_way);
+        self.metrics.coordinating.set(coordinating as u64);
+        if self.is_draining && self.asked.is_empty() && coordinating == 0 {
             io.stop();
         }
     }

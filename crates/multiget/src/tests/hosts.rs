@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use shunt_wire::netmc::{Trim, split};
 
-use crate::shim::{Asked, Found, Shim, ShimOptions};
+use crate::client::Values;
+use crate::shim::{Asked, Coordinator, CoordinatorOptions, Found, Shim, ShimOptions};
 
 pub(super) fn address(last: u8, port: u16) -> SocketAddr {
     ([192, 0, 2, last], port).into()
@@ -28,6 +29,9 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Server {
     shim: Shim,
+    coordinator: Option<Coordinator>,
+    /// For a coordinator that begins again.
+    options: CoordinatorOptions,
     pub(super) state: State,
     pub(super) queue: VecDeque<(SocketAddr, Vec<u8>)>,
     /// False: neither shim nor clients reach it over TCP.
@@ -35,9 +39,35 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new() -> Self {
+    /// One of so many; with a coordinator or without.
+    pub(super) fn new(index: usize, servers: usize, coordinates: bool, seed: u64) -> Self {
         let options = ShimOptions { allow: vec!["192.0.2.0/24".parse().unwrap()], rate: 1_000_000, others_rate: 0 };
-        Self { shim: Shim::new(&options), state: State::Up, queue: VecDeque::new(), has_store: true }
+        let shim = if coordinates { Shim::coordinating(&options, servers) } else { Shim::new(&options) };
+        let peers = (0..servers).map(shim_address).collect();
+        let options = CoordinatorOptions { peers, own: shim_address(index), seed };
+        let coordinator = coordinates.then(|| Coordinator::new(&options));
+        Self { shim, coordinator, options, state: State::Up, queue: VecDeque::new(), has_store: true }
+    }
+
+    /// What was under way is forgotten.
+    pub(super) fn kill(&mut self) {
+        self.state = State::Killed;
+        self.options.seed = self.options.seed.wrapping_mul(3);
+        self.coordinator = self.coordinator.take().map(|_| Coordinator::new(&self.options));
+    }
+
+    /// Its coordinator, if it has one that does anything.
+    pub(super) fn coordinator(&mut self) -> Option<&mut Coordinator> {
+        self.coordinator.as_mut().filter(|_| self.state == State::Up)
+    }
+
+    pub(super) fn due_at_ns(&self) -> Option<u64> {
+        self.coordinator.as_ref().filter(|_| self.state == State::Up)?.due_at_ns()
+    }
+
+    /// Requests that its coordinator has under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.coordinator.as_ref().filter(|_| self.state == State::Up).map_or(0, Coordinator::under_way)
     }
 
     pub(super) fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8]) -> Option<Asked> {
@@ -61,6 +91,13 @@ impl Server {
         asked.answer(found, &mut Vec::new(), |reply| replies.push(reply.to_vec()));
         replies
     }
+}
+
+/// What a coordinator replies.
+pub(super) fn coordinated(asked: &Asked, values: &Values) -> Vec<Vec<u8>> {
+    let mut replies = Vec::new();
+    asked.answer_gathered(values, &mut Vec::new(), |reply| replies.push(reply.to_vec()));
+    replies
 }
 
 /// A host that splits.

@@ -1,4 +1,4 @@
-//! A simulation of clients, a switch, shims and servers from a seed: datagrams are lost, doubled, held up and forged, shims are killed and stand still, the
+//! A simulation of clients, a switch, shims, coordinators and servers from a seed: datagrams are lost, doubled, held up and forged, shims are killed and stand still, the
 //! switch is away or sends to the wrong server, and values change all the while.
 //!
 //! | file | what is there |
@@ -11,6 +11,7 @@ mod history;
 mod hosts;
 mod world;
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::collection::vec;
@@ -18,10 +19,11 @@ use proptest::prelude::*;
 use shunt_reactor::sim::for_seeds;
 use shunt_wire::netmc::Op;
 
-use crate::client::{Client, ClientOptions, Event, Failure, Mode, Weakened};
+use crate::client::{Client, ClientOptions, Event, Failure, Weakened};
 use crate::limits::{self, PROBE_NS};
+use crate::mode::Mode;
 use crate::place;
-use crate::shim::{Found, Shim, ShimOptions};
+use crate::shim::{Found, Rejected, Shim, ShimOptions};
 use world::{Kind, World};
 
 /// Seeds of each run.
@@ -37,9 +39,9 @@ fn run(seed: u64, kind: Kind) {
 
 #[test]
 fn whatever_the_network_does_every_multiget_is_whole_and_true_in_time() {
-    let mut counts = [0; 8];
+    let mut counts = [0; 10];
     for_seeds(SEEDS, |seed| {
-        let kind = if seed % 2 == 0 { Kind::Client } else { Kind::Network };
+        let kind = [Kind::Client, Kind::Network, Kind::Coordinator][(seed % 3) as usize];
         let mut world = World::new(seed, kind, Weakened::default());
         if let Err(wrong) = world.run() {
             panic!("{kind:?}: {wrong}");
@@ -67,7 +69,7 @@ fn a_server_that_is_gone_is_named_by_the_deadline_and_others_are_not_held_up() {
 fn who_never_got_room_in_the_window_is_told_so_and_no_server_is_blamed() {
     let options = ClientOptions {
         shims: vec!["192.0.2.1:9700".parse().unwrap()],
-        mode: Mode::Client,
+        mode: Mode::Cli,
         deadline_ns: 100,
         resend_ns: 1_000,
         seed: 0,
@@ -100,13 +102,8 @@ fn keys_of(server: usize, count: usize) -> Vec<Vec<u8>> {
 #[test]
 fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
     let shims = ["192.0.2.1:9700", "192.0.2.2:9700"].map(|address| address.parse().unwrap());
-    let options = ClientOptions {
-        shims: shims.into(),
-        mode: Mode::Client,
-        deadline_ns: 10 * PROBE_NS,
-        resend_ns: 1_000,
-        seed: 0,
-    };
+    let options =
+        ClientOptions { shims: shims.into(), mode: Mode::Cli, deadline_ns: 10 * PROBE_NS, resend_ns: 1_000, seed: 0 };
     let (mut client, mut user) = (Client::new(options), 0);
     // Begins a multiget of whole groups, and says how many datagrams go where.
     let mut begin = |client: &mut Client, now_ns: u64, server: usize, groups: usize| {
@@ -137,13 +134,83 @@ fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
     assert_eq!((begin(&mut client, now_ns + 1, 0, 20), fetched(&mut client)), ([0, 0], 16 * 20));
 }
 
+/// A client of two shims that coordinate, and where its first datagram for a multiget of both goes.
+fn asks_a_coordinator(client: &mut Client, now_ns: u64) -> Vec<(SocketAddr, Vec<u8>)> {
+    let (keys, mut sent) = ([keys_of(0, 2), keys_of(1, 1)].concat(), Vec::new());
+    let mut out = |to: SocketAddr, data: &[u8]| sent.push((to, data.to_vec()));
+    client.begin(now_ns, now_ns, Op::MultiGet, keys.iter().map(Vec::as_slice), &mut out).unwrap();
+    sent
+}
+
+#[test]
+fn a_coordinator_that_does_not_answer_costs_three_multigets_their_time_and_is_tried_again() {
+    const RESEND_NS: u64 = 1_000;
+    let shims = ["192.0.2.1:9700", "192.0.2.2:9700"].map(|address| address.parse().unwrap());
+    let options = ClientOptions {
+        shims: shims.into(),
+        mode: Mode::Coordinator,
+        deadline_ns: 10 * PROBE_NS,
+        resend_ns: RESEND_NS,
+        seed: 0,
+    };
+    let mut client = Client::new(options);
+    let whose = |sent: &[(SocketAddr, Vec<u8>)]| sent.iter().map(|(to, _)| *to).collect::<Vec<_>>();
+    let mut now_ns = 0;
+    // The server with most of the keys; once it is known to be gone the other one, and then each server.
+    for coordinator in [0, 1] {
+        for _ in 0..limits::MISSES_MAX {
+            assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [shims[coordinator]]);
+            now_ns += RESEND_NS;
+            let mut sent = Vec::new();
+            client.look(now_ns, &mut |to, _| sent.push(to));
+            // Nobody waits longer: servers are asked themselves. Others are older, and their turn may come as well.
+            assert!(shims.iter().all(|shim| sent.contains(shim)));
+        }
+    }
+    assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), shims);
+    assert_eq!((client.counts().coordinated, client.counts().uncoordinated), (6, 6));
+    // It is tried again, and is back once it answers.
+    now_ns += PROBE_NS;
+    let sent = asks_a_coordinator(&mut client, now_ns);
+    assert_eq!(whose(&sent), [shims[0]]);
+    assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [shims[1]]);
+    assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), shims);
+    let options = ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 10, others_rate: 0 };
+    let asked = Shim::coordinating(&options, 2).datagram(0, shims[1], &sent[0].1).unwrap();
+    let mut replies = Vec::new();
+    asked.answer([Found::Nothing; 3].into_iter(), &mut Vec::new(), |reply| replies.push(reply.to_vec()));
+    client.datagram(now_ns, shims[1], &replies[0], &mut |_, _| {});
+    assert_eq!(client.counts().foreign, 1);
+    client.datagram(now_ns, shims[0], &replies[0], &mut |_, _| {});
+    assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [shims[0]]);
+}
+
+#[test]
+fn a_coordinator_that_knows_other_servers_refuses_and_none_answers_for_strangers() {
+    let shims: Vec<SocketAddr> = (0..2).map(hosts::shim_address).collect();
+    let options = ClientOptions { shims, mode: Mode::Coordinator, deadline_ns: 9, resend_ns: 1, seed: 0 };
+    let sent = asks_a_coordinator(&mut Client::new(options), 0);
+    let (from, allow) = ("10.0.0.1:4000".parse().unwrap(), vec!["10.0.0.0/8".parse().unwrap()]);
+    let vouched = ShimOptions { allow, rate: 10, others_rate: 0 };
+    let stranger = ShimOptions { allow: Vec::new(), rate: 10, others_rate: 10 };
+    for (options, servers, expected) in [
+        (&vouched, 2, None),
+        (&vouched, 3, Some(Rejected::Elsewhere)),
+        (&vouched, 0, Some(Rejected::NotSplit)),
+        (&stranger, 2, Some(Rejected::Source)),
+    ] {
+        let asked = Shim::coordinating(options, servers).datagram(0, from, &sent[0].1);
+        assert_eq!(asked.err(), expected, "{servers} servers");
+    }
+}
+
 proptest! {
     #[test]
     fn no_datagram_panics_or_is_believed(
         mut data in vec(any::<u8>(), 0..120), kind in 0u8..8, id in 0u32..3, changes in vec((0usize..40, any::<u8>()), 0..3), is_reply: bool,
     ) {
         let shim_address = "192.0.2.1:9700".parse().unwrap();
-        let options = ClientOptions { shims: vec![shim_address], mode: Mode::Client, deadline_ns: 9, resend_ns: 1, seed: 0 };
+        let options = ClientOptions { shims: vec![shim_address], mode: Mode::Cli, deadline_ns: 9, resend_ns: 1, seed: 0 };
         let (mut client, mut sent) = (Client::new(options), Vec::new());
         client.begin(0, 1, Op::MultiGet, [&b"a"[..], b"bc"].into_iter(), &mut |_, data| sent.push(data.to_vec())).unwrap();
         let allow = vec!["0.0.0.0/0".parse().unwrap()];
@@ -178,7 +245,7 @@ proptest! {
 
 fn is_noticed(weakened: Weakened) {
     let noticed = (0..SEEDS_TO_NOTICE).any(|seed| {
-        let kind = [Kind::Client, Kind::Network, Kind::ServersGone][(seed % 3) as usize];
+        let kind = [Kind::Client, Kind::Network, Kind::ServersGone, Kind::Coordinator][(seed % 4) as usize];
         !matches!(catch_unwind(AssertUnwindSafe(|| World::new(seed, kind, weakened).run())), Ok(Ok(())))
     });
     assert!(noticed, "{weakened:?} went unnoticed");

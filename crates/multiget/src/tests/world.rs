@@ -7,11 +7,12 @@ use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Random, SECOND};
 use shunt_wire::netmc::{Item, KEYS_MAX, Op, ReplyWriter, Request, Status, Trim};
 
 use super::history::{History, value};
-use super::hosts::{Server, State, Switch, address, shim_address};
-use crate::client::{Client, ClientOptions, Event, Failure, Mode, Ticket, Weakened};
+use super::hosts::{Server, State, Switch, address, coordinated, shim_address};
+use crate::client::{Client, ClientOptions, Event, Failure, Ticket, Weakened};
 use crate::limits::WINDOW_GROUPS;
+use crate::mode::Mode;
 use crate::place;
-use crate::shim::Asked;
+use crate::shim::{Asked, Coordinator};
 
 const DEADLINE_NS: u64 = 2 * SECOND;
 const KEYS: u64 = 300;
@@ -24,6 +25,8 @@ const MULTIGETS: u64 = 30;
 pub(super) enum Kind {
     /// Clients split; all faults.
     Client,
+    /// A shim splits and merges; all faults.
+    Coordinator,
     /// The switch splits; all faults.
     Network,
     /// No faults.
@@ -60,6 +63,7 @@ struct Happened {
     held_up: u64,
     forged: u64,
     faults: u64,
+    coordinated: u64,
 }
 
 pub(super) struct World {
@@ -102,8 +106,15 @@ impl World {
         let mut random = Random::new(seed);
         let servers = 1 + random.index(6);
         let shims: Vec<SocketAddr> = (0..servers).map(shim_address).collect();
-        let splits_there = kind == Kind::Network || (kind != Kind::Client && random.chance(0.5));
-        let mode = if splits_there { Mode::Network { switch: Switch::address() } } else { Mode::Client };
+        let modes = [Mode::Cli, Mode::Coordinator, Mode::Netmc { switch: Switch::address() }];
+        let mode = match kind {
+            Kind::Client => modes[0],
+            Kind::Coordinator => modes[1],
+            Kind::Network => modes[2],
+            Kind::Quiet | Kind::ServersGone => modes[random.index(modes.len())],
+        };
+        // Not all of them need to.
+        let coordinates = |random: &mut Random| mode == Mode::Coordinator && random.chance(0.8);
         let clients = (0..2).map(|_| {
             // IDs that come round soon, or anywhere.
             let seed = if random.chance(0.5) { u64::from(u32::MAX - 5) } else { random.next() };
@@ -126,7 +137,9 @@ impl World {
             queue: BTreeMap::new(),
             sequence: 0,
             asking: vec![Vec::new(), Vec::new()],
-            servers: (0..servers).map(|_| Server::new()).collect(),
+            servers: (0..servers)
+                .map(|index| Server::new(index, servers, is_quiet || coordinates(&mut random), random.next()))
+                .collect(),
             switch: Switch { table: shims, is_up: true, trim },
             history: History::default(),
             version: 0,
@@ -179,7 +192,8 @@ impl World {
     pub(super) fn run(&mut self) -> Result<(), String> {
         loop {
             let next_ns = self.queue.first_key_value().map(|((at_ns, _), _)| *at_ns);
-            let due_ns = self.clients.iter().filter_map(Client::due_at_ns).min();
+            let due_ns = self.clients.iter().filter_map(Client::due_at_ns);
+            let due_ns = due_ns.chain(self.servers.iter().filter_map(Server::due_at_ns)).min();
             let Some(at_ns) = next_ns.into_iter().chain(due_ns).min() else { break };
             self.now_ns = self.now_ns.max(at_ns);
             if next_ns == Some(at_ns) {
@@ -188,6 +202,9 @@ impl World {
             } else {
                 for client in 0..self.clients.len() {
                     self.with(client, |client, now_ns, out| client.look(now_ns, out))?;
+                }
+                for server in 0..self.servers.len() {
+                    self.with_coordinator(server, |coordinator, now_ns, out| coordinator.look(now_ns, out));
                 }
             }
         }
@@ -201,6 +218,9 @@ impl World {
             }
             if (client.under_way(), client.groups(), client.ids()) != (0, (0, 0), 0) {
                 return Err(format!("left over: {:?}, {} IDs", client.groups(), client.ids()));
+            }
+            if let Some(server) = self.servers.iter().find(|server| server.under_way() > 0) {
+                return Err(format!("left over with a coordinator: {}", server.under_way()));
             }
             let counts = client.counts();
             let asked_twice = counts.repeated + counts.fell_back + counts.duplicates + counts.foreign + counts.late;
@@ -235,6 +255,25 @@ impl World {
             self.event(index, event)?;
         }
         Ok(())
+    }
+
+    /// Calls a server's coordinator, and sends what it sends and answers.
+    fn with_coordinator(
+        &mut self,
+        server: usize,
+        call: impl FnOnce(&mut Coordinator, u64, &mut dyn FnMut(SocketAddr, &[u8])),
+    ) {
+        let now_ns = self.now_ns;
+        let Some(coordinator) = self.servers[server].coordinator() else { return };
+        let mut sent = Vec::new();
+        call(coordinator, now_ns, &mut |to, data| sent.push((to, data.to_vec())));
+        while let Some((asked, values)) = coordinator.answered() {
+            self.happened.coordinated += 1;
+            sent.extend(coordinated(&asked, &values).into_iter().map(|reply| (asked.from, reply)));
+        }
+        for (to, data) in sent {
+            self.send(shim_address(server), to, data);
+        }
     }
 
     fn event(&mut self, client: usize, event: Event) -> Result<(), String> {
@@ -356,7 +395,18 @@ impl World {
         }
         let server = (0..self.servers.len()).find(|server| shim_address(*server) == to);
         let server = server.ok_or_else(|| format!("a datagram to {to}"))?;
+        if self.servers[server].coordinator().is_some() && Op::is_reply(data) {
+            self.with_coordinator(server, |coordinator, now_ns, out| coordinator.datagram(now_ns, from, data, out));
+            return Ok(());
+        }
         if let Some(asked) = self.servers[server].datagram(self.now_ns, from, data) {
+            if asked.is_whole() {
+                let mut refused = None;
+                self.with_coordinator(server, |coordinator, now_ns, out| {
+                    refused = coordinator.begin(now_ns, asked, out).err();
+                });
+                return refused.map_or(Ok(()), |refused| Err(refused.to_string()));
+            }
             let after_ns = self.random.range(&(10 * MICROSECOND..MILLISECOND));
             self.after(after_ns, Happens::Answers { server, asked });
         }
@@ -400,11 +450,14 @@ impl World {
         let (victim, other) = (self.random.index(self.servers.len()), self.random.index(self.servers.len()));
         if self.kind == Kind::ServersGone {
             self.servers[victim].has_store = self.random.chance(0.3);
-            self.servers[victim].state = if self.servers[victim].has_store { State::Up } else { State::Killed };
+            match self.servers[victim].has_store {
+                true => self.servers[victim].state = State::Up,
+                false => self.servers[victim].kill(),
+            }
             return;
         }
         match self.random.below(6) {
-            0 => self.servers[victim].state = State::Killed,
+            0 => self.servers[victim].kill(),
             1 => self.servers[victim].state = State::Paused,
             2 => self.switch.is_up = !self.switch.is_up,
             3 => self.switch.table[victim] = shim_address(other),
@@ -434,10 +487,12 @@ impl World {
     }
 
     /// How much of each there was to be survived.
-    pub(super) fn happened(&self) -> [u64; 8] {
-        let Happened { lost, doubled, held_up, forged, faults } = self.happened;
+    pub(super) fn happened(&self) -> [u64; 10] {
+        let Happened { lost, doubled, held_up, forged, faults, coordinated } = self.happened;
         let sum =
             |count: fn(&crate::client::Counts) -> u64| self.clients.iter().map(|client| count(&client.counts())).sum();
-        [lost, doubled, held_up, forged, faults, sum(|c| c.fell_back), sum(|c| c.duplicates), sum(|c| c.late)]
+        let counts = [sum(|c| c.fell_back), sum(|c| c.duplicates), sum(|c| c.late), sum(|c| c.uncoordinated)];
+        let [fell_back, duplicates, late, uncoordinated] = counts;
+        [lost, doubled, held_up, forged, faults, fell_back, duplicates, late, coordinated, uncoordinated]
     }
 }

@@ -8,7 +8,7 @@ mod server;
 
 use std::net::SocketAddr;
 
-use shunt_multiget::client::Mode;
+use shunt_multiget::mode::Mode;
 use shunt_multiget::{Mail, Sidecar, SidecarOptions};
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World, for_seeds};
 
@@ -44,7 +44,7 @@ impl Scene {
         let shim = |index| SocketAddr::from(([192, 0, 2, 10 + index], 9700));
         let sidecar = Sidecar::new(SidecarOptions {
             servers: (0..SERVERS).map(|index| (server_address(index), shim(index))).collect(),
-            mode: Mode::Client,
+            mode: Mode::Cli,
             timeout_ns: 5 * SECOND,
             resend_ns: 20 * MILLISECOND,
             seed,

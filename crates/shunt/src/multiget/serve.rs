@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::Args;
-use shunt_multiget::client::Mode;
+use clap::{Args, ValueEnum};
 use shunt_multiget::limits::SERVERS_MAX;
+use shunt_multiget::mode::Mode;
 use shunt_multiget::{Mail, Sidecar, SidecarAdmin, SidecarOptions};
 use shunt_reactor::moving::Mover;
 use tracing::info;
@@ -36,6 +36,9 @@ pub(super) struct Serve {
     /// Address that datagrams leave from, on the network of the shims
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0", help_heading = "Addresses")]
     from: SocketAddr,
+    /// Who splits a multiget and puts the answers together: `cli`, this sidecar; `coordinator`, the shim of one of the servers, started with --peer
+    #[arg(long, value_name = "MODE", default_value = "cli", help_heading = "Multigets")]
+    mode: Splits,
     /// Connections of applications; more are closed at once
     #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
     clients_max: usize,
@@ -48,6 +51,22 @@ pub(super) struct Serve {
     /// Options of all commands of this kind.
     #[command(flatten)]
     common: Common,
+}
+
+/// Who splits.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Splits {
+    Cli,
+    Coordinator,
+}
+
+impl From<Splits> for Mode {
+    fn from(splits: Splits) -> Self {
+        match splits {
+            Splits::Cli => Mode::Cli,
+            Splits::Coordinator => Mode::Coordinator,
+        }
+    }
 }
 
 impl Serve {
@@ -100,7 +119,7 @@ impl Serve {
             random(&mut seed);
             Sidecar::new(SidecarOptions {
                 servers: servers.clone(),
-                mode: Mode::Client,
+                mode: self.mode.into(),
                 timeout_ns: nanos(self.timeout_ms),
                 resend_ns: nanos(self.resend_ms).max(1_000_000),
                 seed: u64::from_ne_bytes(seed),
@@ -115,7 +134,11 @@ impl Serve {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
-            shown: SidecarAdmin::new(services.iter().map(Sidecar::metrics).collect(), servers.clone(), "client"),
+            shown: SidecarAdmin::new(
+                services.iter().map(Sidecar::metrics).collect(),
+                servers.clone(),
+                Mode::from(self.mode).name(),
+            ),
             mover: Mover::None,
         };
         serve(&self.common, role, services, |listening| {

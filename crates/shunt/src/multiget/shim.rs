@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use shunt_multiget::shim::{Prefix, ShimOptions};
+use shunt_multiget::limits::SERVERS_MAX;
+use shunt_multiget::shim::{CoordinatorOptions, Prefix, ShimOptions};
 use shunt_multiget::{Mail, ShimAdmin, Store, StoreOptions};
 use shunt_reactor::moving::Mover;
 use tracing::info;
 
 use super::datagrams;
 use crate::exit::{Exit, Failure};
-use crate::relay::{Common, Orders, Role, Shown, duration, nanos, resolve, serve};
+use crate::relay::{Common, Orders, Role, Shown, duration, nanos, random, resolve, serve};
 
 /// `shunt multiget shim`.
 #[derive(Args, Clone, Debug)]
@@ -22,6 +23,9 @@ pub(super) struct Shim {
     /// The Redis or Valkey beside it
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379", help_heading = "Addresses")]
     server: String,
+    /// Shims of all servers, in the order of the sidecars' --server and with --listen of this one among them: it asks them for sidecars with --mode coordinator
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., help_heading = "Addresses")]
+    peer: Vec<String>,
     /// Networks of sidecars, which get whole answers
     #[arg(long, value_name = "PREFIX", default_values = ["127.0.0.0/8", "::1"], value_delimiter = ',', num_args = 1.., help_heading = "Limits")]
     allow: Vec<Prefix>,
@@ -43,12 +47,45 @@ pub(super) struct Shim {
 impl Shim {
     /// Everything that would be refused, without starting anything.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        resolve("server", &self.server).map(drop)
+        resolve("server", &self.server)?;
+        self.peers().map(drop)
+    }
+
+    /// The shims that it coordinates.
+    fn peers(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let refused = |message: String| Failure { exit: Exit::Configuration, message };
+        let mut peers: Vec<SocketAddr> = Vec::new();
+        for text in &self.peer {
+            let peer = resolve("peer", text)?;
+            if peers.contains(&peer) {
+                return Err(refused(format!("--peer {text}: {peer} is named twice; give each shim once")));
+            }
+            peers.push(peer);
+        }
+        if peers.is_empty() {
+            return Ok(peers);
+        }
+        if peers.len() > SERVERS_MAX {
+            return Err(refused(format!("--peer: {} are named, at most {SERVERS_MAX} are possible", peers.len())));
+        }
+        if !peers.contains(&self.listen) {
+            return Err(refused(format!(
+                "--peer: --listen {} of this shim is not among them; give all shims, as sidecars name them",
+                self.listen
+            )));
+        }
+        if self.common.cores > 1 {
+            return Err(refused(
+                "--peer: the answers of other shims come to one event loop; leave --cores at 1, or coordinate elsewhere".to_owned(),
+            ));
+        }
+        Ok(peers)
     }
 
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
         let server = resolve("server", &self.server)?;
+        let peers = self.peers()?;
         let sockets = datagrams("--listen", self.listen, self.common.cores)?;
         let listening = sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
         // The kernel gives a source to one loop, so each has the whole rate of its sources, and a share of that of others.
@@ -58,7 +95,19 @@ impl Shim {
             rate: self.rate_max,
             others_rate: self.others_rate_max.div_ceil(cores),
         };
-        let store = |_| Store::new(StoreOptions { shim: options.clone(), server, timeout_ns: nanos(self.timeout_ms) });
+        let coordinator = (!peers.is_empty()).then(|| {
+            let mut seed = [0; 8];
+            random(&mut seed);
+            CoordinatorOptions { peers, own: self.listen, seed: u64::from_ne_bytes(seed) }
+        });
+        let store = |_| {
+            Store::new(StoreOptions {
+                shim: options.clone(),
+                server,
+                coordinator: coordinator.clone(),
+                timeout_ns: nanos(self.timeout_ms),
+            })
+        };
         let services: Vec<Store> = (0..self.common.cores).map(store).collect();
         let role = Role {
             name: "shim",

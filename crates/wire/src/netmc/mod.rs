@@ -78,6 +78,11 @@ impl Op {
         }
     }
 
+    /// True of a datagram that is a reply, if it is anything.
+    pub fn is_reply(data: &[u8]) -> bool {
+        data.first().is_some_and(|first| matches!(Op::of(*first), Ok(Op::MultiGetReply | Op::GetReply)))
+    }
+
     /// What it is answered with.
     pub fn reply(self) -> Op {
         match self {

@@ -194,6 +194,14 @@ impl<'d> Request<'d> {
         self.servers[usize::from(self.oid)]
     }
 
+    /// For each of the [`own_keys`](Request::own_keys) the number of its server.
+    pub fn own_servers(&self) -> impl Iterator<Item = u8> {
+        let ends_before = |position: u32| (u32::from(self.keyidx) >> (u16::BITS - position)).count_ones() as usize;
+        let group =
+            move |position| if self.clo & CLO_SPLIT == 0 { ends_before(position) } else { usize::from(self.oid) };
+        (0..u32::from(self.numkey)).map(move |position| self.servers[group(position)])
+    }
+
     /// The keys of this group; of a whole request those of all groups.
     ///
     /// # Errors

@@ -48,6 +48,7 @@ fn each_part_has_the_keys_of_its_server_trimmed_or_not() {
     let request = Request::parse(&whole).unwrap();
     assert!(!request.is_for_one_server());
     assert_eq!(request.own_keys().unwrap().count(), 5);
+    assert!(request.own_servers().eq([7, 7, 0, 255, 255]));
     for trim in [Trim::Full, Trim::Own] {
         let mut start = 0;
         for ((server, part), (expected, keys)) in parts(&whole, trim).iter().zip(&groups) {
@@ -55,6 +56,7 @@ fn each_part_has_the_keys_of_its_server_trimmed_or_not() {
             assert!(part.is_for_one_server());
             assert_eq!((*server, part.server(), part.startidx, part.id), (*expected, *expected, start, 9));
             assert!(part.own_keys().unwrap().eq(keys.iter().map(Vec::as_slice)));
+            assert!(part.own_servers().eq(keys.iter().map(|_| *expected)));
             start += keys.len() as u8;
         }
     }
