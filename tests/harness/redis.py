@@ -1,12 +1,17 @@
 """Stock Redis servers, a shim beside each, and a sidecar in front, all on loopback."""
 
 import importlib.util
+import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
+
+import pytest
 
 from .proxy import binary
 from .relay import free_port
@@ -20,6 +25,13 @@ def why_not() -> str:
     return f"{', '.join(missing)} missing: scripts/prerequisites redis, scripts/python-environment" if missing else ""
 
 
+def only_with(missing: str):
+    """Skips a module's tests where something is missing. Where nothing may be, as in CI, that is an error: tests that are not there prove nothing."""
+    if missing and os.environ.get("SHUNT_SKIP") == "nothing":
+        raise RuntimeError(missing)
+    return pytest.mark.skipif(bool(missing), reason=missing or "nothing is missing")
+
+
 def free_datagram_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -29,12 +41,13 @@ def free_datagram_port() -> int:
 class Multiget:
     """Servers, shims and a sidecar; all are ended with it."""
 
-    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli"):
+    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli", server_options=()):
         self.directory, self.processes = directory, {}
         self.server_ports = [free_port() for _ in range(servers)]
         self.shim_ports = [free_datagram_port() for _ in range(servers)]
         self.port, self.admin_port = free_port(), free_port()
         self.serve_options, self.shim_options = ["--mode", mode, *serve_options], list(shim_options)
+        self.server_options = list(server_options)
         if mode == "coordinator":
             self.shim_options += ["--peer", *(f"127.0.0.1:{port}" for port in self.shim_ports)]
 
@@ -65,7 +78,7 @@ class Multiget:
         home = self.directory / f"redis-{index}"
         home.mkdir(exist_ok=True)
         self._run(f"redis-{index}", ["redis-server", "--port", str(self.server_ports[index]), "--bind", "127.0.0.1", "--save", "",
-                                     "--appendonly", "no", "--dir", str(home)])
+                                     "--appendonly", "no", "--dir", str(home), *self.server_options])
         self._await_port(f"redis-{index}", self.server_ports[index])
 
     def start_shim(self, index: int):
@@ -86,6 +99,11 @@ class Multiget:
 
     def signal(self, name: str, number: int):
         self.processes[name].send_signal(number)
+
+    def status(self) -> dict:
+        """What the sidecar says of itself."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/status", timeout=10) as answer:
+            return json.load(answer)["multiget"]
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()

@@ -1,18 +1,16 @@
 """Shims and servers that are killed or stand still: multigets go on over TCP, or fail in time with the server's name."""
 
-import json
 import random
 import signal
 import socket
 import struct
 import time
-import urllib.request
 
 import pytest
 
-from harness.redis import Multiget, why_not
+from harness.redis import Multiget, only_with, why_not
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+pytestmark = only_with(why_not())
 
 KEYS = [f"key:{number}" for number in range(200)]
 
@@ -44,11 +42,6 @@ def ask_for_few(client, times: int):
         assert client.mget(keys) == [key.encode() for key in keys]
 
 
-def status(tier) -> dict:
-    with urllib.request.urlopen(f"http://127.0.0.1:{tier.admin_port}/status", timeout=10) as answer:
-        return json.load(answer)["multiget"]
-
-
 def until(condition):
     end = time.monotonic() + 20
     while not condition():
@@ -58,11 +51,11 @@ def until(condition):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_without_a_shim_its_server_is_asked_over_tcp_and_datagrams_come_back_by_themselves(tier, client, number):
-    assert client.mget(KEYS) == values() and status(tier)["silent"] == 0
+    assert client.mget(KEYS) == values() and tier.status()["silent"] == 0
     tier.signal("shim-1", number)
     for _ in range(20):
         assert client.mget(KEYS) == values()
-    state = status(tier)
+    state = tier.status()
     assert state["silent"] == 1 and state["keys_fallen_back"] > 0 and state["failed"] == 0
     if number == signal.SIGSTOP:
         tier.signal("shim-1", signal.SIGCONT)
@@ -72,7 +65,7 @@ def test_without_a_shim_its_server_is_asked_over_tcp_and_datagrams_come_back_by_
 
     def is_back():
         assert client.mget(KEYS) == values()
-        return status(tier)["silent"] == 0
+        return tier.status()["silent"] == 0
 
     until(is_back)
 
@@ -87,7 +80,7 @@ def test_without_a_coordinator_another_or_the_sidecar_asks_and_it_comes_back_by_
             client.set(key, key)
         for count in range(0, 30, 10):  # one after the other, until there is none
             ask_for_few(client, 50)
-            state = status(tier)
+            state = tier.status()
             assert state["failed"] == 0 and state["coordinated"] > 0 and (state["uncoordinated"] > 0 or count == 0)
             tier.signal(f"shim-{count // 10}", number)
         assert client.mget(KEYS) == values()
@@ -99,9 +92,9 @@ def test_without_a_coordinator_another_or_the_sidecar_asks_and_it_comes_back_by_
                 tier.start_shim(index)
 
         def is_back():
-            before = status(tier)
+            before = tier.status()
             ask_for_few(client, 50)
-            after = status(tier)
+            after = tier.status()
             # All are asked, and all answer.
             return after["silent"] == 0 and after["coordinated"] == before["coordinated"] + 50 and after["uncoordinated"] == before["uncoordinated"]
 
@@ -119,7 +112,7 @@ def test_shims_that_coordinate_nothing_cost_a_coordinated_multiget_its_time_and_
             for key in KEYS:
                 client.set(key, key)
             ask_for_few(client, 50)
-        state = status(tier)
+        state = tier.status()
         assert state["failed"] == 0 and state["uncoordinated"] > 0 and state["silent"] == 0
 
 
@@ -188,7 +181,7 @@ def test_noise_does_no_harm(tier, client):
                 data = head + data
             noise.sendto(data, ("127.0.0.1", generator.choice(tier.shim_ports)))
         assert client.mget(KEYS) == values()
-    state = status(tier)
+    state = tier.status()
     assert state["failed"] == 0
 
 

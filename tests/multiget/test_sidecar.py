@@ -1,16 +1,14 @@
 """redis-py and redis-cli, unmodified, against a sidecar in front of five stock Redis servers: what MGET brings is what GETs bring one by one, whoever splits."""
 
-import json
 import random
 import socket
 import subprocess
-import urllib.request
 
 import pytest
 
-from harness.redis import Multiget, why_not
+from harness.redis import Multiget, only_with, why_not
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+pytestmark = only_with(why_not())
 
 KEYS = 400
 
@@ -46,11 +44,6 @@ def filled(tier):
     return [redis.Redis(port=port, socket_timeout=20) for port in tier.server_ports]
 
 
-def status(tier) -> dict:
-    with urllib.request.urlopen(f"http://127.0.0.1:{tier.admin_port}/status", timeout=10) as answer:
-        return json.load(answer)["multiget"]
-
-
 def test_keys_are_spread_over_all_servers(filled):
     sizes = [server.dbsize() for server in filled]
     assert sum(sizes) >= KEYS and min(sizes) > KEYS // 10, sizes
@@ -58,7 +51,7 @@ def test_keys_are_spread_over_all_servers(filled):
 
 def test_mget_is_what_gets_bring(client, filled, tier):
     generator = random.Random(1)
-    before = status(tier)
+    before = tier.status()
     for count in [1, 2, 3, 8, 9, 16, 17, 40, 100, 1000]:
         keys = [f"key:{generator.randrange(KEYS + 100)}" for _ in range(count)]
         keys += keys[: count // 3]  # some twice
@@ -66,7 +59,7 @@ def test_mget_is_what_gets_bring(client, filled, tier):
         assert client.mget(keys) == expected
         direct = [next((value for server in filled if (value := server.get(key)) is not None), None) for key in keys]
         assert expected == direct
-    after = status(tier)
+    after = tier.status()
     assert after["datagrams_sent"] > before["datagrams_sent"] and after["keys_over_tcp"] > before["keys_over_tcp"]
     assert after["failed"] == 0
     assert (after["coordinated"] > before["coordinated"]) == (after["mode"] == "coordinator")

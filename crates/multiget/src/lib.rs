@@ -12,6 +12,7 @@
 //! | `shim/` | the server's side: requests checked, let in, answered |
 //! | `store/` | the shim as a process: datagrams on one side, a connection to its server on the other |
 //! | `sidecar/` | the client as a process: applications speak RESP to it |
+//! | `login.rs` | how a connection to a server begins |
 //! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //!
 //! `client` and `shim` read no clock and no socket: events go in, datagrams and outcomes come out. `tests/` is a simulation of both with a network
@@ -20,6 +21,7 @@
 mod admin;
 pub mod client;
 pub mod limits;
+mod login;
 mod metrics;
 pub mod mode;
 pub mod place;
@@ -30,6 +32,7 @@ mod store;
 mod tests;
 
 pub use admin::{ShimAdmin, SidecarAdmin};
+pub use login::Login;
 pub use sidecar::{Sidecar, SidecarOptions};
 pub use store::{Store, StoreOptions};
 

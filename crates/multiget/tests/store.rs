@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_multiget::shim::ShimOptions;
-use shunt_multiget::{Store, StoreOptions};
+use shunt_multiget::{Login, Store, StoreOptions};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
@@ -47,7 +47,13 @@ fn an_answer_that_nobody_asked_for_costs_the_connection() {
     let shim = ShimOptions { allow: Vec::new(), rate: 1, others_rate: 0 };
     let store = world.add(
         "shim",
-        Store::new(StoreOptions { shim, server: address, coordinator: None, timeout_ns: 500 * MILLISECOND }),
+        Store::new(StoreOptions {
+            shim,
+            server: address,
+            login: Login::default(),
+            coordinator: None,
+            timeout_ns: 500 * MILLISECOND,
+        }),
     );
     world.run_for(10 * SECOND);
     let Hasty { accepted, open } = world.host(server);

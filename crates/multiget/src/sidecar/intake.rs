@@ -89,7 +89,7 @@ impl Sidecar {
             }
             Route::Here(name) => {
                 let arguments: Vec<&[u8]> = command.arguments(bytes, 1).collect();
-                let answer = local::answer(&mut self.apps[app], name, &arguments);
+                let answer = local::answer(&mut self.apps[app], name, &arguments, self.options.login.database);
                 self.answer(io, app, sequence, answer);
             }
             Route::Refused(text) => self.error(io, app, sequence, &text),

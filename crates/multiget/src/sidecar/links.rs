@@ -5,17 +5,18 @@ use std::net::SocketAddr;
 
 use shunt_reactor::{CloseReason, ConnId, Io};
 use shunt_wire::netmc::Op;
-use shunt_wire::resp::{Scanner, Value, Version, put_command, value, values};
+use shunt_wire::resp::{Scanner, Value, Version, value, values};
 
 use super::{Peer, Sidecar};
 use crate::client::Ticket;
 use crate::limits;
+use crate::login::Step;
 
 /// Whose answer is next.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Nobody's: the connection began with HELLO.
-    Hello,
+    /// Nobody's: the connection began with it.
+    Begins(Step),
     /// An application's.
     App { conn: ConnId, sequence: u64 },
     /// That to keys which datagrams did not bring.
@@ -70,10 +71,8 @@ impl Sidecar {
                 }
                 let conn = io.connect(link.address, limits::CONNECT_NS);
                 link.conn = Some(conn);
-                if version == Version::Three {
-                    put_command(io.output(conn), [&b"HELLO"[..], b"3"].into_iter());
-                    link.expected.push_back((Expected::Hello, now_ns));
-                }
+                let expect = |step| link.expected.push_back((Expected::Begins(step), now_ns));
+                self.options.login.put(version, io.output(conn), expect);
                 self.set_peer(conn, Peer::Link(index));
                 conn
             }
@@ -114,10 +113,11 @@ impl Sidecar {
 
     fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) {
         match expected {
-            Expected::Hello => {
+            Expected::Begins(step) => {
                 if let Some((Value::Error(text), _)) = value(answer) {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    self.lose(io, index, &format!("does not speak RESP3 ({text}): let clients use RESP2"));
+                    let what = step.refused(text);
+                    self.refuse(io, index, &what);
+                    self.lose(io, index, &what);
                 }
             }
             Expected::App { conn, sequence } => {
@@ -163,7 +163,7 @@ impl Sidecar {
         self.metrics.links_lost.add(1);
         for (expected, _) in expected {
             match expected {
-                Expected::Hello => {}
+                Expected::Begins(_) => {}
                 Expected::App { conn, sequence } => {
                     if let Some(app) = self.app_of(conn) {
                         self.error(io, app, sequence, &format!("{why}; the command may have been carried out"));
@@ -182,10 +182,15 @@ impl Sidecar {
         };
         self.links[index].conn = None;
         if matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut) {
-            let why = format!("ERR the server {} {what}", self.links[index].address);
-            self.links[index].refused = Some((io.now_ns() + limits::BACK_OFF_NS, why));
+            self.refuse(io, index, what);
         }
         self.lose(io, index, what);
+    }
+
+    /// The server is left alone for a while.
+    fn refuse(&mut self, io: &Io, index: usize, what: &str) {
+        let link = &mut self.links[index];
+        link.refused = Some((io.now_ns() + limits::BACK_OFF_NS, format!("ERR the server {} {what}", link.address)));
     }
 
     /// Links whose first command has waited for too long are of no use.

@@ -7,14 +7,18 @@ use super::apps::App;
 /// The version that HELLO tells: clients decide by it what a server can do.
 const REDIS_VERSION: &str = "7.0.0";
 
-/// The answer to a command with this name in capitals and these arguments, its name not among them.
-pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]]) -> Vec<u8> {
+/// The answer to a command with this name in capitals and these arguments, its name not among them. All connections are to one database.
+pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u32) -> Vec<u8> {
     let mut out = Vec::new();
     match (name, arguments) {
         ("PING", []) => put_simple(&mut out, "PONG"),
         ("PING" | "ECHO", [text]) => put_bulk(&mut out, text),
-        ("SELECT", [b"0"]) => put_simple(&mut out, "OK"),
-        ("SELECT", _) => put_error(&mut out, "ERR there is database 0 alone"),
+        ("SELECT", [number]) if *number == database.to_string().as_bytes() => put_simple(&mut out, "OK"),
+        ("SELECT", [_]) => {
+            let text =
+                format!("ERR there is database {database} alone: start shunt multiget serve with another --database");
+            put_error(&mut out, &text);
+        }
         ("COMMAND", _) => put_array(&mut out, 0),
         ("AUTH", _) => put_error(&mut out, "ERR AUTH called without any password configured: shunt multiget has none"),
         ("QUIT", _) => {

@@ -33,6 +33,7 @@ use shunt_reactor::{ConnId, Io};
 use slab::Slab;
 
 use crate::client::{Client, ClientOptions};
+use crate::login::Login;
 use crate::metrics::SidecarMetrics;
 use crate::mode::Mode;
 use apps::App;
@@ -45,6 +46,8 @@ pub struct SidecarOptions {
     pub servers: Vec<(SocketAddr, SocketAddr)>,
     /// Where requests are split.
     pub mode: Mode,
+    /// How connections to servers begin.
+    pub login: Login,
     /// How long a multiget may take, and any other command's answer.
     pub timeout_ns: u64,
     /// After so long without an answer keys are asked for again.

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::netmc::Op;
-use shunt_wire::resp::{Scanner, Value, put_command, value, values};
+use shunt_wire::resp::{Scanner, Value, Version, put_command, value, values};
 
 use crate::Mail;
 use crate::limits;
+use crate::login::{Login, Step};
 use crate::metrics::{ShimMetrics, Why};
 use crate::shim::{Asked, CoordinatorOptions, Found, Shim, ShimOptions};
 use coordinated::Coordinated;
@@ -33,6 +34,8 @@ pub struct StoreOptions {
     pub shim: ShimOptions,
     /// The server.
     pub server: SocketAddr,
+    /// How the connection to it begins.
+    pub login: Login,
     /// If it answers for all servers.
     pub coordinator: Option<CoordinatorOptions>,
     /// How long it may take for an answer.
@@ -45,7 +48,12 @@ pub struct Store {
     options: StoreOptions,
     shim: Shim,
     link: Option<ConnId>,
+    /// Answers to what the connection began with, still to come.
+    begins: VecDeque<Step>,
+    /// It may be asked.
     is_up: bool,
+    /// Why it refused the last connection.
+    refused: Option<String>,
     /// Not before this is the server tried again.
     connect_at_ns: u64,
     scanner: Scanner,
@@ -69,7 +77,9 @@ impl Store {
             coordinated: coordinator.map(Coordinated::new),
             options,
             link: None,
+            begins: VecDeque::new(),
             is_up: false,
+            refused: None,
             connect_at_ns: 0,
             scanner: Scanner::new(limits::COMMAND_BYTES_MAX),
             asked: VecDeque::new(),
@@ -86,7 +96,9 @@ impl Store {
 
     fn connect(&mut self, io: &mut Io) {
         if self.link.is_none() && io.now_ns() >= self.connect_at_ns {
-            self.link = Some(io.connect(self.options.server, limits::CONNECT_NS));
+            let link = io.connect(self.options.server, limits::CONNECT_NS);
+            self.options.login.put(Version::Two, io.output(link), |step| self.begins.push_back(step));
+            self.link = Some(link);
         }
     }
 
@@ -121,6 +133,7 @@ impl Store {
     /// The connection is of no use any more: whoever waits is told to ask over TCP.
     fn lose(&mut self, io: &mut Io) {
         (self.link, self.is_up) = (None, false);
+        self.begins.clear();
         self.connect_at_ns = io.now_ns() + limits::BACK_OFF_NS;
         self.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
         for (asked, _) in std::mem::take(&mut self.asked) {
@@ -129,8 +142,28 @@ impl Store {
         }
     }
 
+    /// The server has answered what the connection begins with; false if it wants none. The log says so once, until that changes.
+    fn has_begun(&mut self, step: Step, answer: &[u8]) -> bool {
+        if let Some((Value::Error(error), _)) = value(answer) {
+            let why = step.refused(error);
+            if self.refused.as_ref() != Some(&why) {
+                tracing::warn!(server = %self.options.server, "the server {why}");
+                self.refused = Some(why);
+            }
+            return false;
+        }
+        self.is_up = self.begins.is_empty();
+        if self.is_up {
+            self.refused = None;
+        }
+        true
+    }
+
     /// False if nobody asked for it: then no other answer can be told whose it is either.
     fn take_answer(&mut self, io: &mut Io, answer: &[u8]) -> bool {
+        if let Some(step) = self.begins.pop_front() {
+            return self.has_begun(step, answer);
+        }
         let Some((asked, _)) = self.asked.pop_front() else { return false };
         let found = |value| match value {
             Value::Bulk(value) => Found::Value(value),
@@ -162,7 +195,7 @@ impl Service for Store {
     }
 
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
-        self.is_up = true;
+        self.is_up = self.begins.is_empty();
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {

@@ -9,7 +9,7 @@ mod server;
 use std::net::SocketAddr;
 
 use shunt_multiget::mode::Mode;
-use shunt_multiget::{Mail, Sidecar, SidecarOptions};
+use shunt_multiget::{Login, Mail, Sidecar, SidecarOptions};
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World, for_seeds};
 
 use app::App;
@@ -45,6 +45,7 @@ impl Scene {
         let sidecar = Sidecar::new(SidecarOptions {
             servers: (0..SERVERS).map(|index| (server_address(index), shim(index))).collect(),
             mode: Mode::Cli,
+            login: Login::default(),
             timeout_ns: 5 * SECOND,
             resend_ns: 20 * MILLISECOND,
             seed,

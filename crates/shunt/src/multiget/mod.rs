@@ -1,5 +1,6 @@
 //! `shunt multiget`: a sidecar that applications speak RESP to, and a shim beside each server that answers its datagrams.
 
+mod login;
 mod serve;
 mod shim;
 

@@ -11,6 +11,7 @@ use shunt_reactor::moving::Mover;
 use tracing::info;
 
 use super::datagrams;
+use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::relay::{Common, Orders, Role, Shown, duration, listen, nanos, random, resolve, serve};
 
@@ -48,6 +49,9 @@ pub(super) struct Serve {
     /// After so long without an answer keys are asked for again; three times, then over TCP
     #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
     resend_ms: Duration,
+    /// Who connects to the servers.
+    #[command(flatten)]
+    login: ServerLogin,
     /// Options of all commands of this kind.
     #[command(flatten)]
     common: Common,
@@ -102,12 +106,13 @@ impl Serve {
 
     /// Everything that would be refused, without starting anything.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        self.login.read()?;
         self.servers().map(drop)
     }
 
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
-        let servers = self.servers()?;
+        let (servers, login) = (self.servers()?, self.login.read()?);
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
         for _ in 0..self.common.cores {
@@ -120,6 +125,7 @@ impl Serve {
             Sidecar::new(SidecarOptions {
                 servers: servers.clone(),
                 mode: self.mode.into(),
+                login: login.clone(),
                 timeout_ns: nanos(self.timeout_ms),
                 resend_ns: nanos(self.resend_ms).max(1_000_000),
                 seed: u64::from_ne_bytes(seed),

@@ -11,6 +11,7 @@ use shunt_reactor::moving::Mover;
 use tracing::info;
 
 use super::datagrams;
+use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::relay::{Common, Orders, Role, Shown, duration, nanos, random, resolve, serve};
 
@@ -39,6 +40,9 @@ pub(super) struct Shim {
     /// How long the server may take for an answer
     #[arg(long, value_name = "MS", default_value = "500", value_parser = duration, help_heading = "Times")]
     timeout_ms: Duration,
+    /// Who connects to the server.
+    #[command(flatten)]
+    login: ServerLogin,
     /// Options of all commands of this kind.
     #[command(flatten)]
     common: Common,
@@ -48,6 +52,7 @@ impl Shim {
     /// Everything that would be refused, without starting anything.
     pub(super) fn check(&self) -> Result<(), Failure> {
         resolve("server", &self.server)?;
+        self.login.read()?;
         self.peers().map(drop)
     }
 
@@ -85,7 +90,7 @@ impl Shim {
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
         let server = resolve("server", &self.server)?;
-        let peers = self.peers()?;
+        let (peers, login) = (self.peers()?, self.login.read()?);
         let sockets = datagrams("--listen", self.listen, self.common.cores)?;
         let listening = sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
         // The kernel gives a source to one loop, so each has the whole rate of its sources, and a share of that of others.
@@ -104,6 +109,7 @@ impl Shim {
             Store::new(StoreOptions {
                 shim: options.clone(),
                 server,
+                login: login.clone(),
                 coordinator: coordinator.clone(),
                 timeout_ns: nanos(self.timeout_ms),
             })

@@ -23,7 +23,7 @@ pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
 use part::{DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
-pub(crate) use secret::random;
+pub(crate) use secret::{private_file, random};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};

@@ -10,21 +10,29 @@ use crate::exit::{Exit, Failure};
 
 /// Reads the key. A line end behind it is none of it.
 pub(super) fn key(flag: &str, path: &Path) -> Result<SharedKey, Failure> {
-    let failed =
-        |why: String| Failure { exit: Exit::Configuration, message: format!("{flag} {}: {why}", path.display()) };
+    let missing = "`head -c 32 /dev/urandom | base64 > FILE` makes one";
+    let open = "other users may read it, and whoever has the key can answer for every server";
+    let bytes = private_file(flag, path, missing, open)?;
+    SharedKey::new(&bytes).map_err(|error| failed(flag, path, &error))
+}
+
+fn failed(flag: &str, path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure { exit: Exit::Configuration, message: format!("{flag} {}: {why}", path.display()) }
+}
+
+/// Reads a file that nobody else may, without the line end behind it. `missing` says what to do if it cannot be read, `open` why nobody else may.
+pub(crate) fn private_file(flag: &str, path: &Path, missing: &str, open: &str) -> Result<Vec<u8>, Failure> {
     let read = || {
         let mode = std::fs::metadata(path)?.permissions().mode();
         std::fs::read(path).map(|bytes| (mode, bytes))
     };
-    let (mode, mut bytes) = read().map_err(|error| {
-        failed(format!("cannot be read: {error}; `head -c 32 /dev/urandom | base64 > FILE` makes one"))
-    })?;
+    let unread = |error| failed(flag, path, &format_args!("cannot be read: {error}; {missing}"));
+    let (mode, mut bytes) = read().map_err(unread)?;
     if mode & 0o077 != 0 {
-        let why = "other users may read it, and whoever has the key can answer for every server; `chmod 600` it";
-        return Err(failed(why.to_owned()));
+        return Err(failed(flag, path, &format_args!("{open}; `chmod 600` it")));
     }
     while bytes.pop_if(|byte| matches!(byte, b'\n' | b'\r')).is_some() {}
-    SharedKey::new(&bytes).map_err(|error| failed(error.to_string()))
+    Ok(bytes)
 }
 
 /// Fills the buffer from the operating system's generator.

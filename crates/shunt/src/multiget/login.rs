@@ -1,0 +1,48 @@
+//! Options of who connects to Redis or Valkey servers.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shunt_multiget::Login;
+
+use crate::exit::{Exit, Failure};
+use crate::relay::private_file;
+
+/// Most bytes of a password.
+const PASSWORD_BYTES_MAX: usize = 4096;
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct ServerLogin {
+    /// User of the servers, if not the default one
+    #[arg(long, value_name = "NAME", requires = "password_file", help_heading = "Login")]
+    user: Option<String>,
+    /// File with the password for the servers, readable by its owner alone
+    #[arg(long, value_name = "FILE", help_heading = "Login")]
+    password_file: Option<PathBuf>,
+    /// Number of the servers' database
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "Login")]
+    database: u32,
+}
+
+impl ServerLogin {
+    /// Reads the password.
+    pub(super) fn read(&self) -> Result<Login, Failure> {
+        let password = match &self.password_file {
+            Some(path) => {
+                let why = "other users may read it, and so the servers";
+                let password =
+                    private_file("--password-file", path, "it has to have the password for the servers", why)?;
+                if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+                    let (path, bytes) = (path.display(), password.len());
+                    let message = format!(
+                        "--password-file {path}: the password has {bytes} bytes; 1 to {PASSWORD_BYTES_MAX} are possible"
+                    );
+                    return Err(Failure { exit: Exit::Configuration, message });
+                }
+                Some(password)
+            }
+            None => None,
+        };
+        Ok(Login { user: self.user.clone(), password, database: self.database })
+    }
+}

@@ -1,0 +1,23 @@
+"""go-redis, unmodified: its tests are in go/."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.redis import Multiget, only_with, why_not
+
+WHY_NOT = why_not() or ("go is missing: scripts/prerequisites go" if shutil.which("go") is None else "")
+pytestmark = only_with(WHY_NOT)
+
+
+@pytest.mark.parametrize("mode", ["cli", "coordinator"])
+def test_go_redis(tmp_path, mode):
+    with Multiget(tmp_path, mode=mode) as tier:
+        environment = {**os.environ, "SHUNT_MULTIGET": f"127.0.0.1:{tier.port}"}
+        done = subprocess.run(["go", "test", "-count=1", "-v", "./..."], cwd=Path(__file__).parent / "go", env=environment,
+                              capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert tier.status()["failed"] == 0

@@ -1,0 +1,85 @@
+"""Servers that want a login, and databases other than the first: sidecar and shims connect as they are told, and say what is wrong."""
+
+import subprocess
+
+import pytest
+
+from harness.proxy import binary
+from harness.redis import Multiget, only_with, why_not
+
+pytestmark = only_with(why_not())
+
+PASSWORD = "open sesame"
+KEYS = [f"key:{number}" for number in range(60)]
+
+
+def password_file(directory, text: str = PASSWORD):
+    file = directory / "password"
+    file.write_text(f"{text}\n")
+    file.chmod(0o600)
+    return file
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("user", [None, "app"])
+def test_values_come_from_servers_with_a_login_and_from_the_database_that_is_named(tmp_path, protocol, user):
+    import redis
+
+    # The default user's password, and another one of a user with a name.
+    server_options = ["--requirepass", PASSWORD, "--user", "app", "on", ">secret", "~*", "+@all"]
+    login = ["--password-file", password_file(tmp_path, "secret"), "--user", user] if user else ["--password-file", password_file(tmp_path)]
+    options = [*login, "--database", "3"]
+    for mode in ("cli", "coordinator"):
+        directory = tmp_path / mode
+        directory.mkdir()
+        with Multiget(directory, servers=3, mode=mode, server_options=server_options, serve_options=options, shim_options=options) as tier, \
+                redis.Redis(port=tier.port, protocol=protocol, socket_timeout=20, db=3) as client:
+            for key in KEYS:
+                client.set(key, key)
+            for first in range(40):
+                keys = KEYS[first:first + 12]
+                assert client.mget(keys) == [key.encode() for key in keys]
+            state = tier.status()
+            assert state["failed"] == 0 and state["keys_over_tcp"] == 0 and state["keys_fallen_back"] == 0
+            sizes = []
+            for port in tier.server_ports:
+                with redis.Redis(port=port, password=PASSWORD, db=3) as server:
+                    sizes.append(server.dbsize())
+            assert sum(sizes) == len(KEYS)
+            with pytest.raises(redis.ResponseError, match="database 3 alone"):
+                client.execute_command("SELECT", "0")
+
+
+def test_a_login_that_servers_refuse_is_named_and_no_key_is_missing_because_of_it(tmp_path):
+    import redis
+
+    options = ["--password-file", password_file(tmp_path, "wrong")]
+    with Multiget(tmp_path, servers=2, server_options=["--requirepass", PASSWORD], serve_options=options, shim_options=options) as tier, \
+            redis.Redis(port=tier.port, socket_timeout=20) as client:
+        for command in (("MGET", *KEYS), ("SET", "key", "value")):
+            with pytest.raises(redis.ResponseError, match="refuses the login .*WRONGPASS.*--password-file"):
+                client.execute_command(*command)
+        assert "refuses the login" in tier.log("shim-0")
+
+
+def test_a_database_that_there_is_not_is_named(tmp_path):
+    import redis
+
+    with Multiget(tmp_path, servers=1, serve_options=["--database", "99"]) as tier, redis.Redis(port=tier.port, socket_timeout=20) as client:
+        with pytest.raises(redis.ResponseError, match="refuses the database .*--database"):
+            client.set("key", "value")
+
+
+def test_a_password_is_taken_from_a_file_that_nobody_else_reads(tmp_path):
+    def check(*arguments):
+        command = [binary(), "check", "multiget", "serve", "--server", "127.0.0.1:6379", *arguments]
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    file = password_file(tmp_path)
+    assert check("--password-file", file) == (0, "valid\n")
+    file.chmod(0o644)
+    assert check("--password-file", file)[0] == 2 and "chmod 600" in check("--password-file", file)[1]
+    assert "1 to 4096" in check("--password-file", password_file(tmp_path, ""))[1]
+    assert "cannot be read" in check("--password-file", tmp_path / "none")[1]
+    assert "--password-file" in check("--user", "app")[1]
