@@ -19,6 +19,7 @@ pub mod fleet;
 pub mod http1;
 pub mod language;
 pub mod locks;
+pub mod merging;
 pub mod moving;
 pub mod netmc;
 pub mod records;
@@ -29,6 +30,8 @@ pub mod responses;
 pub mod runner;
 pub mod seeds;
 pub mod segments;
+pub mod shim;
+pub mod sidecar;
 pub mod statement;
 pub mod transaction;
 pub mod types;
@@ -48,7 +51,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -70,6 +73,9 @@ pub const TARGETS: [Target; 21] = [
     Target { name: "moving", run: moving::run },
     Target { name: "netmc", run: netmc::run },
     Target { name: "resp", run: resp::run },
+    Target { name: "shim", run: shim::run },
+    Target { name: "merging", run: merging::run },
+    Target { name: "sidecar", run: sidecar::run },
 ];
 
 /// Runs a target on each file named on the command line.

@@ -61,6 +61,9 @@ pub fn seeds() -> Vec<Seed> {
     http1::http1(&mut add);
     netmc::netmc(&mut add);
     netmc::resp(&mut add);
+    netmc::shim(&mut add);
+    netmc::merging(&mut add);
+    netmc::sidecar(&mut add);
     seeds
 }
 

@@ -116,6 +116,21 @@ fn resp() {
 }
 
 #[test]
+fn shim() {
+    fuzz("shim");
+}
+
+#[test]
+fn merging() {
+    fuzz("merging");
+}
+
+#[test]
+fn sidecar() {
+    fuzz("sidecar");
+}
+
+#[test]
 fn control() {
     fuzz("control");
 }
