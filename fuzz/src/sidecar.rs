@@ -36,6 +36,7 @@ pub fn run(data: &[u8]) {
     let sidecar = Sidecar::new(SidecarOptions {
         servers: (10..10 + SERVERS).map(|index| (address(index, 6379), address(index, 9700))).collect(),
         mode: Mode::Cli,
+        cluster: None,
         login: Login::default(),
         timeout_ns: TIMEOUT_NS,
         resend_ns: 5 * MILLISECOND,

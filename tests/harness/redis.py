@@ -38,25 +38,20 @@ def free_datagram_port() -> int:
         return probe.getsockname()[1]
 
 
-class Multiget:
-    """Servers, shims and a sidecar; all are ended with it."""
+class Processes:
+    """Processes with names, which are ended with it. The sidecar's admin page is at `admin_port`."""
 
-    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli", server_options=()):
+    admin_port: int
+
+    def __init__(self, directory: Path):
         self.directory, self.processes = directory, {}
-        self.server_ports = [free_port() for _ in range(servers)]
-        self.shim_ports = [free_datagram_port() for _ in range(servers)]
-        self.port, self.admin_port = free_port(), free_port()
-        self.serve_options, self.shim_options = ["--mode", mode, *serve_options], list(shim_options)
-        self.server_options = list(server_options)
-        if mode == "coordinator":
-            self.shim_options += ["--peer", *(f"127.0.0.1:{port}" for port in self.shim_ports)]
+
+    def start(self):
+        raise NotImplementedError
 
     def __enter__(self):
         try:
-            for index in range(len(self.server_ports)):
-                self.start_server(index)
-                self.start_shim(index)
-            self.start_sidecar()
+            self.start()
         except BaseException:
             self.__exit__()
             raise
@@ -74,24 +69,6 @@ class Multiget:
                 process.kill()
                 process.wait()
 
-    def start_server(self, index: int):
-        home = self.directory / f"redis-{index}"
-        home.mkdir(exist_ok=True)
-        self._run(f"redis-{index}", ["redis-server", "--port", str(self.server_ports[index]), "--bind", "127.0.0.1", "--save", "",
-                                     "--appendonly", "no", "--dir", str(home), *self.server_options])
-        self._await_port(f"redis-{index}", self.server_ports[index])
-
-    def start_shim(self, index: int):
-        self._run(f"shim-{index}", [binary(), "multiget", "shim", "--listen", f"127.0.0.1:{self.shim_ports[index]}",
-                                    "--server", f"127.0.0.1:{self.server_ports[index]}", *self.shim_options])
-        self._await(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
-
-    def start_sidecar(self):
-        servers = [f"127.0.0.1:{server}=127.0.0.1:{shim}" for server, shim in zip(self.server_ports, self.shim_ports, strict=True)]
-        self._run("sidecar", [binary(), "multiget", "serve", "--listen", f"127.0.0.1:{self.port}", "--server", *servers,
-                              "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
-        self._await_port("sidecar", self.port)
-
     def stop(self, name: str, number: int = signal.SIGTERM):
         """Ends a process by a signal, and returns its exit code."""
         self.processes[name].send_signal(number)
@@ -108,19 +85,59 @@ class Multiget:
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()
 
-    def _run(self, name: str, command):
+    def run(self, name: str, command):
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT)
+
+    def until(self, condition, what: str, name: str = "", seconds: float = 30):
+        """Waits for something; if a process is named, as long as it runs."""
+        end = time.monotonic() + seconds
+        while not condition():
+            is_there = not name or self.processes[name].poll() is None
+            assert is_there and time.monotonic() < end, f"not in time: {what}\n{self.log(name) if name else ''}"
+            time.sleep(0.02)
+
+
+class Multiget(Processes):
+    """Servers, shims and a sidecar; all are ended with it."""
+
+    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli", server_options=()):
+        super().__init__(directory)
+        self.server_ports = [free_port() for _ in range(servers)]
+        self.shim_ports = [free_datagram_port() for _ in range(servers)]
+        self.port, self.admin_port = free_port(), free_port()
+        self.serve_options, self.shim_options = ["--mode", mode, *serve_options], list(shim_options)
+        self.server_options = list(server_options)
+        if mode == "coordinator":
+            self.shim_options += ["--peer", *(f"127.0.0.1:{port}" for port in self.shim_ports)]
+
+    def start(self):
+        for index in range(len(self.server_ports)):
+            self.start_server(index)
+            self.start_shim(index)
+        self.start_sidecar()
+
+    def start_server(self, index: int):
+        home = self.directory / f"redis-{index}"
+        home.mkdir(exist_ok=True)
+        self.run(f"redis-{index}", ["redis-server", "--port", str(self.server_ports[index]), "--bind", "127.0.0.1", "--save", "",
+                                     "--appendonly", "no", "--dir", str(home), *self.server_options])
+        self._await_port(f"redis-{index}", self.server_ports[index])
+
+    def start_shim(self, index: int):
+        self.run(f"shim-{index}", [binary(), "multiget", "shim", "--listen", f"127.0.0.1:{self.shim_ports[index]}",
+                                    "--server", f"127.0.0.1:{self.server_ports[index]}", *self.shim_options])
+        self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
+
+    def start_sidecar(self):
+        servers = [f"127.0.0.1:{server}=127.0.0.1:{shim}" for server, shim in zip(self.server_ports, self.shim_ports, strict=True)]
+        self.run("sidecar", [binary(), "multiget", "serve", "--listen", f"127.0.0.1:{self.port}", "--server", *servers,
+                              "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
+        self._await_port("sidecar", self.port)
 
     def _await_port(self, name: str, port: int):
         def answers():
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
-        self._await(answers, f"port {port} answers", name)
-
-    def _await(self, condition, what: str, name: str):
-        end = time.monotonic() + 30
-        while not condition():
-            assert self.processes[name].poll() is None and time.monotonic() < end, f"not in time: {what}\n{self.log(name)}"
-            time.sleep(0.02)
+        self.until(answers, f"port {port} answers", name)

@@ -46,6 +46,10 @@ pub const LINK_COMMANDS_MAX: usize = 64 << 10;
 pub const CONNECT_NS: u64 = 1_000 * MS;
 /// After it failed, commands are refused at once for so long.
 pub const BACK_OFF_NS: u64 = 200 * MS;
+/// Where the slots of a cluster are is asked so often at most.
+pub const SLOTS_NS: u64 = 500 * MS;
+/// How often a command is sent elsewhere by the nodes of a cluster before their answer stands.
+pub const HOPS_MAX: u8 = 5;
 /// How often time limits are looked at.
 pub const TICK_NS: u64 = 50 * MS;
 

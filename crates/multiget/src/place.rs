@@ -2,7 +2,26 @@
 //! as `redis-cli --cluster create` deals them out. So `{hash tags}` keep keys together here, too.
 
 /// Slots.
-const SLOTS: usize = 16_384;
+pub const SLOTS: usize = 16_384;
+
+/// Which server has which key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Places {
+    /// Servers, so many, have equal ranges of slots in their order.
+    Equal(usize),
+    /// For each slot its server.
+    Slots(Vec<u8>),
+}
+
+impl Places {
+    /// The server that has a key.
+    pub fn server(&self, key: &[u8]) -> usize {
+        match self {
+            Places::Equal(servers) => server(key, *servers),
+            Places::Slots(places) => places.get(usize::from(slot(key))).copied().map_or(0, usize::from),
+        }
+    }
+}
 
 /// The slot of a key.
 pub fn slot(key: &[u8]) -> u16 {

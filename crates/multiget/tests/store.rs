@@ -50,6 +50,7 @@ fn an_answer_that_nobody_asked_for_costs_the_connection() {
         Store::new(StoreOptions {
             shim,
             server: address,
+            is_in_cluster: false,
             login: Login::default(),
             coordinator: None,
             timeout_ns: 500 * MILLISECOND,

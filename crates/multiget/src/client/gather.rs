@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Op, key_bytes, request_bytes};
 
-use crate::place;
+use crate::place::Places;
 
 /// What is known of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -65,14 +65,14 @@ pub(super) struct Multiget {
 }
 
 impl Multiget {
-    pub(super) fn new<'k>(user: u64, op: Op, asked: impl ExactSizeIterator<Item = &'k [u8]>, servers: usize) -> Self {
+    pub(super) fn new<'k>(user: u64, op: Op, asked: impl ExactSizeIterator<Item = &'k [u8]>, places: &Places) -> Self {
         let mut positions: HashMap<&[u8], u16> = HashMap::with_capacity(asked.len());
         let (mut keys, mut key_bytes, mut order) = (Vec::new(), Vec::new(), Vec::with_capacity(asked.len()));
         for key in asked {
             let position = *positions.entry(key).or_insert_with(|| {
                 let start = key_bytes.len();
                 key_bytes.extend_from_slice(key);
-                let server = place::server(key, servers) as u8;
+                let server = places.server(key) as u8;
                 keys.push(Key { bytes: start..key_bytes.len(), server, state: State::Wanted });
                 (keys.len() - 1) as u16
             });

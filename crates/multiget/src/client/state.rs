@@ -11,6 +11,7 @@ use slab::Slab;
 use super::gather::{Multiget, Values};
 use crate::limits;
 use crate::mode::Mode;
+use crate::place::{Places, SLOTS};
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -167,6 +168,20 @@ pub(super) struct Server {
     pub(super) coordinates_at_ns: u64,
 }
 
+impl Server {
+    fn new(shim: SocketAddr) -> Self {
+        Self {
+            shim,
+            is_silent: false,
+            probe_at_ns: 0,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            misses: 0,
+            coordinates_at_ns: 0,
+        }
+    }
+}
+
 /// Steps that a test leaves out.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -200,6 +215,7 @@ pub struct Client {
     /// Whoever drives it asks servers over TCP; otherwise what needs that is over without.
     pub(super) has_tcp: bool,
     pub(super) servers: Vec<Server>,
+    places: Places,
     pub(super) multigets: Slab<Multiget>,
     generations: Vec<u32>,
     pub(super) ids: HashMap<u32, Sent>,
@@ -226,17 +242,9 @@ impl Client {
     /// There is no server, or more than [`limits::SERVERS_MAX`].
     pub fn new(options: ClientOptions) -> Self {
         assert!(!options.shims.is_empty() && options.shims.len() <= limits::SERVERS_MAX);
-        let server = |shim: &SocketAddr| Server {
-            shim: *shim,
-            is_silent: false,
-            probe_at_ns: 0,
-            in_flight: 0,
-            waiting: VecDeque::new(),
-            misses: 0,
-            coordinates_at_ns: 0,
-        };
         Self {
-            servers: options.shims.iter().map(server).collect(),
+            servers: options.shims.iter().map(|shim| Server::new(*shim)).collect(),
+            places: Places::Equal(options.shims.len()),
             next_id: options.seed as u32,
             // Odd, so that all others are used before one comes again.
             id_step: (options.seed >> 32) as u32 | 1,
@@ -284,7 +292,7 @@ impl Client {
             return Err(refused);
         }
         self.counts.begun += 1;
-        let multiget = Multiget::new(user, op, keys, self.servers.len());
+        let multiget = Multiget::new(user, op, keys, &self.places);
         let entry = self.multigets.vacant_entry();
         let slot = entry.key();
         entry.insert(multiget);
@@ -297,6 +305,35 @@ impl Client {
         self.pump(now_ns, out);
         self.finish_if_done(ticket);
         Ok(())
+    }
+
+    /// Which server has which key.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// From now on keys are looked for where this says; false if they were before. What is under way goes on as it was begun.
+    pub(crate) fn set_places(&mut self, places: Places) -> bool {
+        let is_new = self.places != places;
+        self.places = places;
+        is_new
+    }
+
+    /// A slot has gone to this server; false if it was there before.
+    pub(crate) fn place_slot(&mut self, slot: usize, server: usize) -> bool {
+        if let Places::Equal(servers) = self.places {
+            self.places = Places::Slots((0..SLOTS).map(|slot| (slot * servers / SLOTS) as u8).collect());
+        }
+        match &mut self.places {
+            Places::Slots(places) => std::mem::replace(&mut places[slot], server as u8) != server as u8,
+            Places::Equal(_) => false,
+        }
+    }
+
+    /// There is one server more, with its shim at this address. The caller has seen to it that there are not too many.
+    pub(crate) fn add_server(&mut self, shim: SocketAddr) {
+        assert!(self.servers.len() < limits::SERVERS_MAX);
+        self.servers.push(Server::new(shim));
     }
 
     /// What a ticket names.

@@ -6,6 +6,7 @@ use shunt_wire::resp::read_command;
 
 use super::Sidecar;
 use super::apps::{DRAINED_BYTES, Held, Way};
+use super::cluster::Again;
 use super::links::Expected;
 use super::local;
 use super::route::{Route, route};
@@ -29,7 +30,7 @@ impl Sidecar {
             match read_command(bytes, limits::COMMAND_BYTES_MAX, &mut command) {
                 Ok(true) if command.is_empty() => at += command.len(),
                 Ok(true) => {
-                    let route = route(&command, bytes, self.options.servers.len());
+                    let route = route(&command, bytes, self.client.places());
                     let way = match &route {
                         Route::Multiget => Way::Datagrams,
                         Route::Server(_) => Way::Tcp,
@@ -81,8 +82,9 @@ impl Sidecar {
             }
             Route::Server(server) => {
                 self.metrics.passed.add(1);
-                let expected = Expected::App { conn, sequence };
                 let whole = &bytes[..command.len()];
+                let again = self.cluster.is_some().then(|| Again { command: whole.to_vec(), hops: 0 });
+                let expected = Expected::App { conn, sequence, again };
                 if let Err(text) = self.ask(io, server, version, expected, |out| out.extend_from_slice(whole)) {
                     self.error(io, app, sequence, &text);
                 }
@@ -96,7 +98,7 @@ impl Sidecar {
         }
     }
 
-    fn hold(&mut self, io: &mut Io, app: usize, held: Held) {
+    pub(super) fn hold(&mut self, io: &mut Io, app: usize, held: Held) {
         let app = &mut self.apps[app];
         app.held = Some(held);
         io.pause_reading(app.conn);

@@ -7,6 +7,7 @@ use shunt_reactor::{CloseReason, ConnId, Io};
 use shunt_wire::netmc::Op;
 use shunt_wire::resp::{Scanner, Value, Version, value, values};
 
+use super::cluster::Again;
 use super::{Peer, Sidecar};
 use crate::client::Ticket;
 use crate::limits;
@@ -17,10 +18,14 @@ use crate::login::Step;
 pub(super) enum Expected {
     /// Nobody's: the connection began with it.
     Begins(Step),
-    /// An application's.
-    App { conn: ConnId, sequence: u64 },
-    /// That to keys which datagrams did not bring.
-    Fetch { ticket: Ticket, op: Op, keys: Vec<u16> },
+    /// Nobody's: the next command may be about a slot that the node is being given.
+    Asking,
+    /// Where slots are.
+    Slots,
+    /// An application's; of a cluster, whose nodes may send it elsewhere, with the command.
+    App { conn: ConnId, sequence: u64, again: Option<Again> },
+    /// That to keys which datagrams did not bring, and how often they were sent elsewhere.
+    Fetch { ticket: Ticket, op: Op, keys: Vec<u16>, hops: u8 },
 }
 
 #[derive(Debug)]
@@ -37,15 +42,26 @@ pub(super) struct Link {
 
 /// Two for each server.
 pub(super) fn all(servers: &[(SocketAddr, SocketAddr)]) -> Vec<Link> {
-    let link = |index: usize| Link {
-        server: index,
-        address: servers[index].0,
+    servers.iter().enumerate().flat_map(|(index, (address, _))| of_server(index, *address)).collect()
+}
+
+/// The two of a server.
+pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
+    let link = || Link {
+        server,
+        address,
         conn: None,
         scanner: Scanner::new(limits::COMMAND_BYTES_MAX),
         expected: VecDeque::new(),
         refused: None,
     };
-    (0..2 * servers.len()).map(|index| link(index / 2)).collect()
+    [link(), link()]
+}
+
+impl Link {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 impl Sidecar {
@@ -112,7 +128,10 @@ impl Sidecar {
     }
 
     fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) {
+        let Some(expected) = self.follow(io, index, expected, answer) else { return };
         match expected {
+            Expected::Asking => {}
+            Expected::Slots => self.slots(io, self.links[index].address, answer),
             Expected::Begins(step) => {
                 if let Some((Value::Error(text), _)) = value(answer) {
                     let what = step.refused(text);
@@ -120,12 +139,14 @@ impl Sidecar {
                     self.lose(io, index, &what);
                 }
             }
-            Expected::App { conn, sequence } => {
+            Expected::App { conn, sequence, .. } => {
                 if let Some(app) = self.app_of(conn) {
                     self.answer(io, app, sequence, answer.to_vec());
                 }
             }
-            Expected::Fetch { ticket, op, keys } => self.fetched(self.links[index].server, ticket, op, &keys, answer),
+            Expected::Fetch { ticket, op, keys, .. } => {
+                self.fetched(self.links[index].server, ticket, op, &keys, answer)
+            }
         }
     }
 
@@ -134,13 +155,23 @@ impl Sidecar {
             Value::Bulk(text) => Ok(Some(text.to_vec())),
             Value::Nil => Ok(None),
             Value::Error(text) => Err(String::from_utf8_lossy(text).into_owned()),
-            Value::Other => Err("ERR the server's answer is not of the kind that was asked for".to_owned()),
+            Value::Integer(_) | Value::Array(_) | Value::Other => {
+                Err("ERR the server's answer is not of the kind that was asked for".to_owned())
+            }
         };
+        // MGET of one key by GET, as a cluster wants it.
+        let is_one = op == Op::MultiGet && self.cluster.is_some();
+        let is_other_kind = |value: &Value<'_>| matches!(value, Value::Error(text) if text.starts_with(b"WRONGTYPE"));
+        if is_one && value(answer).is_some_and(|(value, _)| is_other_kind(&value)) {
+            return keys.iter().for_each(|position| self.client.fetched(ticket, *position, None));
+        }
         let first =
             value(answer).map_or(Err("ERR the server's answer is not there".to_owned()), |(value, _)| plain(value));
         let found: Result<Vec<Option<Vec<u8>>>, String> = match (op, values(answer)) {
             (Op::MultiGet, Some((count, values))) if count == keys.len() => values.map(plain).collect(),
-            (Op::MultiGet, _) => first.and(Err("ERR the server has answered with another number of values".to_owned())),
+            (Op::MultiGet, _) if !is_one => {
+                first.and(Err("ERR the server has answered with another number of values".to_owned()))
+            }
             _ => first.map(|value| vec![value]),
         };
         match found {
@@ -159,12 +190,16 @@ impl Sidecar {
         }
         link.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
         let why = format!("ERR the server {} {what}", link.address);
+        // Another node may have its slots by now.
+        self.want_slots();
+        let link = &mut self.links[index];
         let (server, expected) = (link.server, std::mem::take(&mut link.expected));
         self.metrics.links_lost.add(1);
         for (expected, _) in expected {
             match expected {
-                Expected::Begins(_) => {}
-                Expected::App { conn, sequence } => {
+                Expected::Begins(_) | Expected::Asking => {}
+                Expected::Slots => self.slots_failed(),
+                Expected::App { conn, sequence, .. } => {
                     if let Some(app) = self.app_of(conn) {
                         self.error(io, app, sequence, &format!("{why}; the command may have been carried out"));
                     }

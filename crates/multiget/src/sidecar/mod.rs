@@ -15,10 +15,12 @@
 //! | `route.rs` | where a command goes |
 //! | `local.rs` | commands that are answered here |
 //! | `multigets.rs` | what the client wants done, and what came of multigets |
+//! | `cluster.rs` | where the slots of a cluster are, and commands that its nodes send elsewhere |
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
 
 mod apps;
+mod cluster;
 mod intake;
 mod links;
 mod local;
@@ -36,8 +38,13 @@ use crate::client::{Client, ClientOptions};
 use crate::login::Login;
 use crate::metrics::SidecarMetrics;
 use crate::mode::Mode;
+use crate::place::{Places, SLOTS};
 use apps::App;
+use cluster::Cluster;
 use links::Link;
+
+/// The timer of the client, which has something to do then.
+const DUE: u64 = 2;
 
 /// Options of a sidecar.
 #[derive(Clone, Debug)]
@@ -46,6 +53,8 @@ pub struct SidecarOptions {
     pub servers: Vec<(SocketAddr, SocketAddr)>,
     /// Where requests are split.
     pub mode: Mode,
+    /// The servers are nodes of a Redis Cluster, which know where keys are and of all others; shims have this port.
+    pub cluster: Option<u16>,
     /// How connections to servers begin.
     pub login: Login,
     /// How long a multiget may take, and any other command's answer.
@@ -83,6 +92,7 @@ pub struct Sidecar {
     /// For each server one of each version of RESP, for an answer has the form of its version.
     links: Vec<Link>,
     askers: Slab<Asker>,
+    cluster: Option<Cluster>,
     metrics: Arc<SidecarMetrics>,
     command: shunt_wire::resp::Command,
     /// For when the timer is set.
@@ -93,19 +103,23 @@ pub struct Sidecar {
 impl Sidecar {
     /// A sidecar without applications.
     pub fn new(options: SidecarOptions) -> Self {
-        let client = Client::new(ClientOptions {
+        let mut client = Client::new(ClientOptions {
             shims: options.servers.iter().map(|(_, shim)| *shim).collect(),
             mode: options.mode,
             deadline_ns: options.timeout_ns,
             resend_ns: options.resend_ns,
             seed: options.seed,
         });
+        if options.cluster.is_some() {
+            client.set_places(Places::Slots(vec![0; SLOTS]));
+        }
         Self {
             client,
             apps: Slab::new(),
             peers: Vec::new(),
             links: links::all(&options.servers),
             askers: Slab::new(),
+            cluster: options.cluster.map(Cluster::new),
             metrics: Arc::default(),
             command: shunt_wire::resp::Command::default(),
             armed_ns: None,
@@ -148,7 +162,7 @@ impl Sidecar {
         let Some(due_ns) = self.client.due_at_ns() else { return };
         if self.armed_ns.is_none_or(|armed_ns| due_ns < armed_ns) {
             self.armed_ns = Some(due_ns);
-            io.set_timer(due_ns, service::DUE);
+            io.set_timer(due_ns, DUE);
         }
     }
 }

@@ -76,8 +76,18 @@ impl Sidecar {
             positions.iter().map(|position| self.client.key(ticket, *position).map(<[u8]>::to_vec)).collect();
         // It is over, and nobody waits for them.
         let Some(keys) = keys else { return };
+        if self.cluster.is_some() {
+            // The keys of one node are in several slots, which MGET refuses.
+            return keys.iter().zip(positions).for_each(|(key, position)| {
+                let expected = Expected::Fetch { ticket, op, keys: vec![position], hops: 0 };
+                let command = [&b"GET"[..], key].into_iter();
+                if let Err(text) = self.ask(io, server, Version::Two, expected, |out| put_command(out, command)) {
+                    self.client.fetch_failed(ticket, server, &text);
+                }
+            });
+        }
         let name: &[u8] = if op == Op::Get { b"GET" } else { b"MGET" };
-        let expected = Expected::Fetch { ticket, op, keys: positions };
+        let expected = Expected::Fetch { ticket, op, keys: positions, hops: 0 };
         let asked = self.ask(io, server, Version::Two, expected, |out| {
             let arguments: Vec<&[u8]> = std::iter::once(name).chain(keys.iter().map(Vec::as_slice)).collect();
             put_command(out, arguments.into_iter());

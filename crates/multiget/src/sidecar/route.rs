@@ -3,7 +3,7 @@
 
 use shunt_wire::resp::Command;
 
-use crate::place;
+use crate::place::Places;
 
 /// One key, the first argument.
 const ONE_KEY: &[&str] = &[
@@ -153,8 +153,8 @@ pub(super) enum Route {
     Refused(String),
 }
 
-/// Where a command goes, with so many servers.
-pub(super) fn route(command: &Command, bytes: &[u8], servers: usize) -> Route {
+/// Where a command goes, with keys at these places.
+pub(super) fn route(command: &Command, bytes: &[u8], places: &Places) -> Route {
     let name = command.argument(bytes, 0).unwrap_or_default();
     let is = |known: &&&str| name.eq_ignore_ascii_case(known.as_bytes());
     let count = command.count();
@@ -182,9 +182,9 @@ pub(super) fn route(command: &Command, bytes: &[u8], servers: usize) -> Route {
     };
     let mut keys = (1..=last).step_by(step).map(|index| command.argument(bytes, index));
     let Some(Some(first)) = keys.next() else { return arity() };
-    let server = place::server(first, servers);
+    let server = places.server(first);
     for key in keys {
-        match key.map(|key| place::server(key, servers)) {
+        match key.map(|key| places.server(key)) {
             None => return arity(),
             Some(other) if other != server => {
                 return Route::Refused(format!(
@@ -214,12 +214,12 @@ mod tests {
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
         put_command(&mut bytes, words.into_iter());
         assert_eq!(read_command(&bytes, 1 << 20, &mut command), Ok(true));
-        route(&command, &bytes, 5)
+        route(&command, &bytes, &Places::Equal(5))
     }
 
     #[test]
     fn commands_go_where_their_keys_are() {
-        let foo = place::server(b"foo", 5);
+        let foo = Places::Equal(5).server(b"foo");
         for text in [
             "set foo x",
             "HGETALL foo",

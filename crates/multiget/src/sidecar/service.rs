@@ -11,13 +11,12 @@ use crate::limits;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
-/// The client has something to do.
-pub(super) const DUE: u64 = 2;
 
 impl Service for Sidecar {
     type Mail = Mail;
 
     fn started(&mut self, io: &mut Io) {
+        self.ask_for_slots(io);
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
@@ -72,6 +71,7 @@ impl Service for Sidecar {
         if key == TICK {
             io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
             self.lose_late(io);
+            self.ask_for_slots(io);
             self.carry_out(io);
         } else if self.armed_ns.is_none_or(|armed_ns| armed_ns <= io.now_ns()) {
             // There is no cancel, so timers that were overtaken by an earlier one come too; each would set one more, for ever.

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_wire::netmc::Op;
+use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, Op};
 use shunt_wire::resp::{Scanner, Value, Version, put_command, value, values};
 
 use crate::Mail;
@@ -24,6 +24,8 @@ use coordinated::Coordinated;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
+/// Stands for an answer of a cluster's node that fits no datagram.
+const TOO_BIG: &[u8] = b"-ERR too big\r\n";
 /// The coordinator has something to do.
 const DUE: u64 = 2;
 
@@ -34,12 +36,25 @@ pub struct StoreOptions {
     pub shim: ShimOptions,
     /// The server.
     pub server: SocketAddr,
+    /// It is a node of a Redis Cluster, which takes no MGET of keys in several slots.
+    pub is_in_cluster: bool,
     /// How the connection to it begins.
     pub login: Login,
     /// If it answers for all servers.
     pub coordinator: Option<CoordinatorOptions>,
     /// How long it may take for an answer.
     pub timeout_ns: u64,
+}
+
+/// What the server was asked.
+#[derive(Debug)]
+struct Question {
+    asked: Asked,
+    at_ns: u64,
+    /// Answers to come.
+    left: usize,
+    /// Those that have, if there are several.
+    answers: Vec<u8>,
 }
 
 /// The shim of one event loop.
@@ -57,8 +72,8 @@ pub struct Store {
     /// Not before this is the server tried again.
     connect_at_ns: u64,
     scanner: Scanner,
-    /// In the order of their answers, with when they came.
-    asked: VecDeque<(Asked, u64)>,
+    /// In the order of their answers.
+    asked: VecDeque<Question>,
     coordinated: Option<Coordinated>,
     metrics: Arc<ShimMetrics>,
     buffer: Vec<u8>,
@@ -124,10 +139,16 @@ impl Store {
         }
         self.metrics.requests.add(1);
         self.metrics.keys.add(asked.count() as u64);
-        let name: &[u8] = if asked.op == Op::Get { b"GET" } else { b"MGET" };
-        let arguments: Vec<&[u8]> = std::iter::once(name).chain(asked.keys()).collect();
-        put_command(io.output(link), arguments.into_iter());
-        self.asked.push_back((asked, io.now_ns()));
+        let (out, mut left) = (io.output(link), 1);
+        if self.options.is_in_cluster {
+            left = asked.count();
+            asked.keys().for_each(|key| put_command(out, [&b"GET"[..], key].into_iter()));
+        } else {
+            let name: &[u8] = if asked.op == Op::Get { b"GET" } else { b"MGET" };
+            let arguments: Vec<&[u8]> = std::iter::once(name).chain(asked.keys()).collect();
+            put_command(out, arguments.into_iter());
+        }
+        self.asked.push_back(Question { asked, at_ns: io.now_ns(), left, answers: Vec::new() });
     }
 
     /// The connection is of no use any more: whoever waits is told to ask over TCP.
@@ -136,7 +157,7 @@ impl Store {
         self.begins.clear();
         self.connect_at_ns = io.now_ns() + limits::BACK_OFF_NS;
         self.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
-        for (asked, _) in std::mem::take(&mut self.asked) {
+        for Question { asked, .. } in std::mem::take(&mut self.asked) {
             self.metrics.unserved.add(1);
             self.answer(io, &asked, std::iter::empty());
         }
@@ -164,13 +185,34 @@ impl Store {
         if let Some(step) = self.begins.pop_front() {
             return self.has_begun(step, answer);
         }
-        let Some((asked, _)) = self.asked.pop_front() else { return false };
+        let Some(question) = self.asked.front_mut() else { return false };
+        question.left -= 1;
+        if self.options.is_in_cluster {
+            // What fits no datagram is asked for over TCP as well.
+            let kept = if answer.len() > DATAGRAM_BYTES_MAX { TOO_BIG } else { answer };
+            question.answers.extend_from_slice(kept);
+            if question.left > 0 {
+                return true;
+            }
+        }
+        let Some(Question { asked, answers, .. }) = self.asked.pop_front() else { return false };
         let found = |value| match value {
             Value::Bulk(value) => Found::Value(value),
             Value::Nil => Found::Nothing,
-            Value::Error(_) | Value::Other => Found::Error,
+            // To MGET a value of another kind is none.
+            Value::Error(text) if asked.op == Op::MultiGet && text.starts_with(b"WRONGTYPE") => Found::Nothing,
+            Value::Error(_) | Value::Integer(_) | Value::Array(_) | Value::Other => Found::Error,
         };
         match asked.op {
+            _ if self.options.is_in_cluster => {
+                let mut left = &answers[..];
+                let each = std::iter::from_fn(|| {
+                    let (value, length) = value(left)?;
+                    left = left.get(length..)?;
+                    Some(found(value))
+                });
+                self.answer(io, &asked, each);
+            }
             Op::Get => self.answer(io, &asked, value(answer).into_iter().map(|(value, _)| found(value))),
             _ => match values(answer).filter(|(count, _)| *count == asked.count()) {
                 Some((_, values)) => self.answer(io, &asked, values.map(found)),
@@ -246,7 +288,7 @@ impl Service for Store {
             return self.coordinate(io);
         }
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
-        let is_late = |(_, at_ns): &(Asked, u64)| at_ns + self.options.timeout_ns <= io.now_ns();
+        let is_late = |question: &Question| question.at_ns + self.options.timeout_ns <= io.now_ns();
         if self.asked.front().is_some_and(is_late)
             && let Some(link) = self.link
         {

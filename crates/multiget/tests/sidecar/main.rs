@@ -3,6 +3,7 @@
 
 mod app;
 mod bounds;
+mod cluster;
 mod script;
 mod server;
 
@@ -45,6 +46,7 @@ impl Scene {
         let sidecar = Sidecar::new(SidecarOptions {
             servers: (0..SERVERS).map(|index| (server_address(index), shim(index))).collect(),
             mode: Mode::Cli,
+            cluster: None,
             login: Login::default(),
             timeout_ns: 5 * SECOND,
             resend_ns: 20 * MILLISECOND,

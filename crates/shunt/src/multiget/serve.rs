@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use shunt_multiget::limits::SERVERS_MAX;
 use shunt_multiget::mode::Mode;
-use shunt_multiget::{Mail, Sidecar, SidecarAdmin, SidecarOptions};
+use shunt_multiget::{Login, Mail, Sidecar, SidecarAdmin, SidecarOptions};
 use shunt_reactor::moving::Mover;
 use tracing::info;
 
@@ -40,6 +40,9 @@ pub(super) struct Serve {
     /// Who splits a multiget and puts the answers together: `cli`, this sidecar; `coordinator`, the shim of one of the servers, started with --peer
     #[arg(long, value_name = "MODE", default_value = "cli", help_heading = "Multigets")]
     mode: Splits,
+    /// The servers are nodes of a Redis Cluster, which say themselves who has which keys and who else there is. Start their shims with --cluster, too
+    #[arg(long, help_heading = "Multigets")]
+    cluster: bool,
     /// Connections of applications; more are closed at once
     #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
     clients_max: usize,
@@ -104,15 +107,30 @@ impl Serve {
         Ok(servers)
     }
 
+    /// How connections to servers begin.
+    fn login(&self) -> Result<Login, Failure> {
+        let login = self.login.read()?;
+        let why = if !self.cluster {
+            None
+        } else if login.database != 0 {
+            Some("a cluster has database 0 alone: leave --database out")
+        } else if matches!(self.mode, Splits::Coordinator) {
+            Some("shims do not know where the keys of a cluster are: leave --mode at cli")
+        } else {
+            None
+        };
+        why.map_or(Ok(login), |why| Err(Failure { exit: Exit::Configuration, message: format!("--cluster: {why}") }))
+    }
+
     /// Everything that would be refused, without starting anything.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.login.read()?;
+        self.login()?;
         self.servers().map(drop)
     }
 
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
-        let (servers, login) = (self.servers()?, self.login.read()?);
+        let (servers, login) = (self.servers()?, self.login()?);
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
         for _ in 0..self.common.cores {
@@ -125,6 +143,7 @@ impl Serve {
             Sidecar::new(SidecarOptions {
                 servers: servers.clone(),
                 mode: self.mode.into(),
+                cluster: self.cluster.then_some(self.shim_port),
                 login: login.clone(),
                 timeout_ns: nanos(self.timeout_ms),
                 resend_ns: nanos(self.resend_ms).max(1_000_000),

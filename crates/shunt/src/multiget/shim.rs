@@ -27,6 +27,9 @@ pub(super) struct Shim {
     /// Shims of all servers, in the order of the sidecars' --server and with --listen of this one among them: it asks them for sidecars with --mode coordinator
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., help_heading = "Addresses")]
     peer: Vec<String>,
+    /// The server is a node of a Redis Cluster
+    #[arg(long, conflicts_with = "peer", help_heading = "Addresses")]
+    cluster: bool,
     /// Networks of sidecars, which get whole answers
     #[arg(long, value_name = "PREFIX", default_values = ["127.0.0.0/8", "::1"], value_delimiter = ',', num_args = 1.., help_heading = "Limits")]
     allow: Vec<Prefix>,
@@ -109,6 +112,7 @@ impl Shim {
             Store::new(StoreOptions {
                 shim: options.clone(),
                 server,
+                is_in_cluster: self.cluster,
                 login: login.clone(),
                 coordinator: coordinator.clone(),
                 timeout_ns: nanos(self.timeout_ms),

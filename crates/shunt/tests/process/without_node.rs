@@ -9,7 +9,8 @@ fn a_build_without_the_node_lists_neither_node_nor_up_and_says_how_to_get_them()
     let commands: Vec<&str> = help.split_once("Commands:\n").expect("a list of commands").1.split("\n\n").collect();
     let names: Vec<&str> = commands[0].lines().filter_map(|line| line.split_whitespace().next()).collect();
     let expected = [
-        "proxy", "dispatch", "agent", "multiget", "switch", "check", "fleet", "doctor", "lock", "locks", "bench", "help",
+        "proxy", "dispatch", "agent", "multiget", "switch", "check", "fleet", "doctor", "lock", "locks", "bench",
+        "help",
     ];
     assert_eq!(names, expected, "{help}");
     assert!(!help.contains("shunt up") && !help.contains("shunt node"), "{help}");

@@ -71,6 +71,10 @@ pub enum Value<'b> {
     Nil,
     /// An error, in the server's words.
     Error(&'b [u8]),
+    /// A number.
+    Integer(i64),
+    /// So many values follow.
+    Array(usize),
     /// Anything else.
     Other,
 }
@@ -82,6 +86,8 @@ pub fn value(bytes: &[u8]) -> Option<(Value<'_>, usize)> {
     let found = match kind {
         b'-' => Value::Error(digits),
         b'_' => Value::Nil,
+        b':' => Value::Integer(std::str::from_utf8(digits).ok()?.parse().ok()?),
+        b'*' => length(digits).ok()?.map_or(Value::Nil, Value::Array),
         b'$' | b'!' => match length(digits).ok()? {
             None => Value::Nil,
             Some(size) => {

@@ -1,0 +1,317 @@
+//! Redis Cluster: which node has which slot is asked of the nodes, and learnt from those that send a command elsewhere.
+//!
+//! Until it is known everything is asked of the first server, which sends it to the right one. A command that is sent elsewhere goes there with its place among
+//! its application's answers. What applications send after it is known that keys are elsewhere waits for what they have under way, so that commands do not overtake one another.
+
+use std::net::{IpAddr, SocketAddr};
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::netmc::Op;
+use shunt_wire::resp::{Scanner, Value, Version, put_command, value};
+
+use super::Sidecar;
+use super::apps::{App, Held};
+use super::links::Expected;
+use crate::client::Ticket;
+use crate::limits;
+use crate::place::{Places, SLOTS};
+
+/// What is known of the cluster besides where its slots are.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    /// Port of the shims.
+    shim_port: u16,
+    /// It is to be asked again where slots are.
+    wants_slots: bool,
+    is_asking: bool,
+    /// Not before this.
+    ask_at_ns: u64,
+    /// Who was asked last.
+    asked: usize,
+}
+
+/// A command that may have to be sent again.
+#[derive(Clone, Debug)]
+pub(super) struct Again {
+    pub(super) command: Vec<u8>,
+    /// How often it was sent elsewhere.
+    pub(super) hops: u8,
+}
+
+/// Where a node sends a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Elsewhere {
+    slot: usize,
+    node: SocketAddr,
+    /// For good; otherwise for this command alone.
+    is_moved: bool,
+}
+
+impl Cluster {
+    pub(super) fn new(shim_port: u16) -> Self {
+        Self { shim_port, wants_slots: true, ..Self::default() }
+    }
+}
+
+impl Elsewhere {
+    /// Reads `MOVED 3999 127.0.0.1:6381` or `ASK ..`. Without an address it is that of who says so.
+    fn parse(error: &[u8], from: IpAddr) -> Option<Self> {
+        let text = std::str::from_utf8(error).ok()?;
+        let mut words = text.split(' ');
+        let is_moved = match words.next()? {
+            "MOVED" => true,
+            "ASK" => false,
+            _ => return None,
+        };
+        let slot = words.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        Some(Self { slot, node: SocketAddr::new(address(host, from)?, port.parse().ok()?), is_moved })
+    }
+}
+
+fn address(host: &str, from: IpAddr) -> Option<IpAddr> {
+    if host.is_empty() || host == "?" { Some(from) } else { host.trim_matches(['[', ']']).parse().ok() }
+}
+
+/// The answer to CLUSTER SLOTS: ranges of slots, each with the node that has it. Nodes without an address, or with a name, are left out.
+fn ranges(answer: &[u8], from: IpAddr) -> Option<Vec<(usize, usize, SocketAddr)>> {
+    let (mut at, mut found) = (0, Vec::new());
+    for _ in 0..count(answer, &mut at)? {
+        let parts = count(answer, &mut at)?;
+        let (first, last) = (integer(answer, &mut at)?, integer(answer, &mut at)?);
+        let fields = count(answer, &mut at)?;
+        let host = match next(answer, &mut at)? {
+            Value::Bulk(host) => address(std::str::from_utf8(host).ok()?, from),
+            Value::Nil => Some(from),
+            _ => return None,
+        };
+        let port = u16::try_from(integer(answer, &mut at)?).ok()?;
+        for _ in 2..fields {
+            skip(answer, &mut at)?;
+        }
+        for _ in 3..parts {
+            skip(answer, &mut at)?;
+        }
+        if let Some(host) = host.filter(|_| first <= last && last < SLOTS) {
+            found.push((first, last, SocketAddr::new(host, port)));
+        }
+    }
+    Some(found)
+}
+
+fn next<'b>(answer: &'b [u8], at: &mut usize) -> Option<Value<'b>> {
+    let (found, length) = value(answer.get(*at..)?)?;
+    *at += length;
+    Some(found)
+}
+
+fn count(answer: &[u8], at: &mut usize) -> Option<usize> {
+    if let Value::Array(count) = next(answer, at)? { Some(count) } else { None }
+}
+
+fn integer(answer: &[u8], at: &mut usize) -> Option<usize> {
+    if let Value::Integer(number) = next(answer, at)? { usize::try_from(number).ok() } else { None }
+}
+
+fn skip(answer: &[u8], at: &mut usize) -> Option<()> {
+    *at += Scanner::new(limits::COMMAND_BYTES_MAX).find(answer.get(*at..)?).ok()??;
+    Some(())
+}
+
+impl Sidecar {
+    /// Asks one node after the other where slots are, if that is wanted and not too soon.
+    pub(super) fn ask_for_slots(&mut self, io: &mut Io) {
+        let (now_ns, servers) = (io.now_ns(), self.options.servers.len());
+        let Some(cluster) = &mut self.cluster else { return };
+        if cluster.is_asking || now_ns < cluster.ask_at_ns || !cluster.wants_slots {
+            return;
+        }
+        cluster.ask_at_ns = now_ns + limits::SLOTS_NS;
+        cluster.asked = (cluster.asked + 1) % servers;
+        let server = cluster.asked;
+        let command = [&b"CLUSTER"[..], b"SLOTS"].into_iter();
+        let asked = self.ask(io, server, Version::Two, Expected::Slots, |out| put_command(out, command));
+        if let Some(cluster) = &mut self.cluster {
+            cluster.is_asking = asked.is_ok();
+        }
+    }
+
+    /// Slots may be elsewhere than was known.
+    pub(super) fn want_slots(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.wants_slots = true;
+        }
+    }
+
+    /// Nobody will say where slots are; another node is asked.
+    pub(super) fn slots_failed(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            (cluster.is_asking, cluster.wants_slots) = (false, true);
+        }
+    }
+
+    /// A node says where slots are.
+    pub(super) fn slots(&mut self, io: &mut Io, from: SocketAddr, answer: &[u8]) {
+        let found = ranges(answer, from.ip()).filter(|found| !found.is_empty());
+        let Some(found) = found else { return self.slots_failed() };
+        let mut places = vec![0; SLOTS];
+        for (first, last, node) in found {
+            let Some(server) = self.server_at(node) else { continue };
+            places[first..=last].fill(server as u8);
+        }
+        if self.client.set_places(Places::Slots(places)) {
+            self.hold_all(io);
+        }
+        if let Some(cluster) = &mut self.cluster {
+            (cluster.is_asking, cluster.wants_slots) = (false, false);
+        }
+    }
+
+    /// The number of the server at this address, which is a new one if need be; none if there are too many.
+    fn server_at(&mut self, node: SocketAddr) -> Option<usize> {
+        let shim_port = self.cluster.as_ref()?.shim_port;
+        let servers = &mut self.options.servers;
+        if let Some(known) = servers.iter().position(|(server, _)| *server == node) {
+            return Some(known);
+        }
+        if servers.len() == limits::SERVERS_MAX {
+            return None;
+        }
+        let shim = SocketAddr::new(node.ip(), shim_port);
+        tracing::info!(%node, %shim, "a node of the cluster is new");
+        servers.push((node, shim));
+        self.client.add_server(shim);
+        self.links.extend(super::links::of_server(servers.len() - 1, node));
+        Some(servers.len() - 1)
+    }
+
+    /// Follows an answer that sends a command elsewhere; gives it back if it does not, or has done so too often.
+    pub(super) fn follow(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) -> Option<Expected> {
+        let hops = match &expected {
+            Expected::App { again: Some(again), .. } => again.hops,
+            Expected::Fetch { hops, .. } => *hops,
+            _ => return Some(expected),
+        };
+        let from = self.links[index].address();
+        let error = match value(answer) {
+            Some((Value::Error(error), _)) if self.cluster.is_some() && hops < limits::HOPS_MAX => error,
+            _ => return Some(expected),
+        };
+        let Some(to) = Elsewhere::parse(error, from.ip()) else { return Some(expected) };
+        let Some(server) = self.server_at(to.node) else { return Some(expected) };
+        if to.is_moved {
+            if self.client.place_slot(to.slot, server) {
+                self.hold_all(io);
+            }
+            self.want_slots();
+        }
+        match expected {
+            Expected::App { conn, sequence, again: Some(again) } => {
+                let version = if index % 2 == 0 { Version::Two } else { Version::Three };
+                self.send_again(io, (server, version, to.is_moved), conn, sequence, again);
+            }
+            Expected::Fetch { ticket, op, keys, hops } => {
+                self.fetch_again(io, (server, to.is_moved), (ticket, op), keys, hops + 1);
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Keys are elsewhere from now on. What applications have under way may be sent there too, so nothing is to go there before.
+    fn hold_all(&mut self, io: &mut Io) {
+        let busy = |(index, app): (usize, &App)| (!app.is_quiet()).then_some(index);
+        let busy: Vec<usize> = self.apps.iter().filter_map(busy).collect();
+        busy.into_iter().for_each(|app| self.hold(io, app, Held::Quiet));
+    }
+
+    fn send_again(
+        &mut self,
+        io: &mut Io,
+        (server, version, is_moved): (usize, Version, bool),
+        conn: ConnId,
+        sequence: u64,
+        again: Again,
+    ) {
+        if self.app_of(conn).is_none() {
+            return;
+        }
+        let command = again.command.clone();
+        let again = Again { hops: again.hops + 1, ..again };
+        let expected = Expected::App { conn, sequence, again: Some(again) };
+        let asked = self.permitted(io, server, version, is_moved);
+        let asked = asked.and_then(|()| self.ask(io, server, version, expected, |out| out.extend_from_slice(&command)));
+        if let Err(text) = asked
+            && let Some(app) = self.app_of(conn)
+        {
+            self.error(io, app, sequence, &text);
+        }
+    }
+
+    fn fetch_again(
+        &mut self,
+        io: &mut Io,
+        (server, is_moved): (usize, bool),
+        (ticket, op): (Ticket, Op),
+        keys: Vec<u16>,
+        hops: u8,
+    ) {
+        let key = keys.first().and_then(|position| self.client.key(ticket, *position)).map(<[u8]>::to_vec);
+        // It is over, and nobody waits for it.
+        let Some(key) = key else { return };
+        let expected = Expected::Fetch { ticket, op, keys, hops };
+        let asked = self.permitted(io, server, Version::Two, is_moved);
+        let command = [&b"GET"[..], &key].into_iter();
+        let asked = asked.and_then(|()| self.ask(io, server, Version::Two, expected, |out| put_command(out, command)));
+        if let Err(text) = asked {
+            self.client.fetch_failed(ticket, server, &text);
+        }
+    }
+
+    /// A node that is being given a slot takes a command on it only after this.
+    fn permitted(&mut self, io: &mut Io, server: usize, version: Version, is_moved: bool) -> Result<(), String> {
+        if is_moved {
+            return Ok(());
+        }
+        self.ask(io, server, version, Expected::Asking, |out| put_command(out, [&b"ASKING"[..]].into_iter()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
+
+    #[test]
+    fn a_node_that_sends_a_command_elsewhere_is_understood() {
+        let to = |text: &str| Elsewhere::parse(text.as_bytes(), FROM);
+        let node = |text: &str| text.parse().unwrap();
+        let moved = Elsewhere { slot: 3999, node: node("192.0.2.1:6381"), is_moved: true };
+        assert_eq!(to("MOVED 3999 192.0.2.1:6381"), Some(moved));
+        assert_eq!(to("ASK 3999 192.0.2.1:6381"), Some(Elsewhere { is_moved: false, ..moved }));
+        assert_eq!(to("MOVED 3999 :6381"), Some(Elsewhere { node: node("192.0.2.9:6381"), ..moved }));
+        assert_eq!(to("MOVED 3999 2001:db8::1:6381"), Some(Elsewhere { node: node("[2001:db8::1]:6381"), ..moved }));
+        for text in ["ERR x", "MOVED", "MOVED 16384 192.0.2.1:1", "MOVED 1 name:6381", "MOVED 1 192.0.2.1", "ASK x :1"]
+        {
+            assert_eq!(to(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nodes_of_slots_are_read_with_replicas_and_metadata_passed_over() {
+        let node = "*4\r\n$9\r\n192.0.2.1\r\n:6379\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n";
+        let old = "*2\r\n$0\r\n\r\n:6380\r\n";
+        let answer = format!("*2\r\n*4\r\n:0\r\n:99\r\n{node}{node}*3\r\n:100\r\n:16383\r\n{old}");
+        let expected =
+            vec![(0, 99, "192.0.2.1:6379".parse().unwrap()), (100, 16_383, "192.0.2.9:6380".parse().unwrap())];
+        assert_eq!(ranges(answer.as_bytes(), FROM), Some(expected));
+        for bad in [
+            "-ERR This instance has cluster support disabled\r\n",
+            "*1\r\n:1\r\n",
+            "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n:1\r\n:1\r\n",
+        ] {
+            assert_eq!(ranges(bad.as_bytes(), FROM), None, "{bad}");
+        }
+    }
+}

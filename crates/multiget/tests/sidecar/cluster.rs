@@ -1,0 +1,227 @@
+//! Nodes of a cluster whose slots move all the while: every command is answered as if there were one server, in its turn.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use shunt_multiget::mode::Mode;
+use shunt_multiget::place::{SLOTS, slot};
+use shunt_multiget::{Login, Sidecar, SidecarOptions};
+use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND, World, for_seeds};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::resp::{
+    Command, Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple, read_command,
+};
+
+use crate::app::App;
+use crate::script::Script;
+use crate::{listen_address, server_address, whole};
+
+const NODES: u8 = 4;
+
+/// All that nodes know, at once: what is simulated is not how they come to agree.
+struct Shared {
+    values: HashMap<Vec<u8>, Vec<u8>>,
+    owners: Vec<u8>,
+    /// For slots that move: where to, and which of their keys are there.
+    moving: HashMap<usize, (u8, HashSet<Vec<u8>>)>,
+    sent_elsewhere: usize,
+}
+
+impl Shared {
+    fn step(&mut self, random: &mut Random) {
+        let keys: Vec<Vec<u8>> = self.values.keys().cloned().collect();
+        let Some(key) = keys.get(random.index(keys.len().max(1))).cloned() else { return };
+        let slot = usize::from(slot(&key));
+        let to = random.below(u64::from(NODES)) as u8;
+        if let Some((_, moved)) = self.moving.get_mut(&slot) {
+            moved.insert(key);
+            if random.chance(0.3)
+                && let Some((to, _)) = self.moving.remove(&slot)
+            {
+                self.owners[slot] = to;
+            }
+        } else if to != self.owners[slot] {
+            self.moving.insert(slot, (to, HashSet::new()));
+        }
+    }
+}
+
+struct Node {
+    index: u8,
+    shared: Rc<RefCell<Shared>>,
+    versions: HashMap<ConnId, Version>,
+    asking: HashSet<ConnId>,
+}
+
+impl Node {
+    fn carry_out(&mut self, conn: ConnId, arguments: &[&[u8]], out: &mut Vec<u8>) {
+        let (shared, version) = (&mut *self.shared.borrow_mut(), self.versions.get(&conn).copied().unwrap_or_default());
+        let may_ask = self.asking.remove(&conn);
+        match arguments {
+            [b"HELLO", b"3"] => {
+                self.versions.insert(conn, Version::Three);
+                return put_map(out, Version::Three, 0);
+            }
+            [b"ASKING"] => {
+                self.asking.insert(conn);
+                return put_simple(out, "OK");
+            }
+            [b"CLUSTER", b"SLOTS"] => return put_slots(&shared.owners, out),
+            _ => {}
+        }
+        let key = arguments[1].to_vec();
+        let slot = usize::from(slot(&key));
+        let (owner, moving) = (shared.owners[slot], shared.moving.get_mut(&slot));
+        let elsewhere = match moving {
+            Some((to, _)) if owner != self.index && may_ask && *to == self.index => None,
+            _ if owner != self.index => Some(("MOVED", owner)),
+            // A key that is not there, or not any more.
+            Some((to, moved)) if moved.contains(&key) || !shared.values.contains_key(&key) => {
+                moved.insert(key.clone());
+                Some(("ASK", *to))
+            }
+            _ => None,
+        };
+        if let Some((what, to)) = elsewhere {
+            shared.sent_elsewhere += 1;
+            return put_error(out, &format!("{what} {slot} {}", server_address(to)));
+        }
+        match arguments {
+            [b"SET", _, value] => {
+                shared.values.insert(key, value.to_vec());
+                put_simple(out, "OK");
+            }
+            [b"INCR", _] => {
+                let value = shared.values.entry(key).or_insert(b"0".to_vec());
+                let number = String::from_utf8_lossy(value).parse::<i64>().expect("a number") + 1;
+                *value = number.to_string().into_bytes();
+                put_integer(out, number);
+            }
+            [b"GET", _] => match shared.values.get(&key) {
+                Some(value) => put_bulk(out, value),
+                None => put_nil(out, version),
+            },
+            other => panic!("a cluster is not asked {} arguments", other.len()),
+        }
+    }
+}
+
+fn put_slots(owners: &[u8], out: &mut Vec<u8>) {
+    let ranges: Vec<&[u8]> = owners.chunk_by(|a, b| a == b).collect();
+    let mut first = 0;
+    put_array(out, ranges.len());
+    for range in ranges {
+        put_array(out, 3);
+        put_integer(out, first);
+        put_integer(out, first + range.len() as i64 - 1);
+        put_array(out, 2);
+        put_bulk(out, server_address(range[0]).ip().to_string().as_bytes());
+        put_integer(out, 6379);
+        first += range.len() as i64;
+    }
+}
+
+impl Service for Node {
+    type Mail = ();
+
+    fn accepted(&mut self, _io: &mut Io, conn: ConnId, _origin: &Accepted) {
+        self.versions.remove(&conn);
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let (mut command, mut at) = (Command::default(), 0);
+        while read_command(&data[at..], 1 << 20, &mut command).expect("the sidecar speaks RESP") {
+            let mut out = Vec::new();
+            let arguments: Vec<&[u8]> = command.arguments(&data[at..], 0).collect();
+            self.carry_out(conn, &arguments, &mut out);
+            io.output(conn).extend_from_slice(&out);
+            at += command.len();
+        }
+        at
+    }
+
+    fn closed(&mut self, _io: &mut Io, _conn: ConnId, _reason: CloseReason) {}
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, (): ()) {}
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}
+
+/// Nodes, and a sidecar that is told one of them.
+fn scene(seed: u64) -> (World, Rc<RefCell<Shared>>, HostId<Sidecar>) {
+    let mut world = World::new(seed, whole(seed));
+    let owners = (0..SLOTS).map(|slot| (slot * usize::from(NODES) / SLOTS) as u8).collect();
+    let shared = Shared { values: HashMap::new(), owners, moving: HashMap::new(), sent_elsewhere: 0 };
+    let shared = Rc::new(RefCell::new(shared));
+    for index in 0..NODES {
+        let (versions, asking) = (HashMap::new(), HashSet::new());
+        let node = world.add("node", Node { index, shared: shared.clone(), versions, asking });
+        world.listen(node, server_address(index));
+    }
+    let shim = SocketAddr::from(([192, 0, 2, 10], 9700));
+    let sidecar = Sidecar::new(SidecarOptions {
+        servers: vec![(server_address(0), shim)],
+        mode: Mode::Cli,
+        cluster: Some(9700),
+        login: Login::default(),
+        timeout_ns: 5 * SECOND,
+        resend_ns: 20 * MILLISECOND,
+        seed,
+    });
+    let sidecar = world.add("sidecar", sidecar);
+    world.listen(sidecar, listen_address());
+    (world, shared, sidecar)
+}
+
+fn count(answers: &[u8]) -> usize {
+    answers.iter().filter(|byte| **byte == b'\n').count()
+}
+
+#[test]
+fn commands_that_are_sent_ahead_do_not_overtake_those_that_are_sent_elsewhere() {
+    const COMMANDS: usize = 400;
+    for_seeds(30, |seed| {
+        let (mut world, shared, _) = scene(seed);
+        let app = world.add("app", Script::new(listen_address()));
+        let mut random = Random::new(seed ^ 9);
+        let (mut settled, mut sent_elsewhere) = (0, 0);
+        for number in 0..COMMANDS {
+            world.with(app, |app, io| app.send(io, &[b"INCR", b"hot"]));
+            world.run_for(random.below(MILLISECOND));
+            // Nothing helps against a slot that moves again while what it has sent elsewhere is on its way.
+            if shared.borrow().sent_elsewhere > sent_elsewhere {
+                (settled, sent_elsewhere) = (number + 1, shared.borrow().sent_elsewhere);
+            } else if count(&world.host(app).received) > settled {
+                settled = number + 1;
+                shared.borrow_mut().owners[usize::from(slot(b"hot"))] = random.below(u64::from(NODES)) as u8;
+            }
+        }
+        let expected: String = (1..=COMMANDS).map(|number| format!(":{number}\r\n")).collect();
+        world.run_until(600 * SECOND, |world| world.host(app).received.len() >= expected.len());
+        assert_eq!(String::from_utf8_lossy(&world.host(app).received), expected);
+    });
+}
+
+#[test]
+fn while_slots_move_answers_are_in_order_and_say_what_was_true_at_their_turn() {
+    let mut sent_elsewhere = 0;
+    for_seeds(60, |seed| {
+        let (mut world, shared, sidecar) = scene(seed);
+        let mut random = Random::new(seed ^ 7);
+        let apps: Vec<_> =
+            (0..3).map(|index| world.add("app", App::new(listen_address(), index, &mut random))).collect();
+        let limit_ns = 600 * SECOND;
+        while !apps.iter().all(|app| world.host(*app).is_done()) {
+            world.run_for(random.range(&(MILLISECOND..30 * MILLISECOND)));
+            shared.borrow_mut().step(&mut random);
+            assert!(world.io(sidecar).now_ns() < limit_ns, "not in time");
+        }
+        apps.iter().for_each(|app| world.host(*app).check_exactly());
+        sent_elsewhere += shared.borrow().sent_elsewhere;
+    });
+    assert!(sent_elsewhere > 1_000, "{sent_elsewhere} commands were sent elsewhere");
+}

@@ -1,0 +1,75 @@
+"""A stock Redis Cluster on loopback addresses of its own, a shim beside each node, and a sidecar in front."""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from .proxy import binary
+from .redis import Processes
+from .relay import free_port
+
+NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.13")
+PORT, SHIM_PORT = 16379, 9700
+
+
+class Cluster(Processes):
+    """So many masters, one of which may have no slots, and replicas if there are twice as many nodes; all are ended with it."""
+
+    def __init__(self, directory: Path, nodes: int = 3, replicas: int = 0, spare: int = 0, serve_options=()):
+        super().__init__(directory)
+        self.nodes = [f"{NETWORK}.{last}" for last in range(1, nodes + spare + 1)]
+        self.members, self.replicas = self.nodes[:nodes], replicas
+        self.port, self.admin_port, self.serve_options = free_port(), free_port(), list(serve_options)
+
+    def start(self):
+        for index in range(len(self.nodes)):
+            self.start_node(index)
+            self.start_shim(index)
+        self.cli("--cluster", "create", *(f"{node}:{PORT}" for node in self.members), "--cluster-replicas", self.replicas, "--cluster-yes")
+        self.until(lambda: self.all_say("cluster_state:ok", self.members), "the cluster is whole")
+        for node in self.nodes[len(self.members):]:
+            self.cli("--cluster", "add-node", f"{node}:{PORT}", f"{self.nodes[0]}:{PORT}")
+        self.until(lambda: self.all_say(f"cluster_known_nodes:{len(self.nodes)}", self.nodes), "all nodes know of all")
+        check = ["redis-cli", "--cluster", "check", f"{self.nodes[0]}:{PORT}"]
+        self.until(lambda: subprocess.run(check, capture_output=True, timeout=60, check=False).returncode == 0, "all nodes agree")
+        self.start_sidecar()
+
+    def start_node(self, index: int):
+        home = self.directory / f"node-{index}"
+        home.mkdir(exist_ok=True)
+        self.run(f"node-{index}", ["redis-server", "--port", PORT, "--bind", self.nodes[index], "--cluster-enabled", "yes",
+                                   # Who hears of it would take the address that its connections leave from.
+                                   "--cluster-announce-ip", self.nodes[index], "--cluster-node-timeout", "1500",
+                                   "--cluster-replica-validity-factor", "0", "--save", "", "--appendonly", "no", "--dir", home])
+        self.until(lambda: self.answers(self.nodes[index], PORT), f"node {index} answers")
+
+    def start_shim(self, index: int):
+        self.run(f"shim-{index}", [binary(), "multiget", "shim", "--cluster", "--listen", f"{self.nodes[index]}:{SHIM_PORT}",
+                                   "--server", f"{self.nodes[index]}:{PORT}"])
+        self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens")
+
+    def start_sidecar(self):
+        """It is told one node, and learns of the others."""
+        self.run("sidecar", [binary(), "multiget", "serve", "--cluster", "--listen", f"127.0.0.1:{self.port}", "--server", f"{self.nodes[0]}:{PORT}",
+                             "--shim-port", SHIM_PORT, "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
+        self.until(lambda: self.answers("127.0.0.1", self.port), "the sidecar answers")
+
+    def cli(self, *arguments) -> str:
+        command = ["redis-cli", *(str(argument) for argument in arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def all_say(self, line: str, nodes: list) -> bool:
+        return all(line in self.cli("-h", node, "-p", PORT, "cluster", "info").split() for node in nodes)
+
+    def kill(self, index: int):
+        for name in (f"node-{index}", f"shim-{index}"):
+            self.stop(name, signal.SIGKILL)
+
+    @staticmethod
+    def answers(host: str, port: int) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((host, port)) == 0
