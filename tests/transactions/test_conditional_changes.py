@@ -105,6 +105,35 @@ def test_values_of_a_column_that_was_dropped_are_gone(session, tables):
     assert session.execute(update).one() == {"[applied]": False, "owner": None}
 
 
+def test_a_column_that_is_dropped_refuses_no_statement_that_does_not_name_it(session, tables):
+    """A row is made anew with all of them, and one may go just before that."""
+    table, going, faults, count = tables[2], threading.Event(), [], [0]
+
+    def insert(number):
+        text = session.prepare(f"INSERT INTO {table} (name, n) VALUES (?, 1) IF NOT EXISTS")
+        while not going.is_set():
+            count[0] += 1
+            try:
+                session.execute(text, (f"{number} {count[0]}",))
+            except InvalidRequest as error:
+                faults.append(str(error))
+            except Exception:  # noqa: BLE001 (it may be asked again)
+                pass
+
+    clients = [threading.Thread(target=insert, args=(number,)) for number in range(8)]
+    for one in clients:
+        one.start()
+    for number in range(12):
+        session.execute(f"ALTER TABLE {table} ADD goes{number} int")
+        time.sleep(0.3)
+        session.execute(f"ALTER TABLE {table} DROP goes{number}")
+        time.sleep(0.1)
+    going.set()
+    for one in clients:
+        one.join()
+    assert not faults and count[0] > 50, faults
+
+
 def test_an_answer_that_no_proxy_can_pass_on_is_refused_by_name(fleet, session, tables):
     """One of another proxy that is longer ends the connection between the two, and with it all that others have asked over it."""
     table = tables[3]

@@ -17,7 +17,7 @@ use shunt_reactor::Io;
 use shunt_transactions::{Decision, Partition, Refused, TransactionId};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode_result::RowsWriter;
-use shunt_wire::cql::message::{Consistency, ResultMessage, encode, error_code};
+use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
 
 use super::deciding::{Deciding, Observed};
 use super::doubt::Doubt;
@@ -33,7 +33,7 @@ use super::plan::{Plan, Shown};
 use super::row::{Change, Known, Of, ReadRow, Row};
 use super::timer::set_due;
 use super::unconfirmed::Unconfirmed;
-use super::{confirm, levels, observe, writes};
+use super::{confirm, levels, observe, reads, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits::SECOND_NS;
@@ -294,7 +294,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Hea
         _ if is_observed(core, id) => return heard_observed(core, io, id, heard, raw),
         // A node that does not take it has said so before it has sent it to others.
         Heard::Error(error) if matches!(error.code, error_code::INVALID | error_code::SYNTAX_ERROR) => {
-            Some(Failed::Node { code: error.code, message: error.message.to_owned() })
+            Some(refusal(core, id, error))
         }
         _ => None,
     };
@@ -309,6 +309,17 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Hea
             written(core, io, id, Err(Refused));
         }
         _ => written(core, io, id, Ok(levels::written(heard))),
+    }
+}
+
+/// Nodes do not take it as it was sent. What they say of a column that its client has not named is none of the client's business: it is planned anew.
+fn refusal(core: &mut Core, id: TransactionId, error: &ErrorMessage<'_>) -> Failed {
+    let keeper = &core.fleet.transactions;
+    let number = keeper.of_id.get(&id).copied().unwrap_or_default();
+    let plan = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref());
+    match plan.is_some_and(|plan| plan.draft.is_refused_for_another(error)) {
+        true => reads::changed(core, number),
+        false => Failed::Node { code: error.code, message: error.message.to_owned() },
     }
 }
 

@@ -16,7 +16,7 @@ use shunt_language::transaction::{
 };
 use shunt_language::{CqlType, InvalidRequest};
 use shunt_transactions::Partition;
-use shunt_wire::cql::message::{Prepared as Answer, Rows};
+use shunt_wire::cql::message::{ErrorMessage, Prepared as Answer, Rows, error_code};
 use shunt_wire::cql::types as wire;
 
 use super::schema::{Several, Table};
@@ -219,6 +219,16 @@ impl Draft {
     /// The texts that nodes are to prepare, in the order in which [`Plan::new`] takes what they say.
     pub(super) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
         self.reads.iter().chain(&self.writes).map(|standalone| &standalone.text)
+    }
+
+    /// True if a node refuses a column that the client has not named. It was dropped since the table was looked up: a row is read, and made anew,
+    /// with all.
+    pub(super) fn is_refused_for_another(&self, error: &ErrorMessage<'_>) -> bool {
+        let is_named_by = |name: &str| {
+            let told = [format!("Undefined column name {name} "), format!("Undefined column name \"{name}\" ")];
+            told.iter().any(|told| error.message.contains(told)) && !is_in(name, &self.outline.text)
+        };
+        error.code == error_code::INVALID && self.keys.iter().flat_map(|key| key.table.beside_key()).any(is_named_by)
     }
 
     /// The statement of a read or write, as messages name it; `index` as in [`Draft::texts`].

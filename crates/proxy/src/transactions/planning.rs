@@ -17,7 +17,7 @@ use super::plan::{Draft, Outline, Plan, ShownText};
 use super::plans::{Entry, Planning, Plans, Waiter};
 use super::schema::{self, Table, Types};
 use super::switching::Told;
-use super::{levels, modes, question, replicas};
+use super::{levels, modes, question, reads, replicas};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits;
@@ -268,6 +268,9 @@ pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, 
             if let Some(text) = texts.map(Arc::clone) {
                 core.fleet.own.learn_id(&text, prepared.id);
             }
+        }
+        Heard::Error(error) if planning.draft.as_ref().is_some_and(|draft| draft.is_refused_for_another(error)) => {
+            fail(planning, reads::changed_just_now().into());
         }
         Heard::Error(error) => {
             let name = planning

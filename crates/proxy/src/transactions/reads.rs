@@ -111,14 +111,18 @@ pub(super) fn named(core: &mut Core, io: &mut Io, (number, table, what): (u64, u
 }
 
 /// Its plan is not true any more: the next one is planned anew.
-fn changed(core: &mut Core, number: u64) -> Failed {
+pub(super) fn changed(core: &mut Core, number: u64) -> Failed {
     let keeper = &mut core.fleet.transactions;
     if let Some(plan) = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref()) {
         let outline = &plan.draft.outline;
         keeper.plans.forget(&(Arc::clone(&outline.keyspace), Arc::clone(&outline.text)));
     }
+    changed_just_now().into()
+}
+
+pub(super) fn changed_just_now() -> Fault {
     let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
-    Fault::new(FaultKind::Unserved, why).into()
+    Fault::new(FaultKind::Unserved, why)
 }
 
 /// One of those that it waits for has come.
@@ -232,6 +236,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
             Ok(()) => return,
             Err(failed) => Some(failed),
         },
+        Heard::Error(error) if plan.draft.is_refused_for_another(error) => Some(changed(core, number)),
         Heard::Error(error) => Some(of_node(error)),
         Heard::Result(_) | Heard::Unreadable => {
             Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())

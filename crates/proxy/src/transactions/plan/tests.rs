@@ -2,7 +2,7 @@
 
 use shunt_language::terms::Value;
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
-use shunt_wire::cql::message::{ResultMessage, Rows, ValueList, Values};
+use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, Rows, ValueList, Values, error_code};
 
 use super::*;
 use crate::transactions::schema::{self, Types};
@@ -405,4 +405,23 @@ fn columns_are_asked_for_where_a_write_may_name_one_that_is_not_read() {
     let alias =
         format!("BEGIN TRANSACTION SELECT owner AS balance FROM accounts WHERE id = 1; {update} COMMIT TRANSACTION");
     assert_eq!(asks(&alias, &[&["balance"]]), [true]);
+}
+
+#[test]
+fn a_node_that_refuses_a_column_of_which_the_client_knows_nothing_asks_for_another_plan() {
+    let text = "BEGIN TRANSACTION UPDATE accounts SET balance = 1 WHERE id = 1; COMMIT TRANSACTION";
+    let draft = draft(text).expect("a transaction");
+    let refused = |code: i32, message: &str| {
+        draft.is_refused_for_another(&ErrorMessage { code, message, details: ErrorDetails::None })
+    };
+    assert!(refused(error_code::INVALID, "INSERT at [1:1]: Undefined column name owner in table bank.accounts"));
+    assert!(refused(error_code::INVALID, "Undefined column name \"owner\" in table bank.accounts"));
+    for (code, message) in [
+        (error_code::INVALID, "Undefined column name balance in table bank.accounts"),
+        (error_code::INVALID, "Undefined column name other in table bank.owner"),
+        (error_code::INVALID, "owner is too long for its index"),
+        (error_code::UNAUTHORIZED, "Undefined column name owner in table bank.accounts"),
+    ] {
+        assert!(!refused(code, message), "{message}");
+    }
 }
