@@ -13,9 +13,11 @@ pub const ETAG_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 512;
 /// Bytes of each outgoing queue of a connection that moves: what was sent and is not acknowledged, and what is not sent.
 pub const QUEUE_BYTES_MAX: usize = 64 << 10;
+/// What a kernel is told to take in of a client whose connection may be handed over at any time, as that of many queries may.
+pub const OWNER_RECEIVE_BYTES: usize = 64 << 10;
 /// What a kernel is told to take in of a client whose connection is with an agent, which reads nothing. It takes up to one packet more, which
 /// may be put together from many.
-pub const RECEIVE_BYTES: usize = 64 << 10;
+pub const RECEIVE_BYTES: usize = 128 << 10;
 /// Bytes of a connection that moves which are not read: what was there when the first of them were seen, and what came behind.
 pub const UNREAD_BYTES_MAX: usize = 2 * (RECEIVE_BYTES + (64 << 10)) + (64 << 10);
 /// Bytes of a whole connection that moves: three queues and its state.
@@ -32,7 +34,7 @@ pub const CREDIT_BYTES: u32 = 256 << 10;
 
 /// Connections that an owner or agent has handed over, or is handing over, at a time.
 pub const FLOWS_MAX: usize = 4_096;
-/// Of an owner's, those on their way: each may have a copy of its queues, 112 MiB in all.
+/// Of an owner's, those on their way: each may have a copy of its queues, 144 MiB in all.
 pub const MOVES_MAX: usize = 256;
 /// Answers that an agent has offered and nobody has asked for yet.
 pub const OFFERS_MAX: usize = 1_024;
@@ -75,4 +77,7 @@ pub const IDLE_MS: u64 = 5_000;
 const _: () = assert!(ORPHAN_MS > TAKEN_MS + DOUBT_MS);
 // A connection that somebody waits for is steered until the wait is over.
 const _: () = assert!(LEASE_MS * 2 / 3 > LOST_MS && LOST_MS >= ORPHAN_MS && MOVES_MAX <= FLOWS_MAX);
+// Where a client was promised more room than there is, its packets are dropped, and Linux drops with them what they acknowledge (RFC 7323, section 2.4, has
+// them taken): both sides stand still.
+const _: () = assert!(OWNER_RECEIVE_BYTES * 2 <= RECEIVE_BYTES);
 const _: () = assert!(BUDGET_BYTES_EACH * 16 <= BUDGET_BYTES);

@@ -50,6 +50,15 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener.into())
 }
 
+/// Has the kernel take in about so many bytes, while nobody reads, of each connection that comes in on this listener from now on, instead of as many as it
+/// finds useful.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn limit_receive(listener: &TcpListener, bytes: usize) -> io::Result<()> {
+    socket::limit_receive(listener, bytes)
+}
+
 /// The accepting thread. Dropping it stops it.
 pub struct Acceptor {
     stop: Arc<OwnedFd>,

@@ -42,7 +42,7 @@ mod service;
 mod sync;
 mod timer;
 
-pub use acceptor::{Acceptor, CoreSlot, listen};
+pub use acceptor::{Acceptor, CoreSlot, limit_receive, listen};
 pub use datagrams::bind_datagrams;
 pub use driver::sim;
 pub use driver::uring::probe_uring;

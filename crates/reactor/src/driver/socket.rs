@@ -40,7 +40,7 @@ fn prepare(socket: &OwnedFd, unacknowledged: Duration) -> io::Result<()> {
 }
 
 /// Has the kernel take in about so many bytes while nobody reads.
-pub(crate) fn limit_receive(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
+pub(crate) fn limit_receive(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     // Linux takes twice as much as it is told, for what it needs beside the bytes.
     Ok(sockopt::set_socket_recv_buffer_size(socket, bytes / 2)?)
 }

@@ -412,6 +412,28 @@ mod tests {
     }
 
     #[test]
+    fn no_more_than_a_listener_is_limited_to_is_taken_in() {
+        on_small_segments(|address| {
+            let listener = crate::acceptor::listen(address.parse().unwrap()).unwrap();
+            crate::acceptor::limit_receive(&listener, 32 << 10).unwrap();
+            listener.set_nonblocking(false).unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut server = listener.accept().unwrap().0;
+            let client = OwnedFd::from(client);
+            // The kernel would take in more of one that is read so fast.
+            for _ in 0..64 {
+                rustix::net::send(&client, &[7; 16 << 10], SendFlags::empty()).unwrap();
+                read_to_end(&mut server, 16 << 10);
+            }
+            while !is_stuck(&client) {
+                let _ = rustix::net::send(&client, &[7; 1 << 16], SendFlags::DONTWAIT);
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+            assert!(repair::receive_queue_bytes(&OwnedFd::from(server)).unwrap() <= 32 << 10);
+        });
+    }
+
+    #[test]
     fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
         on_small_segments(|address| {
             let (client, before) = accepted(address);

@@ -1,11 +1,13 @@
 //! Binds the addresses and starts the threads.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use shunt_admin::{Pages, Part};
+use shunt_handover::limits::OWNER_RECEIVE_BYTES;
 use shunt_proxy::admin::Admin;
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Config, Handover};
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::log_limits::LogLimits;
@@ -13,7 +15,9 @@ use shunt_proxy::membership::state_file::StateFile;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::moving::Mover;
-use shunt_reactor::{Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, run};
+use shunt_reactor::{
+    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, limit_receive, mailbox, probe_uring, run,
+};
 use tokio::sync::{mpsc, watch};
 use tracing::info;
 
@@ -61,7 +65,7 @@ impl Bound {
 
 /// Binds the addresses: before anything is started, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
-    let listeners = listen(&config.listen)?;
+    let listeners = listen(&config)?;
     let admin = config.admin.map(|address| admin::listen("--admin", address)).transpose()?;
     let locks_http = config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
     Ok(Bound { config, listeners, admin, locks_http })
@@ -136,11 +140,16 @@ pub(crate) fn start(
     Ok(Started { listening, admin: admin_address, locks_http: http_address, part })
 }
 
-fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
+fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: &SocketAddr| {
-        shunt_reactor::listen(*address).map_err(|error| admin::cannot_listen("--listen", *address, &error))
+        let listener = shunt_reactor::listen(*address)?;
+        if config.handover == Handover::Auto {
+            limit_receive(&listener, OWNER_RECEIVE_BYTES)?;
+        }
+        Ok(listener)
     };
-    addresses.iter().map(bind).collect()
+    let bind = |address| bind(address).map_err(|error: io::Error| admin::cannot_listen("--listen", *address, &error));
+    config.listen.iter().map(bind).collect()
 }
 
 /// io_uring where it was asked for and can be had.
@@ -196,7 +205,8 @@ fn start_cores(
         });
         let load = Some(Arc::clone(&metrics.load));
         let connections_max = config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
-        let options = LoopOptions { load, connections_max, mover, ..LoopOptions::default() };
+        let restored_receive_bytes = hands_over.as_ref().map(|_| OWNER_RECEIVE_BYTES);
+        let options = LoopOptions { load, connections_max, mover, restored_receive_bytes, ..LoopOptions::default() };
         spawn_core(index, core, driver, options, inbox, teller.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
