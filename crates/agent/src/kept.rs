@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use shunt_handover::Flow;
 use shunt_handover::agent::SessionId;
-use shunt_handover::message::Ticket;
+use shunt_handover::message::{SEGMENTS, SEGMENTS_LZ4, Ticket};
 use shunt_handover::session::OwnerId;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append};
@@ -12,6 +12,7 @@ use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append};
 use crate::limits;
 use crate::link;
 use crate::metrics::Way;
+use crate::segments;
 use crate::state::Agent;
 use crate::taken;
 
@@ -41,8 +42,30 @@ pub(crate) struct Kept {
     /// The proxy's end of that link.
     pub(crate) proxy: ConnId,
     pub(crate) envelope: Vec<u8>,
-    /// The header that its client is to be sent, whose stream is another.
-    header: Option<[u8; HEADER_BYTES]>,
+    /// How its client is to be sent it.
+    shape: Option<Shape>,
+}
+
+/// What an answer begins with at its client, whose stream is another, and what it is wrapped in.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    header: [u8; HEADER_BYTES],
+    /// v5: in segments, which may be LZ4.
+    segments_lz4: Option<bool>,
+}
+
+impl Shape {
+    /// As an owner says it: the header, and for segments one byte more.
+    fn decode(head: &[u8]) -> Option<Self> {
+        let (header, rest) = head.split_first_chunk::<HEADER_BYTES>()?;
+        let segments_lz4 = match rest {
+            [] => None,
+            [SEGMENTS] => Some(false),
+            [SEGMENTS_LZ4] => Some(true),
+            _ => return None,
+        };
+        Some(Self { header: *header, segments_lz4 })
+    }
 }
 
 /// The session of an owner, if it can be asked.
@@ -89,14 +112,14 @@ pub(crate) fn offer(
     }
     agent.kept.next_ticket += 1;
     agent.metrics.offers.add(1);
-    agent.kept.answers.insert(ticket, Kept { session, link, proxy, envelope, header: None });
+    agent.kept.answers.insert(ticket, Kept { session, link, proxy, envelope, shape: None });
     Ok(ticket)
 }
 
-/// The owner says under which header an answer is to go to its client.
-pub(crate) fn set_header(agent: &mut Agent, session: SessionId, ticket: Ticket, header: &[u8]) {
+/// The owner says how an answer is to go to its client.
+pub(crate) fn set_shape(agent: &mut Agent, session: SessionId, ticket: Ticket, head: &[u8]) {
     if let Some(kept) = agent.kept.answers.get_mut(&ticket).filter(|kept| kept.session == session) {
-        kept.header = header.try_into().ok();
+        kept.shape = Shape::decode(head);
     }
 }
 
@@ -134,23 +157,25 @@ pub(crate) fn start(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) 
 
 fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
     let Some(key) = agent.of_flow.get(&flow).copied() else { return false };
-    let Some(Kept { mut envelope, header, .. }) = take(agent, ticket) else { return false };
-    let Some(header) = header else {
+    let Some(Kept { mut envelope, shape, .. }) = take(agent, ticket) else { return false };
+    let Some(Shape { header, segments_lz4 }) = shape else {
         release(agent, envelope.len());
         return false;
     };
     envelope[..HEADER_BYTES].copy_from_slice(&header);
     let taken = &mut agent.taken[key];
-    (taken.sent, taken.kept_bytes) = (envelope.len() as u64, envelope.len());
+    taken.kept_bytes = envelope.len();
+    let out = io.output(taken.conn);
+    let before = out.len();
+    match segments_lz4 {
+        Some(lz4) => segments::append(out, lz4, &envelope),
+        None if out.is_empty() => *out = envelope,
+        None => out.extend_from_slice(&envelope),
+    }
+    taken.sent = (out.len() - before) as u64;
     agent.metrics.first_byte.record(io.now_ns().saturating_sub(taken.since_ns));
     agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent);
     agent.metrics.answers.of(Way::Direct).add(1);
-    let out = io.output(taken.conn);
-    if out.is_empty() {
-        *out = envelope;
-    } else {
-        out.extend_from_slice(&envelope);
-    }
     taken::is_out(agent, io, key);
     true
 }

@@ -35,6 +35,7 @@ mod own;
 mod owner;
 mod pool;
 mod request;
+mod segments;
 mod service;
 mod session;
 mod state;

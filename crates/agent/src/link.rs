@@ -7,6 +7,8 @@
 //! An offered answer leaves the link's stream, so that the others behind it are not held up by it. It comes back into it, between two envelopes, when
 //! the proxy wants it relayed, or cannot be asked: its session is lost, or it has not said anything in time. What there is not enough room for is passed
 //! on as it comes.
+//!
+//! After the handshake v5 puts envelopes into segments, which [`crate::segments`] takes apart where it has to.
 
 use std::collections::VecDeque;
 
@@ -18,6 +20,7 @@ use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append, opcode};
 use crate::kept::{self, Kept};
 use crate::limits;
 use crate::metrics::Way;
+use crate::segments::{self, Run};
 use crate::state::{Agent, Peer};
 
 /// A link.
@@ -42,8 +45,12 @@ enum Reading {
     Header,
     /// So many bytes of an envelope are to be passed on.
     Passing(usize),
+    /// The same, and behind them come segments.
+    PassingLast(usize),
     /// An envelope is being taken in; with its header it has so many bytes.
     TakingIn(Vec<u8>, usize),
+    /// In segments.
+    Segments(Run),
     /// What comes is not known to be envelopes.
     Opaque,
 }
@@ -97,13 +104,18 @@ pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8])
                 io.output(link.proxy).extend_from_slice(rest);
                 used = data.len();
             }
-            Reading::Passing(left) => {
+            Reading::Segments(_) => match read_segment(agent, io, key, rest) {
+                0 => return used,
+                taken => used += taken,
+            },
+            Reading::Passing(left) | Reading::PassingLast(left) => {
                 let taken = rest.len().min(*left);
                 io.output(link.proxy).extend_from_slice(&rest[..taken]);
                 agent.metrics.answer_bytes.of(Way::Relayed).add(taken as u64);
                 (used, *left) = (used + taken, *left - taken);
                 if *left == 0 {
-                    link.reading = Reading::Header;
+                    let is_last = matches!(link.reading, Reading::PassingLast(_));
+                    link.reading = if is_last { Reading::Segments(Run::Between) } else { Reading::Header };
                     relay_waiting(agent, io, key);
                 }
             }
@@ -131,15 +143,63 @@ pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8])
     data.len()
 }
 
+/// What a segment of a link's has in it.
+struct OfLink<'a> {
+    agent: &'a mut Agent,
+    io: &'a mut Io,
+    key: usize,
+    proxy: ConnId,
+}
+
+impl segments::Sink for OfLink<'_> {
+    fn is_offered(&mut self, header: &Header) -> bool {
+        is_offered(self.agent, self.key, header)
+    }
+
+    fn pass(&mut self, segment: &[u8], bytes: usize) {
+        self.io.output(self.proxy).extend_from_slice(segment);
+        self.agent.metrics.answer_bytes.of(Way::Relayed).add(bytes as u64);
+    }
+
+    fn write(&mut self, envelopes: &[u8]) {
+        segments::append(self.io.output(self.proxy), false, envelopes);
+        self.agent.metrics.answer_bytes.of(Way::Relayed).add(envelopes.len() as u64);
+    }
+
+    fn offer(&mut self, envelope: Vec<u8>) {
+        offer(self.agent, self.io, self.key, envelope);
+    }
+}
+
+/// Reads a segment. Returns how many bytes were used; 0: it is not there whole.
+fn read_segment(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
+    let Some(link) = agent.links.get_mut(key) else { return data.len() };
+    let Reading::Segments(run) = &mut link.reading else { return 0 };
+    let (mut run, proxy) = (std::mem::replace(run, Run::Between), link.proxy);
+    let outcome = segments::read(&mut run, data, &mut OfLink { agent, io, key, proxy });
+    let is_broken = outcome.is_err();
+    let (next, used) = outcome.unwrap_or(None).unwrap_or((run, 0));
+    if let Some(link) = agent.links.get_mut(key) {
+        link.reading = Reading::Segments(next);
+    }
+    if is_broken {
+        closed(agent, io, key);
+        return data.len();
+    }
+    relay_waiting(agent, io, key);
+    used
+}
+
 /// Decides what becomes of an envelope; its bytes are read by the next step.
 fn read_header(agent: &mut Agent, key: usize, header: Header) {
     let bytes = HEADER_BYTES + header.length as usize;
-    let Some(link) = agent.links.get(key) else { return };
-    let is_known = header.response && (3..=4).contains(&header.version);
-    let is_large = header.opcode == opcode::RESULT && header.length >= link.threshold_bytes;
+    let is_known = header.response && (3..=5).contains(&header.version);
+    let answers_startup = matches!(header.opcode, opcode::READY | opcode::AUTHENTICATE);
     let reading = if !is_known {
         Reading::Opaque
-    } else if is_large && kept::session_of(agent, link.owner).is_some() && kept::reserve(agent, bytes) {
+    } else if header.version == 5 && answers_startup {
+        Reading::PassingLast(bytes)
+    } else if is_offered(agent, key, &header) {
         Reading::TakingIn(Vec::with_capacity(bytes), bytes)
     } else {
         Reading::Passing(bytes)
@@ -147,20 +207,30 @@ fn read_header(agent: &mut Agent, key: usize, header: Header) {
     agent.links[key].reading = reading;
 }
 
+/// Is this the answer to be taken in? Then there is room for it.
+fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
+    let Some(link) = agent.links.get(key) else { return false };
+    let is_large = header.response && header.opcode == opcode::RESULT && header.length >= link.threshold_bytes;
+    let bytes = HEADER_BYTES + header.length as usize;
+    is_large && kept::session_of(agent, link.owner).is_some() && kept::reserve(agent, bytes)
+}
+
 /// A large answer is here: its proxy is asked how it is to go, if it can be asked.
 fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
     let (Some(link), Some(header)) = (agent.links.get(key), Header::decode(&envelope)) else { return };
-    let (proxy, owner) = (link.proxy, link.owner);
+    let owner = link.owner;
     match kept::offer(agent, io, owner, key, envelope) {
         Ok(ticket) => {
             // What it has of flags is about the body that waits.
             let (header, length) = (Header { opcode: opcode::OFFERED, ..header }, header.length);
-            append(io.output(proxy), header, |body| {
+            let mut offered = Vec::new();
+            append(&mut offered, header, |body| {
                 body.extend_from_slice(&ticket.0.to_be_bytes());
                 body.extend_from_slice(&length.to_be_bytes());
             });
+            write(agent, io, key, &offered);
         }
-        Err(envelope) => relay_bytes(agent, io, proxy, &envelope),
+        Err(envelope) => relay_bytes(agent, io, key, &envelope),
     }
     relay_waiting(agent, io, key);
 }
@@ -176,23 +246,33 @@ pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
     relay_waiting(agent, io, key);
 }
 
+/// Those that wait for it go into the link's stream, if nothing is half passed on.
 fn relay_waiting(agent: &mut Agent, io: &mut Io, key: usize) {
+    use Reading::{Passing, PassingLast, Segments};
     while let Some(link) = agent.links.get_mut(key)
-        && !matches!(link.reading, Reading::Passing(_))
+        && !matches!(link.reading, Passing(_) | PassingLast(_) | Segments(Run::Passing(_)))
         && let Some(ticket) = link.relayed.pop_front()
     {
-        let proxy = link.proxy;
         if let Some(Kept { envelope, .. }) = kept::take(agent, ticket) {
-            relay_bytes(agent, io, proxy, &envelope);
+            relay_bytes(agent, io, key, &envelope);
             kept::release(agent, envelope.len());
         }
     }
 }
 
-fn relay_bytes(agent: &Agent, io: &mut Io, proxy: ConnId, envelope: &[u8]) {
-    io.output(proxy).extend_from_slice(envelope);
+fn relay_bytes(agent: &Agent, io: &mut Io, key: usize, envelope: &[u8]) {
+    write(agent, io, key, envelope);
     agent.metrics.answers.of(Way::Relayed).add(1);
     agent.metrics.answer_bytes.of(Way::Relayed).add(envelope.len() as u64);
+}
+
+/// Puts a whole envelope into a link's stream.
+fn write(agent: &Agent, io: &mut Io, key: usize, envelope: &[u8]) {
+    match agent.links.get(key) {
+        Some(Link { proxy, reading: Reading::Segments(_), .. }) => segments::append(io.output(*proxy), false, envelope),
+        Some(link) => io.output(link.proxy).extend_from_slice(envelope),
+        None => {}
+    }
 }
 
 /// The proxy's end of a link.
@@ -210,7 +290,7 @@ pub(crate) fn drained(agent: &Agent, io: &mut Io, key: usize, is_server: bool) {
 /// One side has ended, and so does the other, when it has what was written to it.
 pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(link) = agent.links.try_remove(key) else { return };
-    if let Reading::TakingIn(_, bytes) = link.reading {
+    if let Reading::TakingIn(_, bytes) | Reading::Segments(Run::TakingIn(_, bytes)) = link.reading {
         kept::release(agent, bytes);
     }
     for ticket in &link.relayed {

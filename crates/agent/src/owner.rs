@@ -88,7 +88,7 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
     match (message, exchange) {
         (Message::Request { head, .. }, _) if agent.options.protocol == Protocol::Cql => {
             let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
-            kept::set_header(agent, id, ticket, head);
+            kept::set_shape(agent, id, ticket, head);
         }
         (Message::Request { .. }, Some(_)) => {
             warn!("a dispatcher has used a ticket twice; its control connection is closed");

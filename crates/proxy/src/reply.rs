@@ -74,7 +74,10 @@ pub(crate) fn write(clients: &mut Clients, context: &Context, io: &mut Io, slot:
     let out = io.output(client.conn);
     if client.segmented {
         client.writer.push(out, &header.to_bytes(), body);
-        if !std::mem::replace(&mut client.dirty, true) {
+        if !client.dirty && client.is_away {
+            // What is written while a connection is being taken out moves with it: no segment may be open.
+            client.writer.finish(out);
+        } else if !std::mem::replace(&mut client.dirty, true) {
             dirty.push(slot);
         }
     } else {

@@ -45,7 +45,8 @@ fn scene(seed: u64, network: Options, threshold: u32) -> Scene {
 fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
     // As a kernel is told by an agent: what it takes in of a client that nobody reads can always come back.
     let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
-    for (version, compression) in [(3, None), (4, None), (4, Some(Algorithm::Lz4)), (4, Some(Algorithm::Snappy))] {
+    let compressed = [(4, Some(Algorithm::Lz4)), (4, Some(Algorithm::Snappy)), (5, Some(Algorithm::Lz4))];
+    for (version, compression) in [(3, None), (4, None), (5, None)].into_iter().chain(compressed) {
         scene.add_client(|client| {
             (client.version, client.compression, client.value_bytes) = (version, compression, 300_000);
             (client.outstanding, client.keyed_only) = (16, true);
@@ -54,7 +55,7 @@ fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
     scene.world.run_for(SECOND);
     scene.wait_ready(10 * SECOND);
     scene.work(400, 120 * SECOND);
-    assert_eq!(scene.sum(|client| client.tally.right), 1600);
+    assert_eq!(scene.sum(|client| client.tally.right), 2400);
     assert_eq!((scene.sum(|client| client.tally.refused), scene.sum(|client| client.tally.losses)), (0, 0));
     let counted = counted(&scene);
     assert!(counted.sent > 100 && counted.bytes > counted.sent * (64 << 10) && counted.broken == 0, "{counted:?}");
@@ -107,7 +108,7 @@ fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
     let mut all = Counted::default();
     for_seeds(60, |seed| {
         let mut scene = scene(seed, network(seed), 200);
-        for (version, value_bytes) in [(4, 3000), (3, 300), (4, 20_000)] {
+        for (version, value_bytes) in [(4, 3000), (3, 300), (5, 20_000)] {
             scene.add_client(|client| {
                 (client.version, client.value_bytes, client.outstanding) = (version, value_bytes, 12);
             });

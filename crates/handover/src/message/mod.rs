@@ -38,6 +38,12 @@ pub const HEADER_BYTES: usize = 4 + AFTER_LENGTH_BYTES;
 /// Bytes of a header that the length counts.
 pub(crate) const AFTER_LENGTH_BYTES: usize = 1 + 8;
 
+/// Of a CQL answer that was offered, the head of `REQUEST` is the header that its client is to be sent, and behind it, if it goes in segments (v5), one of
+/// these: with no compression, or with LZ4 where that makes them shorter.
+pub const SEGMENTS: u8 = 1;
+/// The same.
+pub const SEGMENTS_LZ4: u8 = 2;
+
 /// Names one exchange of one client connection. An owner never uses one twice: its first is drawn at random when the process starts, and
 /// each next one is greater by one, also over several sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,8 +1,7 @@
 //! Links that go through the agent on their node's host.
 //!
 //! A link's connection begins with the handshake of the control protocol and one message, which says from how many bytes on answers are offered; from there
-//! on it is the node's. Where the agent cannot be reached links go past it, and are replaced when it can again. v5 has layers of its own
-//! around answers, and goes past the agent.
+//! on it is the node's. Where the agent cannot be reached links go past it, and are replaced when it can again.
 
 use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
@@ -44,7 +43,7 @@ pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> 
 
 /// Links that went past their node's agent, which can be reached now, are replaced by such as go through it.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
-    let is_direct = |link: &Link| link.via.is_none() && link.version <= 4 && link.is_ready() && !link.is_being_replaced;
+    let is_direct = |link: &Link| link.via.is_none() && link.is_ready() && !link.is_being_replaced;
     let direct: Vec<(LinkRef, PoolId, NodeId)> = core
         .links
         .iter()

@@ -127,7 +127,7 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
             let Handover { agents, offers, .. } = handover;
             let Some(agent) = agents.get_mut(agent.0 as usize) else { return };
             if let (Message::Take { .. }, Some(offer)) = (&message, offers.get(&ticket)) {
-                let head = Message::Request { head: &offer.header, has_body: false, is_idempotent: false };
+                let head = Message::Request { head: &offer.head(), has_body: false, is_idempotent: false };
                 agent.send(io, ticket, &head);
             }
             agent.send(io, ticket, &message);

@@ -68,7 +68,8 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     let flow = Flow { local: client.local, peer: client.peer };
     client.is_away = true;
     retained.release_on(link, io, kept);
-    handover.offers.insert(ticket, Offer { at, stream, pending, header: header.to_bytes() });
+    let segments_lz4 = client.segmented.then_some(client.lz4);
+    handover.offers.insert(ticket, Offer { at, stream, pending, header: header.to_bytes(), segments_lz4 });
     handover.away.insert(flow, Away { client: pending.client, place: Place::Leaving });
     moved::offer(core, io, AgentId(via), ticket, flow);
 }
@@ -76,8 +77,10 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
 /// A client whose connection may leave: nothing is under way on it but whole answers, and few of those.
 fn may_leave(io: &Io, client: &Client) -> bool {
     let is_held = client.stalls.has(Stall::REPLIES) || client.stalls.has(Stall::SWITCH);
-    let is_plain = client.phase == Phase::Ready && !client.segmented && client.version <= 4;
-    is_plain && !client.is_away && !is_held && io.backlog(client.conn) <= limits::HANDOVER_BACKLOG_BYTES_MAX
+    client.phase == Phase::Ready
+        && !client.is_away
+        && !is_held
+        && io.backlog(client.conn) <= limits::HANDOVER_BACKLOG_BYTES_MAX
 }
 
 /// The answer to a request that waited for a connection to leave has come on its link after all. True if it was such a one.

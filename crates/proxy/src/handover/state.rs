@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
+use shunt_handover::message::{Decoder, Encoder, Message, SEGMENTS, SEGMENTS_LZ4, Ticket};
 use shunt_handover::session::OwnerHandshake;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::cql::envelope::HEADER_BYTES;
@@ -85,4 +85,15 @@ pub(super) struct Offer {
     pub(super) pending: Pending,
     /// What the client's answer begins with.
     pub(super) header: [u8; HEADER_BYTES],
+    /// v5: it goes in segments, which may be LZ4.
+    pub(super) segments_lz4: Option<bool>,
+}
+
+impl Offer {
+    /// How the agent is told of it.
+    pub(super) fn head(&self) -> Vec<u8> {
+        let mut head = self.header.to_vec();
+        head.extend(self.segments_lz4.map(|lz4| if lz4 { SEGMENTS_LZ4 } else { SEGMENTS }));
+        head
+    }
 }

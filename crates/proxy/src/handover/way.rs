@@ -12,11 +12,11 @@ use crate::link::Step;
 /// The agent that a new link of this pool is to go through, if there is one.
 pub(crate) fn way(core: &Core, pool: PoolId, node: NodeId, now_ns: u64) -> Option<(u32, SocketAddr)> {
     let handover = core.handover.as_deref().filter(|handover| !handover.is_off)?;
-    let is_plain = core.router.pools.get(pool).is_some_and(|pool| pool.key.version <= 4 && !pool.key.is_own);
+    let is_of_clients = core.router.pools.get(pool).is_some_and(|pool| !pool.key.is_own);
     let ip = core.router.cluster.as_ref()?.routing.node(node)?.address.ip();
     let index = *handover.of_host.get(&ip)?;
     let agent = handover.agents.get(index as usize)?;
-    (is_plain && agent.is_up() && agent.no_links_before_ns <= now_ns).then_some((index, agent.address))
+    (is_of_clients && agent.is_up() && agent.no_links_before_ns <= now_ns).then_some((index, agent.address))
 }
 
 /// The connection to the agent is there, which speaks first. False if the link goes to its node directly.
