@@ -163,7 +163,6 @@ def test_without_the_agent_queries_go_to_the_node_and_with_it_they_are_handed_ov
     ring.wait("links go by the agent again", is_handed_over)
 
 
-@STANDS_STILL
 @pytest.mark.skipif(not jars.home().is_dir(), reason="Cassandra's jars are missing: scripts/prerequisites cassandra")
 def test_answers_of_cassandra_are_handed_over(tmp_path):
     with Ring(tmp_path, is_cassandra=True) as ring:
