@@ -207,7 +207,7 @@ impl Sidecar {
         }
         match expected {
             Expected::App { conn, sequence, again: Some(again) } => {
-                let version = if index % 2 == 0 { Version::Two } else { Version::Three };
+                let version = if index.is_multiple_of(2) { Version::Two } else { Version::Three };
                 self.send_again(io, (server, version, to.is_moved), conn, sequence, again);
             }
             Expected::Fetch { ticket, op, keys, hops } => {

@@ -26,7 +26,7 @@ impl Coordinated {
         Self { own: options.own, coordinator, own_datagrams: VecDeque::new(), armed_ns: None }
     }
 
-    pub(super) fn to_itself(&mut self, data: &[u8]) {
+    pub(super) fn send_itself(&mut self, data: &[u8]) {
         self.own_datagrams.push_back(data.to_vec());
     }
 

@@ -120,7 +120,7 @@ impl Store {
     fn answer<'v>(&mut self, io: &mut Io, asked: &Asked, found: impl Iterator<Item = Found<'v>>) {
         let Self { metrics, coordinated, buffer, .. } = self;
         asked.answer(found, buffer, |reply| match coordinated {
-            Some(coordinated) if coordinated.own == asked.from => coordinated.to_itself(reply),
+            Some(coordinated) if coordinated.own == asked.from => coordinated.send_itself(reply),
             _ => {
                 metrics.replies.add(1);
                 io.send_datagram(asked.from, reply);
