@@ -1,6 +1,7 @@
 """Hosts that are network namespaces on one bridge: a client, a dispatcher and backends, which have a virtual address; or several dispatchers behind a
 gateway. It takes root, iproute2, and a kernel with BPF."""
 
+import ctypes
 import os
 import subprocess
 import uuid
@@ -12,6 +13,7 @@ NETWORK6, VIP6 = "fd00:99:", "fd00:99::100"
 NUMBERS = {"client": 11, "gateway": 19, "dispatcher": 20, "dispatcher1": 21, "dispatcher2": 22,
            **{f"backend{index}": 31 + index for index in range(4)}}
 PREFIX = "shunt-hosts-"
+CLONE_NEWNET = 0x40000000
 
 
 def why_not() -> str:
@@ -76,6 +78,15 @@ class Hosts:
         """The same command, run on a host."""
         return ["nsenter", f"--net=/run/netns/{self.name}{host}", *map(str, command)]
 
+    def inside(self, host: str, work):
+        """What a function returns that is run on a host, such as a socket, which stays there."""
+        with open("/proc/thread-self/ns/net", "rb") as here, open(f"/run/netns/{self.name}{host}", "rb") as there:
+            enter(there)
+            try:
+                return work()
+            finally:
+                enter(here)
+
     def impair(self, lost: int, doubled: int) -> None:
         """Of a hundred packets so many are lost, or sent twice, on their way out of any host; nothing of that with 0 and 0."""
         for host in self.all:
@@ -100,6 +111,12 @@ class Hosts:
         """Bytes that a host has sent."""
         out = subprocess.run(self.on(host, ["cat", "/proc/net/dev"]), capture_output=True, text=True, check=True).stdout
         return next(int(line.split(":")[1].split()[8]) for line in out.splitlines() if line.strip().startswith("eth0:"))
+
+
+def enter(namespace) -> None:
+    """This thread is in that network from now on. (Python has it as os.setns from 3.12 on.)"""
+    if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def address(host: str, ip6: bool = False) -> str:

@@ -102,6 +102,9 @@ Examples:
   shunt switch balance --dispatcher 10.0.0.21:9180,10.0.0.22:9180
       On a host that has 203.0.113.10, in front of several dispatchers, which are asked at their --admin whether they are ready.
 
+  shunt switch load --role multiget-client --interface eth0 --vip 10.0.0.200:9700 --server 10.0.0.7:9700 10.0.0.8:9700
+      On a host that sends multigets to 10.0.0.200, an address of nobody: each server is sent its part. The order is that of all clients.
+
   shunt switch status
   shunt switch clean
 ";
@@ -237,7 +240,7 @@ pub(crate) enum Command {
     /// Read keys of several Redis servers at once, in datagrams
     #[command(after_help = format!("{MULTIGET_EXAMPLES}\n{}", exit::HELP))]
     Multiget(Box<Multiget>),
-    /// Load the programs that steer packets of connections which were handed over, show or remove them
+    /// Load the programs that steer packets of connections which were handed over, or split multigets; show or remove them
     #[command(after_help = format!("{SWITCH_EXAMPLES}\n{}", exit::HELP))]
     Switch(Box<Switch>),
     /// Check a configuration without starting anything

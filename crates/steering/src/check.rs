@@ -1,7 +1,7 @@
 //! What a host's network must be like, looked at before programs are loaded.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
 use rustix::fs::statfs;
@@ -30,6 +30,12 @@ pub(crate) fn holds_pins(directory: &Path) -> bool {
 #[must_use]
 pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem> {
     let mut found = Vec::new();
+    match role {
+        Role::MultigetClient => return vips.iter().filter_map(|vip| not_on_the_way(*vip)).collect(),
+        // What they let through, and what else comes, is none of theirs.
+        Role::MultigetGateway => return found,
+        Role::Dispatcher | Role::Backend | Role::Gateway => {}
+    }
     if role == Role::Backend {
         found.extend(vips.iter().filter_map(|vip| not_here(vip.ip())));
         if vips.iter().any(SocketAddr::is_ipv4)
@@ -71,6 +77,20 @@ fn not_here(vip: IpAddr) -> Option<Problem> {
     TcpListener::bind((vip, 0)).is_err().then(|| Problem {
         is_certain: true,
         text: format!("{vip} is no address of this host: `ip addr add {vip}/{prefix}`"),
+    })
+}
+
+/// Nothing is sent to an address that this host knows no way to, and so nothing comes by the program.
+fn not_on_the_way(vip: SocketAddr) -> Option<Problem> {
+    let from = if vip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let way = UdpSocket::bind(from).and_then(|socket| socket.connect(vip));
+    way.err().map(|error| Problem {
+        is_certain: true,
+        text: format!(
+            "this host knows no way to {} ({error}): it needs a route by this interface, and a hardware address, which may be any for the program puts in \
+             another: `ip neigh replace {0} lladdr 02:00:00:00:00:01 dev INTERFACE nud permanent`",
+            vip.ip(),
+        ),
     })
 }
 

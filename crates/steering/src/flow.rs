@@ -49,7 +49,7 @@ pub(crate) fn service_key(local: SocketAddr) -> [u8; SERVICE_BYTES] {
 }
 
 /// IPv4 addresses as ::ffff:a.b.c.d.
-fn mapped(address: IpAddr) -> [u8; 16] {
+pub(crate) fn mapped(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),

@@ -11,6 +11,8 @@
 //! Where one virtual address has several dispatchers, packets come to a gateway first ([`Gateway`], [bpf/gateway.bpf.c](../../../bpf/gateway.bpf.c)), which
 //! sends all those of a connection to one of them.
 //!
+//! A multiget that is one datagram becomes one for each server at the way out of its client's host, or at a gateway ([`Splitter`], [bpf/multiget.bpf.c](../../../bpf/multiget.bpf.c)).
+//!
 //! [`load`] takes a privileged user once: it attaches the programs ([bpf/handover.bpf.c](../../../bpf/handover.bpf.c)) to an interface and pins
 //! them and their maps, so that they outlive every process. [`Steering`] works the maps afterwards, and needs no more than the pins' files allow.
 //! Entries have leases, so that what a process has left behind when it died ends by itself.
@@ -21,12 +23,14 @@ mod flow;
 mod gateway;
 mod load;
 mod maps;
+mod multiget;
 mod neighbours;
 
 pub use check::{Problem, problems};
 pub use error::Error;
 pub use flow::{BadMac, Flow, Mac};
 pub use gateway::{DISPATCHERS_MAX, Gateway, Placed, State, Target};
-pub use load::{DEFAULT_PINS, Role, clean, give_to, interface_index, load};
+pub use load::{DEFAULT_PINS, Role, clean, give_to, interface_index, load, load_splitter};
 pub use maps::{Count, Seen, Steering};
+pub use multiget::{Parts, SERVERS_MAX, Shim, Split, Splitter, find_hosts};
 pub use neighbours::neighbours;

@@ -9,8 +9,9 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::check::holds_pins;
 use crate::error::Error;
-use crate::gateway;
 use crate::maps::{MAPS, Services};
+use crate::multiget::{Parts, Shim, Splitter};
+use crate::{gateway, multiget};
 
 /// Where the pins are unless something else is said.
 pub const DEFAULT_PINS: &str = "/sys/fs/bpf/shunt";
@@ -24,18 +25,31 @@ pub enum Role {
     Backend,
     /// Their packets come here first, and go to one of several dispatchers.
     Gateway,
+    /// Multigets are made here, and split on their way out.
+    MultigetClient,
+    /// Multigets of others come here, and are split on their way in.
+    MultigetGateway,
 }
 
 /// All roles.
-const ROLES: [Role; 3] = [Role::Dispatcher, Role::Backend, Role::Gateway];
+const ROLES: [Role; 5] = [Role::Dispatcher, Role::Backend, Role::Gateway, Role::MultigetClient, Role::MultigetGateway];
+
+/// Which packets a program sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
 
 impl Role {
-    /// The programs: for what comes in, and for what goes out if there is one. The last is pinned last.
-    fn programs(self) -> &'static [&'static str] {
+    /// The programs. The last is pinned last.
+    fn programs(self) -> &'static [(&'static str, Way)] {
         match self {
-            Role::Dispatcher => &["dispatcher_in", "dispatcher_out"],
-            Role::Backend => &["backend_in", "backend_out"],
-            Role::Gateway => &["gateway_in"],
+            Role::Dispatcher => &[("dispatcher_in", Way::In), ("dispatcher_out", Way::Out)],
+            Role::Backend => &[("backend_in", Way::In), ("backend_out", Way::Out)],
+            Role::Gateway => &[("gateway_in", Way::In)],
+            Role::MultigetClient => &[("multiget_out", Way::Out)],
+            Role::MultigetGateway => &[("multiget_in", Way::In)],
         }
     }
 
@@ -44,12 +58,13 @@ impl Role {
         match self {
             Role::Dispatcher | Role::Backend => &MAPS,
             Role::Gateway => &gateway::MAPS,
+            Role::MultigetClient | Role::MultigetGateway => &multiget::MAPS,
         }
     }
 
     /// True of what is pinned there: its last program was pinned last.
     fn is_at(self, pins: &Path) -> bool {
-        self.programs().last().is_some_and(|last| pins.join(last).exists())
+        self.programs().last().is_some_and(|(last, _)| pins.join(last).exists())
     }
 }
 
@@ -58,6 +73,33 @@ impl Role {
 /// # Errors
 /// What is missing, and what to do about it. Nothing is left behind then.
 pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Result<(), Error> {
+    load_and(interface, role, pins, || serve(pins, vips, 1))
+}
+
+/// As [`load`], of a role that splits multigets for these addresses into parts for these servers.
+///
+/// # Errors
+/// What is missing, and what to do about it. Nothing is left behind then.
+pub fn load_splitter(
+    interface: &str,
+    role: Role,
+    vips: &[SocketAddr],
+    shims: &[Shim],
+    parts: Parts,
+    pins: &Path,
+) -> Result<(), Error> {
+    load_and(interface, role, pins, || {
+        Splitter::open(pins)?.set(shims)?;
+        serve(pins, vips, parts as u32)
+    })
+}
+
+fn serve(pins: &Path, vips: &[SocketAddr], how: u32) -> Result<(), Error> {
+    let mut services = Services::open(pins)?;
+    vips.iter().try_for_each(|vip| services.serve(*vip, how))
+}
+
+fn load_and(interface: &str, role: Role, pins: &Path, fill: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     interface_index(interface)?;
     if !pins.parent().is_some_and(holds_pins) {
         return Err(Error::NoPins(pins.to_owned()));
@@ -77,10 +119,7 @@ pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Re
         }
         Err(error) => return Err(Error::Kernel("make a directory for the pins", error.to_string())),
     }
-    let done = attach(interface, role, pins).and_then(|()| {
-        let mut services = Services::open(pins)?;
-        vips.iter().try_for_each(|vip| services.serve(*vip))
-    });
+    let done = attach(interface, role, pins).and_then(|()| fill());
     if done.is_err() {
         // All of it was made here. Why it failed is told, and not what becomes of this.
         let _ = clean(pins);
@@ -117,8 +156,8 @@ pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
 /// A file could not be removed.
 pub fn clean(pins: &Path) -> Result<bool, Error> {
     let mut found = false;
-    let programs = ROLES.into_iter().flat_map(|role| role.programs().iter());
-    for name in programs.chain(&MAPS).chain(&gateway::MAPS) {
+    let programs = ROLES.into_iter().flat_map(|role| role.programs()).map(|(name, _)| name);
+    for name in programs.chain(&MAPS).chain(&gateway::MAPS).chain(&multiget::MAPS) {
         match fs::remove_file(pins.join(name)) {
             Ok(()) => found = true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -154,6 +193,9 @@ fn attach(interface: &str, role: Role, pins: &Path) -> Result<(), Error> {
             aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/handover.bpf.o"))
         }
         Role::Gateway => aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gateway.bpf.o")),
+        Role::MultigetClient | Role::MultigetGateway => {
+            aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/multiget.bpf.o"))
+        }
     };
     let mut programs = aya::Ebpf::load(object).map_err(|error| of_load(&error))?;
     for name in role.maps() {
@@ -165,7 +207,11 @@ fn attach(interface: &str, role: Role, pins: &Path) -> Result<(), Error> {
             _ => Error::NoPins(pins.to_owned()),
         })?;
     }
-    for (name, direction) in role.programs().iter().zip([TcAttachType::Ingress, TcAttachType::Egress]) {
+    for (name, way) in role.programs() {
+        let direction = match way {
+            Way::In => TcAttachType::Ingress,
+            Way::Out => TcAttachType::Egress,
+        };
         let found = programs.program_mut(name).ok_or(Error::NoPrograms)?;
         let program: &mut SchedClassifier =
             found.try_into().map_err(|error| Error::Kernel("load the programs", chain(&error)))?;

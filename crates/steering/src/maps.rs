@@ -93,9 +93,9 @@ impl Services {
         HashMap::try_from(map).map(Services).map_err(|error| of_map(OPEN, &error))
     }
 
-    /// The programs look at packets for this address from now on.
-    pub(crate) fn serve(&mut self, local: SocketAddr) -> Result<(), Error> {
-        self.0.insert(service_key(local), 1, 0).map_err(|error| of_entry("virtual addresses", &error))
+    /// The programs look at packets for this address from now on, in this way if they know several.
+    pub(crate) fn serve(&mut self, local: SocketAddr, how: u32) -> Result<(), Error> {
+        self.0.insert(service_key(local), how, 0).map_err(|error| of_entry("virtual addresses", &error))
     }
 }
 

@@ -1,6 +1,7 @@
-//! `shunt switch`: the programs that steer packets of connections which were handed over.
+//! `shunt switch`: the programs that steer packets of connections which were handed over, and those that split multigets.
 
 mod balance;
+mod multiget;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -8,10 +9,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use shunt_steering::{
-    Count, DEFAULT_PINS, Error, Gateway, Placed, Role, State, Steering, clean, give_to, load, problems,
+    Count, DEFAULT_PINS, Error, Gateway, Placed, Role, Splitter, State, Steering, clean, give_to, load, problems,
 };
 
 use self::balance::Balance;
+use self::multiget::Servers;
 
 use crate::exit::Exit;
 use crate::print;
@@ -27,7 +29,7 @@ pub(crate) struct Switch {
 enum Action {
     /// Attach the programs to an interface. They stay, whatever becomes of any process
     Load(Load),
-    /// Show which connections are elsewhere or here, or where a gateway sends them, and what was counted
+    /// Show which connections are elsewhere or here, or where a gateway sends them, or the servers of multigets, and what was counted
     Status(Pins),
     /// On a gateway: ask dispatchers whether they are ready, and send new connections to those that are. Runs until it is ended
     Balance(Balance),
@@ -47,12 +49,14 @@ struct Load {
     /// What this host does
     #[arg(long, value_enum)]
     role: RoleName,
-    /// The interface by which clients' packets come
+    /// The interface by which clients' packets come; of a multiget's client the one by which they leave
     #[arg(long, value_name = "NAME")]
     interface: String,
-    /// A virtual address and port that dispatchers listen on; repeatable. Of a backend's host and of a gateway
-    #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq_any([("role", "backend"), ("role", "gateway")]))]
+    /// A virtual address and port that dispatchers listen on, or that multigets are sent to; repeatable. Of all roles but a dispatcher's
+    #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq_any([("role", "backend"), ("role", "gateway"), ("role", "multiget-client"), ("role", "multiget-gateway")]))]
     vips: Vec<SocketAddr>,
+    #[command(flatten)]
+    servers: Servers,
     /// Number or name of the user who runs the dispatcher or agent, if that is not root
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -68,6 +72,10 @@ enum RoleName {
     Backend,
     /// Their packets come here first, and go to one of several dispatchers
     Gateway,
+    /// Sidecars run here, and their multigets are split on their way out
+    MultigetClient,
+    /// Multigets of other hosts come here, and are split
+    MultigetGateway,
 }
 
 /// Runs `shunt switch`.
@@ -99,6 +107,8 @@ impl Load {
             RoleName::Dispatcher => Role::Dispatcher,
             RoleName::Backend => Role::Backend,
             RoleName::Gateway => Role::Gateway,
+            RoleName::MultigetClient => Role::MultigetClient,
+            RoleName::MultigetGateway => Role::MultigetGateway,
         };
         let user = self.user.as_deref().map(user_id).transpose()?;
         let (certain, possible): (Vec<_>, Vec<_>) =
@@ -108,7 +118,14 @@ impl Load {
         }
         let pins = &self.pins.pins;
         let told = |error: Error| error.to_string();
-        load(&self.interface, role, &self.vips, pins).map_err(told)?;
+        match role {
+            Role::MultigetClient | Role::MultigetGateway => {
+                self.servers.load(&self.interface, role, &self.vips, pins)?;
+            }
+            Role::Dispatcher | Role::Backend | Role::Gateway => {
+                load(&self.interface, role, &self.vips, pins).map_err(told)?;
+            }
+        }
         if let Some(user) = user
             && let Err(error) = give_to(pins, user)
         {
@@ -136,6 +153,9 @@ fn user_id(text: &str) -> Result<u32, String> {
 fn status(pins: &Pins) -> Result<String, String> {
     if let Ok(gateway) = Gateway::open(&pins.pins) {
         return Ok(of_gateway(&gateway));
+    }
+    if let Ok(splitter) = Splitter::open(&pins.pins) {
+        return Ok(multiget::status(&splitter));
     }
     let steering = Steering::open(&pins.pins).map_err(|error| error.to_string())?;
     let (steered, owned) = (steering.steered(), steering.owned());

@@ -1,6 +1,8 @@
 //! Requests: whole ones, as a client makes them, and parts, as a switch does.
 
-use super::{CLO_SPLIT, CLO_TRIMMED, HEADER_BYTES, KEY_BYTES_MAX, KEYS_MAX, Malformed, Op, u16_at, u32_at};
+use super::{
+    CLO_SPLIT, CLO_TRIMMED, DATAGRAM_BYTES_MAX, HEADER_BYTES, KEY_BYTES_MAX, KEYS_MAX, Malformed, Op, u16_at, u32_at,
+};
 
 const CLO_SPLIT_AND_TRIMMED: u8 = CLO_SPLIT | CLO_TRIMMED;
 
@@ -93,6 +95,9 @@ impl<'d> Request<'d> {
     /// What does not.
     pub fn parse(data: &'d [u8]) -> Result<Request<'d>, Malformed> {
         let first = data.first().ok_or(Malformed::Short)?;
+        if data.len() > DATAGRAM_BYTES_MAX {
+            return Err(Malformed::Long);
+        }
         let op = Op::of(*first)?;
         if !matches!(op, Op::MultiGet | Op::Get) {
             return Err(Malformed::Op { found: first & 15 });

@@ -104,6 +104,7 @@ fn what_is_wrong_in_a_request_is_named() {
         assert!(Request::parse(&good[..length]).is_err(), "{length} bytes of {}", good.len());
     }
     assert_eq!(Request::parse(&[&good[..], &[0]].concat()), Err(Malformed::Long));
+    assert_eq!(Request::parse(&[0; DATAGRAM_BYTES_MAX + 1]), Err(Malformed::Long));
 }
 
 #[test]

@@ -1,139 +1,16 @@
-//! The programs alone, between real hosts: network namespaces on a bridge. It takes root, `ip` of iproute2, and a build with clang; where
-//! something is missing, the tests say `skipped:` and what.
+//! Connections that are elsewhere: where their packets go, and which do not leave.
 
-#![expect(clippy::disallowed_methods, reason = "tests wait for what the kernel does")]
-
-use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use shunt_steering::{Count, Error, Flow, Mac, Role, Steering, clean, load};
 
-const VIP: &str = "10.98.0.100:8080";
-const VIP6: &str = "[fd00:98::100]:8080";
+use super::network::{Network, VIP, VIP6, mac_of, run, until};
+
 const LEASE: Duration = Duration::from_secs(60);
-const WAIT: Duration = Duration::from_secs(20);
-
-/// A client, a dispatcher and a backend on one bridge, and a file system for pins.
-struct Network {
-    name: String,
-    pins: PathBuf,
-}
-
-fn run(command: &str) -> Result<(), String> {
-    let done = Command::new("sh").args(["-c", command]).output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-    done.status.success().then_some(()).ok_or_else(|| format!("{command}: {said}"))
-}
-
-impl Network {
-    /// None, with the reason on standard output, where none can be made.
-    fn new(test: &str) -> Option<Network> {
-        sweep();
-        let name = format!("{PREFIX}{}-{test}", std::process::id());
-        let pins = std::env::temp_dir().join(&name);
-        let network = Network { name, pins };
-        // What takes privileges, and iproute2. Whatever fails behind it is a failure.
-        let (name, pins) = (&network.name, network.pins.display());
-        if let Err(why) = run(&format!("mkdir -p {pins} && mount -t bpf bpf {pins} && ip netns add {name}-sw")) {
-            println!("skipped: {why}");
-            return None;
-        }
-        network.make().expect("hosts");
-        Some(network)
-    }
-
-    fn make(&self) -> Result<(), String> {
-        let name = &self.name;
-        run(&format!("ip -n {name}-sw link add br0 type bridge && ip -n {name}-sw link set br0 up"))?;
-        for (host, last) in [("c", 11), ("d", 20), ("b", 31)] {
-            let of = format!("{name}-{host}");
-            run(&format!(
-                "ip netns add {of} && ip -n {name}-sw link add p-{host} type veth peer name eth0 netns {of} address {mac} && \
-                 ip -n {name}-sw link set p-{host} master br0 up && ip -n {of} link set lo up && ip -n {of} link set eth0 up && \
-                 ip -n {of} addr add 10.98.0.{last}/24 dev eth0 && ip -n {of} addr add fd00:98::{last}/64 dev eth0 nodad",
-                mac = mac_of(last),
-            ))?;
-        }
-        run(&format!(
-            "ip -n {name}-d addr add 10.98.0.100/32 dev eth0 && ip -n {name}-d addr add fd00:98::100/128 dev eth0 nodad && \
-             nsenter --net=/run/netns/{name}-b sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 && \
-             ip -n {name}-b addr add 10.98.0.100/32 dev lo && ip -n {name}-b addr add fd00:98::100/128 dev lo nodad"
-        ))
-    }
-
-    /// Runs something on one of the hosts.
-    fn on<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/{}-{host}", self.name);
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                let space = File::open(path).expect("a namespace");
-                move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), Some(LinkNameSpaceType::Network))
-                    .expect("entered");
-                work()
-            });
-            inside.join().expect("the host's thread ends")
-        })
-    }
-
-    fn pins(&self, host: &str) -> PathBuf {
-        self.pins.join(host)
-    }
-
-    fn load(&self, host: &str, role: Role) -> Option<Steering> {
-        let pins = self.pins(host);
-        let vips = [VIP, VIP6].map(|vip| vip.parse().expect("address"));
-        match self.on(host, || load("eth0", role, &vips, &pins).and_then(|()| Steering::open(&pins))) {
-            Ok(steering) => Some(steering),
-            Err(error @ (Error::NoPrograms | Error::NotAllowed(_) | Error::OldKernel(_))) => {
-                let is_built = !matches!(error, Error::NoPrograms);
-                assert!(is_built || run("command -v clang").is_err(), "clang is there, and the build has no programs");
-                println!("skipped: {error}");
-                None
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-const PREFIX: &str = "shunt-st-";
-
-/// Removes what a process has left that was killed.
-fn sweep() {
-    let Ok(spaces) = std::fs::read_dir("/run/netns") else { return };
-    for name in spaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
-        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        let mut parts = rest.split('-');
-        let (Some(process), Some(test)) = (parts.next(), parts.next()) else { continue };
-        if !Path::new("/proc").join(process).exists() {
-            drop(Network {
-                name: format!("{PREFIX}{process}-{test}"),
-                pins: std::env::temp_dir().join(format!("{PREFIX}{process}-{test}")),
-            });
-        }
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for host in ["c", "d", "b"] {
-            let _ = clean(&self.pins(host));
-        }
-        for host in ["c", "d", "b", "sw"] {
-            let _ = run(&format!("ip netns del {}-{host}", self.name));
-        }
-        let _ = run(&format!("umount {0} && rmdir {0}", self.pins.display()));
-    }
-}
-
-fn mac_of(last: u8) -> String {
-    format!("02:00:00:00:00:{last}")
-}
 
 fn backend() -> Mac {
     mac_of(31).parse().expect("address")
@@ -148,14 +25,6 @@ fn connected(network: &Network, vip: &str) -> (TcpStream, TcpStream, Flow) {
     client.set_nonblocking(true).expect("option");
     accepted.set_nonblocking(true).expect("option");
     (client, accepted, Flow { local: vip, peer })
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + WAIT;
-    while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn is_silent(stream: &mut TcpStream) -> bool {

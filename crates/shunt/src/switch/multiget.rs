@@ -1,0 +1,124 @@
+//! What `shunt switch` needs besides where multigets are split: the servers, and where their hosts are.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use shunt_steering::{
+    Mac, Parts, Role, SERVERS_MAX, Shim, Split, Splitter, find_hosts, interface_index, load_splitter,
+};
+
+/// How long hosts may take to say where they are.
+const FIND: Duration = Duration::from_secs(3);
+
+/// Options of `shunt switch load` for who splits multigets.
+#[derive(Args, Debug)]
+pub(super) struct Servers {
+    /// Who splits multigets: where a server's shim takes datagrams, in the order that sidecars have; with =MAC behind it the hardware address of its host or of the
+    /// router towards it, if this host is not to ask for that
+    #[arg(long = "server", value_name = "ADDR:PORT", num_args = 1.., value_delimiter = ',', required_if_eq_any([("role", "multiget-client"), ("role", "multiget-gateway")]))]
+    servers: Vec<Server>,
+    /// Who splits multigets: the interface by which servers are reached; without it the one of --interface
+    #[arg(long, value_name = "NAME")]
+    servers_interface: Option<String>,
+    /// Who splits multigets: what each server is sent of the keys
+    #[arg(long, value_enum, default_value = "trimmed")]
+    parts: PartsName,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PartsName {
+    /// Its own
+    Trimmed,
+    /// Those of all, as the paper has it: less work here, more for the network
+    Full,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Server {
+    address: SocketAddr,
+    mac: Option<Mac>,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, mac) = text.split_once('=').map_or((text, None), |(address, mac)| (address, Some(mac)));
+        let address = address.parse().map_err(|_| "give ADDR:PORT, such as 10.0.0.7:9700".to_owned())?;
+        let mac = mac.map(Mac::from_str).transpose().map_err(|error| error.to_string())?;
+        Ok(Self { address, mac })
+    }
+}
+
+impl Servers {
+    /// Attaches the program and tells it of the servers.
+    pub(super) fn load(
+        &self,
+        interface: &str,
+        role: Role,
+        vips: &[SocketAddr],
+        pins: &std::path::Path,
+    ) -> Result<(), String> {
+        let shims = self.shims(vips)?;
+        let parts = match self.parts {
+            PartsName::Trimmed => Parts::Trimmed,
+            PartsName::Full => Parts::Full,
+        };
+        load_splitter(interface, role, vips, &shims, parts, pins).map_err(|error| error.to_string())
+    }
+
+    fn shims(&self, vips: &[SocketAddr]) -> Result<Vec<Shim>, String> {
+        if self.servers.len() > SERVERS_MAX {
+            return Err(format!("--server: {} are named, at most {SERVERS_MAX} are possible", self.servers.len()));
+        }
+        for (at, server) in self.servers.iter().enumerate() {
+            let address = server.address;
+            if self.servers[..at].iter().any(|other| other.address == address) {
+                return Err(format!(
+                    "--server {address} is named twice: give each once, in the order that sidecars have"
+                ));
+            }
+            if vips.contains(&address) {
+                return Err(format!("--vip {address} is that of a server, too: give an address of its own"));
+            }
+            if vips.iter().any(|vip| vip.is_ipv4() != address.is_ipv4()) {
+                return Err(format!("--server {address} is of another kind than --vip: give both IPv4, or both IPv6"));
+            }
+        }
+        let interface = match &self.servers_interface {
+            None => 0,
+            Some(name) => interface_index(name).map_err(|error| error.to_string())?,
+        };
+        let unknown = self.servers.iter().filter(|server| server.mac.is_none());
+        let hosts: Vec<IpAddr> = unknown.map(|server| server.address.ip()).collect();
+        let known = find_hosts(&hosts, FIND).map_err(|host| {
+            format!(
+                "{host} has not said within {} s where it is in this host's network: is it up? If it is behind a router, give that one's hardware address \
+                 (`ip neigh` has it) by --server {host}:PORT=MAC",
+                FIND.as_secs()
+            )
+        })?;
+        let shim = |server: &Server| {
+            let mac = server.mac.or_else(|| known.get(&server.address.ip()).copied())?;
+            Some(Shim { address: server.address, mac, interface })
+        };
+        Ok(self.servers.iter().filter_map(shim).collect())
+    }
+}
+
+/// What `shunt switch status` says of a program that splits.
+pub(super) fn status(splitter: &Splitter) -> String {
+    let shims = splitter.shims();
+    let mut text = format!("pinned at {}\n{} servers\n", splitter.pins().display(), shims.len());
+    for (number, shim) in shims {
+        let _ = writeln!(text, "  {number:<10} {} at {}", shim.address, shim.mac);
+    }
+    for (count, name) in Split::ALL {
+        let name = if count.is_reason() { format!("rejected {name}") } else { name.to_owned() };
+        let _ = writeln!(text, "{name:18} {}", splitter.count(count));
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! The table of servers that parts of a multiget go to, worked from outside. Its layout is that of bpf/multiget.bpf.c.
+//!
+//! | map | key | value |
+//! |---|---|---|
+//! | `servers` | number of the server, 4 bytes | IPv6 or mapped IPv4 address 16; port 2; hardware address 6; interface 4, 0: that of the request; version of IP 4, 0: there is none |
+//! | `services` | as those of the other programs | 4: which [`Parts`] |
+//! | `counters` | number of a [`Split`] | 8, for each processor |
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use aya::maps::{Array, Map, MapData};
+
+use crate::error::Error;
+use crate::flow::{Mac, mapped};
+use crate::maps::{Counters, OPEN, of_entry, of_map, pinned};
+use crate::neighbours::neighbours;
+
+pub(crate) const MAPS: [&str; 3] = ["servers", "services", "counters"];
+
+/// Servers that a program can know: their number is one byte.
+pub const SERVERS_MAX: usize = 256;
+/// How often it is looked whether all hosts have said where they are.
+const LOOK: Duration = Duration::from_millis(20);
+const SERVER_BYTES: usize = 32;
+
+/// What a part has of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// All of them.
+    Full = 1,
+    /// Those of its server.
+    Trimmed = 2,
+}
+
+/// A server's shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shim {
+    /// Where it takes datagrams.
+    pub address: SocketAddr,
+    /// Of its host, or of the router towards it, in a network that this host is in.
+    pub mac: Mac,
+    /// Number of the interface by which it is reached; 0: the one that requests come by.
+    pub interface: u32,
+}
+
+/// What the programs count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Requests that were split.
+    Requests,
+    /// The parts of these.
+    Parts,
+    /// Parts among them that the kernel had no room for.
+    Lost,
+    /// Requests that were dropped, and why.
+    Short,
+    /// More bytes than the header says, or than a datagram has.
+    Long,
+    /// Another layout.
+    Version,
+    /// Something else than MGET or GET.
+    Op,
+    /// It was split before.
+    Clo,
+    /// No keys, or too many.
+    NumKey,
+    /// Not as many groups as servers.
+    KeyIdx,
+    /// No servers, too many, or not the first group.
+    Place,
+    /// A server that stands there twice.
+    Server,
+    /// Keys that end before they begin.
+    Ends,
+    /// No datagram that is here whole and alone.
+    Packet,
+    /// A server that the table does not have, or has with the other version of IP.
+    Unknown,
+}
+
+impl Split {
+    /// All, in the order of the programs, with their names.
+    pub const ALL: [(Split, &str); 15] = [
+        (Split::Requests, "split"),
+        (Split::Parts, "parts"),
+        (Split::Lost, "lost"),
+        (Split::Short, "short"),
+        (Split::Long, "long"),
+        (Split::Version, "version"),
+        (Split::Op, "op"),
+        (Split::Clo, "clo"),
+        (Split::NumKey, "numkey"),
+        (Split::KeyIdx, "keyidx"),
+        (Split::Place, "place"),
+        (Split::Server, "server"),
+        (Split::Ends, "ends"),
+        (Split::Packet, "packet"),
+        (Split::Unknown, "unknown"),
+    ];
+
+    /// True of a reason why a request was dropped.
+    #[must_use]
+    pub fn is_reason(self) -> bool {
+        !matches!(self, Split::Requests | Split::Parts | Split::Lost)
+    }
+}
+
+/// The maps of a program that splits, and that was loaded.
+pub struct Splitter {
+    pins: PathBuf,
+    servers: Array<MapData, [u8; SERVER_BYTES]>,
+    counters: Counters,
+}
+
+impl fmt::Debug for Splitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Splitter").field("pins", &self.pins).finish_non_exhaustive()
+    }
+}
+
+impl Splitter {
+    /// Opens what is pinned in this directory.
+    ///
+    /// # Errors
+    /// Nothing that splits is pinned there, or this process may not open it.
+    pub fn open(pins: &Path) -> Result<Splitter, Error> {
+        let map = Map::Array(pinned(pins, "servers")?);
+        Ok(Splitter {
+            pins: pins.to_owned(),
+            servers: Array::try_from(map).map_err(|error| of_map(OPEN, &error))?,
+            counters: Counters::open(pins)?,
+        })
+    }
+
+    /// Where it is pinned.
+    #[must_use]
+    pub fn pins(&self) -> &Path {
+        &self.pins
+    }
+
+    /// The shims, each with the number of its server.
+    #[must_use]
+    pub fn shims(&self) -> Vec<(u32, Shim)> {
+        let all =
+            (0..self.servers.len()).filter_map(|number| Some((number, read(&self.servers.get(&number, 0).ok()?)?)));
+        all.collect()
+    }
+
+    /// The shims of the first servers, from now on.
+    ///
+    /// # Errors
+    /// There are more than [`SERVERS_MAX`], or the kernel refuses.
+    pub(crate) fn set(&mut self, shims: &[Shim]) -> Result<(), Error> {
+        if shims.len() > SERVERS_MAX {
+            return Err(Error::Full("servers"));
+        }
+        (0..).zip(shims).try_for_each(|(number, shim)| {
+            self.servers.set(number, bytes(shim), 0).map_err(|error| of_entry("servers", &error))
+        })
+    }
+
+    /// How often something was so, since the program was loaded.
+    #[must_use]
+    pub fn count(&self, which: Split) -> u64 {
+        self.counters.of(which as u32)
+    }
+}
+
+fn bytes(shim: &Shim) -> [u8; SERVER_BYTES] {
+    let mut bytes = [0; SERVER_BYTES];
+    bytes[..16].copy_from_slice(&mapped(shim.address.ip()));
+    bytes[16..18].copy_from_slice(&shim.address.port().to_be_bytes());
+    bytes[18..24].copy_from_slice(&shim.mac.0);
+    bytes[24..28].copy_from_slice(&shim.interface.to_ne_bytes());
+    bytes[28..].copy_from_slice(&if shim.address.is_ipv4() { 4u32 } else { 6 }.to_ne_bytes());
+    bytes
+}
+
+fn read(bytes: &[u8; SERVER_BYTES]) -> Option<Shim> {
+    let number = |at: usize| bytes[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+    let (mut octets, mut mac) = ([0; 16], [0; 6]);
+    octets.copy_from_slice(&bytes[..16]);
+    mac.copy_from_slice(&bytes[18..24]);
+    let address = SocketAddr::new(IpAddr::from(octets).to_canonical(), u16::from_be_bytes([bytes[16], bytes[17]]));
+    (number(28) != 0).then(|| Shim { address, mac: Mac(mac), interface: number(24) })
+}
+
+/// The hardware addresses of these hosts, which are asked for them.
+///
+/// # Errors
+/// The first host that has not said within this time where it is.
+pub fn find_hosts(hosts: &[IpAddr], within: Duration) -> Result<HashMap<IpAddr, Mac>, IpAddr> {
+    let until = Instant::now() + within;
+    loop {
+        let known = neighbours().unwrap_or_default();
+        let missing: Vec<IpAddr> = hosts.iter().filter(|host| !known.contains_key(host)).copied().collect();
+        let Some(first) = missing.first() else { return Ok(known) };
+        if Instant::now() >= until {
+            return Err(*first);
+        }
+        for host in missing {
+            // Whatever becomes of it: before it can be sent, the kernel has to know where to. Port 9 is that of what is thrown away.
+            let from = if host.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let _ = UdpSocket::bind(from).and_then(|socket| socket.send_to(&[], (host, 9)));
+        }
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_what_its_bytes_say() {
+        for address in ["10.0.0.7:9700", "[2001:db8::7]:1"] {
+            let shim =
+                Shim { address: address.parse().expect("address"), mac: Mac([2, 0, 0, 0, 1, 7]), interface: 7 << 20 };
+            assert_eq!(read(&bytes(&shim)), Some(shim));
+        }
+        assert_eq!(read(&[0; SERVER_BYTES]), None);
+    }
+
+    #[test]
+    fn a_host_that_is_not_there_is_named() {
+        let nobody: IpAddr = "192.0.2.77".parse().expect("address");
+        assert_eq!(find_hosts(&[nobody], Duration::from_millis(1)), Err(nobody));
+        assert!(find_hosts(&[], Duration::ZERO).is_ok());
+    }
+}
