@@ -24,6 +24,8 @@ enum counter {
     ENDS,
     PACKET,
     UNKNOWN,
+    // At a gateway: who sends it is none of those that may.
+    SOURCE,
     COUNTERS
 };
 
@@ -72,6 +74,20 @@ struct {
     TYPE(key, __u32);
     TYPE(value, struct server);
 } servers SECTION(".maps");
+
+// Addresses that begin with the same bits, IPv4 as in a service.
+struct prefix {
+    __u32 bits;
+    __u8 address[16];
+};
+
+struct {
+    NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);
+    NUMBER(max_entries, 1024);
+    NUMBER(map_flags, BPF_F_NO_PREALLOC);
+    TYPE(key, struct prefix);
+    TYPE(value, __u32);
+} allowed SECTION(".maps");
 
 struct group {
     // Of its keys in KEYS.
@@ -400,12 +416,24 @@ APART int become(struct __sk_buff *packet, __u32 number) {
     return server->interface ? server->interface : packet->ifindex;
 }
 
+INLINE int is_allowed(struct __sk_buff *packet, const struct work *work) {
+    struct prefix source = {.bits = 128};
+    if (work->version == 4)
+        mapped(source.address, work->ip.saddr);
+    else if (load_bytes(packet, work->ip_at + __builtin_offsetof(struct ipv6hdr, saddr), source.address, 16))
+        return 0;
+    return lookup(&allowed, &source) != 0;
+}
+
 INLINE int split(struct __sk_buff *packet, int is_out) {
     int wrong = 0;
     struct work *work = found(packet, &wrong);
     if (!work)
         return TC_ACT_UNSPEC;
-    wrong = wrong ? PACKET : why_not(packet);
+    if (!is_out && !is_allowed(packet, work))
+        wrong = SOURCE;
+    else
+        wrong = wrong ? PACKET : why_not(packet);
     if (wrong) {
         count(wrong);
         return TC_ACT_SHOT;

@@ -175,6 +175,11 @@ def test_configurations_are_checked_and_what_is_wrong_is_named(tmp_path):
     assert check("shim")[0] == 0
     for arguments, why in [(("serve", "--server", "127.0.0.1:1", "127.0.0.1:2"), "named twice"),
                            (("serve", "--server", "[::1]:1"), "give one of its kind"),
+                           (("serve", "--server", "127.0.0.1:1", "--mode", "netmc"), "give --switch"),
+                           (("serve", "--server", "127.0.0.1:1", "--switch", "127.0.0.1:9"), "without --mode netmc"),
+                           (("serve", "--server", "127.0.0.1:1", "--mode", "netmc", "--switch", "[::1]:9"), "give one of its kind"),
+                           (("serve", "--server", "127.0.0.1:1", "--mode", "netmc", "--switch", "127.0.0.1:9700"), "is a shim of --server"),
+                           (("serve", "--server", "127.0.0.1:1", "--cluster", "--mode", "netmc", "--switch", "127.0.0.1:9"), "leave --mode at cli"),
                            (("serve", "--server", "127.0.0.1"), "give HOST:PORT"),
                            (("serve", "--mode", "guess", "--server", "127.0.0.1:1"), "cli, coordinator"),
                            (("shim", "--peer", "127.0.0.1:9701"), "not among them"),

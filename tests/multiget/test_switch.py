@@ -29,8 +29,7 @@ class Switched:
     def __enter__(self):
         self.hosts.__enter__()
         try:
-            role = "multiget-client" if self.host == "client" else "multiget-gateway"
-            said = self.switch("load", "--role", role, "--interface", "eth0", "--vip", self.vip(), "--server", *self.servers(), *self.options)
+            said = self.switch("load", *role_of(self.host, self.ip6), "--interface", "eth0", "--vip", self.vip(), "--server", *self.servers(), *self.options)
             assert "loaded on eth0" in said
         except BaseException:
             self.__exit__()
@@ -76,6 +75,12 @@ class Switched:
             return made
 
         return self.hosts.inside(host, make)
+
+
+def role_of(host: str, ip6: bool) -> list:
+    """Options of who splits there."""
+    network = f"{hosts.NETWORK6}:/64" if ip6 else f"{hosts.NETWORK}.0/24"
+    return ["--role", "multiget-client"] if host == "client" else ["--role", "multiget-gateway", "--allow", network]
 
 
 def opened(packets: socket.socket) -> socket.socket:
@@ -178,8 +183,12 @@ def test_what_cannot_be_loaded_is_told_with_what_to_do(tmp_path):
             (("--vip", switched.vip(), "--server", "10.99.0.31"), "give ADDR:PORT"),
             (("--vip", switched.vip(), "--server", "10.99.0.31:9700=01:00:00:00:00:00"), "is no hardware address"),
             (("--vip", switched.vip(), "--server", "10.99.0.77:9700"), "10.99.0.77 has not said within 3 s"),
+            (("--vip", switched.vip(), "--server", "10.99.0.31:9700", "10.99.0.11:9700"), "10.99.0.11 is this host's own address"),
             (("--vip", "10.5.0.1:9700", "--server", "10.99.0.31:9700"), "knows no way to 10.5.0.1"),
             (("--vip", switched.vip(), "--server", "10.99.0.31:9700", "--servers-interface", "eth7"), "there is no interface eth7"),
         ):
             assert why in switched.refused(*role, *options), options
+        gateway = ("load", "--role", "multiget-gateway", "--interface", "eth0", "--vip", switched.vip(), "--server", "10.99.0.31:9700")
+        assert "--allow" in switched.refused(*gateway)
+        assert "such as 10.0.0.0/8" in switched.refused(*gateway, "--allow", "10.0.0/8")
         assert "loaded on eth0" in switched.switch(*role, "--vip", switched.vip(), "--server", "10.99.0.77:9700=02:00:00:00:01:31")

@@ -14,7 +14,7 @@ pub const MULTIGETS_MAX: usize = 4096;
 pub const ATTEMPTS_MAX: u8 = 3;
 /// A silent server is asked over TCP, but for one group in this time.
 pub const PROBE_NS: u64 = 100 * MS;
-/// Requests in a row that a coordinator leaves unanswered before it is asked no more, but for one in the same time.
+/// Requests in a row that a coordinator leaves unanswered, or parts for one server that a switch does, before no more are left to it, but for one in the same time.
 pub const MISSES_MAX: u8 = 3;
 /// After so long without an answer a coordinator asks for keys again, then after twice as long each time.
 pub const COORDINATOR_RESEND_NS: u64 = 10 * MS;

@@ -95,12 +95,12 @@ pub struct SidecarMetrics {
 #[derive(Debug, Default)]
 pub struct ClientGauges {
     /// In the order of [`ClientGauges::NAMES`].
-    numbers: [Gauge; 14],
+    numbers: [Gauge; 16],
 }
 
 impl ClientGauges {
     /// What each is, as in metrics, and in words.
-    pub const NAMES: [(&str, &str); 14] = [
+    pub const NAMES: [(&str, &str); 16] = [
         ("begun", "Multigets that were begun."),
         ("done", "Multigets with an answer for each key."),
         ("failed", "Multigets that failed."),
@@ -115,6 +115,8 @@ impl ClientGauges {
         ("foreign", "Replies from another address than the keys' server, or with other keys."),
         ("coordinated", "Requests that a coordinator was to answer."),
         ("uncoordinated", "Requests that a coordinator did not answer in time."),
+        ("switched", "Requests that a switch was to split."),
+        ("unswitched", "Parts of these of which no answer came in time."),
     ];
 
     pub(crate) fn show(&self, counts: &Counts) {
@@ -133,6 +135,8 @@ impl ClientGauges {
             counts.foreign,
             counts.coordinated,
             counts.uncoordinated,
+            counts.switched,
+            counts.unswitched,
         ];
         self.numbers.iter().zip(numbers).for_each(|(gauge, number)| gauge.set(number));
     }

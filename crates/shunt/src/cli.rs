@@ -143,6 +143,9 @@ Examples:
   shunt multiget serve --listen 127.0.0.1:6380 --server 10.0.0.7:6379 10.0.0.8:6379
       Beside an application, which connects to port 6380. The shims are at port 9700 of the servers; every sidecar names the servers in the same order.
 
+  shunt multiget serve --mode netmc --switch 10.0.0.200:9700 --server 10.0.0.7:6379 10.0.0.8:6379
+      The same, with what is for several servers sent once to 10.0.0.200: `shunt help switch` says who splits it.
+
 Signals:
   SIGTERM, SIGINT  finish what is under way (--drain-timeout-ms), end; one more, a second or more after the first, ends at once
 ";

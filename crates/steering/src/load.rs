@@ -1,7 +1,7 @@
 //! Loading the programs, and undoing that.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::{fs, io};
 
@@ -76,7 +76,7 @@ pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Re
     load_and(interface, role, pins, || serve(pins, vips, 1))
 }
 
-/// As [`load`], of a role that splits multigets for these addresses into parts for these servers.
+/// As [`load`], of a role that splits multigets for these addresses into parts for these servers. At a gateway those of sources that begin with these bits alone.
 ///
 /// # Errors
 /// What is missing, and what to do about it. Nothing is left behind then.
@@ -86,10 +86,13 @@ pub fn load_splitter(
     vips: &[SocketAddr],
     shims: &[Shim],
     parts: Parts,
+    allow: &[(IpAddr, u8)],
     pins: &Path,
 ) -> Result<(), Error> {
     load_and(interface, role, pins, || {
-        Splitter::open(pins)?.set(shims)?;
+        let mut splitter = Splitter::open(pins)?;
+        splitter.set(shims)?;
+        allow.iter().try_for_each(|(address, bits)| splitter.allow(*address, *bits))?;
         serve(pins, vips, parts as u32)
     })
 }

@@ -3,6 +3,7 @@
 //! | map | key | value |
 //! |---|---|---|
 //! | `servers` | number of the server, 4 bytes | IPv6 or mapped IPv4 address 16; port 2; hardware address 6; interface 4, 0: that of the request; version of IP 4, 0: there is none |
+//! | `allowed` | bits 4, and the address that begins with them, as IPv6, 16: who may send to a gateway | 4 |
 //! | `services` | as those of the other programs | 4: which [`Parts`] |
 //! | `counters` | number of a [`Split`] | 8, for each processor |
 
@@ -12,6 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, Map, MapData};
 
 use crate::error::Error;
@@ -19,7 +21,7 @@ use crate::flow::{Mac, mapped};
 use crate::maps::{Counters, OPEN, of_entry, of_map, pinned};
 use crate::neighbours::neighbours;
 
-pub(crate) const MAPS: [&str; 3] = ["servers", "services", "counters"];
+pub(crate) const MAPS: [&str; 4] = ["servers", "allowed", "services", "counters"];
 
 /// Servers that a program can know: their number is one byte.
 pub const SERVERS_MAX: usize = 256;
@@ -80,11 +82,13 @@ pub enum Split {
     Packet,
     /// A server that the table does not have, or has with the other version of IP.
     Unknown,
+    /// At a gateway: sent by none of those that may.
+    Source,
 }
 
 impl Split {
     /// All, in the order of the programs, with their names.
-    pub const ALL: [(Split, &str); 15] = [
+    pub const ALL: [(Split, &str); 16] = [
         (Split::Requests, "split"),
         (Split::Parts, "parts"),
         (Split::Lost, "lost"),
@@ -100,6 +104,7 @@ impl Split {
         (Split::Ends, "ends"),
         (Split::Packet, "packet"),
         (Split::Unknown, "unknown"),
+        (Split::Source, "source"),
     ];
 
     /// True of a reason why a request was dropped.
@@ -161,6 +166,18 @@ impl Splitter {
         (0..).zip(shims).try_for_each(|(number, shim)| {
             self.servers.set(number, bytes(shim), 0).map_err(|error| of_entry("servers", &error))
         })
+    }
+
+    /// Addresses that begin with so many bits of this one may send to a gateway from now on.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or the kernel refuses.
+    pub(crate) fn allow(&mut self, address: IpAddr, bits: u8) -> Result<(), Error> {
+        let map = Map::LpmTrie(pinned(&self.pins, "allowed")?);
+        let mut allowed = LpmTrie::<_, [u8; 16], u32>::try_from(map).map_err(|error| of_map(OPEN, &error))?;
+        // Those of IPv4 are in a network of IPv6.
+        let bits = u32::from(bits) + if address.is_ipv4() { 96 } else { 0 };
+        allowed.insert(&Key::new(bits, mapped(address)), 1, 0).map_err(|error| of_entry("sources", &error))
     }
 
     /// How often something was so, since the program was loaded.

@@ -13,12 +13,12 @@ impl Client {
         if self.options.mode != Mode::Coordinator || heads.len() == 1 {
             return None;
         }
-        let is_there = |server: &Server| !server.is_absent() || now_ns >= server.coordinates_at_ns;
+        let is_there = |server: &Server| !server.is_absent() || now_ns >= server.tried_at_ns;
         let there = heads.iter().filter(|head| is_there(&self.servers[usize::from(head.server)]));
         let chosen = there.max_by_key(|head| head.keys)?.server;
         let server = &mut self.servers[usize::from(chosen)];
         if server.is_absent() {
-            server.coordinates_at_ns = now_ns.saturating_add(limits::PROBE_NS);
+            server.tried_at_ns = now_ns.saturating_add(limits::PROBE_NS);
         }
         self.counts.coordinated += 1;
         Some(chosen)
@@ -39,17 +39,21 @@ impl Client {
         sent.is_settled = true;
         let Some(coordinator) = sent.coordinator else { return };
         self.counts.uncoordinated += 1;
-        let server = &mut self.servers[usize::from(coordinator)];
-        server.misses = server.misses.saturating_add(1);
-        if server.is_absent() {
-            server.coordinates_at_ns = now_ns.saturating_add(limits::PROBE_NS);
-        }
+        self.servers[usize::from(coordinator)].miss(now_ns);
     }
 }
 
 impl Server {
-    /// It coordinates nothing, or not lately.
-    fn is_absent(&self) -> bool {
+    /// Once more nothing came of what was left to it, or to the switch for it.
+    pub(super) fn miss(&mut self, now_ns: u64) {
+        self.misses = self.misses.saturating_add(1);
+        if self.is_absent() {
+            self.tried_at_ns = now_ns.saturating_add(limits::PROBE_NS);
+        }
+    }
+
+    /// It coordinates nothing, or is sent nothing by the switch, or not lately.
+    pub(super) fn is_absent(&self) -> bool {
         self.misses >= limits::MISSES_MAX
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use super::gather::{Key, State};
+use super::send::Way;
 use super::state::{Client, Event, Failure, Ticket, leaves_out};
 use crate::limits;
 
@@ -78,14 +79,17 @@ impl Client {
         let Some(multiget) = self.get_mut(ticket) else { return };
         let Some(group) = multiget.groups.get_mut(usize::from(index)).filter(|group| group.in_flight) else { return };
         let server = usize::from(group.server);
-        let coordinated = group.coordinated.take();
+        let (coordinated, is_switched) = (group.coordinated.take(), std::mem::take(&mut group.is_switched));
         if group.attempts < limits::ATTEMPTS_MAX {
             group.attempts += 1;
             let at_ns = now_ns.saturating_add(resend_ns.saturating_mul(1 << (group.attempts - 1)));
             coordinated.into_iter().for_each(|id| self.missed(now_ns, id));
+            if is_switched {
+                self.unswitched(now_ns, server);
+            }
             self.due.push(Reverse((at_ns, ticket, index)));
             self.counts.repeated += 1;
-            self.send(now_ns, ticket, index..index + 1, false, out);
+            self.send(now_ns, ticket, &[index], Way::Straight, out);
             return;
         }
         if no_fallback {

@@ -44,6 +44,8 @@ pub(super) struct Group {
     pub(super) in_flight: bool,
     /// The request that a coordinator is to answer it with.
     pub(super) coordinated: Option<u32>,
+    /// A switch is to send it to its server.
+    pub(super) is_switched: bool,
 }
 
 /// A multiget.
@@ -116,6 +118,7 @@ impl Multiget {
                         attempts: 0,
                         in_flight: false,
                         coordinated: None,
+                        is_switched: false,
                     });
                     bytes = size;
                 }

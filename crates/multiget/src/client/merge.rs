@@ -40,7 +40,13 @@ impl Client {
         let server = multiget.keys[usize::from(positions[0])].server;
         match sent.coordinator {
             Some(coordinator) => self.heard(reply.header.id, coordinator),
-            None => self.servers[usize::from(server)].is_silent = false,
+            None => {
+                let server = &mut self.servers[usize::from(server)];
+                server.is_silent = false;
+                if sent.is_switched {
+                    server.misses = 0;
+                }
+            }
         }
         self.merge(sent.ticket, positions, reply);
         self.settle(sent.ticket);

@@ -14,6 +14,7 @@ mod gather;
 mod merge;
 mod send;
 mod state;
+mod switched;
 
 pub use gather::Values;
 #[cfg(test)]

@@ -10,6 +10,17 @@ use super::state::{Client, Event, Sent, Server, Ticket, leaves_out};
 use crate::limits;
 use crate::mode::Mode;
 
+/// Who a request goes to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// The switch at this address, which splits it.
+    Switch(SocketAddr),
+    /// A coordinator, if there is to be one.
+    First,
+    /// The keys' servers.
+    Straight,
+}
+
 impl Client {
     /// Decides what is asked for in datagrams and what over TCP, and queues the former.
     pub(super) fn plan(&mut self, now_ns: u64, ticket: Ticket) {
@@ -82,11 +93,8 @@ impl Client {
                 self.servers[server].waiting.push_back((ticket, batch));
                 continue;
             }
-            let Some(groups) = self.get(ticket).and_then(|multiget| multiget.batches.get(usize::from(batch)).cloned())
-            else {
-                continue;
-            };
             let resend_at_ns = now_ns.saturating_add(self.options.resend_ns);
+            let (switched, straight) = self.ways(now_ns, &open);
             for (group, server) in open {
                 if let Some(multiget) = self.get_mut(ticket) {
                     let group = &mut multiget.groups[usize::from(group)];
@@ -100,7 +108,10 @@ impl Client {
                 self.in_flight += 1;
                 self.due.push(Reverse((resend_at_ns, ticket, group)));
             }
-            self.send(now_ns, ticket, groups, true, out);
+            if let Mode::Netmc { switch } = self.options.mode {
+                self.send(now_ns, ticket, &switched, Way::Switch(switch), out);
+            }
+            self.send(now_ns, ticket, &straight, Way::First, out);
         }
     }
 
@@ -154,13 +165,13 @@ impl Client {
         }
     }
 
-    /// Sends the keys without an answer of these groups in one request: where requests go first, or straight to their server.
+    /// Sends the keys without an answer of these groups in one request.
     pub(super) fn send(
         &mut self,
         now_ns: u64,
         ticket: Ticket,
-        groups: std::ops::Range<u16>,
-        is_first: bool,
+        groups: &[u16],
+        way: Way,
         out: &mut dyn FnMut(SocketAddr, &[u8]),
     ) {
         let all_again = leaves_out!(self, all_again);
@@ -169,8 +180,9 @@ impl Client {
         let Some(multiget) = multigets.get_mut(ticket.slot as usize) else { return };
         let (mut sent, mut count) = ([0; KEYS_MAX], 0);
         let mut heads: Vec<Head> = Vec::with_capacity(groups.len());
-        let groups = usize::from(groups.start)..usize::from(groups.end);
-        for group in &multiget.groups[groups.clone()] {
+        for index in groups {
+            let group = &mut multiget.groups[usize::from(*index)];
+            group.is_switched = matches!(way, Way::Switch(_));
             let before = count;
             for position in &group.keys {
                 if all_again || multiget.keys[usize::from(*position)].state == State::Wanted {
@@ -190,16 +202,20 @@ impl Client {
         encode_request(whole, multiget.op, id, &heads, keys);
         multiget.ids.push(id);
         let op = multiget.op.reply();
-        let coordinator = if is_first { self.coordinator(now_ns, &heads) } else { None };
+        let coordinator = if way == Way::First { self.coordinator(now_ns, &heads) } else { None };
         if coordinator.is_some()
             && let Some(multiget) = self.get_mut(ticket)
         {
-            multiget.groups[groups].iter_mut().for_each(|group| group.coordinated = Some(id));
+            groups.iter().for_each(|index| multiget.groups[usize::from(*index)].coordinated = Some(id));
         }
-        self.ids.insert(id, Sent { ticket, op, keys: sent, count: count as u8, coordinator, is_settled: false });
-        let to = match self.options.mode {
-            Mode::Netmc { switch } if is_first => Some(switch),
-            _ => {
+        let (count, is_switched) = (count as u8, matches!(way, Way::Switch(_)));
+        self.ids.insert(id, Sent { ticket, op, keys: sent, count, coordinator, is_settled: false, is_switched });
+        let to = match way {
+            Way::Switch(switch) => {
+                self.counts.switched += 1;
+                Some(switch)
+            }
+            Way::First | Way::Straight => {
                 let one = coordinator.or((heads.len() == 1).then_some(heads[0].server));
                 one.map(|server| self.servers[usize::from(server)].shim)
             }

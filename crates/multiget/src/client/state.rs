@@ -135,6 +135,10 @@ pub struct Counts {
     pub coordinated: u64,
     /// Those of them that it did not answer in time.
     pub uncoordinated: u64,
+    /// Requests that a switch was to split.
+    pub switched: u64,
+    /// Parts of these of which no answer came in time.
+    pub unswitched: u64,
 }
 
 /// A request that was sent.
@@ -148,6 +152,8 @@ pub(super) struct Sent {
     pub(super) coordinator: Option<u8>,
     /// It was seen whether the coordinator answers.
     pub(super) is_settled: bool,
+    /// A switch is to split it.
+    pub(super) is_switched: bool,
 }
 
 /// What is known of a server.
@@ -162,10 +168,10 @@ pub(super) struct Server {
     pub(super) in_flight: usize,
     /// Requests that wait until it has fewer under way; first in line among those that wait.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
-    /// Requests in a row that it was to answer for all and did not.
+    /// Requests in a row that it was to answer for all and did not, or of which a switch was to send it a part and no answer came.
     pub(super) misses: u8,
-    /// When it is asked to, again.
-    pub(super) coordinates_at_ns: u64,
+    /// When that is tried again.
+    pub(super) tried_at_ns: u64,
 }
 
 impl Server {
@@ -177,7 +183,7 @@ impl Server {
             in_flight: 0,
             waiting: VecDeque::new(),
             misses: 0,
-            coordinates_at_ns: 0,
+            tried_at_ns: 0,
         }
     }
 }

@@ -30,6 +30,11 @@ impl fmt::Display for PrefixError {
 impl std::error::Error for PrefixError {}
 
 impl Prefix {
+    /// An address that begins with these bits, and how many they are.
+    pub fn bits(&self) -> (IpAddr, u8) {
+        (self.address, self.bits)
+    }
+
     /// True of an address that begins with these bits; IPv4 within IPv6 is IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

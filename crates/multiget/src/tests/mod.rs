@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shunt_reactor::sim::for_seeds;
-use shunt_wire::netmc::Op;
+use shunt_wire::netmc::{Op, Trim, split};
 
 use crate::client::{Client, ClientOptions, Event, Failure, Weakened};
 use crate::limits::{self, PROBE_NS};
@@ -39,7 +39,7 @@ fn run(seed: u64, kind: Kind) {
 
 #[test]
 fn whatever_the_network_does_every_multiget_is_whole_and_true_in_time() {
-    let mut counts = [0; 10];
+    let mut counts = [0; 11];
     for_seeds(SEEDS, |seed| {
         let kind = [Kind::Client, Kind::Network, Kind::Coordinator][(seed % 3) as usize];
         let mut world = World::new(seed, kind, Weakened::default());
@@ -183,6 +183,59 @@ fn a_coordinator_that_does_not_answer_costs_three_multigets_their_time_and_is_tr
     assert_eq!(client.counts().foreign, 1);
     client.datagram(now_ns, shims[0], &replies[0], &mut |_, _| {});
     assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [shims[0]]);
+}
+
+#[test]
+fn a_switch_that_does_not_reach_a_server_costs_three_multigets_their_time_and_is_tried_again() {
+    const RESEND_NS: u64 = 1_000;
+    let shims = [0, 1].map(hosts::shim_address);
+    let switch = hosts::Switch::address();
+    let options = ClientOptions {
+        shims: shims.into(),
+        mode: Mode::Netmc { switch },
+        deadline_ns: 10 * PROBE_NS,
+        resend_ns: RESEND_NS,
+        seed: 0,
+    };
+    let mut client = Client::new(options);
+    let whose = |sent: &[(SocketAddr, Vec<u8>)]| sent.iter().map(|(to, _)| *to).collect::<Vec<_>>();
+    let options = ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 100, others_rate: 0 };
+    let mut shim = Shim::new(&options);
+    // What a server answers to its part, or to what it is sent itself.
+    let mut answer = |client: &mut Client, now_ns: u64, server: usize, data: &[u8]| {
+        let (mut parts, mut replies) = (Vec::new(), Vec::new());
+        let _ = split(data, Trim::Own, &mut Vec::new(), |of, part| parts.push((usize::from(of), part.to_vec())));
+        let part = parts.into_iter().find(|(of, _)| *of == server).map_or(data.to_vec(), |(_, part)| part);
+        let asked = shim.datagram(0, switch, &part).unwrap();
+        let nothing = asked.keys().map(|_| Found::Nothing).collect::<Vec<_>>();
+        asked.answer(nothing.into_iter(), &mut Vec::new(), |reply| replies.push(reply.to_vec()));
+        replies.iter().for_each(|reply| client.datagram(now_ns, shims[server], reply, &mut |_, _| {}));
+    };
+    let mut now_ns = 0;
+    for _ in 0..limits::MISSES_MAX {
+        let sent = asks_a_coordinator(&mut client, now_ns);
+        assert_eq!(whose(&sent), [switch]);
+        answer(&mut client, now_ns, 0, &sent[0].1);
+        now_ns += RESEND_NS;
+        let mut again = Vec::new();
+        client.look(now_ns, &mut |to, data| again.push((to, data.to_vec())));
+        // Nobody waits longer: that server is asked itself.
+        assert_eq!(whose(&again), [shims[1]]);
+        answer(&mut client, now_ns, 1, &again[0].1);
+    }
+    // Nothing for that server is left to the switch, and of what is for one other nothing need be.
+    let sent = asks_a_coordinator(&mut client, now_ns);
+    assert_eq!((whose(&sent), client.counts().unswitched), (vec![shims[1], shims[0]], 3));
+    assert_eq!(client.under_way(), 1);
+    sent.iter().zip([1, 0]).for_each(|((_, data), server)| answer(&mut client, now_ns, server, data));
+    assert_eq!(client.under_way(), 0);
+    // One is, later, and with its answer all of them are again.
+    now_ns += PROBE_NS;
+    let sent = asks_a_coordinator(&mut client, now_ns);
+    assert_eq!(whose(&sent), [switch]);
+    assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)).len(), 2);
+    answer(&mut client, now_ns, 1, &sent[0].1);
+    assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [switch]);
 }
 
 #[test]

@@ -487,12 +487,13 @@ impl World {
     }
 
     /// How much of each there was to be survived.
-    pub(super) fn happened(&self) -> [u64; 10] {
+    pub(super) fn happened(&self) -> [u64; 11] {
         let Happened { lost, doubled, held_up, forged, faults, coordinated } = self.happened;
         let sum =
             |count: fn(&crate::client::Counts) -> u64| self.clients.iter().map(|client| count(&client.counts())).sum();
-        let counts = [sum(|c| c.fell_back), sum(|c| c.duplicates), sum(|c| c.late), sum(|c| c.uncoordinated)];
-        let [fell_back, duplicates, late, uncoordinated] = counts;
-        [lost, doubled, held_up, forged, faults, fell_back, duplicates, late, coordinated, uncoordinated]
+        let counts = [sum(|c| c.fell_back), sum(|c| c.duplicates), sum(|c| c.late)];
+        let [fell_back, duplicates, late] = counts;
+        let (uncoordinated, unswitched) = (sum(|c| c.uncoordinated), sum(|c| c.unswitched));
+        [lost, doubled, held_up, forged, faults, fell_back, duplicates, late, coordinated, uncoordinated, unswitched]
     }
 }

@@ -37,9 +37,13 @@ pub(super) struct Serve {
     /// Address that datagrams leave from, on the network of the shims
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0", help_heading = "Addresses")]
     from: SocketAddr,
-    /// Who splits a multiget and puts the answers together: `cli`, this sidecar; `coordinator`, the shim of one of the servers, started with --peer
+    /// Who splits a multiget and puts the answers together: `cli`, this sidecar; `coordinator`, the shim of one of the servers, started with --peer; `netmc`, the network
+    /// splits at --switch, and this sidecar puts together
     #[arg(long, value_name = "MODE", default_value = "cli", help_heading = "Multigets")]
     mode: Splits,
+    /// With --mode netmc: where multigets are sent, which is --vip of `shunt switch load --role multiget-client` on this host, or multiget-gateway on another
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Multigets")]
+    switch: Option<SocketAddr>,
     /// The servers are nodes of a Redis Cluster, which say themselves who has which keys and who else there is. Start their shims with --cluster, too
     #[arg(long, help_heading = "Multigets")]
     cluster: bool,
@@ -65,18 +69,33 @@ pub(super) struct Serve {
 enum Splits {
     Cli,
     Coordinator,
-}
-
-impl From<Splits> for Mode {
-    fn from(splits: Splits) -> Self {
-        match splits {
-            Splits::Cli => Mode::Cli,
-            Splits::Coordinator => Mode::Coordinator,
-        }
-    }
+    Netmc,
 }
 
 impl Serve {
+    /// Where requests are split, of servers with these shims.
+    fn mode(&self, servers: &[(SocketAddr, SocketAddr)]) -> Result<Mode, Failure> {
+        let refused = |message: String| Failure { exit: Exit::Configuration, message };
+        match (self.mode, self.switch) {
+            (Splits::Cli, None) => Ok(Mode::Cli),
+            (Splits::Coordinator, None) => Ok(Mode::Coordinator),
+            (Splits::Netmc, None) => Err(refused(
+                "--mode netmc: give --switch, where multigets are sent to be split (--vip of `shunt switch load`)"
+                    .to_owned(),
+            )),
+            (Splits::Cli | Splits::Coordinator, Some(switch)) => {
+                Err(refused(format!("--switch {switch}: nothing is sent there without --mode netmc")))
+            }
+            (Splits::Netmc, Some(switch)) if switch.is_ipv4() != self.from.is_ipv4() => {
+                Err(refused(format!("--from {} cannot reach --switch {switch}: give one of its kind", self.from)))
+            }
+            (Splits::Netmc, Some(switch)) if servers.iter().any(|(_, shim)| *shim == switch) => {
+                Err(refused(format!("--switch {switch} is a shim of --server: give an address of its own")))
+            }
+            (Splits::Netmc, Some(switch)) => Ok(Mode::Netmc { switch }),
+        }
+    }
+
     /// Each server with its shim.
     fn servers(&self) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
         let refused = |message: String| Failure { exit: Exit::Configuration, message };
@@ -114,8 +133,8 @@ impl Serve {
             None
         } else if login.database != 0 {
             Some("a cluster has database 0 alone: leave --database out")
-        } else if matches!(self.mode, Splits::Coordinator) {
-            Some("shims do not know where the keys of a cluster are: leave --mode at cli")
+        } else if !matches!(self.mode, Splits::Cli) {
+            Some("neither shims nor switches know where the keys of a cluster are: leave --mode at cli")
         } else {
             None
         };
@@ -125,12 +144,13 @@ impl Serve {
     /// Everything that would be refused, without starting anything.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.login()?;
-        self.servers().map(drop)
+        self.mode(&self.servers()?).map(drop)
     }
 
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         self.common.start_log()?;
         let (servers, login) = (self.servers()?, self.login()?);
+        let mode = self.mode(&servers)?;
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
         for _ in 0..self.common.cores {
@@ -142,7 +162,7 @@ impl Serve {
             random(&mut seed);
             Sidecar::new(SidecarOptions {
                 servers: servers.clone(),
-                mode: self.mode.into(),
+                mode,
                 cluster: self.cluster.then_some(self.shim_port),
                 login: login.clone(),
                 timeout_ns: nanos(self.timeout_ms),
@@ -159,11 +179,7 @@ impl Serve {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
-            shown: SidecarAdmin::new(
-                services.iter().map(Sidecar::metrics).collect(),
-                servers.clone(),
-                Mode::from(self.mode).name(),
-            ),
+            shown: SidecarAdmin::new(services.iter().map(Sidecar::metrics).collect(), servers.clone(), mode.name()),
             mover: Mover::None,
         };
         serve(&self.common, role, services, |listening| {

@@ -1,11 +1,12 @@
 //! What `shunt switch` needs besides where multigets are split: the servers, and where their hosts are.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use shunt_multiget::shim::Prefix;
 use shunt_steering::{
     Mac, Parts, Role, SERVERS_MAX, Shim, Split, Splitter, find_hosts, interface_index, load_splitter,
 };
@@ -23,6 +24,9 @@ pub(super) struct Servers {
     /// Who splits multigets: the interface by which servers are reached; without it the one of --interface
     #[arg(long, value_name = "NAME")]
     servers_interface: Option<String>,
+    /// A gateway of multigets: networks of those whose datagrams are split; of others they are dropped
+    #[arg(long, value_name = "PREFIX", num_args = 1.., value_delimiter = ',', required_if_eq("role", "multiget-gateway"))]
+    allow: Vec<Prefix>,
     /// Who splits multigets: what each server is sent of the keys
     #[arg(long, value_enum, default_value = "trimmed")]
     parts: PartsName,
@@ -67,7 +71,8 @@ impl Servers {
             PartsName::Trimmed => Parts::Trimmed,
             PartsName::Full => Parts::Full,
         };
-        load_splitter(interface, role, vips, &shims, parts, pins).map_err(|error| error.to_string())
+        let allow: Vec<(IpAddr, u8)> = self.allow.iter().map(Prefix::bits).collect();
+        load_splitter(interface, role, vips, &shims, parts, &allow, pins).map_err(|error| error.to_string())
     }
 
     fn shims(&self, vips: &[SocketAddr]) -> Result<Vec<Shim>, String> {
@@ -94,6 +99,12 @@ impl Servers {
         };
         let unknown = self.servers.iter().filter(|server| server.mac.is_none());
         let hosts: Vec<IpAddr> = unknown.map(|server| server.address.ip()).collect();
+        if let Some(own) = hosts.iter().find(|host| UdpSocket::bind((**host, 0)).is_ok()) {
+            return Err(format!(
+                "{own} is this host's own address: what is split here does not reach it. With any hardware address (--server {own}:PORT=02:00:00:00:00:01) the others \
+                 are sent their parts, and sidecars find out that they have to ask this one themselves"
+            ));
+        }
         let known = find_hosts(&hosts, FIND).map_err(|host| {
             format!(
                 "{host} has not said within {} s where it is in this host's network: is it up? If it is behind a router, give that one's hardware address \

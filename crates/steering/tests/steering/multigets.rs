@@ -15,7 +15,7 @@ use shunt_wire::netmc::{
     split,
 };
 
-use super::network::{Network, mac_of, run, unless_skipped};
+use super::network::{Network, mac_of, run, unless_skipped, until};
 
 const SERVERS: u8 = 8;
 const PORT: u16 = 9700;
@@ -37,12 +37,21 @@ struct Way {
     client: IpAddr,
     vip: SocketAddr,
     servers: IpAddr,
+    /// An address in the network of who may send.
+    allowed: IpAddr,
 }
 
 impl Way {
     fn new(role: Role, parts: Parts, network: &str) -> Self {
         let address = |last: u8| format!("{network}{last}").parse().expect("an address");
-        Self { role, parts, client: address(11), vip: SocketAddr::new(address(100), PORT), servers: address(31) }
+        Self {
+            role,
+            parts,
+            client: address(11),
+            vip: SocketAddr::new(address(100), PORT),
+            servers: address(31),
+            allowed: address(0),
+        }
     }
 
     fn host(&self) -> &'static str {
@@ -79,7 +88,9 @@ impl<'n> Splitting<'n> {
             })
             .collect();
         let loaded = network.on(way.host(), || {
-            load_splitter("eth0", way.role, &[way.vip], &shims, way.parts, &pins).and_then(|()| Splitter::open(&pins))
+            let allow = [(way.allowed, if way.vip.is_ipv4() { 24 } else { 64 })];
+            load_splitter("eth0", way.role, &[way.vip], &shims, way.parts, &allow, &pins)
+                .and_then(|()| Splitter::open(&pins))
         });
         let splitter = unless_skipped(loaded)?;
         assert_eq!(splitter.shims(), (0..).zip(shims.iter().copied()).collect::<Vec<_>>());
@@ -173,7 +184,7 @@ impl<'n> Splitting<'n> {
             let expected = reasons.remove(name).unwrap_or(0);
             assert_eq!(self.splitter.count(*count) - before, expected, "{name}, {:?}", self.way);
             // So few that come up would say that they are not tried.
-            let is_tried = datagrams < 10_000 || matches!(*name, "lost" | "packet") || expected > 20;
+            let is_tried = datagrams < 10_000 || matches!(*name, "lost" | "packet" | "source") || expected > 20;
             assert!(is_tried, "{name}: {expected}");
         }
         assert!(reasons.is_empty(), "{reasons:?}");
@@ -389,13 +400,27 @@ fn what_is_not_for_the_service_passes_as_it_is() {
 }
 
 #[test]
+fn a_gateway_splits_for_those_that_it_knows() {
+    let Some(network) = network("source") else { return };
+    for (addresses, other) in [("10.98.0.", "10.98.1.0"), ("fd00:98::", "fd00:97::")] {
+        let mut way = Way::new(Role::MultigetGateway, Parts::Trimmed, addresses);
+        way.allowed = other.parse().expect("an address");
+        let Some(splitting) = Splitting::new(&network, way) else { return };
+        splitting.send(&request(&mut Random::new(1)), true);
+        splitting.send(&[1], true);
+        until("both are dropped", || splitting.splitter.count(Split::Source) == 2);
+        assert_eq!(splitting.splitter.count(Split::Requests), 0);
+    }
+}
+
+#[test]
 fn a_program_that_splits_is_loaded_once_and_cleaned_without_a_trace() {
     let Some(network) = Network::new("split") else { return };
     for role in [Role::MultigetClient, Role::MultigetGateway] {
         let way = Way::new(role, Parts::Full, "10.98.0.");
         let Some(splitting) = Splitting::new(&network, way) else { return };
         let pins = splitting.pins.clone();
-        let again = network.on(way.host(), || load_splitter("eth0", role, &[way.vip], &[], Parts::Full, &pins));
+        let again = network.on(way.host(), || load_splitter("eth0", role, &[way.vip], &[], Parts::Full, &[], &pins));
         assert!(matches!(again, Err(Error::Loaded(_))), "{again:?}");
         drop(splitting);
         assert!(!pins.exists() && matches!(Splitter::open(&pins), Err(Error::NotLoaded(_))));
