@@ -48,7 +48,7 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
     state.request_credit = credit;
     if state.request_taken == 0 {
         // From here on it is the server that is waited for; more bytes give it no more time, those that it takes do (`service.rs`).
-        state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+        state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
     }
     // What was allowed at once fits 32 bits by far.
     state.request_taken = state.request_taken.saturating_add(bytes.len() as u32);
@@ -64,7 +64,7 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
 pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     let state = &mut agent.exchanges[exchange];
     state.request_is_complete = true;
-    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
 }
 
 /// Nobody waits for the answer any more.

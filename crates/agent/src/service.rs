@@ -168,7 +168,7 @@ fn see_progress(agent: &mut Agent, io: &Io) {
             && let Some(state) = connection.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange))
             && (state.answer.stage == Stage::Awaited || !state.request_is_complete)
         {
-            state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+            state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
         }
     }
 }

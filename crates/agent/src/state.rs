@@ -314,6 +314,13 @@ impl Agent {
 }
 
 impl Exchange {
+    /// The server has until then to go on. What is held or offered has a time of its own, which neither it nor the client makes longer.
+    pub(crate) fn wait_until(&mut self, deadline_ns: u64) {
+        if !matches!(self.answer.stage, Stage::Held | Stage::Offered) {
+            self.deadline_ns = deadline_ns;
+        }
+    }
+
     pub(crate) fn new((session, session_id): (usize, SessionId), ticket: Ticket, deadline_ns: u64) -> Self {
         Self {
             session,

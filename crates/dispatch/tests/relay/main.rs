@@ -11,7 +11,7 @@ mod origin;
 mod requests;
 mod scene;
 
-use shunt_reactor::sim::{Options, Random, SECOND, for_seeds};
+use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
 
 use client::Outcome;
 use requests::Request;
@@ -206,6 +206,26 @@ fn a_server_that_takes_nothing_has_no_more_time_by_each_byte_that_its_client_sen
     let outcomes = &scene.world.host(client).outcomes;
     assert!(matches!(outcomes[..], [Outcome::Whole { status: 504, .. }]), "{outcomes:?}");
     scene.world.thaw(scene.origins[0]);
+    scene.is_at_rest();
+}
+
+/// As streaming applications do. How large it will be is not known, so that the agent holds it, but not for longer because the body goes on.
+#[test]
+fn an_answer_that_begins_within_its_request_is_not_held_for_as_long_as_that_takes() {
+    let request = Request::Raw("POST /begun HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n".to_owned());
+    let mut scene = Scene::handing_over(1, Options::calm(), 1, vec![vec![request]]);
+    scene.wait_for_backends();
+    let client = scene.clients[0];
+    for sent in 1..=40 {
+        scene.world.run_for(10 * MILLISECOND);
+        scene.world.with(client, |client, io| {
+            let conn = client.conn().expect("nobody has ended it");
+            io.output(conn).extend_from_slice(&[b'x'; 1_000]);
+        });
+        assert!(sent < 20 || scene.world.host(client).has_begun(), "nothing has come in {sent} parts of the body");
+    }
+    assert!(scene.run(10 * SECOND), "{}", scene.words());
+    assert!(matches!(scene.world.host(client).outcomes[..], [Outcome::Whole { status: 200, .. }]));
     scene.is_at_rest();
 }
 

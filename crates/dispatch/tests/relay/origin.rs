@@ -58,6 +58,9 @@ impl Origin {
         if request.expects_continue {
             io.output(conn).extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
+        if request.target == b"/begun" {
+            io.output(conn).extend_from_slice(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
+        }
         let method = String::from_utf8(request.method.to_vec()).unwrap();
         let target = String::from_utf8(request.target.to_vec()).unwrap();
         let is_old = request.version == Version::Http10;
@@ -126,6 +129,8 @@ impl Origin {
                 say("200 OK", &format!("Content-Length: {}\r\n", body.len()));
                 out.extend(body);
             }
+            // What it says while it still reads was said with the head.
+            "begun" => out.extend_from_slice(b"0\r\n\r\n"),
             "never" => return,
             other => panic!("{other}"),
         }
