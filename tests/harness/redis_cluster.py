@@ -17,11 +17,14 @@ PORT, SHIM_PORT = 16379, 9700
 class Cluster(Processes):
     """So many masters, one of which may have no slots, and replicas if there are twice as many nodes; all are ended with it."""
 
-    def __init__(self, directory: Path, nodes: int = 3, replicas: int = 0, spare: int = 0, serve_options=()):
+    def __init__(self, directory: Path, nodes: int = 3, replicas: int = 0, spare: int = 0, serve_options=(),
+                 node_timeout_ms: int = 20_000):
         super().__init__(directory)
         self.nodes = [f"{NETWORK}.{last}" for last in range(1, nodes + spare + 1)]
         self.members, self.replicas = self.nodes[:nodes], replicas
         self.port, self.admin_port, self.serve_options = free_port(), free_port(), list(serve_options)
+        # A node that a busy machine leaves without a processor for as long as this takes the whole cluster for down.
+        self.node_timeout_ms = node_timeout_ms
 
     def start(self):
         for index in range(len(self.nodes)):
@@ -34,6 +37,8 @@ class Cluster(Processes):
         self.until(lambda: self.all_say(f"cluster_known_nodes:{len(self.nodes)}", self.nodes), "all nodes know of all")
         check = ["redis-cli", "--cluster", "check", f"{self.nodes[0]}:{PORT}"]
         self.until(lambda: subprocess.run(check, capture_output=True, timeout=60, check=False).returncode == 0, "all nodes agree")
+        # One that has just joined takes the cluster for down until it has heard whose every slot is, and no slot can be moved to it before.
+        self.until(lambda: self.all_say("cluster_state:ok", self.nodes), "the cluster is whole for all nodes")
         self.start_sidecar()
 
     def start_node(self, index: int):
@@ -41,7 +46,7 @@ class Cluster(Processes):
         home.mkdir(exist_ok=True)
         self.run(f"node-{index}", ["redis-server", "--port", PORT, "--bind", self.nodes[index], "--cluster-enabled", "yes",
                                    # Who hears of it would take the address that its connections leave from.
-                                   "--cluster-announce-ip", self.nodes[index], "--cluster-node-timeout", "1500",
+                                   "--cluster-announce-ip", self.nodes[index], "--cluster-node-timeout", self.node_timeout_ms,
                                    "--cluster-replica-validity-factor", "0", "--save", "", "--appendonly", "no", "--dir", home])
         self.until(lambda: self.answers(self.nodes[index], PORT), f"node {index} answers")
 

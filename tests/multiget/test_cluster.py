@@ -109,7 +109,7 @@ def test_while_slots_move_every_value_is_found_and_writes_keep_their_order(tmp_p
 def test_a_node_that_is_killed_is_followed_by_its_replica(tmp_path):
     import redis
 
-    with Cluster(tmp_path, nodes=6, replicas=1, serve_options=["--timeout-ms", "1s"]) as cluster, client_of(cluster) as client:
+    with Cluster(tmp_path, nodes=6, replicas=1, serve_options=["--timeout-ms", "1s"], node_timeout_ms=1500) as cluster, client_of(cluster) as client:
         fill(client)
         assert client.execute_command("GET", KEYS[0]) == value_of(0)
         cluster.until(lambda: sum(int(cluster.cli("-h", node, "-p", PORT, "dbsize")) for node in cluster.nodes) >= 2 * len(KEYS), "replicas have all keys")
