@@ -194,7 +194,7 @@ class Steps:
                 return 127, 0.0
             self._children.add(child)
             if command[0] == "nice":
-                _make_session_nice(child.pid)
+                _make_session_nice(child.pid, command[2])
             try:
                 busy_seconds = _wait(child, timeout_seconds)
                 return child.returncode, busy_seconds
@@ -224,10 +224,10 @@ class Steps:
         print("    ---", flush=True)
 
 
-def _make_session_nice(pid: int) -> None:
+def _make_session_nice(pid: int, niceness: str) -> None:
     """Linux shares processors evenly between sessions, of which each command is one, however nice the processes in them are."""
     try:
-        Path(f"/proc/{pid}/autogroup").write_text("19")
+        Path(f"/proc/{pid}/autogroup").write_text(niceness)
     except OSError:
         pass  # a kernel that does not, where the processes' own niceness counts
 
