@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Iterator
 
 from harness.cluster import Cluster
 from harness.embedded import Embedded
+from harness.ports import free_port
 
 RING = "differential"
 MEMORY = Path("/dev/shm")  # a file system in memory: a table's files live for seconds, and need no disk
@@ -47,7 +47,7 @@ def cassandra() -> Iterator[str]:
 @contextmanager
 def node() -> Iterator[str]:
     """An embedded node without data for as long as the context lasts: its host:port. It has to live to the end."""
-    contact = f"127.0.0.1:{_free_port()}"
+    contact = f"127.0.0.1:{free_port()}"
     embedded = Embedded("differential", contact, ["node", "--listen", contact, "--admin", "off"], [contact])
     with embedded:
         yield contact
@@ -69,9 +69,3 @@ def _given(contact: str | None, start) -> Iterator[str]:
         return
     with start() as started:
         yield started
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]

@@ -11,7 +11,8 @@ import urllib.request
 
 import pytest
 
-from harness.relay import Relay, free_port, why_not
+from harness.ports import free_port
+from harness.relay import Relay, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
 

@@ -12,8 +12,9 @@ import pytest
 
 from harness import hosts
 from harness.moved import Moved
+from harness.ports import free_port
 from harness.proxy import binary
-from harness.relay import Relay, free_port, why_not
+from harness.relay import Relay, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
 

@@ -4,6 +4,7 @@ jars.py     Cassandra's jars from Maven Central, a Java that runs them, an archi
 node.py     one Cassandra process: configuration, start, stop, kill -9, SIGSTOP
 cluster.py  several nodes as one ring: tokens, seeds, waiting until every node sees every other one up
 cql.py      a CQL client that is deliberately not a driver: one socket, no reconnect, no retry
+ports.py    ports of this host for servers
 proxy.py    a `shunt proxy` process
 embedded.py embedded nodes, one alone or three behind a proxy
 extension.py the Cassandra extension's jar

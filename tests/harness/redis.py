@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from .ports import free_port
 from .proxy import binary
-from .relay import free_port
 
 
 def why_not() -> str:
@@ -30,12 +30,6 @@ def only_with(missing: str):
     if missing and os.environ.get("SHUNT_SKIP") == "nothing":
         raise RuntimeError(missing)
     return pytest.mark.skipif(bool(missing), reason=missing or "nothing is missing")
-
-
-def free_datagram_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Processes:
@@ -104,7 +98,7 @@ class Multiget(Processes):
     def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli", server_options=()):
         super().__init__(directory)
         self.server_ports = [free_port() for _ in range(servers)]
-        self.shim_ports = [free_datagram_port() for _ in range(servers)]
+        self.shim_ports = [free_port(socket.SOCK_DGRAM) for _ in range(servers)]
         self.port, self.admin_port = free_port(), free_port()
         self.serve_options, self.shim_options = ["--mode", mode, *serve_options], list(shim_options)
         self.server_options = list(server_options)

@@ -6,9 +6,9 @@ import socket
 import subprocess
 from pathlib import Path
 
+from .ports import free_port
 from .proxy import binary
 from .redis import Processes
-from .relay import free_port
 
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.13")
 PORT, SHIM_PORT = 16379, 9700

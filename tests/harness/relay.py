@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from .ports import free_port
 from .proxy import binary
 
 NGINX = """
@@ -40,12 +41,6 @@ http {{
     }}
 }}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def why_not() -> str:
