@@ -27,7 +27,7 @@ class OneHost(Relay):
 
     def handed_over(self) -> int:
         """Answers that have gone out on their clients' own connections."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=60) as page:
             found = json.loads(page.read())
         return next(part["answers_handed_over"] for part in [found, *found.values()] if isinstance(part, dict) and "answers_handed_over" in part)
 
@@ -184,10 +184,10 @@ def test_an_agent_that_is_killed_within_an_answer_never_has_a_part_taken_for_the
 def test_an_agent_that_stands_still_holds_nobody_up_for_good(host):
     host.signal("agent-1", signal.SIGSTOP)
     try:
-        command = ["curl", "-s", "-S", "--max-time", "100", *[word for _ in range(4) for word in ("-o", "-", host.url(f"/{MIDDLE}"))]]
+        command = ["curl", "-s", "-S", "--max-time", "240", *[word for _ in range(4) for word in ("-o", "-", host.url(f"/{MIDDLE}"))]]
         clients = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
         for client in clients:
-            received, told = client.communicate(timeout=110)
+            received, told = client.communicate(timeout=300)
             assert (client.returncode, received == host.content(MIDDLE) * 4) == (0, True), (len(received), told)
     finally:
         host.signal("agent-1", signal.SIGCONT)

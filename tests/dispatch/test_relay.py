@@ -28,7 +28,7 @@ def relay(tmp_path_factory, request):
 
 def curl(url: str, *options: str):
     """Status, headers and body as the client gets them."""
-    command = ["curl", "-s", "-S", "--max-time", "60", "-D", "/dev/stderr", *options, url]
+    command = ["curl", "-s", "-S", "--max-time", "240", "-D", "/dev/stderr", *options, url]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr)
     head = done.stderr.decode().strip().split("\r\n\r\n")[-1].split("\r\n")
@@ -105,7 +105,7 @@ def test_requests_sent_ahead_are_answered_in_order(relay):
     requests += "HEAD /1000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
     def answers(port: int) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=90) as connection:
             connection.sendall(requests.encode())
             return receive_all(connection)
 
@@ -143,7 +143,7 @@ def test_smuggled_requests_are_refused_and_told_why(relay):
         ("GET / HTTP/1.1\r\nHost: a\r\nX: " + "y" * 70_000 + "\r\n\r\n", 431, "more than"),
         ("PUT /put/x HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n", 413, "more than"),
     ]:
-        with socket.create_connection(("127.0.0.1", relay.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", relay.port), timeout=90) as connection:
             connection.sendall(head.encode())
             received = receive_all(connection)
         assert received.startswith(f"HTTP/1.1 {status} ".encode()) and word.encode() in received, (head[:60], received)
@@ -167,7 +167,7 @@ def test_a_killed_agent_is_done_without_and_used_again(tmp_path):
 def test_processes_drain_and_end_with_0(tmp_path):
     with Relay(tmp_path) as relay:
         for name in ("dispatch", "agent-0", "agent-1"):
-            assert relay.signal(name).wait(timeout=20) == 0, relay.log(name)
+            assert relay.signal(name).wait(timeout=90) == 0, relay.log(name)
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path):

@@ -92,7 +92,7 @@ class Moved(Relay):
         raise NotImplementedError("ask on the host")
 
     def curl(self, host: str, *options: str) -> subprocess.CompletedProcess:
-        return subprocess.run(self.hosts.on(host, ["curl", "-s", "-S", "--max-time", "60", *options]), capture_output=True, check=False)
+        return subprocess.run(self.hosts.on(host, ["curl", "-s", "-S", "--max-time", "240", *options]), capture_output=True, check=False)
 
     def _host_of(self, name: str) -> str:
         if name.startswith("dispatch"):
@@ -115,5 +115,5 @@ class Moved(Relay):
         return subprocess.run(self.hosts.on(host, command), capture_output=True, check=False).returncode == 0
 
     def _status(self, path: str) -> int:
-        out = self.curl("client", "-o", "/dev/null", "-w", "%{http_code}", self.url(path)).stdout
+        out = self.curl("client", "--max-time", "30", "-o", "/dev/null", "-w", "%{http_code}", self.url(path)).stdout
         return int(out or 0)

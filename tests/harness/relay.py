@@ -91,7 +91,7 @@ class Relay:
                 process.terminate()
         for process in reversed(self.processes):
             try:
-                process.wait(timeout=10)
+                process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -139,7 +139,7 @@ class Relay:
         return (self.directory / f"{name}.log").read_text()
 
     def _status(self, path: str) -> int:
-        command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5", self.url(path)]
+        command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "20", self.url(path)]
         return int(subprocess.run(command, capture_output=True, text=True, check=False).stdout or 0)
 
     def _run(self, name: str, command):
@@ -154,7 +154,7 @@ class Relay:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
         self._await(listens, f"somebody listens on {port}")
 
-    def _await(self, condition, what: str, seconds: float = 20):
+    def _await(self, condition, what: str, seconds: float = 90):
         deadline = time.monotonic() + seconds
         while not condition():
             ended = [name for name, process in self.names.items() if process.poll() is not None]
