@@ -32,6 +32,12 @@ def only_with(missing: str):
     return pytest.mark.skipif(bool(missing), reason=missing or "nothing is missing")
 
 
+def patient(options) -> list:
+    """Options with a time limit that a machine with much else to do does not reach, where the test has none of its own."""
+    options = list(options)
+    return options if "--timeout-ms" in options else ["--timeout-ms", "15s", *options]
+
+
 class Processes:
     """Processes with names, which are ended with it. The sidecar's admin page is at `admin_port`."""
 
@@ -66,14 +72,14 @@ class Processes:
     def stop(self, name: str, number: int = signal.SIGTERM):
         """Ends a process by a signal, and returns its exit code."""
         self.processes[name].send_signal(number)
-        return self.processes[name].wait(timeout=30)
+        return self.processes[name].wait(timeout=60)
 
     def signal(self, name: str, number: int):
         self.processes[name].send_signal(number)
 
     def status(self) -> dict:
         """What the sidecar says of itself."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/status", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/status", timeout=60) as answer:
             return json.load(answer)["multiget"]
 
     def log(self, name: str) -> str:
@@ -83,7 +89,7 @@ class Processes:
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT)
 
-    def until(self, condition, what: str, name: str = "", seconds: float = 30):
+    def until(self, condition, what: str, name: str = "", seconds: float = 90):
         """Waits for something; if a process is named, as long as it runs."""
         end = time.monotonic() + seconds
         while not condition():
@@ -100,7 +106,7 @@ class Multiget(Processes):
         self.server_ports = [free_port() for _ in range(servers)]
         self.shim_ports = [free_port(socket.SOCK_DGRAM) for _ in range(servers)]
         self.port, self.admin_port = free_port(), free_port()
-        self.serve_options, self.shim_options = ["--mode", mode, *serve_options], list(shim_options)
+        self.serve_options, self.shim_options = ["--mode", mode, *patient(serve_options)], patient(shim_options)
         self.server_options = list(server_options)
         if mode == "coordinator":
             self.shim_options += ["--peer", *(f"127.0.0.1:{port}" for port in self.shim_ports)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .ports import free_port
 from .proxy import binary
-from .redis import Processes
+from .redis import Processes, patient
 
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.13")
 PORT, SHIM_PORT = 16379, 9700
@@ -22,7 +22,7 @@ class Cluster(Processes):
         super().__init__(directory)
         self.nodes = [f"{NETWORK}.{last}" for last in range(1, nodes + spare + 1)]
         self.members, self.replicas = self.nodes[:nodes], replicas
-        self.port, self.admin_port, self.serve_options = free_port(), free_port(), list(serve_options)
+        self.port, self.admin_port, self.serve_options = free_port(), free_port(), patient(serve_options)
         # A node that a busy machine leaves without a processor for as long as this takes the whole cluster for down.
         self.node_timeout_ms = node_timeout_ms
 
@@ -52,7 +52,7 @@ class Cluster(Processes):
 
     def start_shim(self, index: int):
         self.run(f"shim-{index}", [binary(), "multiget", "shim", "--cluster", "--listen", f"{self.nodes[index]}:{SHIM_PORT}",
-                                   "--server", f"{self.nodes[index]}:{PORT}"])
+                                   "--server", f"{self.nodes[index]}:{PORT}", *patient([])])
         self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens")
 
     def start_sidecar(self):
@@ -63,7 +63,7 @@ class Cluster(Processes):
 
     def cli(self, *arguments) -> str:
         command = ["redis-cli", *(str(argument) for argument in arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.redis import Multiget, only_with, why_not
+from harness.redis import Multiget, only_with, patient, why_not
 
 pytestmark = only_with(why_not())
 
@@ -17,18 +17,23 @@ KEYS = [f"key:{number}" for number in range(200)]
 
 @pytest.fixture
 def tier(tmp_path):
-    with Multiget(tmp_path, servers=3, serve_options=["--timeout-ms", "1s"]) as tier:
+    with Multiget(tmp_path, servers=3) as tier:
         yield tier
 
 
 @pytest.fixture
 def client(tier):
+    with filled(tier) as client:
+        yield client
+
+
+def filled(tier):
     import redis
 
-    with redis.Redis(port=tier.port, socket_timeout=20) as client:
-        for key in KEYS:
-            client.set(key, key)
-        yield client
+    client = redis.Redis(port=tier.port, socket_timeout=60)
+    for key in KEYS:
+        client.set(key, key)
+    return client
 
 
 def values():
@@ -43,7 +48,7 @@ def ask_for_few(client, times: int):
 
 
 def until(condition):
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -51,31 +56,31 @@ def until(condition):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_without_a_shim_its_server_is_asked_over_tcp_and_datagrams_come_back_by_themselves(tier, client, number):
-    assert client.mget(KEYS) == values() and tier.status()["silent"] == 0
+    def are_silent(count: int) -> bool:
+        """Of the others each may be for a moment, as soon as it was not run for a tenth of a second."""
+        assert client.mget(KEYS) == values()
+        return tier.status()["silent"] == count
+
+    until(lambda: are_silent(0))
     tier.signal("shim-1", number)
     for _ in range(20):
         assert client.mget(KEYS) == values()
+    until(lambda: are_silent(1))
     state = tier.status()
-    assert state["silent"] == 1 and state["keys_fallen_back"] > 0 and state["failed"] == 0
+    assert state["keys_fallen_back"] > 0 and state["failed"] == 0
     if number == signal.SIGSTOP:
         tier.signal("shim-1", signal.SIGCONT)
     else:
-        tier.processes["shim-1"].wait(timeout=20)
+        tier.processes["shim-1"].wait(timeout=60)
         tier.start_shim(1)
-
-    def is_back():
-        assert client.mget(KEYS) == values()
-        return tier.status()["silent"] == 0
-
-    until(is_back)
+    until(lambda: are_silent(0))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_without_a_coordinator_another_or_the_sidecar_asks_and_it_comes_back_by_itself(tmp_path, number):
     import redis
 
-    with Multiget(tmp_path, servers=3, serve_options=["--timeout-ms", "1s"], mode="coordinator") as tier, \
-            redis.Redis(port=tier.port, socket_timeout=20) as client:
+    with Multiget(tmp_path, servers=3, mode="coordinator") as tier, redis.Redis(port=tier.port, socket_timeout=60) as client:
         for key in KEYS:
             client.set(key, key)
         for count in range(0, 30, 10):  # one after the other, until there is none
@@ -88,15 +93,15 @@ def test_without_a_coordinator_another_or_the_sidecar_asks_and_it_comes_back_by_
             if number == signal.SIGSTOP:
                 tier.signal(f"shim-{index}", signal.SIGCONT)
             else:
-                tier.processes[f"shim-{index}"].wait(timeout=20)
+                tier.processes[f"shim-{index}"].wait(timeout=60)
                 tier.start_shim(index)
 
         def is_back():
             before = tier.status()
-            ask_for_few(client, 50)
+            ask_for_few(client, 20)
             after = tier.status()
             # All are asked, and all answer.
-            return after["silent"] == 0 and after["coordinated"] == before["coordinated"] + 50 and after["uncoordinated"] == before["uncoordinated"]
+            return after["silent"] == 0 and after["coordinated"] == before["coordinated"] + 20 and after["uncoordinated"] == before["uncoordinated"]
 
         until(is_back)
 
@@ -106,14 +111,20 @@ def test_shims_that_coordinate_nothing_cost_a_coordinated_multiget_its_time_and_
 
     with Multiget(tmp_path, servers=3) as tier:
         tier.stop("sidecar")
-        tier.serve_options = ["--mode", "coordinator"]
+        tier.serve_options = patient(["--mode", "coordinator"])
         tier.start_sidecar()
-        with redis.Redis(port=tier.port, socket_timeout=20) as client:
+        with redis.Redis(port=tier.port, socket_timeout=60) as client:
             for key in KEYS:
                 client.set(key, key)
             ask_for_few(client, 50)
+
+            def is_nobody_silent():
+                ask_for_few(client, 1)
+                return tier.status()["silent"] == 0
+
+            until(is_nobody_silent)
         state = tier.status()
-        assert state["failed"] == 0 and state["uncoordinated"] > 0 and state["silent"] == 0
+        assert state["failed"] == 0 and state["uncoordinated"] > 0
 
 
 def test_without_a_server_the_error_names_it_and_others_are_served(tier, client):
@@ -141,22 +152,23 @@ def test_without_a_server_the_error_names_it_and_others_are_served(tier, client)
     until(is_back)
 
 
-def test_a_server_that_stands_still_is_named_by_the_deadline(tier, client):
+def test_a_server_that_stands_still_is_named_by_the_deadline(tmp_path):
     import redis
 
-    port = tier.server_ports[0]
-    tier.signal("redis-0", signal.SIGSTOP)
-    with pytest.raises(redis.ResponseError, match=f"127.0.0.1:{port} has not answered within"):
-        client.mget(KEYS)
-    tier.signal("redis-0", signal.SIGCONT)
+    with Multiget(tmp_path, servers=3, serve_options=["--timeout-ms", "5s"], shim_options=["--timeout-ms", "500"]) as tier, filled(tier) as client:
+        port = tier.server_ports[0]
+        tier.signal("redis-0", signal.SIGSTOP)
+        with pytest.raises(redis.ResponseError, match=f"127.0.0.1:{port} has not answered within"):
+            client.mget(KEYS)
+        tier.signal("redis-0", signal.SIGCONT)
 
-    def is_back():
-        try:
-            return client.mget(KEYS) == values()
-        except redis.ResponseError:
-            return False
+        def is_back():
+            try:
+                return client.mget(KEYS) == values()
+            except redis.ResponseError:
+                return False
 
-    until(is_back)
+        until(is_back)
 
 
 def test_connections_that_a_server_closes_are_made_again_for_the_next_command(tier, client):
@@ -207,7 +219,7 @@ def test_a_source_that_nobody_vouches_for_is_not_answered_or_little(tmp_path):
                 server.set("large", b"x" * 1000)
                 server.set("small", b"y")
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-                asker.settimeout(1)
+                asker.settimeout(30 if answered else 1)
                 data = request([b"large", b"small"])
                 bytes_back = 0
                 for _ in range(50):
@@ -221,5 +233,5 @@ def test_a_source_that_nobody_vouches_for_is_not_answered_or_little(tmp_path):
                     bytes_back += len(reply)
                 assert (bytes_back > 0) == answered
             # The sidecar is such a source, too: what it gets no answer to it asks over TCP.
-            with redis.Redis(port=tier.port, socket_timeout=20) as client:
+            with redis.Redis(port=tier.port, socket_timeout=60) as client:
                 assert client.mget("large", "small", "none") == [b"x" * 1000, b"y", None]

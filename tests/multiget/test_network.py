@@ -75,7 +75,7 @@ class Switched(Multiget):
     def start_shim(self, index: int):
         host, allowed = SERVERS[index], f"{hosts.NETWORK6}:/64" if self.ip6 else f"{hosts.NETWORK}.0/24"
         self.run(f"shim-{index}", [binary(), "multiget", "shim", "--listen", self.address(host, SHIM_PORT), "--server", self.address(host, SERVER_PORT),
-                                    "--allow", allowed])
+                                    "--allow", allowed, *self.shim_options])
         self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
 
     def start_sidecar(self):
@@ -108,8 +108,8 @@ def client(tier):
     import redis
 
     def connected():
-        client = redis.Redis(port=PORT, socket_timeout=20, single_connection_client=True)
-        deadline = time.monotonic() + 20
+        client = redis.Redis(port=PORT, socket_timeout=60, single_connection_client=True)
+        deadline = time.monotonic() + 90
         while True:
             try:
                 for key in KEYS:
@@ -137,7 +137,7 @@ def ask(client, tier, times: int = 20) -> tuple:
 
 
 def until(condition):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -187,6 +187,6 @@ def test_a_shim_that_is_silent_holds_up_nobody_and_is_sent_its_parts_again(tier,
     if number == signal.SIGSTOP:
         tier.signal("shim-1", signal.SIGCONT)
     else:
-        tier.processes["shim-1"].wait(timeout=20)
+        tier.processes["shim-1"].wait(timeout=60)
         tier.start_shim(1)
     until(lambda: is_switched(client, tier))

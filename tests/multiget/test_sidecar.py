@@ -29,7 +29,7 @@ def tier(tmp_path_factory, request):
 def client(tier, request):
     import redis
 
-    with redis.Redis(port=tier.port, protocol=request.param, socket_timeout=20) as client:
+    with redis.Redis(port=tier.port, protocol=request.param, socket_timeout=60) as client:
         yield client
 
 
@@ -38,10 +38,10 @@ def filled(tier):
     """Written through the sidecar; returns a client of each server."""
     import redis
 
-    with redis.Redis(port=tier.port, socket_timeout=20) as client:
+    with redis.Redis(port=tier.port, socket_timeout=60) as client:
         for number in range(KEYS):
             client.set(f"key:{number}", value_of(number))
-    return [redis.Redis(port=port, socket_timeout=20) for port in tier.server_ports]
+    return [redis.Redis(port=port, socket_timeout=60) for port in tier.server_ports]
 
 
 def test_keys_are_spread_over_all_servers(filled):
@@ -130,7 +130,7 @@ def test_redis_cli(tier, filled):
 
 def test_what_is_not_resp_is_told_so_and_closed(tier):
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n:1\r\n", b"*1\r\n$99999999999\r\n", b"*9999999\r\n"):
-        with socket.create_connection(("127.0.0.1", tier.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", tier.port), timeout=60) as connection:
             connection.sendall(text)
             answer = b""
             while part := connection.recv(4096):
@@ -147,7 +147,7 @@ def test_many_clients_at_a_time(tier, filled):
 
     def work(seed):
         generator = random.Random(seed)
-        with redis.Redis(port=tier.port, socket_timeout=20) as client:
+        with redis.Redis(port=tier.port, socket_timeout=60) as client:
             for _ in range(60):
                 keys = [generator.randrange(KEYS) for _ in range(generator.randrange(1, 30))]
                 expected = [value_of(number) for number in keys]

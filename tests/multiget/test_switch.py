@@ -71,7 +71,7 @@ class Switched:
         def make():
             made = socket.socket(socket.AF_INET6 if self.ip6 else socket.AF_INET, socket.SOCK_DGRAM)
             made.bind((hosts.address(host, self.ip6), port))
-            made.settimeout(20)
+            made.settimeout(60)
             return made
 
         return self.hosts.inside(host, make)
@@ -86,7 +86,7 @@ def role_of(host: str, ip6: bool) -> list:
 def opened(packets: socket.socket) -> socket.socket:
     packets.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
     packets.bind(("eth0", ETH_P_ALL))
-    packets.settimeout(20)
+    packets.settimeout(60)
     return packets
 
 
