@@ -39,7 +39,7 @@ class Embedded:
         """What the drivers' suites have to know."""
         return {"SHUNT_CONTACT": self.contact, "SHUNT_RING": ",".join(self.nodes), "SHUNT_RF": "1", "SHUNT_STORE": "node"}
 
-    def start(self, ready_within_seconds: float = 30, wipe: bool = True) -> "Embedded":
+    def start(self, ready_within_seconds: float = 90, wipe: bool = True) -> "Embedded":
         if not binary().is_file():
             raise RuntimeError(f"{binary()} is missing: cargo build --release -p shunt")
         host, port = self.contact.rsplit(":", 1)
@@ -70,7 +70,7 @@ class Embedded:
         if not self.alive():
             raise RuntimeError(f"shunt {self.arguments[0]} had ended by itself; the end of its log:\n{self.log_tail()}")
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self, timeout_seconds: float = 40) -> int | None:
         """SIGTERM and wait; the exit code, negative if it had to be killed."""
@@ -80,7 +80,7 @@ class Embedded:
                 self.process.wait(timeout_seconds)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(60)
         return self.process.returncode if self.process else None
 
     def log_tail(self, lines: int = 40) -> str:

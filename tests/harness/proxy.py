@@ -32,7 +32,7 @@ class Proxy:
         self.log = log or jars.TARGET / "ring" / f"proxy-{self.port}.log"
         self.process = None
 
-    def start(self, ready_within_seconds: float = 30) -> "Proxy":
+    def start(self, ready_within_seconds: float = 90) -> "Proxy":
         if not binary().is_file():
             raise RuntimeError(f"{binary()} is missing: cargo build --release -p shunt")
         if cql.answers(self.host, self.port, 1):
@@ -98,7 +98,7 @@ class Proxy:
     def kill(self) -> None:
         if self.alive():
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def resident_bytes(self) -> int:
         return processes.resident_bytes(self.process.pid)

@@ -19,7 +19,7 @@ def fleet(nodes, request):
     name = request.module.__name__.rsplit(".", 1)[-1]
     # So long no locks in memory are granted after a proxy has died, which is what the tests of faults wait for.
     port, lease_ms, memory_ttl_ms = (9360, LEASE_MS, 5_000) if name in ("test_faults", "test_histories") else (9350, 6_000, 30_000)
-    fleet = Fleet(contact, name, replicas, port, lease_ms, memory_ttl_ms)
+    fleet = Fleet(contact, name, replicas, port, lease_ms, memory_ttl_ms, query_timeout_ms=4_000 if port == 9360 else 30_000)
     try:
         yield fleet.start()
     finally:

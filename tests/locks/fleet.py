@@ -15,6 +15,7 @@ from cassandra.query import dict_factory
 from harness import jars, proxy
 from harness.cluster import SUPERUSER
 from harness.cluster import Cluster as Ring
+from harness.driver import PATIENT
 from harness.embedded import Embedded
 
 LEASE_MS = 3000  # in the tests of faults, which wait for it
@@ -39,29 +40,29 @@ class Fleet:
     """Proxies of one fleet, each a process of its own. `hosts` has the address of each, and the command that runs it there."""
 
     def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3,
-                 login: tuple | None = None, network: str = NETWORK, more=(), hosts=None, query_timeout_ms: int = 4000):
+                 login: tuple | None = None, network: str = NETWORK, more=(), hosts=None, query_timeout_ms: int = 4000, lock_wait_max_ms: int = 30_000):
         self.login = login
         self.contact_points, self.name, self.replicas = contact_points, name, replicas
         self.lease_ms, self.memory_ttl_ms = lease_ms, memory_ttl_ms
-        options = ["--fleet", name, "--fleet-replicas-min", str(replicas), "--lock-wait-max-ms", "30000", "--cores", "2",
+        options = ["--fleet", name, "--fleet-replicas-min", str(replicas), "--lock-wait-max-ms", str(lock_wait_max_ms), "--cores", "2",
                    "--query-timeout-ms", str(query_timeout_ms), *more]
         logs = jars.TARGET / "ring"
         self.tool_options = []
         if login:
             logs.mkdir(parents=True, exist_ok=True)
-            password = logs / f"fleet-{name}-password"
+            password = logs / f"fleet-{name}-{network}-password"
             password.write_text(login[1])
             self.tool_options = ["--username", login[0], "--password-file", str(password)]
             options += self.tool_options
         hosts = hosts or [(f"{network}.{number}", ()) for number in range(1, proxies + 1)]
         self.proxies = [proxy.Proxy(contact_points, listen=f"{host}:{port}", admin=f"{host}:{port + 1}", options=options, within=within,
-                                    log=logs / f"fleet-{name}-{number}.log") for number, (host, within) in enumerate(hosts, 1)]
+                                    log=logs / f"fleet-{name}-{network}-{number}.log") for number, (host, within) in enumerate(hosts, 1)]
 
     def start(self) -> "Fleet":
         # Fleets of other tests before the same nodes do not run any more.
         made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name, "--beside-others",
                                "--replicas", str(self.replicas), "--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms), *self.tool_options],
-                              capture_output=True, text=True, timeout=120, check=False)
+                              capture_output=True, text=True, timeout=240, check=False)
         if made.returncode:
             raise RuntimeError(f"shunt fleet init: {made.stderr}")
         for one in self.proxies:
@@ -77,18 +78,21 @@ class Fleet:
     def status(self, *more: str) -> str:
         return subprocess.run([str(proxy.binary()), "fleet", "status", "--contact-points", self.contact_points, "--name", self.name,
                                *self.tool_options, *more],
-                              capture_output=True, text=True, timeout=60, check=True).stdout
+                              capture_output=True, text=True, timeout=120, check=True).stdout
 
     def shards(self) -> dict:
         """How many shards each live member has, by address."""
         rows = [line.split() for line in self.status().splitlines()[2:]]
         return {row[0]: int(row[2]) for row in rows if row[1] == "live"}
 
-    def wait_until_settled(self, members: int, within_seconds: float = 60) -> None:
+    def wait_until_settled(self, members: int, within_seconds: float = 120) -> None:
         """Until so many members have all shards among them, evenly."""
         deadline = time.monotonic() + within_seconds
         while True:
-            shards = self.shards()
+            try:
+                shards = self.shards()
+            except subprocess.SubprocessError:  # a node that does not answer in time, which is no more than another moment
+                shards = {}
             if len(shards) == members and sum(shards.values()) == 64 and max(shards.values()) - min(shards.values()) <= 1:
                 return
             if time.monotonic() > deadline:
@@ -107,16 +111,17 @@ class Fleet:
             victim.resume()
 
     def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40, login: tuple | None = None,
-                heartbeat_seconds: float = 2, **more):
-        """A session that goes round all proxies, or keeps to one of them."""
+                heartbeat_seconds: float = 60, **more):
+        """A session that goes round all proxies, or keeps to one of them. Who goes on while a proxy stands still, which answers nothing, learns of
+        it by heartbeats; to all others they would take a machine that is busy for such a proxy, and what was asked of it would be asked twice."""
         hosts = [one.host for one in self.proxies]
         policy = RoundRobinPolicy() if to is None else WhiteListRoundRobinPolicy([hosts[to]])
         profile = ExecutionProfile(load_balancing_policy=policy, request_timeout=timeout_seconds, row_factory=dict_factory,
                                    consistency_level=ConsistencyLevel.QUORUM)
         contact = hosts if to is None else [hosts[to]]
-        # A proxy that stands still answers nothing: the heartbeat tells the driver, where its control connection is to that one.
-        cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version, connect_timeout=10,
-                          idle_heartbeat_interval=heartbeat_seconds, idle_heartbeat_timeout=2,
+        more = {**PATIENT, **more}
+        cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version,
+                          idle_heartbeat_interval=heartbeat_seconds, idle_heartbeat_timeout=max(2, heartbeat_seconds),
                           execution_profiles={EXEC_PROFILE_DEFAULT: profile},
                           auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
         return cluster.connect()
@@ -191,7 +196,7 @@ class Workers(Threads):
         self.names = [f"{table}-{number}" for number in range(locks)]
         self.grants = Grants()
         self.errors = {}
-        self.session = fleet.connect(timeout_seconds=3)
+        self.session = fleet.connect(timeout_seconds=3, heartbeat_seconds=2)
         self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(clients)]
 
     def __exit__(self, *_):
@@ -226,7 +231,7 @@ class Workers(Threads):
         self.grants.ends(name, owner)
         self.session.execute(f"DELETE FROM shunt.{self.table} WHERE name = %s IF owner = %s AND fence = %s", (name, owner, row["fence"]))
 
-    def wait_for_grants(self, more: int, within_seconds: float = 60) -> None:
+    def wait_for_grants(self, more: int, within_seconds: float = 120) -> None:
         """Until so many locks more were granted."""
         wanted, deadline = self.grants.count + more, time.monotonic() + within_seconds
         while self.grants.count < wanted:

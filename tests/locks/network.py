@@ -16,7 +16,7 @@ class Namespace:
     def __init__(self):
         self.holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
         self.within = ["nsenter", "--target", str(self.holder.pid), "--net"]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while os.readlink(f"/proc/{self.holder.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             if time.monotonic() > deadline or self.holder.poll() is not None:
                 raise RuntimeError("unshare --net has made no namespace")
@@ -84,6 +84,6 @@ class Network:
         for namespace in (self.router, *self.namespaces):
             namespace.close()
         # The interfaces go with the namespace of their other ends, a moment after its last process.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while Path(f"/sys/class/net/{self.interface}").exists() and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -32,7 +32,7 @@ class Lockers(Threads):
 
     def __init__(self, history: History, fleet, seed: int):
         self.history, self.seed = history, seed
-        self.session = fleet.connect(timeout_seconds=20)
+        self.session = fleet.connect(timeout_seconds=20, heartbeat_seconds=2)
         self.statements = {name: self.session.prepare(text) for name, text in STATEMENTS.items()}
         for statement in self.statements.values():
             statement.retry_policy = FallthroughRetryPolicy()
@@ -105,7 +105,7 @@ class Lockers(Threads):
 
         return self.history.look(client, key, execute)[0] == OK
 
-    def more(self, count: int, within_seconds: float = 90) -> None:
+    def more(self, count: int, within_seconds: float = 180) -> None:
         """Waits until so many more operations had an answer: whatever was done to the proxies, locks are served."""
         goal, deadline = self.history.count("lock") + count, time.monotonic() + within_seconds
         while self.history.count("lock") < goal:

@@ -13,12 +13,25 @@ from harness import cql
 from harness.embedded import Embedded
 from harness.proxy import Proxy, binary
 
-from locks.fleet import NETWORK
+from locks.fleet import NETWORK, Fleet
+
+# Whoever holds a lock or waits for one does so until the commands have ended that look at it, of which each is a process of its own.
+TTL_SECONDS, MEMORY_TTL_SECONDS, WAIT_MS = 300, 110, 100_000
+
+
+@pytest.fixture(scope="module")
+def fleet(nodes):
+    contact, replicas = nodes
+    fleet = Fleet(contact, "test_operator", replicas, 9350, 6_000, memory_ttl_ms=120_000, query_timeout_ms=30_000, lock_wait_max_ms=120_000)
+    try:
+        yield fleet.start()
+    finally:
+        fleet.stop()
 
 
 @pytest.fixture(scope="module")
 def session(fleet):
-    session = fleet.connect()
+    session = fleet.connect(timeout_seconds=150)
     yield session
     session.cluster.shutdown()
 
@@ -30,11 +43,10 @@ def locks(contact, *arguments):
 
 
 def acquire(session, name, owner, table="locks", wait_ms=0):
-    text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL 60"
+    ttl = MEMORY_TTL_SECONDS if table == "fast_locks" else TTL_SECONDS
+    text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL {ttl}"
     if table.endswith("rwlocks"):
-        text = f"INSERT INTO shunt.{table} (name, owner, wait_ms, mode) VALUES (%s, %s, %s, 'S') IF NOT EXISTS USING TTL 20"
-    if table == "fast_locks":
-        text = text.replace("TTL 60", "TTL 20")
+        text = f"INSERT INTO shunt.{table} (name, owner, wait_ms, mode) VALUES (%s, %s, %s, 'S') IF NOT EXISTS USING TTL {ttl}"
     for _ in range(3):
         try:
             return session.execute(text, (name, owner, wait_ms)).one()
@@ -58,7 +70,7 @@ def own(out, prefix):
 
 
 def wait_for(so):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not so():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -68,7 +80,7 @@ def test_one_lock_is_shown_with_all_who_wait_in_order_whichever_proxy_is_asked(f
     fence = acquire(session, "shown", "ann")["fence"]
     waiting = []
     for owner in ("bob", "cat"):
-        waiting.append(threading.Thread(target=acquire, args=(session, "shown", owner, "locks", 20_000)))
+        waiting.append(threading.Thread(target=acquire, args=(session, "shown", owner, "locks", WAIT_MS)))
         waiting[-1].start()
         wait_for(lambda: f"waiting  {owner}" in locks(fleet.proxies[0].listen, "shown")[1])
     for one in fleet.proxies:
@@ -81,7 +93,7 @@ def test_one_lock_is_shown_with_all_who_wait_in_order_whichever_proxy_is_asked(f
         wait_for(lambda: f"held     {owner}" in locks(fleet.proxies[0].listen, "shown")[1])
         release(session, "shown", owner)
     for thread in waiting:
-        thread.join(60)
+        thread.join(150)
     # Whoever was told WriteTimeout although it was granted has asked once more, and may have been granted a second time.
     for owner in ("bob", "cat"):
         session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = %s", ("shown", owner))
@@ -93,7 +105,7 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
     for name in names:
         acquire(session, name, "ann")
     acquire(session, "listed-fast", "bob", "fast_locks")
-    waiter = threading.Thread(target=acquire, args=(session, "listed-7", "cat", "locks", 20_000))
+    waiter = threading.Thread(target=acquire, args=(session, "listed-7", "cat", "locks", WAIT_MS))
     waiter.start()
     try:
         for one in fleet.proxies:
@@ -109,7 +121,7 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
     finally:
         for name in names:
             release(session, name, "ann")
-        waiter.join(60)
+        waiter.join(150)
         release(session, "listed-7", "cat")
         release(session, "listed-fast", "bob", "fast_locks")
     code, out, err = locks(fleet.proxies[0].listen)
@@ -127,7 +139,7 @@ def status_of(one):
 def test_the_status_page_shows_the_members_and_the_longest_queues(fleet, session, table, kept):
     acquire(session, "alone", "ann", table)
     fence = acquire(session, "queued", "ann", table)["fence"]
-    waiters = [threading.Thread(target=acquire, args=(session, "queued", owner, table, 15_000)) for owner in ("bob", "cat")]
+    waiters = [threading.Thread(target=acquire, args=(session, "queued", owner, table, WAIT_MS)) for owner in ("bob", "cat")]
 
     def queues():
         return [(queue, one.listen) for one in fleet.proxies for queue in status_of(one)["queues"] if queue["name"] in ("alone", "queued")]
@@ -138,7 +150,7 @@ def test_the_status_page_shows_the_members_and_the_longest_queues(fleet, session
     try:
         (queue, listen), = queues()
         expected = {"name": "queued", "kept": kept, "owner": "ann", "shared": False, "fence": fence, "waiters": 2}
-        assert {**queue, "ttl_ms": 0} == {**expected, "ttl_ms": 0} and 0 < queue["ttl_ms"] <= 60_000, "whoever waits for no lock is no queue"
+        assert {**queue, "ttl_ms": 0} == {**expected, "ttl_ms": 0} and 0 < queue["ttl_ms"] <= TTL_SECONDS * 1000, "whoever waits for no lock is no queue"
         keeper, = [row[-1] for row in rows_of(locks(listen)[1]) if row[:2] == [kept, "queued"]]
         assert listen == keeper, "each proxy shows its own"
     finally:
@@ -146,7 +158,7 @@ def test_the_status_page_shows_the_members_and_the_longest_queues(fleet, session
             wait_for(lambda: f"held     {owner}" in locks(fleet.proxies[0].listen, "queued", *(["--fast"] if kept == "memory" else []))[1])
             release(session, "queued", owner, table)
         for waiter in waiters:
-            waiter.join(60)
+            waiter.join(150)
         release(session, "alone", "ann", table)
     for one in fleet.proxies:
         status = status_of(one)
@@ -178,12 +190,12 @@ def test_a_lock_is_taken_from_its_holder_only_by_force_and_the_next_fence_is_lar
         code, out, err = locks(one.listen, "forced", "--release", *fast)
         assert (code, out) == (2, "") and "ann" in err and str(fence) in err and "--force" in err
     answers = []
-    waiter = threading.Thread(target=lambda: answers.append(acquire(session, "forced", "bob", table, 15_000)))
+    waiter = threading.Thread(target=lambda: answers.append(acquire(session, "forced", "bob", table, WAIT_MS)))
     waiter.start()
     wait_for(lambda: "bob" in locks(fleet.proxies[1].listen, "forced")[1])
     code, out, err = locks(fleet.proxies[2].listen, "forced", "--release", "--force", *fast)
     assert code == 0 and "taken from ann" in out and str(fence) in out, err
-    waiter.join(60)
+    waiter.join(150)
     assert answers[0]["[applied]"] and answers[0]["fence"] > fence
     renewed = session.execute(f"UPDATE shunt.{table} USING TTL 20 SET owner = 'ann' WHERE name = 'forced' IF owner = 'ann'").one()
     assert (renewed["[applied]"], renewed["owner"]) == (False, "bob"), "the holder learns of it when it renews"

@@ -69,7 +69,7 @@ def test_of_locks_that_nobody_holds_no_row_stays_and_their_fences_rise(fleet, se
     fleet.proxies[1].start()
     fleet.wait_until_settled(3)
     for lock in (*fences, f"{name}-held"):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
                 answer = acquire(session, lock, "three")

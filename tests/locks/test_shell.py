@@ -27,7 +27,7 @@ def holder(session, name, table="locks"):
 
 
 def wait_for_holder(session, name, table="locks"):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while holder(session, name, table) is None:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -108,13 +108,13 @@ class Bank:
     def troubles_of(self, proxy: int, *kinds: str) -> int:
         return sum(count for (at, kind), count in list(self.troubles.items()) if at == proxy and (not kinds or kind in kinds))
 
-    def wait_for(self, more: int, proxy: int | None = None, within_seconds: float = 60) -> None:
+    def wait_for(self, more: int, proxy: int | None = None, within_seconds: float = 120) -> None:
         """Until so many transfers more were answered, by one of the proxies if that is named."""
         now = (lambda: self.count) if proxy is None else (lambda: self.answered[proxy])
         wanted = now() + more
         self.wait_until(f"{wanted} transfers were answered", lambda: now() >= wanted, within_seconds)
 
-    def wait_until(self, what: str, is_so, within_seconds: float = 60) -> None:
+    def wait_until(self, what: str, is_so, within_seconds: float = 120) -> None:
         deadline = time.monotonic() + within_seconds
         while not is_so():
             assert not self.faults, self.faults[:3]

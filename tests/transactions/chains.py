@@ -27,7 +27,7 @@ class Once(RetryPolicy):
 class Chains(Threads):
     def __init__(self, fleet, table, rows, clients):
         self.table, self.rows = table, rows
-        self.session = fleet.connect(timeout_seconds=8, reconnection_policy=ConstantReconnectionPolicy(1))
+        self.session = fleet.connect(timeout_seconds=8, heartbeat_seconds=2, reconnection_policy=ConstantReconnectionPolicy(1))
         self.replace = self.session.prepare(f"UPDATE {table} SET owner = ? WHERE name = ? IF owner = ?")
         self.replace.retry_policy = Once()
         self.guard = threading.Lock()
@@ -77,7 +77,7 @@ class Chains(Threads):
                 return
             self.known[row] = value if applied else found["owner"]
 
-    def wait_for(self, more, within_seconds=60):
+    def wait_for(self, more, within_seconds=120):
         wanted, deadline = self.count + more, time.monotonic() + within_seconds
         while self.count < wanted:
             assert time.monotonic() < deadline and not self.faults, f"{self.count} of {wanted}; {self.errors} {self.faults[:3]}"

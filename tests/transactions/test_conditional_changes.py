@@ -80,7 +80,7 @@ def test_what_was_known_before_nodes_decided_is_not_known_after(fleet, session, 
     session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'off'")
     time.sleep(5)
     going.set()
-    assert all(one.wait(30) for one in ended)
+    assert all(one.wait(90) for one in ended)
     change_mode(session, "off", [table])
     wait_until_served(session, table)
     for row in rows:

@@ -48,7 +48,7 @@ class Transfers(Threads):
     def __init__(self, fleet, accounts):
         self.fleet, self.accounts = fleet, accounts
         # All proxies that the driver knows may be away for a moment; it is not to wait for minutes then.
-        self.session = fleet.connect(timeout_seconds=8, reconnection_policy=ConstantReconnectionPolicy(1))
+        self.session = fleet.connect(timeout_seconds=8, heartbeat_seconds=2, reconnection_policy=ConstantReconnectionPolicy(1))
         self.move, self.audit = self.session.prepare(MOVE), self.session.prepare(audit(accounts))
         self.move.retry_policy = Once()
         self.guard = threading.Lock()
@@ -91,7 +91,7 @@ class Transfers(Threads):
         self.audits += 1
         time.sleep(0.02)
 
-    def wait_for(self, more, within_seconds=60):
+    def wait_for(self, more, within_seconds=120):
         wanted, deadline = self.count + more, time.monotonic() + within_seconds
         while self.count < wanted:
             assert time.monotonic() < deadline, f"{self.count} of {wanted}; {self.errors} {self.faults[:3]}\n{self.fleet.status()}"

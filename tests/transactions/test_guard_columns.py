@@ -33,7 +33,7 @@ def values(session, table, k):
 def test_a_statement_is_carried_out_only_while_its_lock_is_held(session, table, locks, column):
     k, name = uuid.uuid4().int % 2_000_000_000, f"it's {table} {locks}"
     quoted = name.replace("'", "''")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while (first := acquire(session, name, "a", locks)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     update = f"UPDATE {table} SET v = 1 WHERE k = {k} AND c = 'a' IF \"{column}\" = '{quoted}' AND \"shunt:fence\" = {{}}"

@@ -195,7 +195,7 @@ def test_a_rule_that_cannot_be_followed_lets_nothing_through(session, tables):
 
 
 def test_a_lock_in_memory_is_another_than_the_durable_one_of_its_name(session, tables):
-    name, deadline = f"fast {tables.fast}", time.monotonic() + 30
+    name, deadline = f"fast {tables.fast}", time.monotonic() + 90
     while (held := acquire(session, name, table="fast_locks")) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     durable = acquire(session, name)
@@ -298,7 +298,7 @@ def test_a_proxy_that_starts_knows_the_rules_before_it_serves(fleet, session, ta
     refused(other, f"INSERT INTO {table} (id, v) VALUES (1, 1)", shown="the rule of shunt.guards")
     # For the tests behind this one: until it has all links that it wants, and its share of the shards.
     fleet.wait_until_settled(3)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             other.execute(f"ALTER TABLE {table} WITH transactional_mode = 'full'")

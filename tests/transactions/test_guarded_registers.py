@@ -32,7 +32,7 @@ class Writers(Threads):
 
     def __init__(self, fleet, history, registers, guard, seed):
         self.history, self.registers, self.guard = history, registers, guard
-        self.sessions = [fleet.connect(to=number, timeout_seconds=10) for number in range(len(fleet.proxies))]
+        self.sessions = [fleet.connect(to=number, timeout_seconds=10, heartbeat_seconds=2) for number in range(len(fleet.proxies))]
         self.mutex = threading.Lock()
         self.number, self.stopped, self.refused, self.failures = 0, 0, 0, []
         self.threads = [threading.Thread(target=self.go_on, args=(f"c{client}", self.sessions[client % len(self.sessions)],

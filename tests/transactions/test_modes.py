@@ -120,11 +120,11 @@ def test_a_full_read_sees_no_part_of_a_transaction(session, table):
         pytest.skip("only reads of a table with mode full are transactions")
     for number in (1, 2):
         session.execute(f"INSERT INTO {table} (k, v) VALUES ({number}, 0)")
-    until, seen = time.monotonic() + 3, set()
+    begun, seen, ended = time.monotonic(), set(), threading.Event()
 
     def write():
         value = 0
-        while time.monotonic() < until:
+        while not ended.is_set():
             value += 1
             session.execute(f"BEGIN BATCH UPDATE {table} SET v = {value} WHERE k = 1; UPDATE {table} SET v = {value} WHERE k = 2 APPLY BATCH")
 
@@ -133,16 +133,19 @@ def test_a_full_read_sees_no_part_of_a_transaction(session, table):
     both = (f"BEGIN TRANSACTION LET a = (SELECT v FROM {table} WHERE k = 1); LET b = (SELECT v FROM {table} WHERE k = 2); "
             f"SELECT a.v, b.v; COMMIT TRANSACTION")
     last = 0
-    while time.monotonic() < until:
-        # A plain read of the one is not older than a transaction's of both that ended before it.
-        pair = list(session.execute(both).one().values())
-        assert pair[0] == pair[1]
-        alone = session.execute(SimpleStatement(f"SELECT v FROM {table} WHERE k = 2", consistency_level=ConsistencyLevel.ONE)).one()["v"]
-        assert last <= pair[0] <= alone
-        last = alone
-        seen.add(alone)
-    writer.join()
-    assert len(seen) > 3
+    try:
+        while time.monotonic() < begun + 3 or len(seen) <= 3:
+            assert time.monotonic() < begun + 90, seen
+            # A plain read of the one is not older than a transaction's of both that ended before it.
+            pair = list(session.execute(both).one().values())
+            assert pair[0] == pair[1]
+            alone = session.execute(SimpleStatement(f"SELECT v FROM {table} WHERE k = 2", consistency_level=ConsistencyLevel.ONE)).one()["v"]
+            assert last <= pair[0] <= alone
+            last = alone
+            seen.add(alone)
+    finally:
+        ended.set()
+        writer.join()
 
 
 def test_a_table_made_anew_is_written_to_at_once_by_the_text_that_the_former_knew(session):

@@ -49,7 +49,7 @@ def _mapped(pid: int) -> tuple | None:
 
 def _stop_outside(pid: int, first: int, end: int) -> None:
     """Stops it while none of its threads is in the function."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         os.kill(pid, signal.SIGSTOP)
         while not all(_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir()):
