@@ -28,7 +28,8 @@ fn options(stub: &Running, version: u8) -> LoadOptions {
         keys: 50,
         layout: Layout { version, consistency: 1, key_bytes: 16, value_bytes: 64 },
         warm_up_ns: 50_000_000,
-        duration_ns: 200_000_000,
+        // Within which a busy machine runs both sides often enough for each to be seen.
+        duration_ns: 1_000_000_000,
         ..LoadOptions::default()
     }
 }
@@ -96,7 +97,7 @@ fn every_named_workload_finds_what_it_wrote() {
         ("--reads 0.9 --distribution churn:0.99:0.05", vec!["read", "update"]),
     ];
     for (arguments, operations) in workloads {
-        let fixed = "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 0.2";
+        let fixed = "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 1";
         let words = fixed.split_whitespace().chain(arguments.split_whitespace());
         let options = LoadOptions::from_args(&LoadCommand::parse_from(words).load).expect("valid");
         let options = LoadOptions { targets: stub.addresses().to_vec(), ..options };

@@ -80,14 +80,18 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
+/// Sends two queries that a node reads at once: a worker may be through with the first before the second is sent.
+fn send_both(client: &mut Client, texts: [&str; 2]) {
+    client.send_bytes(&(1..).zip(texts).flat_map(|(stream, text)| bytes::query(4, stream, text)).collect::<Vec<u8>>());
+}
+
 #[test]
 fn a_point_read_overtakes_a_count_of_everything() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = filled(directory.path(), ROWS);
     let mut client = Client::connect(nodes.addresses()[0], 4);
     client.run("SELECT b FROM k.t WHERE a = 7");
-    client.send_query(1, "SELECT count(*) FROM k.t");
-    client.send_query(2, "SELECT b FROM k.t WHERE a = 7");
+    send_both(&mut client, ["SELECT count(*) FROM k.t", "SELECT b FROM k.t WHERE a = 7"]);
     let expected = [(2, vec![b"value".to_vec()]), (1, vec![ROWS.to_be_bytes().to_vec()])];
     let seen = |answer: &Answer| (answer.stream(), answer.first_column());
     assert_eq!([client.receive(), client.receive()].each_ref().map(seen), expected);
@@ -111,8 +115,7 @@ fn a_node_that_stops_answers_what_is_with_workers() {
     let mut client = Client::connect(nodes.addresses()[0], 4);
     let mut gone = Client::connect(nodes.addresses()[0], 4);
     gone.send_query(1, "SELECT count(*) FROM k.t");
-    client.send_query(1, "SELECT count(*) FROM k.t");
-    client.send_query(2, "SELECT release_version FROM system.local");
+    send_both(&mut client, ["SELECT count(*) FROM k.t", "SELECT release_version FROM system.local"]);
     // Both are with the node now, one with a worker.
     assert_eq!(client.receive().stream(), 2);
     drop(gone);

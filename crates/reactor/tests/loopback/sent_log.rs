@@ -36,7 +36,7 @@ fn keeper(choice: IoChoice, address: SocketAddr) -> (Loop, Receiver<Told>) {
     let (handler, told) = reporting(move |io, event, tell| {
         match event {
             Event::Started => {
-                let conn = io.connect(address, 1_000_000_000);
+                let conn = io.connect(address, 30_000_000_000);
                 io.keep_sent(conn);
                 link = Some(conn);
             }

@@ -111,8 +111,16 @@ fn nodes_behind_their_proxy_that_are_killed_lose_nothing() {
     survives(Kind::Up, ROUNDS.1);
 }
 
+/// Those that were written just before the log was synced are not lost, and on a busy machine these may be all.
 #[test]
 fn the_control_without_durability_sees_a_loss() {
+    assert!(
+        (0..10).any(|_| loses_without_durability()),
+        "nothing was lost without durability: the test cannot see a loss"
+    );
+}
+
+fn loses_without_durability() -> bool {
     let directory = tempfile::tempdir().expect("directory");
     let (data, log) = (directory.path().join("data"), directory.path().join("log"));
     let running = Running::start(Kind::Node, &data, &log);
@@ -127,6 +135,6 @@ fn the_control_without_durability_sees_a_loss() {
     let rows = running.client().rows("SELECT count(*) FROM p.t");
     let found = number(rows[0][0].as_ref()).expect("a count");
     println!("of {written} acknowledged rows {} are lost", written - found);
-    assert!(found < written, "nothing was lost without durability: the test cannot see a loss");
     started_quietly(&log);
+    found < written
 }

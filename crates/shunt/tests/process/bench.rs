@@ -55,7 +55,7 @@ fn of_kind<'l>(lines: &'l [Value], kind: &str) -> Vec<&'l Value> {
 fn a_scenario_is_measured_compared_and_judged() {
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().join("results.jsonl");
-    let file = scenario(directory.path(), "small", 0.2);
+    let file = scenario(directory.path(), "small", 0.5);
     let (code, said, complained) =
         output(&["bench", "run", &file, "--port", "23142", "--out", &out.display().to_string()]);
     assert_eq!(code, 0, "{said}{complained}");
@@ -90,7 +90,7 @@ fn two_binaries_are_measured_in_turns_and_their_ratio_is_printed() {
     let binary = env!("CARGO_BIN_EXE_shunt");
     let out_argument = out.display().to_string();
     let short =
-        ["--points", "64x1,8x128", "--rounds", "1", "--duration", "0.1", "--warm-up", "0.05", "--port", "23342"];
+        ["--points", "64x1,8x128", "--rounds", "1", "--duration", "0.5", "--warm-up", "0.05", "--port", "23342"];
     let (code, said, complained) =
         output(&[&["bench", "compare", binary, binary, "--out", &out_argument], short.as_slice()].concat());
     assert_eq!(code, 0, "{said}{complained}");
