@@ -131,7 +131,7 @@ def test_an_answer_completes_when_the_dispatcher_is_killed_within_it(moved):
     client = start(moved, "--limit-rate", "16M", moved.url(f"/{LARGE}"))
     backend_of_moved(moved, before)
     process = moved.signal("dispatch", signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
     moved.names.pop("dispatch")
     received = client.communicate(timeout=300)[0]
     moved.start_dispatcher()
@@ -145,7 +145,7 @@ def test_a_client_of_an_agent_that_is_killed_never_takes_a_part_for_the_whole(mo
     # Of which nobody can be asked for the rest; test_salvage.py has the others.
     client = start(moved, "--limit-rate", "4M", moved.url(f"/untagged/{LARGE}"))
     victim = backend_of_moved(moved, before)
-    moved.signal(f"agent-{victim}", signal.SIGKILL).wait(10)
+    moved.signal(f"agent-{victim}", signal.SIGKILL).wait(60)
     moved.names.pop(f"agent-{victim}")
     received, told = client.communicate(timeout=300)
     moved.start_agent(victim)
@@ -178,7 +178,7 @@ def test_a_client_that_only_waits_hears_that_its_agent_was_killed(moved):
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     victim = backend_of_moved(moved, before)
     assert client.stdout.readline()
-    moved.signal(f"agent-{victim}", signal.SIGKILL).wait(10)
+    moved.signal(f"agent-{victim}", signal.SIGKILL).wait(60)
     moved.names.pop(f"agent-{victim}")
     moved.start_agent(victim)
     told = client.communicate("\n", timeout=100)[0]
@@ -190,7 +190,7 @@ def without_its_server(moved, path: str, *options: str) -> tuple:
     before = away(moved)
     client = start(moved, *options, moved.url(path))
     victim = backend_of_moved(moved, before)
-    moved.signal(f"nginx-{victim}").wait(10)
+    moved.signal(f"nginx-{victim}").wait(60)
     moved.names.pop(f"nginx-{victim}")
     received, told = client.communicate(timeout=300)
     moved.start_server(victim)
@@ -349,7 +349,7 @@ def test_a_client_that_ends_its_direction_once_its_answer_goes_on_relayed_has_al
                 break
             client.kill()
             client.communicate()
-        moved.signal("nginx-0").wait(10)
+        moved.signal("nginx-0").wait(60)
         moved.names.pop("nginx-0")
         client.stdin.write(b"take as much as was under way\n")
         client.stdin.flush()
@@ -409,7 +409,7 @@ def test_dispatcher_and_agents_need_no_more_than_cap_net_admin_once_the_programs
 def test_without_privileges_or_tables_all_is_relayed_and_the_log_says_why(open_directory):
     with Moved(open_directory, dispatch_options=("--handover", "auto")) as moved:
         (moved.files / "1000000").write_bytes(random.Random(9).randbytes(1_000_000))
-        moved.signal("dispatch", signal.SIGKILL).wait(10)
+        moved.signal("dispatch", signal.SIGKILL).wait(60)
         moved.names.pop("dispatch")
         moved.switch("dispatcher", "clean")
         moved.start_dispatcher()

@@ -149,7 +149,7 @@ def test_a_client_that_goes_within_an_answer_leaves_nothing_to_the_next_of_its_a
 def test_a_dispatcher_that_is_killed_cuts_no_answer_that_was_handed_over(host):
     with host.connect() as connection:
         _, stream, first = begun(host, connection)
-        host.signal("dispatch", signal.SIGKILL).wait(10)
+        host.signal("dispatch", signal.SIGKILL).wait(60)
         try:
             assert first + stream.read(LARGE - len(first)) == host.content(LARGE)
         finally:
@@ -161,7 +161,7 @@ def test_a_dispatcher_that_is_killed_cuts_no_answer_that_was_handed_over(host):
 def test_an_agent_that_is_killed_within_an_answer_never_has_a_part_taken_for_the_whole(host):
     clients = [host.connect() for _ in range(6)]
     answers = [begun(host, client) for client in clients]
-    host.signal("agent-1", signal.SIGKILL).wait(10)
+    host.signal("agent-1", signal.SIGKILL).wait(60)
     lengths = []
     for client, (_, stream, first) in zip(clients, answers):
         received = first

@@ -82,7 +82,7 @@ class Salvaged(Moved):
         return set(re.findall(rf"^ +{place} +\S+ <- (\S+)$", self.switch(host, "status"), re.MULTILINE))
 
     def kill_agent(self, index: int) -> None:
-        self.signal(f"agent-{index}", signal.SIGKILL).wait(10)
+        self.signal(f"agent-{index}", signal.SIGKILL).wait(60)
         self.names.pop(f"agent-{index}")
 
     def both_answer(self) -> None:
@@ -211,7 +211,7 @@ def test_a_request_that_only_the_dead_agent_had_is_not_lost_silently(moved):
 def test_a_client_whose_dispatcher_and_agent_both_die_is_reset(moved):
     client, victim = moved.start(f"/{LARGE}", True)
     moved.kill_agent(victim)
-    moved.signal("dispatch", signal.SIGKILL).wait(10)
+    moved.signal("dispatch", signal.SIGKILL).wait(60)
     moved.names.pop("dispatch")
     moved.start_dispatcher()
     code, received, told = client.ends()

@@ -57,7 +57,7 @@ def at_node(node, statement):
 
 
 async def event_of(watcher, name):
-    for _ in range(300):
+    for _ in range(900):
         if any(name in event for event in watcher.events):
             return
         await asyncio.sleep(0.1)

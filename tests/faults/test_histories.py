@@ -15,6 +15,8 @@ from harness import cql
 
 # What the driver calls that which a coordinator may answer while a replica it counted on does not.
 OF_A_LOST_REPLICA = {"Unavailable", "WriteTimeout", "ReadTimeout", "WriteFailure", "ReadFailure", "OverloadedErrorMessage"}
+# So many operations, and more, have to be done for a history to show something.
+LEAST = {"register": 200, "list": 50, "lock": 30}
 SECONDS_PAUSED = 8
 SLOWER = 5  # while a node starts
 SECONDS_AFTER = 3  # for a node that goes on to do what it had received before
@@ -41,13 +43,20 @@ def start(clients: Clients, name: str) -> None:
     clients.readers("pair", 2, pause_seconds=0.06)
 
 
+def begin(clients: Clients) -> None:
+    """Until enough was done, however slow the machine is."""
+    clients.run_for(2)
+    for model, least in LEAST.items():
+        clients.more(model, least)
+
+
 def seed_of_this_run() -> int:
     return int(os.environ.get("SHUNT_HISTORY_SEED", time.time()))
 
 
 def harmless(history: History) -> None:
     """Enough was done to show something, and only errors came that the fault explains: no client lost its connection."""
-    for model, least in (("register", 200), ("list", 50), ("lock", 30)):
+    for model, least in LEAST.items():
         assert history.count(model) > least, f"{history.count(model)} operations on {model}s: {dict(history.errors)}"
     surprising = {error: count for error, count in history.errors.items() if error.split(": ")[1] not in OF_A_LOST_REPLICA}
     assert not surprising, surprising
@@ -59,7 +68,7 @@ def test_paused_and_resumed_after_the_writers_ended(front, whole):
     history = History("paused-after", seed=seed, paused=victim.address)
     with clients_of(history, front, whole, seed) as clients:
         start(clients, "after")
-        clients.run_for(2)
+        begin(clients)
         history.note("paused")
         victim.pause()
         try:
@@ -81,7 +90,7 @@ def test_paused_killed_and_restarted_under_the_writers(front, whole):
     history = History("paused-killed", seed=seed, paused=paused.address, killed=killed.address)
     with clients_of(history, front, whole, seed) as clients:
         start(clients, "under")
-        clients.run_for(2)
+        begin(clients)
         history.note("paused")
         paused.pause()
         try:

@@ -61,7 +61,7 @@ async def learns(node, newcomer, within_seconds: float = 240) -> "tuple[float, f
         connection.close()
 
 
-async def used(front, node, within_seconds: int = 60):
+async def used(front, node, within_seconds: int = 180):
     """Waits until the proxy has the node in its ring and sends it queries."""
     for _ in range(within_seconds * 5):
         ring = json.loads(front.get("/status")[1])["ring"]

@@ -109,7 +109,7 @@ def read(session, select, key):
             time.sleep(1)
 
 
-def wait_for(condition, problems, within_seconds: float = 90):
+def wait_for(condition, problems, within_seconds: float = 240):
     done = threading.Event()
     for _ in range(int(within_seconds * 10)):
         if condition():

@@ -99,7 +99,7 @@ def rows_of(name: str, value: str) -> dict:
     return {"write": [(key, value) for key in keys], "read": [(key,) for key in keys]}
 
 
-def until(what, wanted, seconds: float = 60):
+def until(what, wanted, seconds: float = 180):
     deadline = time.monotonic() + seconds
     while (found := what()) != wanted:
         assert time.monotonic() < deadline, f"{found}, not {wanted}, after {seconds} s"

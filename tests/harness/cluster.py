@@ -111,7 +111,7 @@ class Cluster:
         if wipe:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def wait_up(self, timeout_seconds: float = 120) -> None:
+    def wait_up(self, timeout_seconds: float = 300) -> None:
         """Until every running node knows all the others and has every one of them up, and all agree on the schema."""
         deadline = time.monotonic() + timeout_seconds
         while True:

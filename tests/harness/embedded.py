@@ -72,7 +72,7 @@ class Embedded:
         self.process.kill()
         self.process.wait(60)
 
-    def stop(self, timeout_seconds: float = 40) -> int | None:
+    def stop(self, timeout_seconds: float = 90) -> int | None:
         """SIGTERM and wait; the exit code, negative if it had to be killed."""
         if self.alive():
             self.process.send_signal(signal.SIGTERM)

@@ -71,7 +71,7 @@ class Load:
                 self.lost.append(f"afterwards: {connection.lost.result()}")
             connection.close()
 
-    async def more_acknowledged(self, count: int, within_seconds: float = 90) -> None:
+    async def more_acknowledged(self, count: int, within_seconds: float = 240) -> None:
         """Waits until so many more writes were acknowledged: the ring and the proxy do work."""
         goal = len(self.acknowledged) + count
         deadline = time.monotonic() + within_seconds

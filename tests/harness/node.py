@@ -11,7 +11,7 @@ from . import cql, jars
 
 CQL_PORT = 19042
 STORAGE_PORT = 17000
-READY_TIMEOUT_SECONDS = 180
+READY_TIMEOUT_SECONDS = 400
 
 
 @dataclass

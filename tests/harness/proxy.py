@@ -59,7 +59,7 @@ class Proxy:
     def get(self, path: str) -> tuple:
         """(status, text) of a page of the admin interface; status 0 if there is none."""
         try:
-            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(errors="replace")
@@ -77,7 +77,7 @@ class Proxy:
         """The exit code."""
         return self.process.wait(timeout_seconds)
 
-    def stop(self, timeout_seconds: float = 40) -> int | None:
+    def stop(self, timeout_seconds: float = 90) -> int | None:
         """SIGTERM and wait; the exit code, negative if it had to be killed."""
         if self.process is None:
             return None

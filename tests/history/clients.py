@@ -231,7 +231,7 @@ class Clients(ExitStack):
             self.check()
             time.sleep(0.05)
 
-    def more(self, model: str, count: int, within_seconds: float = 90) -> None:
+    def more(self, model: str, count: int, within_seconds: float = 180) -> None:
         """Waits until so many more operations of a model succeeded: whatever was done to the nodes, they work."""
         goal, deadline = self.history.count(model) + count, time.monotonic() + within_seconds
         while self.history.count(model) < goal:

@@ -53,7 +53,7 @@ def test_a_format_that_is_not_known_keeps_a_proxy_out_and_it_says_so(fleet, node
             wait_for(lambda one=one: (metric(one, "shunt_fleet_lease"), metric(one, "shunt_fleet_shards")) == ("0", "0"))
         one = fleet.proxies[0]
         one.terminate()
-        assert one.wait(40) == 0
+        assert one.wait(90) == 0
         one.start()
         for one in fleet.proxies:
             wait_for(lambda one=one: f"rows have format {LATER}" in one.get("/status")[1])
@@ -88,7 +88,7 @@ def test_a_member_of_a_later_version_is_one_like_others_as_long_as_the_rows_have
                f"VALUES ('{fleet.name}', {later}, '10.9.9.9:9042', 1, 3, 7, {LATER}, true) IF NOT EXISTS", QUORUM)
     one = fleet.proxies[2]
     one.terminate()
-    assert one.wait(40) == 0
+    assert one.wait(90) == 0
     one.start()
     wait_for(lambda: metric(one, "shunt_fleet_lease") == "1")
     assert "10.9.9.9:9042" in fleet.status()

@@ -44,7 +44,7 @@ def session(fleet):
 
 def send(one, head: str, source=None) -> socket.socket:
     """A connection on which this was sent, and nothing was taken yet."""
-    sock = socket.create_connection((one.host, PORT), timeout=30, source_address=(source, 0) if source else None)
+    sock = socket.create_connection((one.host, PORT), timeout=90, source_address=(source, 0) if source else None)
     sock.sendall(head.encode())
     return sock
 
@@ -160,8 +160,8 @@ def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
         until(lambda: waiters(session, name) == 1, "it does not wait")
         leaves.close()
         # Long before its wait would end.
-        until(lambda: gauge(one, "shunt_lock_http_in_flight") == before, "its request is carried on with", 25)
-        until(lambda: waiters(session, name) == 0, "it is in the queue still", 25)
+        until(lambda: gauge(one, "shunt_lock_http_in_flight") == before, "its request is carried on with", 45)
+        until(lambda: waiters(session, name) == 0, "it is in the queue still", 45)
         assert ask(one, "DELETE", name, owner="holder").status == 200
         next_one = ask(one, "PUT", name, owner="next", ttl=20)
         assert next_one.status == 200 and next_one.json["owner"] == "next", "and holds nothing"
@@ -276,7 +276,7 @@ def test_a_proxy_that_stops_answers_who_waits_and_takes_nobody_new(fleet):
     answered = received(waits)
     status = int(answered.split()[1])
     assert status in (409, 503, 504), answered
-    assert one.wait(40) == 0
+    assert one.wait(90) == 0
     idle.close()
     with pytest.raises(OSError):
         ask(one, "GET", "stops")

@@ -226,7 +226,7 @@ def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
     victim = fleet.proxies[2]
     done = subprocess.run([*drain, victim.listen], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0 and f"{victim.listen} has left" in done.stdout, done
-    assert victim.process.wait(40) == 0
+    assert victim.process.wait(90) == 0
     shards = fleet.shards()
     assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
     assert ("left", 0) in members_at(fleet, victim), "which its row tells for good"

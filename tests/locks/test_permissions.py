@@ -285,7 +285,7 @@ def test_a_row_that_somebody_has_put_into_a_table_of_locks_is_told(fleet):
         one = fleet.proxies[0]
         assert "shunt_lock_foreign_tables 0" in one.get("/metrics")[1]
         one.terminate()
-        one.wait(40)
+        one.wait(90)
         one.start()
         deadline = time.monotonic() + 60
         while "shunt_lock_foreign_tables 1" not in one.get("/metrics")[1]:

@@ -11,7 +11,7 @@ from harness.proxy import binary
 from locks.fleet import Fleet
 
 LEASE_MS, MEMORY_TTL_MS, PORT = 60_000, 1_000, 9390
-WITHIN_SECONDS = 30
+WITHIN_SECONDS = 45
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_a_lock_ends_with_its_time(session, name):
 def test_a_hundred_wait_over_three_proxies_and_are_granted_in_order(fleet, name, table):
     sessions = [fleet.connect(to=number) for number in range(3)]
     try:
-        assert acquire(sessions[0], name, "first", table)["[applied]"]
+        assert acquire(sessions[0], name, "first", table, ttl=30)["[applied]"]
         text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, 28000) IF NOT EXISTS USING TTL 30"
         count = 100
         granted, done = [], threading.Event()
@@ -108,7 +108,7 @@ def test_readers_share_and_queue_behind_a_writer(session, name, table):
     assert share(session, name, "r1", "S", table)["[applied]"]
     assert share(session, name, "r2", "S", table)["[applied]"]
     writer = session.execute_async(
-        f"INSERT INTO shunt.{table} (name, owner, mode, wait_ms) VALUES (%s, 'w', 'X', 3500) IF NOT EXISTS USING TTL 5", (name,))
+        f"INSERT INTO shunt.{table} (name, owner, mode, wait_ms) VALUES (%s, 'w', 'X', 28000) IF NOT EXISTS USING TTL 30", (name,))
     queue = f"SELECT owner, mode, state FROM shunt.lock_queue WHERE name = %s AND fast = {'true' if 'fast' in table else 'false'}"
     while len(session.execute(queue, (name,)).all()) < 3:
         time.sleep(0.01)
@@ -173,7 +173,7 @@ def test_a_client_that_is_gone_leaves_the_queue_whichever_proxy_it_had_asked(fle
             assert time.monotonic() < deadline, found
             time.sleep(0.01)
 
-    assert acquire(session, name, "holder", table)["[applied]"]
+    assert acquire(session, name, "holder", table, ttl=30)["[applied]"]
     waits = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, 25000) IF NOT EXISTS USING TTL 30"
     leaving, owners = [fleet.connect(to=to) for to in range(3)], ["holder"]
     for to, one in enumerate(leaving):

@@ -60,9 +60,9 @@ def test_who_does_not_get_it_says_so_and_runs_nothing(fleet, session):
 
 
 def test_it_is_renewed_for_as_long_as_the_command_runs(fleet, session):
-    run = lock(fleet, "--ttl", "3", "long", "--", "sleep", "8")
+    run = lock(fleet, "--ttl", "6", "long", "--", "sleep", "14")
     first = wait_for_holder(session, "long")
-    time.sleep(5)
+    time.sleep(9)
     assert holder(session, "long") == first
     assert run.wait(60) == 0
     assert holder(session, "long") is None

@@ -32,7 +32,7 @@ def connect(backend):
             settings["protocol_version"] = version
         profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL)
         cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-                          **{**PATIENT, **settings})
+                          **{**PATIENT, "max_schema_agreement_wait": 60, **settings})
         clusters.append(cluster)
         return cluster
 

@@ -60,7 +60,7 @@ def test_value_above_the_servers_limit(connect, version, keyspace, table):
     insert = own.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
     with pytest.raises((DriverException, NoHostAvailable)):
         own.execute(insert, (1, b"\0" * 17 * 1024 * 1024), timeout=60)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             own.execute(insert, (2, b"small"), timeout=60)

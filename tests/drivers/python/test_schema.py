@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-SEEN_WITHIN_SECONDS = 30
+SEEN_WITHIN_SECONDS = 90
 
 
 def eventually(condition) -> bool:
@@ -19,7 +19,7 @@ def eventually(condition) -> bool:
 @pytest.fixture
 def watcher(connect, version):
     """Another application's cluster object, with its own control connection."""
-    cluster = connect(version, schema_event_refresh_window=0, max_schema_agreement_wait=20)
+    cluster = connect(version, schema_event_refresh_window=0, max_schema_agreement_wait=60)
     cluster.connect()
     return cluster
 
