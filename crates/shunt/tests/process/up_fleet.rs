@@ -150,7 +150,9 @@ fn a_lock_is_kept_when_one_proxy_of_the_process_leaves_and_the_others_go_on() {
     signal(&fleet.child, "TERM");
     let code = fleet.child.wait().expect("wait").code();
     let log = fleet.log.take().expect("once").whole();
-    assert!(code == Some(0) && !log.contains("too long") && !log.contains("in time"), "{code:?} {log}");
+    // What its parts say of one another on a busy machine is no matter, as that one was not ready in time.
+    let is_late = log.contains("the drain took too long") || log.contains("did not close in time");
+    assert!(code == Some(0) && !is_late, "{code:?} {log}");
     // Whose a line is: of its control thread, of one of its cores.
     for proxy in &fleet.proxies {
         let own = format!("proxy{{address={proxy}}}: ");
