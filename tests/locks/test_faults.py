@@ -13,6 +13,7 @@ from cassandra.connection import ConnectionException
 from cassandra.protocol import ErrorMessage, IsBootstrappingErrorMessage, WriteTimeoutErrorMessage
 
 from harness import cql
+from harness.driver import PATIENT
 from locks.fleet import LEASE_MS, Workers
 
 CLIENTS = 2_000
@@ -43,7 +44,7 @@ def test_a_client_that_knows_one_proxy_goes_on_with_the_others_when_that_is_kill
     """The other drivers' forms of this are in tests/drivers; tests/locks/drivers.py runs them."""
     fleet.wait_until_settled(len(fleet.proxies))
     victim = fleet.proxies[0]
-    session = Cluster([victim.host], port=victim.port).connect()
+    session = Cluster([victim.host], port=victim.port, **PATIENT).connect()
     acquire = "INSERT INTO shunt.{} (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 5"
 
     def goes_on(statement: str, values) -> tuple:

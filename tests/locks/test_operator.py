@@ -10,6 +10,7 @@ from cassandra import WriteTimeout
 from cassandra.cluster import Cluster
 
 from harness import cql
+from harness.driver import PATIENT
 from harness.embedded import Embedded
 from harness.proxy import Proxy, binary
 
@@ -268,7 +269,7 @@ def test_a_command_does_not_run_under_a_row_that_a_node_or_a_proxy_of_no_fleet_w
             assert (done.returncode, done.stdout) == (2, "") and what in done.stderr, done
             code, out, err = locks(contact)
             assert (code, out) == (2, "") and what in err
-        cluster = Cluster([alone.host], port=alone.port)
+        cluster = Cluster([alone.host], port=alone.port, **PATIENT)
         rows = list(cluster.connect().execute("SELECT * FROM shunt.rwlocks"))
         cluster.shutdown()
     assert rows == []
@@ -379,7 +380,7 @@ def test_a_doctor_finds_rows_where_none_may_be_and_what_is_not_there(fleet):
     code, lines = doctor(fleet.proxies[0].listen, "--name", fleet.name)
     assert code == 2 and "is a proxy" in lines[0]["what"], lines
     host, port = node.rsplit(":", 1) if ":" in node else (node, 9042)
-    direct = Cluster([host], port=int(port)).connect()
+    direct = Cluster([host], port=int(port), **PATIENT).connect()
     direct.execute("INSERT INTO shunt.fast_locks (name, owner) VALUES ('stray', 'somebody')")
     try:
         code, lines = doctor(node, "--name", fleet.name)

@@ -4,12 +4,13 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, OperationTimedOut, ReadTimeout, WriteTimeout
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage
 from cassandra.query import dict_factory
 
+from harness.driver import PATIENT
 from locks import fleet as fleets
 from locks.fleet import VERSIONS, Fleet
 
@@ -47,12 +48,24 @@ def fleet(nodes, request):
 
 def prepare(session, replicas):
     """The tables, with their mode."""
-    session.execute(f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
-                    f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
-    for text in TABLES:
-        session.execute(text.format(KEYSPACE))
-    for table in ("accounts", "moves", "named", "timed"):
-        session.execute(f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'")
+    texts = [f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"]
+    texts += [text.format(KEYSPACE) for text in TABLES]
+    texts += [f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'" for table in ("accounts", "moves", "named", "timed")]
+    for text in texts:
+        insistently(session, text)
+
+
+def insistently(session, text, within_seconds=120):
+    """A change that is the same if it is made twice. A node that changes its schema with others beside, on a busy machine, may take longer than a
+    proxy waits for it."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            return session.execute(text, timeout=60)
+        except (NoHostAvailable, OperationTimedOut, WriteTimeout, ReadTimeout):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def once_served(session, text, values=None, within_seconds=90):
@@ -90,7 +103,7 @@ def past_the_proxies_of(contacts: str):
     host, port = contacts.split(",")[0].rsplit(":", 1)
     profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory, consistency_level=ConsistencyLevel.QUORUM,
                                request_timeout=60)
-    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **PATIENT)
     try:
         yield cluster.connect()
     finally:

@@ -58,8 +58,10 @@ def test_what_is_told_after_its_table_was_made_anew_is_in_that(session, past_the
         session.execute(f"DROP TABLE {names[0]}")
         session.execute(f"CREATE TABLE {names[0]} (k int PRIMARY KEY, v int, w int)")
         session.execute(insert, (number,))
-        time.sleep(0.5)
-        assert past_the_proxies.execute(f"SELECT v FROM {KEYSPACE}.{names[0]} WHERE k = {number}").one() is not None, number
+        deadline = time.monotonic() + 30
+        while past_the_proxies.execute(f"SELECT v FROM {KEYSPACE}.{names[0]} WHERE k = {number}").one() is None:
+            assert time.monotonic() < deadline, number
+            time.sleep(0.1)
         time.sleep(0.6)
 
 

@@ -101,7 +101,7 @@ class Writers(Threads):
         self.history.lines.append({"model": "list", "key": key, "client": client, "op": "append", "value": [number], "call": begun,
                                    "return": self.history.now(), "outcome": outcome})
 
-    def wait_for(self, operations, stopped, refused=0, within_seconds=60):
+    def wait_for(self, operations, stopped, refused=0, within_seconds=180):
         """Until so many more operations were carried out, so often somebody stood still, and so much was refused for that."""
         goal, deadline = self.history.count("register") + operations, time.monotonic() + within_seconds
         while self.history.count("register") < goal or self.stopped < stopped or self.refused < refused:
@@ -179,7 +179,7 @@ def test_without_guards_they_have_none_and_that_is_seen(fleet, registers, monkey
     monkeypatch.setattr(verdict, "LOGS", tmp_path)
     history, seed = begun("unguarded-registers", registers)
     with Writers(fleet, history, registers, guard=False, seed=seed) as writers:
-        writers.wait_for(60, stopped=4)
+        writers.wait_for(60, stopped=8)
     read_at_the_end(fleet, history, registers)
     with pytest.raises(AssertionError, match="exit code 1"):
         verdict.assert_linearizable(history)

@@ -4,7 +4,7 @@ import time
 import uuid
 
 import pytest
-from cassandra import InvalidRequest, OperationTimedOut
+from cassandra import InvalidRequest, OperationTimedOut, WriteTimeout
 from cassandra.cluster import NoHostAvailable
 
 from .test_guards import acquire, release, with_fence
@@ -20,7 +20,7 @@ def outcome(future):
     except InvalidRequest as error:
         assert "does not count any more" in str(error), error
         return "refused"
-    except (NoHostAvailable, OperationTimedOut):
+    except (NoHostAvailable, OperationTimedOut, WriteTimeout):
         return "unknown"
 
 

@@ -238,14 +238,14 @@ def lost_updates(session, number, guard, execute=None):
     for client in clients:
         client.start()
     for client in clients:
-        client.join(60)
+        client.join(180)
     assert not any(client.is_alive() for client in clients)
     there = session.execute(f"SELECT owner FROM accounts WHERE id = {number}").one()["owner"].split()
     return [owner for owner in said if owner not in there]
 
 
 def test_no_update_of_a_client_that_was_stopped_past_its_lock_is_lost(guarded, number):
-    assert lost_updates(guarded, number, guard=False), "the test would see them: without a guard updates are lost"
+    assert any(lost_updates(guarded, number, guard=False) for _ in range(5)), "the test would see them: without a guard updates are lost"
     guarded.execute(f"BEGIN TRANSACTION UPDATE accounts SET owner = '' WHERE id = {number}; COMMIT TRANSACTION")
     for run in range(RUNS):
         assert lost_updates(guarded, number, guard=True) == [], f"in run {run} of {RUNS}"

@@ -193,7 +193,7 @@ def test_the_proxy_that_carries_them_out_stands_still_and_goes_on(fleet, bank):
 
 def test_a_second_proxy_is_killed_while_it_takes_over_from_the_first(fleet, nodes, bank):
     for _ in ROUNDS:
-        for _ in range(5):
+        for _ in range(10):
             first = bank.owner()
             fleet.proxies[first].kill()
             second = kill_who_takes_over(bank, nodes, first)
@@ -215,7 +215,7 @@ def kill_who_takes_over(bank, nodes, first: int) -> int | None:
         second = who_takes_over(bank, first)
     nodes.signal(signal.SIGSTOP)
     try:
-        time.sleep(0.6)  # it tells of itself four times a second
+        time.sleep(1)  # it tells of itself four times a second
         if second is None or not opens(bank.fleet.proxies[second].get("/metrics")[1]):
             return None
         bank.fleet.proxies[second].kill()
