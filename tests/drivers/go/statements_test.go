@@ -179,7 +179,7 @@ func TestTraceOfAQueryCanBeRead(t *testing.T) {
 		var request string
 		var parameters map[string]string
 		duration := 0
-		for deadline := time.Now().Add(20 * time.Second); duration == 0; {
+		for deadline := time.Now().Add(90 * time.Second); duration == 0; {
 			if time.Now().After(deadline) {
 				s.Fatal("no trace came")
 			}

@@ -56,10 +56,11 @@ func TestALeaseIsHeldByOneAndExtendedByItsOwner(t *testing.T) {
 	if got, err := ann.Forfeit(name); !got || err != nil {
 		t.Fatal(got, err)
 	}
+	// Before it is asked for: it counts from then on at the earliest, and the answer may be late.
+	begun := time.Now()
 	if got, err := bob.Acquire(name, 2*time.Second); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	begun := time.Now()
 	for {
 		got, err := ann.Acquire(name, time.Minute)
 		if err != nil {
@@ -68,7 +69,7 @@ func TestALeaseIsHeldByOneAndExtendedByItsOwner(t *testing.T) {
 		if got {
 			break
 		}
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > 90*time.Second {
 			t.Fatal("a lease of two seconds does not end")
 		}
 		time.Sleep(50 * time.Millisecond)

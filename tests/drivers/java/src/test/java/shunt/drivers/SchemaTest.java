@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 
 /** Schema metadata as the driver exposes it, and how it learns of changes. */
 class SchemaTest extends Scenario {
-  private static final Duration PATIENCE = Duration.ofSeconds(20);
+  private static final Duration PATIENCE = Duration.ofSeconds(90);
 
   private static Optional<TableMetadata> table(CqlSession session, String name) {
     return keyspace(session).getTable(name);

@@ -109,7 +109,7 @@ final class Store {
   private static CqlSessionBuilder builder(Setup setup, boolean schemaMetadata) {
     var config =
         DriverConfigLoader.programmaticBuilder()
-            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(30))
+            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(60))
             .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, Duration.ofSeconds(30))
             .withString(DefaultDriverOption.REQUEST_CONSISTENCY, "LOCAL_QUORUM")
             .withInt(DefaultDriverOption.REQUEST_TRACE_ATTEMPTS, 200)

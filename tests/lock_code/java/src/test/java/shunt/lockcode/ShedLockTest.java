@@ -62,25 +62,25 @@ class ShedLockTest {
 
   @Test
   void endsByItself() throws InterruptedException {
-    assertTrue(lock("a", Duration.ofMillis(500), Duration.ZERO).isPresent());
+    assertTrue(lock("a", Duration.ofSeconds(3), Duration.ZERO).isPresent());
     assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
-    Thread.sleep(700);
+    Thread.sleep(3_200);
     assertTrue(lock("a", AT_MOST, Duration.ZERO).isPresent());
   }
 
   @Test
   void isHeldForAsLongAsItWasAskedForAtLeast() throws InterruptedException {
-    lock("a", AT_MOST, Duration.ofMillis(700)).orElseThrow().unlock();
+    lock("a", AT_MOST, Duration.ofSeconds(3)).orElseThrow().unlock();
     assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
-    Thread.sleep(900);
+    Thread.sleep(3_200);
     assertTrue(lock("a", AT_MOST, Duration.ZERO).isPresent());
   }
 
   @Test
   void isExtended() throws InterruptedException {
-    SimpleLock held = lock("a", Duration.ofMillis(800), Duration.ZERO).orElseThrow();
+    SimpleLock held = lock("a", Duration.ofSeconds(3), Duration.ZERO).orElseThrow();
     SimpleLock longer = held.extend(AT_MOST, Duration.ZERO).orElseThrow();
-    Thread.sleep(1_000);
+    Thread.sleep(3_200);
     assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
     longer.unlock();
     SimpleLock brief = lock("a", Duration.ofMillis(100), Duration.ZERO).orElseThrow();
