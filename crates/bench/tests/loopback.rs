@@ -72,9 +72,9 @@ fn an_echo_answers_both_statements_rightly() {
 #[test]
 fn an_open_loop_on_sockets() {
     let stub = stub(&[]);
-    let load = LoadOptions { rate: Some(3000.0), ..options(&stub, 4) };
+    let load = LoadOptions { rate: Some(300.0), ..options(&stub, 4) };
     let reports = run_watched(load, IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
-    assert!(reports[0].queries > 100 && reports[0].wrong_answers == 0, "{}", reports[0]);
+    assert!(reports[0].queries > 50 && reports[0].wrong_answers == 0, "{}", reports[0]);
 }
 
 #[derive(Parser)]
@@ -92,7 +92,8 @@ fn every_named_workload_finds_what_it_wrote() {
         ("--workload ycsb-c", vec![]),
         ("--workload ycsb-d --token-aware --protocol 5", vec!["insert", "read"]),
         ("--workload ycsb-e", vec!["insert", "scan"]),
-        ("--workload ycsb-f --rate 2000", vec!["read", "rmw"]),
+        // So few that they do not pile up on a busy machine, where the second halves would come behind all that wait.
+        ("--workload ycsb-f --rate 100", vec!["read", "rmw"]),
         ("--multiget 7 --distribution hotset:0.1:0.9", vec!["multiget", "update"]),
         ("--reads 0.9 --distribution churn:0.99:0.05", vec!["read", "update"]),
     ];
