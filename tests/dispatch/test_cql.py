@@ -134,6 +134,24 @@ def test_large_answers_pass_the_proxy_by_while_small_queries_go_on(ring, version
     assert ring.hosts.sent("dispatcher") - sent < written + answers - (ring.counted(SENT_BYTES) - past) + sum(SIZES) / 4
 
 
+def test_an_answer_is_sent_to_its_end_by_the_host_that_has_it(ring):
+    """Links that take their time: what was given back with its end not sent, or not acknowledged, would be sent by the proxy's host."""
+    ring.hosts.limit("backend0", 200)
+    try:
+        before, sent, past = ring.sent_directly(), ring.hosts.sent("dispatcher"), ring.counted(SENT_BYTES)
+        sizes, rounds = [300_000] * 6, 3
+        client = ring.client(4, "off", sizes, rounds)
+        out, told = client.communicate(timeout=300)
+    finally:
+        ring.hosts.limit("backend0", 0)
+    assert client.returncode == 0, f"{told}\n{ring.log('proxy')}\n{ring.log('agent')}"
+    moves, past = ring.sent_directly() - before, ring.counted(SENT_BYTES) - past
+    assert moves >= 2 * len(sizes), out
+    written, answers = sum(sizes) + rounds * len(sizes) * MIB, rounds * (sum(sizes) + len(sizes) * MIB)
+    # What the client acknowledges comes by, and small answers: together a thirtieth. The ends were up to 64 KiB of each, a tenth.
+    assert ring.hosts.sent("dispatcher") - sent < written + answers - past + 0.06 * past, (moves, past)
+
+
 def test_packets_that_are_lost_and_doubled_change_no_byte(ring):
     before = ring.sent_directly()
     ring.hosts.impair(2, 5)

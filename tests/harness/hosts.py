@@ -101,6 +101,13 @@ class Hosts:
                             ["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "obj", made, "sec", "classifier"]):
                 subprocess.run(self.on(host, command), capture_output=True, text=True, check=True)
 
+    def limit(self, host: str, rate_mbit: int) -> None:
+        """A host may send so much; 0: as much as it can."""
+        subprocess.run(self.on(host, ["tc", "qdisc", "del", "dev", "eth0", "root"]), capture_output=True, check=False)
+        if rate_mbit:
+            limits = ["rate", f"{rate_mbit}mbit", "burst", "128k", "latency", "400ms"]
+            subprocess.run(self.on(host, ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *limits]), capture_output=True, check=True)
+
     def sent_again(self, host: str) -> int:
         """Segments of TCP that a host has sent once more."""
         out = subprocess.run(self.on(host, ["cat", "/proc/net/snmp"]), capture_output=True, text=True, check=True).stdout

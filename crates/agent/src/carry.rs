@@ -45,6 +45,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 has_ended: false,
                 writes: 0,
                 since_ns: io.now_ns(),
+                tail: None,
             });
             agent.of_flow.insert(flow, key);
             agent.set_peer(conn, Peer::Taken(key));

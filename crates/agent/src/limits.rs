@@ -40,6 +40,10 @@ pub(crate) const ASK_MS: u64 = 1_000;
 /// How often entries that are past their leases are removed.
 pub(crate) const TIDY_NS: u64 = 10 * SECOND;
 
+/// How soon, and how late at most, it is looked again if a client has all of its answer.
+pub(crate) const LOOK_NS_MIN: u64 = MS / 5;
+pub(crate) const LOOK_NS_MAX: u64 = 50 * MS;
+
 /// Bytes of an answer put into a client's connection and not taken by the kernel beyond which no more of it is read.
 pub(crate) const DIRECT_BACKLOG_BYTES_MAX: usize = 1 << 20;
 /// More is read when that has fallen to this.

@@ -14,7 +14,7 @@ use crate::pool;
 use crate::request;
 use crate::session;
 use crate::state::{Agent, Peer, Phase, Stage};
-use crate::taken;
+use crate::taken::{self, LOOK_TIMER};
 
 /// The timer that comes round.
 const TICK: u64 = 1;
@@ -92,9 +92,20 @@ impl Service for Agent {
         self.settle(io);
     }
 
+    fn unacknowledged(&mut self, io: &mut Io, conn: ConnId, bytes: usize) {
+        if let Peer::Taken(key) = self.peer(conn) {
+            taken::unacknowledged(self, io, key, bytes);
+            self.settle(io);
+        }
+    }
+
     fn timer(&mut self, io: &mut Io, key: u64) {
         if key & HOLD_TIMER != 0 {
             answer::hold_is_over(self, io, (key & !HOLD_TIMER) as usize);
+            return self.settle(io);
+        }
+        if key & LOOK_TIMER != 0 {
+            taken::look(self, io, (key & !LOOK_TIMER) as usize);
             return self.settle(io);
         }
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);

@@ -94,6 +94,19 @@ pub(crate) struct Taken {
     pub(crate) writes: u64,
     /// When it came.
     pub(crate) since_ns: u64,
+    /// There is one once the answer is out.
+    pub(crate) tail: Option<Tail>,
+}
+
+/// The end of an answer that the kernel has, and the client has not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    /// When the kernel had it.
+    pub(crate) since_ns: u64,
+    /// How much it was when it was looked at last.
+    pub(crate) bytes: usize,
+    /// When it is looked at again.
+    pub(crate) look_ns: u64,
 }
 
 /// What is to be done with connections and answers.

@@ -17,7 +17,10 @@ use shunt_reactor::{ConnId, Io};
 use crate::limits;
 use crate::metrics::Way;
 use crate::own::Own;
-use crate::state::{Agent, Peer, Wanted};
+use crate::state::{Agent, Peer, Tail, Wanted};
+
+/// Mark of the timers of answers whose end is not acknowledged; the rest is the connection's key.
+pub(crate) const LOOK_TIMER: u64 = 1 << 62;
 
 struct Sink<'a> {
     own: &'a mut dyn Own,
@@ -188,19 +191,47 @@ pub(crate) fn put(agent: &mut Agent, io: &mut Io, key: usize, bytes: &[u8]) {
 
 /// The kernel has taken what was put into a connection.
 pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
-    let Some(taken) = agent.taken.get(key) else { return };
-    let (flow, sent) = (taken.flow, taken.sent);
+    let Some(taken) = agent.taken.get_mut(key) else { return };
     if let Some(state) = taken.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
         state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
         if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
             io.resume_reading(connection.conn);
         }
-    } else if io.backlog(taken.conn) == 0 {
-        match (taken.is_out, taken.is_broken_off) {
-            (true, _) => with(agent, io, |moves, now_ms, sink| moves.delivered(now_ms, flow, sent, sink)),
-            (_, true) => with(agent, io, |moves, now_ms, sink| moves.answer_failed(now_ms, flow, sent, sink)),
-            _ => {}
-        }
+    } else if io.backlog(taken.conn) == 0 && (taken.is_out || taken.is_broken_off) {
+        taken.tail = Some(Tail { since_ns: io.now_ns(), bytes: usize::MAX, look_ns: u64::MAX });
+        io.ask_unacknowledged(taken.conn);
+    }
+}
+
+/// The client has not acknowledged so many bytes of its answer. Until it has all the connection stays: an acknowledgement that came while it is nowhere would
+/// be lost, and the end of the answer stand still until a timer sends it again.
+pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: usize) {
+    let Some(taken) = agent.taken.get_mut(key) else { return };
+    let Some(tail) = &mut taken.tail else { return };
+    let (flow, sent, is_out) = (taken.flow, taken.sent, taken.is_out);
+    let before = std::mem::replace(&mut tail.bytes, bytes);
+    if bytes == 0 {
+        taken.tail = None;
+        return with(agent, io, |moves, now_ms, sink| match is_out {
+            true => moves.delivered(now_ms, flow, sent, sink),
+            false => moves.answer_failed(now_ms, flow, sent, sink),
+        });
+    }
+    // In proportion to how long it takes, and so seldom more than a few times.
+    let waited_ns = io.now_ns().saturating_sub(tail.since_ns);
+    tail.look_ns = io.now_ns() + (waited_ns / 8).clamp(limits::LOOK_NS_MIN, limits::LOOK_NS_MAX);
+    io.set_timer(tail.look_ns, LOOK_TIMER | key as u64);
+    if bytes < before {
+        with(agent, io, |moves, now_ms, _| moves.progress(now_ms, flow));
+    }
+}
+
+/// It is time to look again how much of an answer the client has not acknowledged.
+pub(crate) fn look(agent: &mut Agent, io: &mut Io, key: usize) {
+    let Some(taken) = agent.taken.get_mut(key) else { return };
+    if let Some(tail) = taken.tail.as_mut().filter(|tail| tail.look_ns <= io.now_ns()) {
+        tail.look_ns = u64::MAX;
+        io.ask_unacknowledged(taken.conn);
     }
 }
 

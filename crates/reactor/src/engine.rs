@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Freeze { conn: ConnId },
     /// Make a socket of a frozen connection.
     Restore { index: u32 },
+    /// See how much its peer has not acknowledged.
+    Look { conn: ConnId },
 }
 
 /// Something that came about when no service was at hand.
@@ -44,6 +46,8 @@ pub(crate) enum Outcome {
     Froze(Box<Result<Frozen, NotFrozen>>),
     /// `restored` is due.
     Restored,
+    /// The kernel has so many bytes that the peer has not acknowledged; `unacknowledged` is due.
+    Looked(usize),
 }
 
 impl Io {
@@ -272,6 +276,10 @@ impl Io {
                 Outcome::Failed(reason) => self.ended(conn.index, reason, service),
                 Outcome::Froze(outcome) => self.tell_frozen(conn, *outcome, service),
                 Outcome::Restored => self.tell_restored(conn, service),
+                Outcome::Looked(bytes) => {
+                    let backlog = self.backlog(conn);
+                    service.unacknowledged(self, conn, backlog + bytes);
+                }
             }
         }
         outcomes.append(&mut self.outcomes);

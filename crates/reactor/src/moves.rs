@@ -20,6 +20,14 @@ impl Io {
         }
     }
 
+    /// [`unacknowledged`](Service::unacknowledged) follows early in the next turn, unless the connection has ended by then. A connection of whose bytes
+    /// some are on their way is better not frozen: what acknowledges them finds nobody, and its peer hears of nothing until a timer sends them again.
+    pub fn ask_unacknowledged(&mut self, conn: ConnId) {
+        if self.is_open(conn) {
+            self.commands.push(Command::Look { conn });
+        }
+    }
+
     /// Puts a connection in at the end of this turn. [`restored`](Service::restored) follows, or
     /// [`closed`](Service::closed) with [`CloseReason::ConnectFailed`]: `PermissionDenied` without CAP_NET_ADMIN,
     /// `AddrInUse` if the connection lives here already, `AddrNotAvailable` if the host does not have the local address,

@@ -77,6 +77,9 @@ pub trait Service {
     /// next, and what is unsent is on its way.
     fn restored(&mut self, _io: &mut Io, _conn: ConnId) {}
 
+    /// What came of [`Io::ask_unacknowledged`]: so many bytes were written to the connection that its peer has not acknowledged.
+    fn unacknowledged(&mut self, _io: &mut Io, _conn: ConnId, _bytes: usize) {}
+
     /// A datagram came for [`LoopOptions::datagrams`](crate::LoopOptions::datagrams). Who it says it is from is not to be believed.
     fn datagram(&mut self, _io: &mut Io, _from: SocketAddr, _data: &[u8]) {}
 

@@ -14,7 +14,7 @@ use crate::connection::State;
 use crate::datagrams::{BYTES_MAX, RECEIVED_PER_TURN};
 use crate::engine::close_reason;
 use crate::io::Io;
-use crate::moving::{Frozen, FrozenLimits, NotFrozen};
+use crate::moving::{self, Frozen, FrozenLimits, NotFrozen};
 use crate::service::{CloseReason, Service};
 
 /// Events taken by one wait; the kernel rotates its list, so the others come first next time.
@@ -293,6 +293,10 @@ impl Driver for Epoll {
         }
         *socket = Socket::default();
         Ok(frozen)
+    }
+
+    fn unacknowledged(&mut self, index: u32) -> usize {
+        self.sockets[index as usize].fd.as_ref().map_or(0, moving::unacknowledged)
     }
 
     fn restore(&mut self, io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, io::ErrorKind> {

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use crate::connection::State;
-use crate::engine::Command;
+use crate::engine::{Command, Outcome};
 use crate::io::Io;
 use crate::moving::{Frozen, FrozenLimits, NotFrozen};
 use crate::service::{ConnId, Service};
@@ -34,6 +34,8 @@ pub(crate) trait Driver {
     /// Lets the socket of an open connection go, unless the kernel holds more than `room` of it. Returns what the kernel
     /// held. After an error the socket is as before.
     fn freeze(&mut self, io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen>;
+    /// Bytes that the kernel has of an open connection and its peer has not acknowledged.
+    fn unacknowledged(&mut self, index: u32) -> usize;
     /// Makes a socket of this for the slot and does not read from it yet. Returns what is not in the socket: all that is
     /// unread, and the unsent part of the output.
     fn restore(&mut self, io: &mut Io, index: u32, frozen: Frozen) -> Result<Frozen, io::ErrorKind>;
@@ -79,6 +81,7 @@ pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
             Command::Close { index, reset } => driver.close(io, index, reset),
             Command::Freeze { conn } => freeze(io, driver, conn),
             Command::Restore { index } => restore(io, driver, index),
+            Command::Look { conn } => look(io, driver, conn),
         }
     }
     io.commands.clear();
@@ -96,6 +99,14 @@ fn freeze<D: Driver>(io: &mut Io, driver: &mut D, conn: ConnId) {
     }
     let outcome = io.may_freeze(conn).and_then(|room| driver.freeze(io, conn.index, room));
     io.froze(conn, outcome);
+}
+
+#[cold]
+fn look<D: Driver>(io: &mut Io, driver: &mut D, conn: ConnId) {
+    if io.is_open(conn) && io.connections[conn.index as usize].state == State::Open {
+        let bytes = driver.unacknowledged(conn.index);
+        io.outcomes.push((conn, Outcome::Looked(bytes)));
+    }
 }
 
 #[cold]

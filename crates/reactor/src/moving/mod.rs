@@ -164,6 +164,11 @@ impl Mover {
     }
 }
 
+/// Bytes that the kernel has of a connection and its peer has not acknowledged; none of one that is broken.
+pub(crate) fn unacknowledged(socket: &OwnedFd) -> usize {
+    repair::send_queue_bytes(socket).map_or(0, |(all, _)| all)
+}
+
 /// How long the queues of a connection may be that is frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrozenLimits {

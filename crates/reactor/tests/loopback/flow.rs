@@ -15,6 +15,7 @@ for_each_driver!(
     pause_and_resume_in_one_turn,
     drained_without_another_event,
     drained_when_a_slow_reader_has_read,
+    unacknowledged_is_what_the_peer_has_not_got,
     output_is_one_write_per_turn,
     held_output_leaves_once_it_is_let_go,
     a_flood_starves_nobody,
@@ -216,6 +217,42 @@ fn drained_when_a_slow_reader_has_read(choice: IoChoice) {
     assert_eq!(next(&told), usize::MAX, "drained although nobody has read");
     assert!(read_exactly(&mut client, BYTES) == pattern(BYTES, 3));
     assert!(next(&told) <= 1000);
+}
+
+/// In the loop or in the kernel; all of it as long as nobody reads, and nothing once all is read.
+fn unacknowledged_is_what_the_peer_has_not_got(choice: IoChoice) {
+    const BYTES: usize = 16 << 20;
+    let mut conns = Vec::new();
+    let (handler, told) = reporting(move |io, event, tell| match event {
+        Event::Accepted(conn, _) => {
+            conns.push(conn);
+            io.output(conn).extend(pattern(BYTES, 3));
+            0
+        }
+        Event::Mail(_) => {
+            io.ask_unacknowledged(conns[0]);
+            0
+        }
+        Event::Unacknowledged(_, bytes) => {
+            tell(bytes);
+            0
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.peek(&mut [0]).unwrap();
+    server.core.post(0);
+    let first = next(&told);
+    assert!(first > 0 && first <= BYTES, "{first} of {BYTES} bytes, and nobody has read one");
+    assert!(read_exactly(&mut client, BYTES) == pattern(BYTES, 3));
+    let mut last = first;
+    while last > 0 {
+        server.core.post(0);
+        let bytes = next(&told);
+        assert!(bytes <= last, "nothing is written any more");
+        last = bytes;
+    }
 }
 
 fn output_is_one_write_per_turn(choice: IoChoice) {

@@ -21,6 +21,7 @@ pub(crate) enum Event<'a> {
     Received(ConnId, &'a [u8]),
     Closed(ConnId, CloseReason),
     Drained(ConnId),
+    Unacknowledged(ConnId, usize),
     Timer(u64),
     Mail(u64),
     TurnEnded,
@@ -51,6 +52,9 @@ impl<F: FnMut(&mut Io, Event<'_>) -> usize> Service for Script<F> {
     }
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         (self.0)(io, Event::Drained(conn));
+    }
+    fn unacknowledged(&mut self, io: &mut Io, conn: ConnId, bytes: usize) {
+        (self.0)(io, Event::Unacknowledged(conn, bytes));
     }
     fn timer(&mut self, io: &mut Io, key: u64) {
         (self.0)(io, Event::Timer(key));

@@ -344,6 +344,10 @@ impl Driver for SimDriver<'_> {
         Ok(frozen)
     }
 
+    fn unacknowledged(&mut self, index: u32) -> usize {
+        self.sockets.get(index).map_or(0, |end| self.network.unacknowledged(end))
+    }
+
     fn restore(&mut self, _io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, ErrorKind> {
         let end = self.network.restore(self.host, index, &frozen)?;
         self.network.note(self.host, "restore", end, u64::from(frozen.state.send_sequence));

@@ -61,6 +61,12 @@ impl Network {
         Ok(frozen)
     }
 
+    /// Bytes from this end that its peer's host has not got.
+    pub(super) fn unacknowledged(&self, end: End) -> usize {
+        let there = &self.wires[end.wire].pipes[1 - end.side];
+        there.bytes.len() - there.arrived
+    }
+
     /// Attaches the end that is away and has these addresses to a host. Fails with `AddrInUse` if it is attached to one
     /// already, with `NotFound` if there is none, and with `InvalidData` if the bytes or sequence numbers are not its own.
     pub(super) fn restore(&mut self, host: usize, slot: u32, frozen: &Frozen) -> Result<End, ErrorKind> {

@@ -24,7 +24,7 @@ use self::ring::{Completion, Kind, Ring};
 use super::{Driver, SocketDriver, clock, socket};
 use crate::connection::State;
 use crate::io::Io;
-use crate::moving::{Frozen, FrozenLimits, NotFrozen};
+use crate::moving::{self, Frozen, FrozenLimits, NotFrozen};
 use crate::service::{CloseReason, Service};
 
 /// So many completions from one call mean that there are probably more.
@@ -234,6 +234,10 @@ impl Driver for Uring {
     /// The kernel's receive and sends would have to be cancelled first.
     fn freeze(&mut self, _io: &mut Io, _index: u32, _room: FrozenLimits) -> Result<Frozen, NotFrozen> {
         Err(NotFrozen::Unsupported)
+    }
+
+    fn unacknowledged(&mut self, index: u32) -> usize {
+        self.sockets[index as usize].fd.as_ref().map_or(0, moving::unacknowledged)
     }
 
     fn restore(&mut self, io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, io::ErrorKind> {
