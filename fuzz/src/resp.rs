@@ -1,6 +1,6 @@
 //! RESP. The first byte says what the rest is, commands or answers, and how finely it is cut.
 
-use shunt_wire::resp::{Command, Malformed, Scanner, put_command, read_command, value, values};
+use shunt_wire::resp::{Command, Malformed, Scanner, Step, put_command, read_command, value, values};
 
 /// Small, so that inputs reach it.
 const BYTES_MAX: usize = 4096;
@@ -13,6 +13,36 @@ pub fn run(data: &[u8]) {
     let whole = read(stream, stream.len().max(1));
     if whole.is_ok() {
         assert_eq!(read(stream, piece), whole, "pieces of {piece}");
+    }
+    // Commands are no answers.
+    pass_over(stream, piece, mode & 1 == 1 && whole.is_ok());
+}
+
+/// What is too long is passed over, and nothing else is; of what is kept there is no more than the limit, but for a line and what came last.
+fn pass_over(stream: &[u8], piece: usize, is_sound: bool) {
+    const LINE_BYTES_MAX: usize = 64 << 10;
+    let (mut scanner, mut at) = (Scanner::new(BYTES_MAX), 0);
+    for start in (0..stream.len()).step_by(piece) {
+        let arrived = (start + piece).min(stream.len());
+        loop {
+            match scanner.find_or_pass_over(&stream[at..arrived]) {
+                Ok(Step::Whole(length)) => at += length,
+                Ok(step) => {
+                    assert!(!is_sound || step == Step::Waits, "{step:?} of what is not too long");
+                    match step {
+                        Step::TooLong(length) => at += length,
+                        Step::Part(length) => {
+                            at += length;
+                            break;
+                        }
+                        Step::Waits | Step::Whole(_) => break,
+                    }
+                }
+                Err(_) => return,
+            }
+            assert!(at <= arrived);
+        }
+        assert!(arrived - at <= BYTES_MAX + LINE_BYTES_MAX + piece);
     }
 }
 

@@ -12,7 +12,7 @@ mod write;
 
 pub use command::{ARGUMENTS_MAX, Command, read_command};
 pub use error::Malformed;
-pub use scan::{Scanner, Value, value, values};
+pub use scan::{Scanner, Step, Value, value, values};
 pub use write::{Version, put_array, put_bulk, put_command, put_error, put_integer, put_map, put_nil, put_simple};
 
 /// Bytes of a line: a length, a number, an error, a status.

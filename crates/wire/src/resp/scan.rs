@@ -10,12 +10,48 @@ pub struct Scanner {
     /// Values that are still to come.
     left: u64,
     bytes_max: usize,
+    /// The answer is longer than the limit, and so many bytes more are those of a string in it.
+    passed_over: Option<usize>,
+}
+
+/// What bytes begin with, for who passes over answers that are too long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// An answer that is not there as a whole: show the same bytes again, with more behind them.
+    Waits,
+    /// An answer of this length.
+    Whole(usize),
+    /// So many bytes of an answer that is too long. They are to be thrown away: next is what is behind them.
+    Part(usize),
+    /// So many bytes which are the last of an answer that is too long.
+    TooLong(usize),
+}
+
+/// What a line says of what follows.
+enum Head {
+    Nothing,
+    String(usize),
+    Values(u64),
+}
+
+fn head_of(line: &[u8]) -> Result<Head, Malformed> {
+    let (kind, digits) = line.split_first().ok_or(Malformed::Type { found: b'\r' })?;
+    let count = |digits| Ok(length(digits)?.unwrap_or(0) as u64);
+    Ok(match kind {
+        b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Head::Nothing,
+        b'$' | b'!' | b'=' => length(digits)?.map_or(Head::Nothing, Head::String),
+        b'*' | b'~' | b'>' => Head::Values(count(digits)?),
+        b'%' => Head::Values(2 * count(digits)?),
+        // Attributes stand in front of the value that they are about.
+        b'|' => Head::Values(2 * count(digits)? + 1),
+        found => return Err(Malformed::Type { found: *found }),
+    })
 }
 
 impl Scanner {
     /// For answers of at most so many bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { at: 0, left: 1, bytes_max }
+        Self { at: 0, left: 1, bytes_max, passed_over: None }
     }
 
     /// The length of the answer that `bytes` begins with, if it is there as a whole. Until then the same bytes have to be shown again, with more
@@ -26,24 +62,16 @@ impl Scanner {
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         while self.left > 0 {
             let Some((head, behind)) = line(&bytes[self.at..])? else { return self.waiting(bytes.len()) };
-            let (kind, digits) = head.split_first().ok_or(Malformed::Type { found: b'\r' })?;
-            let (end, more) = match kind {
-                b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => (self.at + behind, 0),
-                b'$' | b'!' | b'=' => match length(digits)? {
-                    None => (self.at + behind, 0),
-                    Some(size) if self.at + behind + size + 2 > self.bytes_max => {
-                        return Err(Malformed::TooLong { limit: self.bytes_max });
-                    }
-                    Some(size) => match string_end(bytes, self.at + behind, size)? {
-                        Some(end) => (end, 0),
-                        None => return Ok(None),
-                    },
+            let (end, more) = match head_of(head)? {
+                Head::Nothing => (self.at + behind, 0),
+                Head::String(size) if self.at + behind + size + 2 > self.bytes_max => {
+                    return Err(Malformed::TooLong { limit: self.bytes_max });
+                }
+                Head::String(size) => match string_end(bytes, self.at + behind, size)? {
+                    Some(end) => (end, 0),
+                    None => return Ok(None),
                 },
-                b'*' | b'~' | b'>' => (self.at + behind, length(digits)?.unwrap_or(0) as u64),
-                b'%' => (self.at + behind, 2 * length(digits)?.unwrap_or(0) as u64),
-                // Attributes stand in front of the value that they are about.
-                b'|' => (self.at + behind, 2 * length(digits)?.unwrap_or(0) as u64 + 1),
-                found => return Err(Malformed::Type { found: *found }),
+                Head::Values(more) => (self.at + behind, more),
             };
             self.at = end;
             // Each is four bytes at least, and so the limit is one on their number too.
@@ -53,8 +81,50 @@ impl Scanner {
             }
         }
         let found = self.at;
+        if found > self.bytes_max {
+            return Err(Malformed::TooLong { limit: self.bytes_max });
+        }
         *self = Self::new(self.bytes_max);
-        if found > self.bytes_max { Err(Malformed::TooLong { limit: self.bytes_max }) } else { Ok(Some(found)) }
+        Ok(Some(found))
+    }
+
+    /// As [`find`](Self::find), for who goes on behind an answer that is longer than the limit: it is passed over while it arrives, and no more of it than the limit is kept.
+    ///
+    /// # Errors
+    /// It is no answer.
+    pub fn find_or_pass_over(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
+        if self.passed_over.is_none() {
+            match self.find(bytes) {
+                Ok(Some(length)) => return Ok(Step::Whole(length)),
+                Ok(None) => return Ok(Step::Waits),
+                Err(Malformed::TooLong { .. }) => self.passed_over = Some(0),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut at = std::mem::take(&mut self.at);
+        loop {
+            let more = self.passed_over.unwrap_or(0).min(bytes.len() - at);
+            (at, self.passed_over) = (at + more, self.passed_over.map(|left| left - more));
+            if self.passed_over != Some(0) {
+                return Ok(Step::Part(at));
+            }
+            if self.left == 0 {
+                *self = Self::new(self.bytes_max);
+                return Ok(Step::TooLong(at));
+            }
+            let Some((head, behind)) = line(&bytes[at..])? else {
+                return Ok(if at == 0 { Step::Waits } else { Step::Part(at) });
+            };
+            let more = match head_of(head)? {
+                Head::Nothing => 0,
+                Head::String(size) => {
+                    self.passed_over = Some(size + 2);
+                    0
+                }
+                Head::Values(more) => more,
+            };
+            (at, self.left) = (at + behind, (self.left - 1).saturating_add(more));
+        }
     }
 
     fn waiting(&self, have: usize) -> Result<Option<usize>, Malformed> {

@@ -111,6 +111,62 @@ fn answers_that_are_none_or_too_long_are_refused() {
     }
 }
 
+/// What is found in a stream that arrives in pieces by who passes over what is longer than this: the lengths of answers, 0 of those passed over. And the most bytes that it kept.
+fn passed_over(stream: &[u8], piece: usize, limit: usize) -> Result<(Vec<usize>, usize), Malformed> {
+    let (mut scanner, mut at, mut found, mut kept) = (Scanner::new(limit), 0, Vec::new(), 0);
+    for arrived in (0..stream.len()).step_by(piece).map(|start| (start + piece).min(stream.len())) {
+        loop {
+            match scanner.find_or_pass_over(&stream[at..arrived])? {
+                Step::Waits => break,
+                Step::Part(length) => {
+                    at += length;
+                    break;
+                }
+                Step::Whole(length) => {
+                    found.push(length);
+                    at += length;
+                }
+                Step::TooLong(length) => {
+                    found.push(0);
+                    at += length;
+                }
+            }
+        }
+        kept = kept.max(arrived - at);
+    }
+    assert_eq!(at, stream.len());
+    Ok((found, kept))
+}
+
+#[test]
+fn answers_that_are_too_long_are_passed_over_and_others_are_found_behind_them() {
+    let (long, limit) = ("x".repeat(300), 100);
+    let tens = "$2\r\nab\r\n".repeat(30);
+    let many = "$-1\r\n".repeat(60);
+    let answers = [
+        "+OK\r\n".to_owned(),
+        format!("$300\r\n{long}\r\n"),
+        ":7\r\n".to_owned(),
+        format!("*3\r\n$1\r\na\r\n*2\r\n$300\r\n{long}\r\n:1\r\n$2\r\nbc\r\n"),
+        format!("*30\r\n{tens}"),
+        format!("*60\r\n{many}"),
+        format!("|1\r\n+a\r\n$300\r\n{long}\r\n%1\r\n+b\r\n_\r\n"),
+        format!("+{long}\r\n"),
+        "$-1\r\n".to_owned(),
+    ];
+    let lengths = answers.iter().map(|answer| if answer.len() > limit { 0 } else { answer.len() });
+    let (lengths, stream) = (lengths.collect::<Vec<_>>(), answers.concat().into_bytes());
+    for piece in 1..=stream.len() {
+        let (found, kept) = passed_over(&stream, piece, limit).unwrap();
+        assert_eq!(found, lengths, "pieces of {piece}");
+        // A line is kept until it ends.
+        assert!(kept <= 304, "{kept} bytes kept of pieces of {piece}");
+    }
+    assert_eq!(passed_over(b"$300\r\n", 3, limit), Ok((vec![], 3)));
+    let wrong = format!("*2\r\n$300\r\n{long}\r\n?\r\n");
+    assert_eq!(passed_over(wrong.as_bytes(), 9, limit).err(), Some(Malformed::Type { found: b'?' }));
+}
+
 #[test]
 fn the_values_of_mget_are_strings_nothing_or_an_error_in_its_place() {
     let (count, values) = values(b"*4\r\n$1\r\na\r\n$-1\r\n_\r\n-ERR x\r\n").unwrap();
