@@ -24,13 +24,17 @@ enum counter {
     ENDS,
     PACKET,
     UNKNOWN,
-    // At a gateway: who sends it is none of those that may.
+    // At a gateway: who sends it is none of those that may, or does it too often.
     SOURCE,
+    RATE,
     COUNTERS
 };
 
 #include "packet.h"
+#include <linux/if_packet.h>
 #include <linux/udp.h>
+
+#include "sources.h"
 
 static long (*const load_bytes)(const void *packet, __u32 at, void *to, __u32 bytes) = (void *)BPF_FUNC_skb_load_bytes;
 static long (*const store_bytes)(struct __sk_buff *packet, __u32 at, const void *from, __u32 bytes,
@@ -74,20 +78,6 @@ struct {
     TYPE(key, __u32);
     TYPE(value, struct server);
 } servers SECTION(".maps");
-
-// Addresses that begin with the same bits, IPv4 as in a service.
-struct prefix {
-    __u32 bits;
-    __u8 address[16];
-};
-
-struct {
-    NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);
-    NUMBER(max_entries, 1024);
-    NUMBER(map_flags, BPF_F_NO_PREALLOC);
-    TYPE(key, struct prefix);
-    TYPE(value, __u32);
-} allowed SECTION(".maps");
 
 struct group {
     // Of its keys in KEYS.
@@ -416,13 +406,21 @@ APART int become(struct __sk_buff *packet, __u32 number) {
     return server->interface ? server->interface : packet->ifindex;
 }
 
-INLINE int is_allowed(struct __sk_buff *packet, const struct work *work) {
-    struct prefix source = {.bits = 128};
+// 0, or why nothing is split for who sends it.
+INLINE int why_not_from(struct __sk_buff *packet, const struct work *work) {
+    struct prefix prefix = {.bits = 128};
+    struct source source = {};
     if (work->version == 4)
-        mapped(source.address, work->ip.saddr);
-    else if (load_bytes(packet, work->ip_at + __builtin_offsetof(struct ipv6hdr, saddr), source.address, 16))
-        return 0;
-    return lookup(&allowed, &source) != 0;
+        mapped(prefix.address, work->ip.saddr);
+    else if (load_bytes(packet, work->ip_at + __builtin_offsetof(struct ipv6hdr, saddr), prefix.address, 16))
+        return SOURCE;
+    if (!lookup(&allowed, &prefix))
+        return SOURCE;
+    if (work->version == 4)
+        __builtin_memcpy(source.address, prefix.address, 16);
+    else
+        __builtin_memcpy(source.address, prefix.address, 8);
+    return is_too_often(&source) ? RATE : 0;
 }
 
 INLINE int split(struct __sk_buff *packet, int is_out) {
@@ -430,10 +428,8 @@ INLINE int split(struct __sk_buff *packet, int is_out) {
     struct work *work = found(packet, &wrong);
     if (!work)
         return TC_ACT_UNSPEC;
-    if (!is_out && !is_allowed(packet, work))
-        wrong = SOURCE;
-    else
-        wrong = wrong ? PACKET : why_not(packet);
+    int forbidden = is_out ? 0 : why_not_from(packet, work);
+    wrong = forbidden ? forbidden : wrong ? PACKET : why_not(packet);
     if (wrong) {
         count(wrong);
         return TC_ACT_SHOT;
@@ -465,6 +461,9 @@ int multiget_out(struct __sk_buff *packet) {
 
 SECTION("classifier")
 int multiget_in(struct __sk_buff *packet) {
+    // What a bridge floods is for another host, in whose name nothing is to leave here.
+    if (packet->pkt_type != PACKET_HOST)
+        return TC_ACT_UNSPEC;
     pull_headers(packet);
     return split(packet, 0);
 }

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 fn main() {
     let directory = Path::new("../../bpf");
-    for name in ["packet.h", "handover.bpf.c", "gateway.bpf.c", "multiget.bpf.c"] {
+    for name in ["packet.h", "sources.h", "handover.bpf.c", "gateway.bpf.c", "multiget.bpf.c"] {
         println!("cargo:rerun-if-changed={}", directory.join(name).display());
     }
     println!("cargo:rerun-if-env-changed=SHUNT_CLANG");

@@ -161,6 +161,19 @@ def test_a_tag_of_a_vlan_stays_where_it_is(tmp_path):
         assert switched.counted() == {"split": 2, "parts": 4}
 
 
+def test_a_gateway_splits_nothing_that_is_for_another_host(tmp_path):
+    with Switched(tmp_path, "dispatcher") as switched:
+        client, server = switched.packets("client"), switched.datagrams(SERVERS[0], PORT)
+        # The bridge has not heard of the first hardware address, and so all hosts have this. Who leaves in its name has the bridge believe that it is there.
+        for own in (False, True):
+            data = frame(hosts.address("client"), hosts.VIP, b"", WHOLE)
+            client.send(bytes.fromhex(hosts.mac("dispatcher").replace(":", "")) + data[6:] if own else data)
+        assert server.recv(2000) == part(WHOLE, 0)
+        assert switched.counted() == {"split": 1, "parts": 2}
+        server.close()
+        client.close()
+
+
 def of_service(packets: socket.socket) -> tuple:
     """The next datagram for a shim, and its tag, which the kernel has taken out."""
     while True:
@@ -191,4 +204,8 @@ def test_what_cannot_be_loaded_is_told_with_what_to_do(tmp_path):
         gateway = ("load", "--role", "multiget-gateway", "--interface", "eth0", "--vip", switched.vip(), "--server", "10.99.0.31:9700")
         assert "--allow" in switched.refused(*gateway)
         assert "such as 10.0.0.0/8" in switched.refused(*gateway, "--allow", "10.0.0/8")
+        for rate, shown in (((), "200000 requests a second"), (("--rate-max", "7"), "7 requests a second"), (("--rate-max", "0"), "")):
+            switched.switch(*gateway, "--allow", "10.0.0.0/8", *rate)
+            assert shown in switched.switch("status") and ("a second" in switched.switch("status")) == bool(shown)
+            switched.switch("clean")
         assert "loaded on eth0" in switched.switch(*role, "--vip", switched.vip(), "--server", "10.99.0.77:9700=02:00:00:00:01:31")

@@ -25,6 +25,7 @@ mod load;
 mod maps;
 mod multiget;
 mod neighbours;
+mod rate;
 
 pub use check::{Problem, problems};
 pub use error::Error;
@@ -32,5 +33,6 @@ pub use flow::{BadMac, Flow, Mac};
 pub use gateway::{DISPATCHERS_MAX, Gateway, Placed, State, Target};
 pub use load::{DEFAULT_PINS, Role, clean, give_to, interface_index, load, load_splitter};
 pub use maps::{Count, Seen, Steering};
-pub use multiget::{Parts, SERVERS_MAX, Shim, Split, Splitter, find_hosts};
+pub use multiget::{Parts, SERVERS_MAX, Shim, Sources, Split, Splitter, find_hosts};
 pub use neighbours::neighbours;
+pub use rate::Rate;

@@ -1,7 +1,7 @@
 //! Loading the programs, and undoing that.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::{fs, io};
 
@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketType};
 use crate::check::holds_pins;
 use crate::error::Error;
 use crate::maps::{MAPS, Services};
-use crate::multiget::{Parts, Shim, Splitter};
+use crate::multiget::{Parts, Shim, Sources, Splitter};
 use crate::{gateway, multiget};
 
 /// Where the pins are unless something else is said.
@@ -76,7 +76,7 @@ pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Re
     load_and(interface, role, pins, || serve(pins, vips, 1))
 }
 
-/// As [`load`], of a role that splits multigets for these addresses into parts for these servers. At a gateway those of sources that begin with these bits alone.
+/// As [`load`], of a role that splits multigets for these addresses into parts for these servers. At a gateway those of these sources alone.
 ///
 /// # Errors
 /// What is missing, and what to do about it. Nothing is left behind then.
@@ -86,13 +86,14 @@ pub fn load_splitter(
     vips: &[SocketAddr],
     shims: &[Shim],
     parts: Parts,
-    allow: &[(IpAddr, u8)],
+    sources: Sources<'_>,
     pins: &Path,
 ) -> Result<(), Error> {
     load_and(interface, role, pins, || {
         let mut splitter = Splitter::open(pins)?;
         splitter.set(shims)?;
-        allow.iter().try_for_each(|(address, bits)| splitter.allow(*address, *bits))?;
+        sources.allow.iter().try_for_each(|(address, bits)| splitter.allow(*address, *bits))?;
+        splitter.limit(sources.rate)?;
         serve(pins, vips, parts as u32)
     })
 }

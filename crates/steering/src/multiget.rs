@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `servers` | number of the server, 4 bytes | IPv6 or mapped IPv4 address 16; port 2; hardware address 6; interface 4, 0: that of the request; version of IP 4, 0: there is none |
 //! | `allowed` | bits 4, and the address that begins with them, as IPv6, 16: who may send to a gateway | 4 |
+//! | `costs` | 0, 4 bytes | what a request uses up of a second at a gateway, in nanoseconds, 8; 0: nothing |
+//! | `sources` | IPv6 or mapped IPv4 address, of IPv6 the first half, 16 | when all is used up that it has asked for, on the clock since boot, in nanoseconds, 8 |
 //! | `services` | as those of the other programs | 4: which [`Parts`] |
 //! | `counters` | number of a [`Split`] | 8, for each processor |
 
@@ -20,8 +22,9 @@ use crate::error::Error;
 use crate::flow::{Mac, mapped};
 use crate::maps::{Counters, OPEN, of_entry, of_map, pinned};
 use crate::neighbours::neighbours;
+use crate::rate::Rate;
 
-pub(crate) const MAPS: [&str; 4] = ["servers", "allowed", "services", "counters"];
+pub(crate) const MAPS: [&str; 6] = ["servers", "allowed", "costs", "sources", "services", "counters"];
 
 /// Servers that a program can know: their number is one byte.
 pub const SERVERS_MAX: usize = 256;
@@ -84,11 +87,13 @@ pub enum Split {
     Unknown,
     /// At a gateway: sent by none of those that may.
     Source,
+    /// At a gateway: sent by one that asks too often.
+    Rate,
 }
 
 impl Split {
     /// All, in the order of the programs, with their names.
-    pub const ALL: [(Split, &str); 16] = [
+    pub const ALL: [(Split, &str); 17] = [
         (Split::Requests, "split"),
         (Split::Parts, "parts"),
         (Split::Lost, "lost"),
@@ -105,6 +110,7 @@ impl Split {
         (Split::Packet, "packet"),
         (Split::Unknown, "unknown"),
         (Split::Source, "source"),
+        (Split::Rate, "rate"),
     ];
 
     /// True of a reason why a request was dropped.
@@ -114,10 +120,20 @@ impl Split {
     }
 }
 
+/// Whose multigets a gateway splits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sources<'a> {
+    /// Those whose addresses begin with so many bits of one of these.
+    pub allow: &'a [(IpAddr, u8)],
+    /// How often each of them may ask.
+    pub rate: Rate,
+}
+
 /// The maps of a program that splits, and that was loaded.
 pub struct Splitter {
     pins: PathBuf,
     servers: Array<MapData, [u8; SERVER_BYTES]>,
+    costs: Array<MapData, u64>,
     counters: Counters,
 }
 
@@ -133,10 +149,11 @@ impl Splitter {
     /// # Errors
     /// Nothing that splits is pinned there, or this process may not open it.
     pub fn open(pins: &Path) -> Result<Splitter, Error> {
-        let map = Map::Array(pinned(pins, "servers")?);
+        let array = |name| pinned(pins, name).map(Map::Array);
         Ok(Splitter {
             pins: pins.to_owned(),
-            servers: Array::try_from(map).map_err(|error| of_map(OPEN, &error))?,
+            servers: Array::try_from(array("servers")?).map_err(|error| of_map(OPEN, &error))?,
+            costs: Array::try_from(array("costs")?).map_err(|error| of_map(OPEN, &error))?,
             counters: Counters::open(pins)?,
         })
     }
@@ -178,6 +195,20 @@ impl Splitter {
         // Those of IPv4 are in a network of IPv6.
         let bits = u32::from(bits) + if address.is_ipv4() { 96 } else { 0 };
         allowed.insert(&Key::new(bits, mapped(address)), 1, 0).map_err(|error| of_entry("sources", &error))
+    }
+
+    /// So often may each source ask a gateway from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn limit(&mut self, rate: Rate) -> Result<(), Error> {
+        self.costs.set(0, rate.cost_ns(), 0).map_err(|error| of_entry("costs", &error))
+    }
+
+    /// How often each source may ask a gateway.
+    #[must_use]
+    pub fn rate(&self) -> Rate {
+        Rate::of_cost(self.costs.get(&0, 0).unwrap_or(0))
     }
 
     /// How often something was so, since the program was loaded.

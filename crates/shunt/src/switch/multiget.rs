@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use shunt_multiget::shim::Prefix;
 use shunt_steering::{
-    Mac, Parts, Role, SERVERS_MAX, Shim, Split, Splitter, find_hosts, interface_index, load_splitter,
+    Mac, Parts, Rate, Role, SERVERS_MAX, Shim, Sources, Split, Splitter, find_hosts, interface_index, load_splitter,
 };
 
 /// How long hosts may take to say where they are.
@@ -27,6 +27,9 @@ pub(super) struct Servers {
     /// A gateway of multigets: networks of those whose datagrams are split; of others they are dropped
     #[arg(long, value_name = "PREFIX", num_args = 1.., value_delimiter = ',', required_if_eq("role", "multiget-gateway"))]
     allow: Vec<Prefix>,
+    /// A gateway of multigets: requests a second from each address, of IPv6 from each /64; more are dropped. 0: no bound
+    #[arg(long, value_name = "N", default_value = "200000")]
+    rate_max: u32,
     /// Who splits multigets: what each server is sent of the keys
     #[arg(long, value_enum, default_value = "trimmed")]
     parts: PartsName,
@@ -72,7 +75,9 @@ impl Servers {
             PartsName::Full => Parts::Full,
         };
         let allow: Vec<(IpAddr, u8)> = self.allow.iter().map(Prefix::bits).collect();
-        load_splitter(interface, role, vips, &shims, parts, &allow, pins).map_err(|error| error.to_string())
+        let rate = if role == Role::MultigetGateway { Rate::new(self.rate_max) } else { Rate::default() };
+        let sources = Sources { allow: &allow, rate };
+        load_splitter(interface, role, vips, &shims, parts, sources, pins).map_err(|error| error.to_string())
     }
 
     fn shims(&self, vips: &[SocketAddr]) -> Result<Vec<Shim>, String> {
@@ -126,6 +131,9 @@ pub(super) fn status(splitter: &Splitter) -> String {
     let mut text = format!("pinned at {}\n{} servers\n", splitter.pins().display(), shims.len());
     for (number, shim) in shims {
         let _ = writeln!(text, "  {number:<10} {} at {}", shim.address, shim.mac);
+    }
+    if let Some(requests) = splitter.rate().requests() {
+        let _ = writeln!(text, "{requests} requests a second from each address at most, of IPv6 from each /64");
     }
     for (count, name) in Split::ALL {
         let name = if count.is_reason() { format!("rejected {name}") } else { name.to_owned() };

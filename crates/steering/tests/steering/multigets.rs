@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
 use shunt_reactor::sim::Random;
-use shunt_steering::{Error, Parts, Role, Shim, Split, Splitter, clean, load_splitter};
+use shunt_steering::{Error, Parts, Rate, Role, Shim, Sources, Split, Splitter, clean, load_splitter};
 use shunt_wire::netmc::{
     CLO_SPLIT, DATAGRAM_BYTES_MAX, Group, HEADER_BYTES, KEYS_MAX, Op, Trim, encode_request, key_bytes, request_bytes,
     split,
@@ -39,6 +39,7 @@ struct Way {
     servers: IpAddr,
     /// An address in the network of who may send.
     allowed: IpAddr,
+    rate: Rate,
 }
 
 impl Way {
@@ -51,6 +52,8 @@ impl Way {
             vip: SocketAddr::new(address(100), PORT),
             servers: address(31),
             allowed: address(0),
+            // So many that none of these tests has more.
+            rate: Rate::new(1_000_000_000),
         }
     }
 
@@ -89,11 +92,13 @@ impl<'n> Splitting<'n> {
             .collect();
         let loaded = network.on(way.host(), || {
             let allow = [(way.allowed, if way.vip.is_ipv4() { 24 } else { 64 })];
-            load_splitter("eth0", way.role, &[way.vip], &shims, way.parts, &allow, &pins)
+            let sources = Sources { allow: &allow, rate: way.rate };
+            load_splitter("eth0", way.role, &[way.vip], &shims, way.parts, sources, &pins)
                 .and_then(|()| Splitter::open(&pins))
         });
         let splitter = unless_skipped(loaded)?;
         assert_eq!(splitter.shims(), (0..).zip(shims.iter().copied()).collect::<Vec<_>>());
+        assert_eq!(splitter.rate(), way.rate);
         let servers = network.on("b", || {
             let sockets = shims.iter().map(|shim| UdpSocket::bind(shim.address).expect("bound"));
             sockets.inspect(|socket| socket.set_read_timeout(Some(WAIT)).expect("an option")).collect()
@@ -184,7 +189,8 @@ impl<'n> Splitting<'n> {
             let expected = reasons.remove(name).unwrap_or(0);
             assert_eq!(self.splitter.count(*count) - before, expected, "{name}, {:?}", self.way);
             // So few that come up would say that they are not tried.
-            let is_tried = datagrams < 10_000 || matches!(*name, "lost" | "packet" | "source") || expected > 20;
+            let is_tried =
+                datagrams < 10_000 || matches!(*name, "lost" | "packet" | "source" | "rate") || expected > 20;
             assert!(is_tried, "{name}: {expected}");
         }
         assert!(reasons.is_empty(), "{reasons:?}");
@@ -413,6 +419,47 @@ fn a_gateway_splits_for_those_that_it_knows() {
     }
 }
 
+/// At least, and at most, so many of these requests are let in within this time, if they come one after the other.
+fn admitted(rate: Rate, requests: u64, within: Duration) -> (u64, u64) {
+    let let_in = |due_ns: &mut u64, now_ns| (0..requests).filter(|_| rate.admit(due_ns, now_ns)).count() as u64;
+    let mut due_ns = 0;
+    let at_once = let_in(&mut due_ns, 1);
+    (at_once, requests.min(at_once + let_in(&mut due_ns, 1 + within.as_nanos() as u64)))
+}
+
+#[test]
+fn each_source_may_ask_a_gateway_so_often_as_the_model_lets_it() {
+    const REQUESTS: u64 = 300;
+    let Some(network) = network("rate") else { return };
+    for addresses in ["10.98.0.", "fd00:98::"] {
+        let way = Way { rate: Rate::new(100), ..Way::new(Role::MultigetGateway, Parts::Trimmed, addresses) };
+        let Some(splitting) = Splitting::new(&network, way) else { return };
+        // Of IPv6 the other one is in the same network of 64 bits, and of IPv4 it is a source of its own.
+        let last = if way.vip.is_ipv4() { "12/24" } else { "12/64 nodad" };
+        let other: IpAddr = format!("{addresses}12").parse().expect("an address");
+        network.on("c", || run(&format!("ip addr replace {addresses}{last} dev eth0"))).expect("another address");
+        let mut random = Random::new(5);
+        let count = |which| splitting.splitter.count(which);
+        let let_in = || count(Split::Requests) + count(Split::Version) + count(Split::Unknown);
+        let begun = Instant::now();
+        // What is not sound counts as well, and costs as much.
+        for number in 0..REQUESTS {
+            splitting.send(&if number % 2 == 0 { request(&mut random) } else { vec![1] }, true);
+        }
+        until("all are counted", || let_in() + count(Split::Rate) == REQUESTS);
+        let (found, (least, most)) = (let_in(), admitted(way.rate, REQUESTS, begun.elapsed()));
+        assert!(least == 100 && (least..=most).contains(&found), "{found} of {least} to {most}, {way:?}");
+        let socket = network.on("c", || UdpSocket::bind((other, 0)).expect("bound"));
+        for _ in 0..REQUESTS {
+            network.on("c", || socket.send_to(&[1], way.vip).expect("sent"));
+        }
+        until("all are counted", || let_in() + count(Split::Rate) == 2 * REQUESTS);
+        let (before, requests) = if way.vip.is_ipv4() { (found, REQUESTS) } else { (0, 2 * REQUESTS) };
+        let (found, (least, most)) = (let_in() - before, admitted(way.rate, requests, begun.elapsed()));
+        assert!((least..=most).contains(&found), "{found} of {least} to {most}, {way:?}");
+    }
+}
+
 #[test]
 fn a_program_that_splits_is_loaded_once_and_cleaned_without_a_trace() {
     let Some(network) = Network::new("split") else { return };
@@ -420,7 +467,8 @@ fn a_program_that_splits_is_loaded_once_and_cleaned_without_a_trace() {
         let way = Way::new(role, Parts::Full, "10.98.0.");
         let Some(splitting) = Splitting::new(&network, way) else { return };
         let pins = splitting.pins.clone();
-        let again = network.on(way.host(), || load_splitter("eth0", role, &[way.vip], &[], Parts::Full, &[], &pins));
+        let again = network
+            .on(way.host(), || load_splitter("eth0", role, &[way.vip], &[], Parts::Full, Sources::default(), &pins));
         assert!(matches!(again, Err(Error::Loaded(_))), "{again:?}");
         drop(splitting);
         assert!(!pins.exists() && matches!(Splitter::open(&pins), Err(Error::NotLoaded(_))));
