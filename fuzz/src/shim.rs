@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
     let allow = vec![allow.parse().expect("a prefix")];
     // One that answers for several servers, or for its own alone.
     let servers = usize::from(options >> 2 & 3);
-    let mut shim = Shim::coordinating(&ShimOptions { allow, rate: RATE, others_rate }, servers);
+    let mut shim = Shim::coordinating(&ShimOptions { allow, rate: RATE, others_rate }, servers, 0);
     let from: SocketAddr = ([192, 0, 2, 1], 4000).into();
     let (mut let_in, mut counted) = (0, 0);
     for _ in 0..=RATE {
@@ -35,6 +35,7 @@ pub fn run(data: &[u8]) {
                     let places = keys.iter().map(|key| place::server(key, servers));
                     assert!(places.eq(request.own_servers().map(usize::from)));
                 }
+                assert!(asked.is_whole() || servers == 0 || request.server() == 0, "it is another server's");
                 assert!(asked.from == from && asked.op == request.op && asked.keys().eq(keys.iter().copied()));
                 let most = if is_vouched_for { usize::MAX } else { AMPLIFICATION_MAX * datagram.len() };
                 answer(&asked, &request, &keys, *answers, most);

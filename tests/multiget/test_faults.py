@@ -5,6 +5,7 @@ import signal
 import socket
 import struct
 import time
+import urllib.request
 
 import pytest
 
@@ -125,6 +126,42 @@ def test_shims_that_coordinate_nothing_cost_a_coordinated_multiget_its_time_and_
             until(is_nobody_silent)
         state = tier.status()
         assert state["failed"] == 0 and state["uncoordinated"] > 0
+
+
+@pytest.mark.parametrize("mode", ["cli", "coordinator"])
+def test_shims_that_name_their_peers_in_another_order_cost_time_and_no_value(tmp_path, mode):
+    import redis
+
+    with Multiget(tmp_path, servers=3, mode="coordinator") as tier:
+        tier.stop("sidecar")
+        tier.serve_options = ["--mode", mode]
+        for index in range(3):
+            tier.stop(f"shim-{index}")
+        tier.shim_options[1:] = reversed(tier.shim_options[1:])
+        for index in range(3):
+            tier.start_shim(index)
+        tier.start_sidecar()
+        with redis.Redis(port=tier.port, socket_timeout=20) as client:
+            for key in KEYS:
+                client.set(key, key)
+            ask_for_few(client, 50)
+        assert tier.status()["failed"] == 0
+
+
+def test_an_answer_that_is_too_long_is_an_error_to_who_asked_and_to_nobody_else(tier, client):
+    import redis
+
+    for port in tier.server_ports:
+        with redis.Redis(port=port) as server:
+            server.execute_command("SETRANGE", "huge", str(70 << 20), "x")
+    for _ in range(3):
+        with pytest.raises(redis.ResponseError, match="more than 67108864 bytes.*ask for less"):
+            client.get("huge")
+        assert client.set(KEYS[0], KEYS[0]) and client.mget(KEYS) == values()
+    state = tier.status()
+    assert state["silent"] == 0
+    with urllib.request.urlopen(f"http://127.0.0.1:{tier.admin_port}/metrics", timeout=10) as answer:
+        assert "\nshunt_sidecar_links_lost_total 0\n" in answer.read().decode()
 
 
 def test_without_a_server_the_error_names_it_and_others_are_served(tier, client):

@@ -74,6 +74,28 @@ def test_a_database_that_there_is_not_is_named(tmp_path):
     with Multiget(tmp_path, servers=1, serve_options=["--database", "99"]) as tier, redis.Redis(port=tier.port, socket_timeout=60) as client:
         with pytest.raises(redis.ResponseError, match="refuses the database .*--database"):
             client.set("key", "value")
+        with redis.Redis(port=tier.server_ports[0]) as server:
+            assert server.dbsize() == 0, "it was written where nobody asked for"
+
+
+def test_who_may_not_choose_a_database_writes_to_no_other_one(tmp_path):
+    import redis
+
+    # May read and write all keys, and is not let into a database other than the first.
+    server_options = ["--user", "app", "on", ">secret", "~*", "+@read", "+@write", "-select"]
+    options = ["--password-file", password_file(tmp_path, "secret"), "--user", "app", "--database", "3"]
+    with Multiget(tmp_path, servers=2, server_options=server_options, serve_options=options, shim_options=options) as tier:
+        others = [redis.Redis(port=port) for port in tier.server_ports]
+        for other in others:
+            other.mset({key: "of another" for key in KEYS})
+        for protocol in (2, 3):
+            with redis.Redis(port=tier.port, protocol=protocol, socket_timeout=20) as client:
+                for command in (("SET", KEYS[0], "new"), ("DEL", KEYS[1]), ("MGET", *KEYS)):
+                    with pytest.raises(redis.ResponseError, match="refuses the database .*NOPERM"):
+                        client.execute_command(*command)
+        for other in others:
+            assert other.mget(KEYS) == [b"of another"] * len(KEYS)
+            other.close()
 
 
 def test_a_password_is_taken_from_a_file_that_nobody_else_reads(tmp_path):

@@ -180,6 +180,7 @@ def test_configurations_are_checked_and_what_is_wrong_is_named(tmp_path):
                            (("serve", "--server", "127.0.0.1:1", "--mode", "netmc", "--switch", "[::1]:9"), "give one of its kind"),
                            (("serve", "--server", "127.0.0.1:1", "--mode", "netmc", "--switch", "127.0.0.1:9700"), "is a shim of --server"),
                            (("serve", "--server", "127.0.0.1:1", "--cluster", "--mode", "netmc", "--switch", "127.0.0.1:9"), "leave --mode at cli"),
+                           (("serve", "--server", "127.0.0.1:1", "--cores", "2", "--from", "0.0.0.0:5000"), "a port of its own"),
                            (("serve", "--server", "127.0.0.1"), "give HOST:PORT"),
                            (("serve", "--mode", "guess", "--server", "127.0.0.1:1"), "cli, coordinator"),
                            (("shim", "--peer", "127.0.0.1:9701"), "not among them"),

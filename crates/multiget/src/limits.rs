@@ -32,6 +32,10 @@ pub const ASKED_MAX: usize = 4096;
 
 /// Commands of one client that are answered in order; it is not read while there are more.
 pub const PIPELINE_MAX: usize = 1024;
+/// Keys of one client's multigets that have no answer; it is not read while there are as many, so that it takes up the memory and the window of one multiget at a time.
+pub const APP_KEYS_MAX: usize = KEYS_MAX;
+/// Bytes of one client's commands that have no answer; it is not read while there are as many.
+pub const APP_ASKED_BYTES_MAX: usize = 4 << 20;
 /// Bytes of answers that wait for an earlier one, or are not taken by their client; it is not read while there are more.
 pub const UNTAKEN_BYTES_MAX: usize = 4 << 20;
 /// With so many bytes of answers that wait or are not taken a client is closed: commands that were read before it was read no more may have any answers.

@@ -12,7 +12,7 @@ labels! {
         Malformed = "malformed",
         /// No switch has split it, and the shim coordinates nothing.
         NotSplit = "not_split",
-        /// It is for several servers, and they are not those of the shim's `--peer`.
+        /// It is for several servers, or for one, and by the shim's `--peer` they are others.
         Elsewhere = "elsewhere",
         /// Its source is not in `--allow`.
         Source = "source",
@@ -95,16 +95,17 @@ pub struct SidecarMetrics {
 #[derive(Debug, Default)]
 pub struct ClientGauges {
     /// In the order of [`ClientGauges::NAMES`].
-    numbers: [Gauge; 16],
+    numbers: [Gauge; 17],
 }
 
 impl ClientGauges {
     /// What each is, as in metrics, and in words.
-    pub const NAMES: [(&str, &str); 16] = [
+    pub const NAMES: [(&str, &str); 17] = [
         ("begun", "Multigets that were begun."),
         ("done", "Multigets with an answer for each key."),
         ("failed", "Multigets that failed."),
         ("refused", "Multigets that were refused: too many at a time, or of too many keys."),
+        ("abandoned", "Multigets whose application was gone before their answer."),
         ("datagrams_sent", "Datagrams sent."),
         ("repeated", "Groups of keys that were asked for again."),
         ("keys_fallen_back", "Keys asked for over TCP because a shim did not answer."),
@@ -125,6 +126,7 @@ impl ClientGauges {
             counts.done,
             counts.failed,
             counts.refused,
+            counts.abandoned,
             counts.sent,
             counts.repeated,
             counts.fell_back,

@@ -104,6 +104,6 @@ impl Client {
         }
         self.counts.fell_back += open as u64;
         self.fetch(ticket, &keys);
-        self.settle(ticket);
+        self.settle(ticket, &keys);
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Op, key_bytes, request_bytes};
 
+use crate::limits;
 use crate::place::Places;
 
 /// What is known of a key.
@@ -32,6 +33,8 @@ impl State {
 pub(super) struct Key {
     bytes: Range<usize>,
     pub(super) server: u8,
+    /// Which of the groups it is in, if it is in one.
+    pub(super) group: u16,
     pub(super) state: State,
 }
 
@@ -75,7 +78,8 @@ impl Multiget {
                 let start = key_bytes.len();
                 key_bytes.extend_from_slice(key);
                 let server = places.server(key) as u8;
-                keys.push(Key { bytes: start..key_bytes.len(), server, state: State::Wanted });
+                let bytes = start..key_bytes.len();
+                keys.push(Key { bytes, server, group: u16::MAX, state: State::Wanted });
                 (keys.len() - 1) as u16
             });
             order.push(position);
@@ -123,6 +127,7 @@ impl Multiget {
                     bytes = size;
                 }
             }
+            self.keys[usize::from(position)].group = (self.groups.len() - 1) as u16;
         }
         self.batch();
     }
@@ -173,6 +178,11 @@ impl Multiget {
 
     pub(super) fn is_done(&self) -> bool {
         self.left == 0
+    }
+
+    /// An answer may not have so many bytes, and no more of them are to be gathered.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.values.len() > limits::COMMAND_BYTES_MAX
     }
 
     /// True if datagrams have nothing more to bring for a group.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use shunt_wire::netmc::{ReplyReader, Status};
 
+use super::gather::Multiget;
 use super::state::{Client, Event, Failure, Ticket, leaves_out};
 
 impl Client {
@@ -49,7 +50,8 @@ impl Client {
             }
         }
         self.merge(sent.ticket, positions, reply);
-        self.settle(sent.ticket);
+        self.settle(sent.ticket, positions);
+        self.fail_if_too_large(sent.ticket);
         self.pump(now_ns, out);
         self.finish_if_done(sent.ticket);
     }
@@ -76,25 +78,36 @@ impl Client {
         self.fetch(ticket, &over_tcp);
     }
 
-    /// Groups for which datagrams have nothing more to bring leave the window.
-    pub(super) fn settle(&mut self, ticket: Ticket) {
-        let Some(multiget) = self.get(ticket) else { return };
-        let over = |group: &super::gather::Group| group.in_flight && multiget.is_over(group);
-        let over: Vec<usize> =
-            multiget.groups.iter().enumerate().filter(|(_, group)| over(group)).map(|(index, _)| index).collect();
-        for index in &over {
-            let Some(group) = self.get_mut(ticket).map(|multiget| &mut multiget.groups[*index]) else { return };
-            group.in_flight = false;
-            let server = usize::from(group.server);
-            self.servers[server].in_flight -= 1;
+    /// Of the groups of these keys, those for which datagrams have nothing more to bring leave the window.
+    pub(super) fn settle(&mut self, ticket: Ticket, positions: &[u16]) {
+        for position in positions {
+            let Some(multiget) = self.get_mut(ticket) else { return };
+            let index = usize::from(multiget.keys[usize::from(*position)].group);
+            let is_over = multiget.groups.get(index).is_some_and(|group| group.in_flight && multiget.is_over(group));
+            if is_over {
+                let group = &mut multiget.groups[index];
+                group.in_flight = false;
+                let server = usize::from(group.server);
+                self.servers[server].in_flight -= 1;
+                self.in_flight -= 1;
+            }
         }
-        self.in_flight -= over.len();
+    }
+
+    fn fail_if_too_large(&mut self, ticket: Ticket) {
+        if self.get(ticket).is_some_and(Multiget::is_too_large)
+            && let Some(multiget) = self.remove(ticket)
+        {
+            self.counts.failed += 1;
+            self.events.push_back(Event::Failed { user: multiget.user, failure: Failure::TooLarge });
+        }
     }
 
     /// A key that was asked for over TCP has this value, or none.
     pub fn fetched(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) {
         if let Some(multiget) = self.get_mut(ticket) {
             multiget.answer(position, value);
+            self.fail_if_too_large(ticket);
             self.finish_if_done(ticket);
         }
     }

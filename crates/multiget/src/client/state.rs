@@ -1,7 +1,7 @@
 //! What a client consists of, and how a multiget begins and ends.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -75,6 +75,8 @@ pub enum Failure {
     },
     /// Others filled the window until the deadline, and some keys were never asked for.
     NotSent,
+    /// Its values have more bytes than an answer may have.
+    TooLarge,
     /// A server refused, or could not be reached over TCP either.
     Server {
         /// Which.
@@ -115,6 +117,8 @@ pub struct Counts {
     pub failed: u64,
     /// Multigets refused.
     pub refused: u64,
+    /// Multigets that nobody wanted to know of any more.
+    pub abandoned: u64,
     /// Datagrams sent, those of repetitions too.
     pub sent: u64,
     /// Groups asked for again.
@@ -378,6 +382,17 @@ impl Client {
             self.counts.done += 1;
             self.events.push_back(Event::Done { user: multiget.user, values: multiget.into_values() });
         }
+    }
+
+    /// Multigets begun with one of these are over: nobody wants to know of them, and no event tells of them.
+    pub fn abandon(&mut self, now_ns: u64, users: &HashSet<u64>, out: &mut dyn FnMut(SocketAddr, &[u8])) {
+        let theirs = self.multigets.iter().filter(|(_, multiget)| users.contains(&multiget.user));
+        let ticket = |slot: usize| Ticket { slot: slot as u32, generation: self.generations[slot] };
+        for ticket in theirs.map(|(slot, _)| ticket(slot)).collect::<Vec<_>>() {
+            self.counts.abandoned += 1;
+            self.remove(ticket);
+        }
+        self.pump(now_ns, out);
     }
 
     /// The key at a position that [`Event::Fetch`] told; none if its multiget is over.

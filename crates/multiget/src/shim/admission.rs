@@ -9,6 +9,8 @@ use super::{Rejected, ShimOptions};
 use crate::limits;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// A full table is looked through for who is quiet so often at most: strangers may come with every datagram, and must not cost as much as all who are known.
+const SWEEP_NS: u64 = SECOND_NS / 10;
 
 /// The addresses that begin with the same bits, as in `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,6 +101,8 @@ pub struct Admission {
     rate: u32,
     others_rate: u32,
     sources: HashMap<IpAddr, Bucket>,
+    /// Not before this is the table looked through.
+    sweep_at_ns: u64,
     /// Of sources that there was no place for.
     crowd: Bucket,
     others: Bucket,
@@ -109,7 +113,7 @@ impl Admission {
     pub fn new(options: &ShimOptions) -> Self {
         let ShimOptions { allow, rate, others_rate } = options.clone();
         let (crowd, others) = (Bucket::full(0), Bucket::full(0));
-        Self { allow, rate, others_rate, sources: HashMap::new(), crowd, others }
+        Self { allow, rate, others_rate, sources: HashMap::new(), sweep_at_ns: 0, crowd, others }
     }
 
     /// Lets a request in; true if its source is vouched for.
@@ -124,7 +128,8 @@ impl Admission {
             return if self.others.take(now_ns, self.others_rate) { Ok(false) } else { Err(Rejected::Rate) };
         }
         let is_full = self.sources.len() >= limits::SOURCES_MAX;
-        if is_full && !self.sources.contains_key(&from) {
+        if is_full && now_ns >= self.sweep_at_ns && !self.sources.contains_key(&from) {
+            self.sweep_at_ns = now_ns.saturating_add(SWEEP_NS);
             // Who has been quiet for a second has no history.
             self.sources.retain(|_, bucket| bucket.left_at(now_ns) < SECOND_NS);
         }
@@ -192,5 +197,18 @@ mod tests {
         assert_eq!((crowd, admission.sources.len()), (10, limits::SOURCES_MAX));
         assert_eq!(let_in(&mut admission, 2 * SECOND_NS, "10.9.9.9", 20), 10);
         assert_eq!(admission.sources.len(), 1);
+    }
+
+    #[test]
+    fn a_stranger_with_every_datagram_has_the_table_looked_through_once_in_a_while() {
+        let mut admission = admission(1_000, 0);
+        for index in 0..limits::SOURCES_MAX as u32 {
+            assert!(admission.admit(0, IpAddr::from((0x0a00_0000 + index).to_be_bytes())).is_ok());
+        }
+        // One looks and finds nobody quiet; a millisecond later all of them are, and nobody looks.
+        for (now_ns, left) in [(0, limits::SOURCES_MAX), (SECOND_NS / 1_000, limits::SOURCES_MAX), (SWEEP_NS, 1)] {
+            assert!(admission.admit(now_ns, "10.9.9.9".parse().unwrap()).is_ok());
+            assert_eq!(admission.sources.len(), left, "after {now_ns} ns");
+        }
     }
 }

@@ -24,6 +24,13 @@ pub struct CoordinatorOptions {
     pub seed: u64,
 }
 
+impl CoordinatorOptions {
+    /// Its own place among the peers; behind them if it is none of them, and so for no server's requests.
+    pub fn own_number(&self) -> usize {
+        self.peers.iter().position(|peer| *peer == self.own).unwrap_or(self.peers.len())
+    }
+}
+
 /// What a coordinator has under way.
 #[derive(Debug)]
 pub struct Coordinator {

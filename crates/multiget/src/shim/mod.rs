@@ -37,7 +37,7 @@ pub enum Rejected {
     Malformed(Malformed),
     /// No switch has split it, and this shim answers for no others.
     NotSplit,
-    /// It has a key with another server than that which has it by the servers known here.
+    /// It has a key with another server than that which has it by the servers known here, or is for another server than the one beside this shim.
     Elsewhere,
     /// Its source is not vouched for, and others are not answered.
     Source,
@@ -81,17 +81,19 @@ pub struct Shim {
     admission: Admission,
     /// How many servers there are, if it answers for all of them.
     servers: usize,
+    /// Which of them is its own.
+    own: usize,
 }
 
 impl Shim {
     /// A shim that has seen nobody.
     pub fn new(options: &ShimOptions) -> Self {
-        Self { admission: Admission::new(options), servers: 0 }
+        Self { admission: Admission::new(options), servers: 0, own: 0 }
     }
 
-    /// The same for one that answers for so many servers.
-    pub fn coordinating(options: &ShimOptions, servers: usize) -> Self {
-        Self { servers, ..Self::new(options) }
+    /// The same for one that answers for so many servers, of which this is its own.
+    pub fn coordinating(options: &ShimOptions, servers: usize, own: usize) -> Self {
+        Self { servers, own, ..Self::new(options) }
     }
 
     /// Reads a datagram.
@@ -127,6 +129,10 @@ impl Shim {
         let keys = request.own_keys().map_err(Rejected::Malformed)?;
         let is_placed = |(key, server)| place::server(key, self.servers) == usize::from(server);
         if is_whole && !keys.clone().zip(request.own_servers()).all(is_placed) {
+            return Err(Rejected::Elsewhere);
+        }
+        // Who asks has the servers in another order: that its own server has no such key says nothing of the one that is meant.
+        if !is_whole && self.servers > 0 && usize::from(request.server()) != self.own {
             return Err(Rejected::Elsewhere);
         }
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(usize::from(request.numkey)));

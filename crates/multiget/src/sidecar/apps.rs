@@ -25,12 +25,29 @@ pub(super) enum Way {
 /// What an application's next command waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Held {
-    /// For fewer, and smaller, answers.
+    /// For fewer commands that are not answered, or smaller answers.
     Room,
     /// For all answers of the other way.
     Until(Way),
     /// For all answers of both ways.
     Quiet,
+}
+
+/// What a command keeps in memory until it is answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// Of a multiget.
+    pub(super) keys: usize,
+    /// Of a command that is not answered here.
+    pub(super) bytes: usize,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+struct Place {
+    way: Way,
+    cost: Cost,
+    answer: Option<Vec<u8>>,
 }
 
 /// A connected application.
@@ -40,10 +57,12 @@ pub(super) struct App {
     pub(super) version: Version,
     pub(super) name: Vec<u8>,
     /// From the first command that is not answered.
-    answers: VecDeque<(Way, Option<Vec<u8>>)>,
+    answers: VecDeque<Place>,
     first: u64,
     /// Bytes of answers behind one that is not there.
     bytes: usize,
+    /// Of commands that have no answer.
+    asked: Cost,
     in_datagrams: usize,
     over_tcp: usize,
     pub(super) held: Option<Held>,
@@ -62,6 +81,7 @@ impl App {
             answers: VecDeque::new(),
             first: 0,
             bytes: 0,
+            asked: Cost::default(),
             in_datagrams: 0,
             over_tcp: 0,
             held: None,
@@ -70,14 +90,15 @@ impl App {
         }
     }
 
-    /// The place of the next answer.
-    pub(super) fn expect(&mut self, way: Way) -> u64 {
+    /// The place of the next answer, that to a command of this cost.
+    pub(super) fn expect(&mut self, way: Way, cost: Cost) -> u64 {
         match way {
             Way::Here => {}
             Way::Datagrams => self.in_datagrams += 1,
             Way::Tcp => self.over_tcp += 1,
         }
-        self.answers.push_back((way, None));
+        self.asked = Cost { keys: self.asked.keys + cost.keys, bytes: self.asked.bytes + cost.bytes };
+        self.answers.push_back(Place { way, cost, answer: None });
         self.first + self.answers.len() as u64 - 1
     }
 
@@ -96,7 +117,10 @@ impl App {
     }
 
     pub(super) fn has_room(&self, io: &Io) -> bool {
-        self.answers.len() < limits::PIPELINE_MAX && self.bytes + io.backlog(self.conn) <= limits::UNTAKEN_BYTES_MAX
+        self.answers.len() < limits::PIPELINE_MAX
+            && self.bytes + io.backlog(self.conn) <= limits::UNTAKEN_BYTES_MAX
+            && self.asked.keys < limits::APP_KEYS_MAX
+            && self.asked.bytes < limits::APP_ASKED_BYTES_MAX
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -119,15 +143,16 @@ impl Sidecar {
     pub(super) fn answer(&mut self, io: &mut Io, app: usize, sequence: u64, answer: Vec<u8>) {
         let Some(app) = self.apps.get_mut(app) else { return };
         let place = sequence.checked_sub(app.first).and_then(|place| app.answers.get_mut(place as usize));
-        let Some((way, slot)) = place.filter(|(_, slot)| slot.is_none()) else { return };
+        let Some(Place { way, cost, answer: slot }) = place.filter(|place| place.answer.is_none()) else { return };
         match way {
             Way::Here => {}
             Way::Datagrams => app.in_datagrams -= 1,
             Way::Tcp => app.over_tcp -= 1,
         }
+        app.asked = Cost { keys: app.asked.keys - cost.keys, bytes: app.asked.bytes - cost.bytes };
         app.bytes += answer.len();
         *slot = Some(answer);
-        while let Some((_, Some(answer))) = app.answers.front() {
+        while let Some(Place { answer: Some(answer), .. }) = app.answers.front() {
             io.output(app.conn).extend_from_slice(answer);
             app.bytes -= answer.len();
             app.first += 1;
@@ -173,6 +198,7 @@ impl Sidecar {
         let app = self.apps.remove(app);
         self.set_peer(conn, super::Peer::Nobody);
         io.abort(conn);
+        self.abandon(io, conn);
         self.metrics.clients_closed.add(1);
         let (name, limit) = (app.name.escape_ascii(), limits::APP_BYTES_MAX);
         tracing::warn!(%name, held_bytes, limit, "an application is closed: it has asked for more than it takes; let it send less ahead");

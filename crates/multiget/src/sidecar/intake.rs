@@ -5,7 +5,7 @@ use shunt_wire::netmc::Op;
 use shunt_wire::resp::read_command;
 
 use super::Sidecar;
-use super::apps::{DRAINED_BYTES, Held, Way};
+use super::apps::{Cost, DRAINED_BYTES, Held, Way};
 use super::cluster::Again;
 use super::links::Expected;
 use super::local;
@@ -44,13 +44,18 @@ impl Sidecar {
                         break;
                     }
                     at += command.len();
-                    let sequence = self.apps[app].expect(way);
+                    let cost = match way {
+                        Way::Here => Cost::default(),
+                        Way::Datagrams => Cost { keys: command.count() - 1, bytes: command.len() },
+                        Way::Tcp => Cost { keys: 0, bytes: command.len() },
+                    };
+                    let sequence = self.apps[app].expect(way, cost);
                     self.send_on(io, app, sequence, route, &command, bytes);
                 }
                 Ok(false) => break,
                 Err(error) => {
                     self.apps[app].is_closing = true;
-                    let sequence = self.apps[app].expect(Way::Here);
+                    let sequence = self.apps[app].expect(Way::Here, Cost::default());
                     self.error(io, app, sequence, &format!("ERR Protocol error: {error}"));
                     at = data.len();
                     break;

@@ -1,11 +1,12 @@
 //! Connections to servers: made when a command needs one, and shared by all applications that speak its version of RESP.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use shunt_reactor::{CloseReason, ConnId, Io};
 use shunt_wire::netmc::Op;
-use shunt_wire::resp::{Scanner, Value, Version, value, values};
+use shunt_wire::resp::{Scanner, Step as Found, Value, Version, put_error, value, values};
 
 use super::cluster::Again;
 use super::{Peer, Sidecar};
@@ -34,6 +35,8 @@ pub(super) struct Link {
     address: SocketAddr,
     pub(super) conn: Option<ConnId>,
     scanner: Scanner,
+    /// Commands that wait until the server has taken what the connection began with: they would be another user's, or about another database.
+    unsent: Vec<u8>,
     /// In the order of their answers, with when they were asked.
     expected: VecDeque<(Expected, u64)>,
     /// Until when commands are refused, and why: connecting has failed. A connection that was lost is made again for the next command.
@@ -52,6 +55,7 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
         address,
         conn: None,
         scanner: Scanner::new(limits::COMMAND_BYTES_MAX),
+        unsent: Vec::new(),
         expected: VecDeque::new(),
         refused: None,
     };
@@ -61,6 +65,11 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
 impl Link {
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The server has not taken yet what the connection began with.
+    fn begins(&self) -> bool {
+        matches!(self.expected.front(), Some((Expected::Begins(_), _)))
     }
 }
 
@@ -94,37 +103,51 @@ impl Sidecar {
             }
         };
         let link = &mut self.links[index];
-        if link.expected.len() >= limits::LINK_COMMANDS_MAX || io.backlog(conn) > limits::LINK_BACKLOG_BYTES_MAX {
+        let unsent_bytes = link.unsent.len() + io.backlog(conn);
+        if link.expected.len() >= limits::LINK_COMMANDS_MAX || unsent_bytes > limits::LINK_BACKLOG_BYTES_MAX {
             return Err(format!("ERR the server {} does not keep up: try again later", link.address));
         }
+        write(if link.begins() { &mut link.unsent } else { io.output(conn) });
         link.expected.push_back((expected, now_ns));
-        write(io.output(conn));
         Ok(())
     }
 
     pub(super) fn link_received(&mut self, io: &mut Io, index: usize, data: &[u8]) -> usize {
         let mut at = 0;
         loop {
-            match self.links[index].scanner.find(&data[at..]) {
-                Ok(Some(length)) => {
-                    let answer = &data[at..at + length];
-                    at += length;
-                    let Some((expected, _)) = self.links[index].expected.pop_front() else {
-                        self.lose(io, index, "has answered what nobody asked");
-                        return data.len();
-                    };
-                    self.link_answer(io, index, expected, answer);
-                    if self.links[index].conn.is_none() {
-                        return data.len();
-                    }
-                }
-                Ok(None) => return at,
+            let (answer, length) = match self.links[index].scanner.find_or_pass_over(&data[at..]) {
+                Ok(Found::Whole(length)) => (Cow::Borrowed(&data[at..at + length]), length),
+                Ok(Found::TooLong(length)) => (Cow::Owned(self.too_long(index)), length),
+                Ok(Found::Waits) => return at,
+                Ok(Found::Part(length)) => return at + length,
                 Err(error) => {
                     self.lose(io, index, &format!("has answered what is not RESP: {error}"));
                     return data.len();
                 }
+            };
+            at += length;
+            let Some((expected, _)) = self.links[index].expected.pop_front() else {
+                self.lose(io, index, "has answered what nobody asked");
+                return data.len();
+            };
+            self.link_answer(io, index, expected, &answer);
+            if self.links[index].conn.is_none() {
+                return data.len();
             }
         }
+    }
+
+    /// Stands for an answer that was passed over, so that it costs nobody but who asked for it.
+    fn too_long(&self, index: usize) -> Vec<u8> {
+        let (address, limit) = (self.links[index].address, limits::COMMAND_BYTES_MAX);
+        let mut answer = Vec::new();
+        put_error(
+            &mut answer,
+            &format!(
+                "ERR the server {address} has answered with more than {limit} bytes, which are not passed on: ask for less at a time"
+            ),
+        );
+        answer
     }
 
     fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) {
@@ -136,7 +159,11 @@ impl Sidecar {
                 if let Some((Value::Error(text), _)) = value(answer) {
                     let what = step.refused(text);
                     self.refuse(io, index, &what);
-                    self.lose(io, index, &what);
+                    return self.lose(io, index, &what);
+                }
+                let link = &mut self.links[index];
+                if let Some(conn) = link.conn.filter(|_| !link.begins()) {
+                    io.output(conn).append(&mut std::mem::take(&mut link.unsent));
                 }
             }
             Expected::App { conn, sequence, .. } => {
@@ -194,6 +221,9 @@ impl Sidecar {
         self.want_slots();
         let link = &mut self.links[index];
         let (server, expected) = (link.server, std::mem::take(&mut link.expected));
+        // Of a server that has not let the connection begin, or is not there.
+        let is_refused = link.refused.as_ref().is_some_and(|(until_ns, _)| io.now_ns() < *until_ns);
+        let was_sent = std::mem::take(&mut link.unsent).is_empty() && !is_refused;
         self.metrics.links_lost.add(1);
         for (expected, _) in expected {
             match expected {
@@ -201,7 +231,8 @@ impl Sidecar {
                 Expected::Slots => self.slots_failed(),
                 Expected::App { conn, sequence, .. } => {
                     if let Some(app) = self.app_of(conn) {
-                        self.error(io, app, sequence, &format!("{why}; the command may have been carried out"));
+                        let known = if was_sent { "; the command may have been carried out" } else { "" };
+                        self.error(io, app, sequence, &format!("{why}{known}"));
                     }
                 }
                 Expected::Fetch { ticket, .. } => self.client.fetch_failed(ticket, server, &why),

@@ -1,5 +1,6 @@
 //! What the client wants done, and what came of multigets.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use shunt_reactor::{ConnId, Io};
@@ -34,6 +35,17 @@ impl Sidecar {
             }
         }
         self.carry_out(io);
+    }
+
+    /// An application is gone: what it asked for is of use to nobody, and would go on taking memory and room from others.
+    pub(super) fn abandon(&mut self, io: &mut Io, app: ConnId) {
+        let theirs = |(user, asker): (usize, &Asker)| (asker.app == app).then_some(user as u64);
+        let users: HashSet<u64> = self.askers.iter().filter_map(theirs).collect();
+        if !users.is_empty() {
+            self.client.abandon(io.now_ns(), &users, &mut |to, data| io.send_datagram(to, data));
+            self.askers.retain(|_, asker| asker.app != app);
+            self.carry_out(io);
+        }
     }
 
     pub(super) fn replied(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
@@ -100,6 +112,9 @@ impl Sidecar {
     fn words(&self, failure: &Failure) -> String {
         match failure {
             Failure::Server { text, .. } => text.clone(),
+            Failure::TooLarge => {
+                format!("ERR the answer has more than {} bytes: ask for fewer keys at a time", limits::COMMAND_BYTES_MAX)
+            }
             Failure::NotSent => "ERR so many keys are asked for that some were never sent: ask for fewer at a time, or give the sidecar more --cores"
                 .to_owned(),
             Failure::Deadline { server } => {

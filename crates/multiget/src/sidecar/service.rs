@@ -47,9 +47,9 @@ impl Service for Sidecar {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         match self.peer(conn) {
             Peer::App(app) => {
-                // Its multigets go on, and their answers go nowhere.
                 self.apps.remove(app);
                 self.set_peer(conn, Peer::Nobody);
+                self.abandon(io, conn);
             }
             Peer::Link(link) => {
                 self.link_closed(io, link, reason);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, Op};
-use shunt_wire::resp::{Scanner, Value, Version, put_command, value, values};
+use shunt_wire::resp::{Scanner, Step as Answer, Value, Version, put_command, value, values};
 
 use crate::Mail;
 use crate::limits;
@@ -24,7 +24,7 @@ use coordinated::Coordinated;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
-/// Stands for an answer of a cluster's node that fits no datagram.
+/// Stands for an answer that fits no datagram.
 const TOO_BIG: &[u8] = b"-ERR too big\r\n";
 /// The coordinator has something to do.
 const DUE: u64 = 2;
@@ -87,7 +87,7 @@ impl Store {
         Self {
             shim: coordinator.map_or_else(
                 || Shim::new(&options.shim),
-                |coordinator| Shim::coordinating(&options.shim, coordinator.peers.len()),
+                |coordinator| Shim::coordinating(&options.shim, coordinator.peers.len(), coordinator.own_number()),
             ),
             coordinated: coordinator.map(Coordinated::new),
             options,
@@ -243,10 +243,13 @@ impl Service for Store {
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let mut at = 0;
         let taken = loop {
-            match self.scanner.find(&data[at..]) {
-                Ok(Some(length)) if self.take_answer(io, &data[at..at + length]) => at += length,
-                Ok(None) => break at,
-                Ok(Some(_)) | Err(_) => {
+            match self.scanner.find_or_pass_over(&data[at..]) {
+                Ok(Answer::Whole(length)) if self.take_answer(io, &data[at..at + length]) => at += length,
+                // Its client is told to ask over TCP, and learns there that it asks for too much.
+                Ok(Answer::TooLong(length)) if self.take_answer(io, TOO_BIG) => at += length,
+                Ok(Answer::Waits) => break at,
+                Ok(Answer::Part(length)) => break at + length,
+                Ok(Answer::Whole(_) | Answer::TooLong(_)) | Err(_) => {
                     io.abort(conn);
                     self.lose(io);
                     break data.len();

@@ -176,7 +176,7 @@ fn a_coordinator_that_does_not_answer_costs_three_multigets_their_time_and_is_tr
     assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [shims[1]]);
     assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), shims);
     let options = ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 10, others_rate: 0 };
-    let asked = Shim::coordinating(&options, 2).datagram(0, shims[1], &sent[0].1).unwrap();
+    let asked = Shim::coordinating(&options, 2, 0).datagram(0, shims[1], &sent[0].1).unwrap();
     let mut replies = Vec::new();
     asked.answer([Found::Nothing; 3].into_iter(), &mut Vec::new(), |reply| replies.push(reply.to_vec()));
     client.datagram(now_ns, shims[1], &replies[0], &mut |_, _| {});
@@ -252,9 +252,59 @@ fn a_coordinator_that_knows_other_servers_refuses_and_none_answers_for_strangers
         (&vouched, 0, Some(Rejected::NotSplit)),
         (&stranger, 2, Some(Rejected::Source)),
     ] {
-        let asked = Shim::coordinating(options, servers).datagram(0, from, &sent[0].1);
+        let asked = Shim::coordinating(options, servers, 0).datagram(0, from, &sent[0].1);
         assert_eq!(asked.err(), expected, "{servers} servers");
     }
+}
+
+#[test]
+fn a_shim_that_knows_its_server_answers_for_no_other_one() {
+    let shims: Vec<SocketAddr> = (0..2).map(hosts::shim_address).collect();
+    let options = ClientOptions { shims, mode: Mode::Cli, deadline_ns: 9, resend_ns: 1, seed: 0 };
+    let sent = asks_a_coordinator(&mut Client::new(options), 0);
+    let (from, allow) = ("10.0.0.1:4000".parse().unwrap(), vec!["10.0.0.0/8".parse().unwrap()]);
+    let options = ShimOptions { allow, rate: 10, others_rate: 0 };
+    for own in 0..2 {
+        let mut shim = Shim::coordinating(&options, 2, own);
+        for (to, data) in &sent {
+            let expected = (*to != hosts::shim_address(own)).then_some(Rejected::Elsewhere);
+            assert_eq!(shim.datagram(0, from, data).err(), expected, "{to} asked, {own} has it");
+            // Who answers for its own server alone is not told which one it is.
+            assert!(Shim::new(&options).datagram(0, from, data).is_ok());
+        }
+    }
+}
+
+#[test]
+fn values_that_are_too_much_for_an_answer_are_not_gathered() {
+    let options =
+        ClientOptions { shims: vec![hosts::shim_address(0)], mode: Mode::Cli, deadline_ns: 9, resend_ns: 1, seed: 0 };
+    let (mut client, long) = (Client::new(options), [b'k'; 2_000]);
+    let keys = [&long[..1_500], &long[..1_600], &long];
+    client.begin(0, 7, Op::MultiGet, keys.into_iter(), &mut |_, _| {}).unwrap();
+    let Some(Event::Fetch { ticket, keys, .. }) = client.event() else { panic!("they fit no datagram") };
+    let value = vec![0; limits::COMMAND_BYTES_MAX / 2 + 1];
+    client.fetched(ticket, keys[0], Some(&value));
+    assert!(client.event().is_none());
+    client.fetched(ticket, keys[1], Some(&value));
+    assert!(matches!(client.event(), Some(Event::Failed { user: 7, failure: Failure::TooLarge })));
+    client.fetched(ticket, keys[2], Some(&value));
+    assert!(client.event().is_none() && client.under_way() == 0 && client.counts().failed == 1);
+}
+
+#[test]
+fn what_nobody_wants_to_know_any_more_leaves_the_window_to_others() {
+    let options =
+        ClientOptions { shims: vec![hosts::shim_address(0)], mode: Mode::Cli, deadline_ns: 9, resend_ns: 1, seed: 0 };
+    let (mut client, mut sent) = (Client::new(options), 0);
+    let keys: Vec<Vec<u8>> = (0..32 * limits::WINDOW_GROUPS).map(|key| key.to_string().into_bytes()).collect();
+    for user in 0..3 {
+        client.begin(0, user, Op::MultiGet, keys.iter().map(Vec::as_slice), &mut |_, _| sent += 1).unwrap();
+    }
+    assert_eq!((sent, client.under_way()), (limits::WINDOW_GROUPS, 3));
+    client.abandon(0, &[0, 1].into(), &mut |_, _| sent += 1);
+    assert_eq!((sent, client.under_way(), client.counts().abandoned), (2 * limits::WINDOW_GROUPS, 1, 2));
+    assert!(client.event().is_none());
 }
 
 proptest! {

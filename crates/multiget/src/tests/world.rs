@@ -297,7 +297,7 @@ impl World {
                 self.over(client, user)?;
                 let is_a_server = match failure {
                     Failure::Deadline { server } | Failure::Server { server, .. } => server < self.servers.len(),
-                    Failure::NotSent => true,
+                    Failure::NotSent | Failure::TooLarge => true,
                 };
                 if kind != Kind::ServersGone || !is_a_server {
                     return Err(format!("failed where every server was there: {failure:?}"));

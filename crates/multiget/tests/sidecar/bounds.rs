@@ -154,3 +154,67 @@ fn who_has_far_more_answered_than_it_takes_is_closed() {
     assert_eq!((metrics.clients.get(), metrics.clients_closed.get()), (0, 1));
     assert_eq!(scene.world.held(scene.sidecar).backlog, 0);
 }
+
+#[test]
+fn who_has_much_asked_for_is_not_read_until_it_is_answered() {
+    // As many keys as one multiget may have, and long ones: of the former two halves are let in, of the latter a few MiB.
+    for (count, bytes, most) in [(limits::KEYS_MAX / 2, 8, 2), (1_000, 1_000, 5)] {
+        let (mut scene, script) = scene(5, Options::calm());
+        freeze(&mut scene);
+        let keys: Vec<Vec<u8>> = (0..count).map(|key| format!("{key:0bytes$}").into_bytes()).collect();
+        let words: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
+        for _ in 0..20 {
+            send(&mut scene, script, &words);
+        }
+        scene.world.run_for(2 * SECOND);
+        let metrics = scene.world.host(scene.sidecar).metrics();
+        assert_eq!(metrics.under_way.get(), most, "{count} keys of {bytes} bytes");
+        thaw(&mut scene);
+        scene.world.run_for(60 * SECOND);
+        let expected = format!("*{count}\r\n{}", "$-1\r\n".repeat(count)).repeat(20);
+        assert!(scene.world.host(script).received == expected.as_bytes(), "{count} keys of {bytes} bytes");
+    }
+}
+
+#[test]
+fn what_an_application_that_is_gone_has_asked_for_is_given_up() {
+    let (mut scene, script) = scene(6, Options::calm());
+    freeze(&mut scene);
+    send(&mut scene, script, &[b"MGET", b"a", b"b", b"c"]);
+    scene.world.run_for(SECOND);
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert_eq!(metrics.under_way.get(), 1);
+    scene.world.with(script, Script::leave);
+    scene.world.run_for(SECOND);
+    assert_eq!((metrics.clients.get(), metrics.under_way.get()), (0, 0));
+    thaw(&mut scene);
+    scene.world.run_for(10 * SECOND);
+    assert_eq!(metrics.errors.get(), 0);
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_an_error_to_who_asked_and_to_nobody_else() {
+    let (mut scene, script) = scene(7, Options::calm());
+    let other = scene.world.add("other", Script::new(listen_address()));
+    for server in scene.servers.clone() {
+        scene.world.with(server, |server, _| {
+            server.values.insert(b"huge".to_vec(), vec![b'v'; limits::COMMAND_BYTES_MAX]);
+        });
+    }
+    // The same server, and so the same connection.
+    send(&mut scene, script, &[b"GETRANGE", b"huge", b"0", b"-1"]);
+    send(&mut scene, script, &[b"GET", b"huge"]);
+    send(&mut scene, other, &[b"INCR", b"{huge}:counter"]);
+    send(&mut scene, other, &[b"GET", b"{huge}:counter"]);
+    scene.world.run_for(60 * SECOND);
+    let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
+    assert_eq!(
+        answers.matches("-ERR the server 192.0.2.10:6379 has answered with more than 67108864 bytes").count(),
+        2,
+        "{answers}"
+    );
+    assert_eq!(String::from_utf8_lossy(&scene.world.host(other).received), ":1\r\n$1\r\n1\r\n");
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert_eq!(metrics.links_lost.get(), 0);
+    assert!(scene.world.held(scene.sidecar).unread < 1 << 20);
+}

@@ -4,6 +4,7 @@
 mod app;
 mod bounds;
 mod cluster;
+mod login;
 mod script;
 mod server;
 
@@ -35,6 +36,10 @@ fn listen_address() -> SocketAddr {
 
 impl Scene {
     fn new(seed: u64, options: Options, apps: usize) -> Scene {
+        Self::with_login(seed, options, apps, Login::default())
+    }
+
+    fn with_login(seed: u64, options: Options, apps: usize, login: Login) -> Scene {
         let mut world = World::new(seed, options);
         let add = |world: &mut World, index| {
             let server = world.add("server", Server::default());
@@ -47,7 +52,7 @@ impl Scene {
             servers: (0..SERVERS).map(|index| (server_address(index), shim(index))).collect(),
             mode: Mode::Cli,
             cluster: None,
-            login: Login::default(),
+            login,
             timeout_ns: 5 * SECOND,
             resend_ns: 20 * MILLISECOND,
             seed,

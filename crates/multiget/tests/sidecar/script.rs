@@ -27,6 +27,10 @@ impl Script {
         }
     }
 
+    pub(crate) fn leave(&mut self, io: &mut Io) {
+        self.conn.take().into_iter().for_each(|conn| io.abort(conn));
+    }
+
     pub(crate) fn pause(&mut self, io: &mut Io) {
         self.conn.into_iter().for_each(|conn| io.pause_reading(conn));
     }

@@ -9,14 +9,16 @@ use shunt_wire::resp::{
 
 #[derive(Default)]
 pub(crate) struct Server {
-    values: HashMap<Vec<u8>, Vec<u8>>,
+    pub(crate) values: HashMap<Vec<u8>, Vec<u8>>,
     versions: HashMap<ConnId, Version>,
+    /// Databases that it has besides the first.
+    pub(crate) databases: u8,
 }
 
 impl Server {
     /// The same values without connections.
     pub(crate) fn restarted(self) -> Server {
-        Server { values: self.values, versions: HashMap::new() }
+        Server { versions: HashMap::new(), ..self }
     }
 
     fn carry_out(&mut self, conn: ConnId, arguments: &[&[u8]], out: &mut Vec<u8>) {
@@ -30,6 +32,7 @@ impl Server {
                 self.versions.insert(conn, Version::Three);
                 put_map(out, Version::Three, 0);
             }
+            [b"SELECT", _] if self.databases > 0 => put_simple(out, "OK"),
             [b"SET", key, value] => {
                 self.values.insert(key.to_vec(), value.to_vec());
                 put_simple(out, "OK");
@@ -40,7 +43,7 @@ impl Server {
                 *value = number.to_string().into_bytes();
                 put_integer(out, number);
             }
-            [b"GET", key] => put(self.values.get(*key), out),
+            [b"GET", key] | [b"GETRANGE", key, b"0", b"-1"] => put(self.values.get(*key), out),
             [b"MGET", keys @ ..] => {
                 put_array(out, keys.len());
                 keys.iter().for_each(|key| put(self.values.get(*key), out));

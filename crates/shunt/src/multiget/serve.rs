@@ -99,6 +99,12 @@ impl Serve {
     /// Each server with its shim.
     fn servers(&self) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
         let refused = |message: String| Failure { exit: Exit::Configuration, message };
+        if self.common.cores > 1 && self.from.port() != 0 {
+            return Err(refused(format!(
+                "--from {}: each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1",
+                self.from
+            )));
+        }
         let mut servers: Vec<(SocketAddr, SocketAddr)> = Vec::new();
         for text in &self.server {
             let (server, shim) = text.split_once('=').map_or((&**text, None), |(server, shim)| (server, Some(shim)));

@@ -96,7 +96,7 @@ impl Shim {
         let (peers, login) = (self.peers()?, self.login.read()?);
         let sockets = datagrams("--listen", self.listen, self.common.cores)?;
         let listening = sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
-        // The kernel gives a source to one loop, so each has the whole rate of its sources, and a share of that of others.
+        // The kernel gives each port of a source to one loop, so each has the whole rate of its sources, and a share of that of others.
         let cores = u32::try_from(self.common.cores).unwrap_or(u32::MAX);
         let options = ShimOptions {
             allow: self.allow.clone(),
