@@ -172,13 +172,16 @@ def test_what_passes_the_dispatcher_by_is_counted_on_both_sides(tmp_path):
         assert metric(text, 'shunt_dispatch_answers_total{way="handed_over"}') == 5
         assert metric(text, 'shunt_dispatch_answer_bytes_total{way="handed_over"}') > 5_000_000 > metric(
             text, 'shunt_dispatch_answer_bytes_total{way="relayed"}')
-        assert metric(text, "shunt_dispatch_taking_seconds_count") == metric(text, "shunt_dispatch_absence_seconds_count") == 5
+        for step in ("freeze", "taking", "absence", "restore"):
+            assert metric(text, f"shunt_dispatch_{step}_seconds_count") == 5, step
         assert metric(text, "shunt_dispatch_away") == 0
         state = json.loads(page("dispatcher", "/status"))["dispatcher"]
         assert (state["handover"], state["loops_handing_over"], state["answers_handed_over"]) == ("auto", 1, 5)
+        assert state["microseconds"]["freeze"]["count"] == state["handovers_ended"]["returned"] == 5 and not any(state["relayed"].values())
         of_agents = [page(f"backend{index}", "/metrics") for index in range(2)]
         for name in ('shunt_agent_connections_total{outcome="taken"}', 'shunt_agent_connections_left_total{outcome="returned"}',
-                     'shunt_agent_answers_total{way="direct"}', "shunt_agent_first_byte_seconds_count"):
+                     'shunt_agent_answers_total{way="direct"}', "shunt_agent_first_byte_seconds_count",
+                     "shunt_agent_restore_seconds_count", "shunt_agent_arrival_seconds_count", "shunt_agent_freeze_seconds_count"):
             assert sum(metric(text, name) for text in of_agents) == 5, name
         status = json.loads(page("backend0", "/status"))["agent"]
         assert status["vips"] == [moved.url("").removeprefix("http://")] and status["taken"] == 0

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::counter::{Family, Label};
 use crate::encode::{Value, plain};
@@ -44,6 +44,19 @@ impl<M> Loops<M> {
             (vec![(L::NAME, label.text().to_owned())], self.sum(|metrics| family(metrics).of(*label).get()) as f64)
         };
         L::ALL.iter().map(value).collect()
+    }
+
+    /// The same for `/status`: a number for each value of a label.
+    pub fn named<L: Label, const N: usize>(&self, family: impl Fn(&M) -> &Family<L, N>) -> Map<String, Json> {
+        let value = |label: &L| (label.text().to_owned(), self.sum(|metrics| family(metrics).of(*label).get()).into());
+        L::ALL.iter().map(value).collect()
+    }
+
+    /// A histogram of nanoseconds of all of them, for `/status`: how many there were, and quantiles in microseconds.
+    pub fn microseconds(&self, histogram: impl Fn(&M) -> &Histogram) -> Json {
+        let all = self.histogram(histogram);
+        let of = |quantile| all.quantile(quantile).map(|ns| ns as f64 / 1000.0);
+        json!({ "count": all.count(), "p50": of(0.5), "p99": of(0.99) })
     }
 
     /// A histogram of all of them.

@@ -7,9 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Counter, Encoder, Gauge, Json, Loops, Map, Part, State, Unit};
+use shunt_admin::{Counter, Encoder, Gauge, Histogram, Json, Loops, Map, Part, State, Unit};
 
-use crate::metrics::{Left, Metrics, Taken, Way};
+use crate::metrics::{Left, Metrics, Taken, Way, Why};
+
+type Time = fn(&Metrics) -> &Histogram;
+
+/// What is measured of connections that are here for a while.
+const TIMES: [(&str, &str, Time); 5] = [
+    ("restore", "From an offer until the connection for it is in.", |metrics| &metrics.restore),
+    ("arrival", "From a connection's arrival until it is in.", |metrics| &metrics.arrival),
+    ("first_byte", "From a request until its answer begins to go out on its client's connection.", |m| &m.first_byte),
+    ("freeze", "From when a connection is to go back until the kernel has let go of it.", |metrics| &metrics.freeze),
+    ("return", "From an answer's last byte until its connection is back.", |metrics| &metrics.giving_back),
+];
 
 /// Metrics and status of an agent's event loops.
 #[derive(Debug)]
@@ -48,27 +59,31 @@ impl Part for AgentAdmin {
         encoder.counter("shunt_agent_answers", "Answers that were sent whole, by their way.", None, &answers)?;
         let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
         encoder.counter("shunt_agent_answer", "Of answers, by their way.", Some(&Unit::Bytes), &bytes)?;
+        let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
+        encoder.counter("shunt_agent_relayed", "Large answers that were relayed all the same.", None, &relayed)?;
         let taken = self.loops.by::<Taken, _>(|metrics| &metrics.taken);
         encoder.counter("shunt_agent_connections", "Connections that dispatchers sent.", None, &taken)?;
         let left = self.loops.by::<Left, _>(|metrics| &metrics.left);
         encoder.counter("shunt_agent_connections_left", "How connections left.", None, &left)?;
         type Level = fn(&Metrics) -> &Gauge;
-        let gauges: [(&str, &str, Level); 5] = [
+        let gauges: [(&str, &str, Level); 6] = [
             ("shunt_agent_sessions", "Control connections of dispatchers.", |m| &m.sessions),
             ("shunt_agent_in_flight", "Requests being carried out, waiting ones too.", |m| &m.exchanges),
             ("shunt_agent_waiting", "Requests that wait for a connection to the server.", |m| &m.waiting),
             ("shunt_agent_upstream_connections", "Connections to the server.", |m| &m.upstreams),
             ("shunt_agent_taken", "Clients' connections that are here, or on their way.", |m| &m.flows),
+            ("shunt_agent_offered", "Answers of which it is not settled how they go.", |m| &m.offered),
         ];
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
         }
-        let first_byte = [(Vec::new(), self.loops.histogram(|metrics| &metrics.first_byte))];
-        encoder.durations(
-            "shunt_agent_first_byte",
-            "From a connection's arrival to its answer's first bytes.",
-            &first_byte,
-        )
+        let kept = self.loops.plain(|metrics| metrics.kept_bytes.get());
+        encoder.gauge("shunt_agent_kept", "Of large CQL answers that are here.", Some(&Unit::Bytes), &kept)?;
+        for (name, help, histogram) in TIMES {
+            let times = [(Vec::new(), self.loops.histogram(histogram))];
+            encoder.durations(&format!("shunt_agent_{name}"), help, &times)?;
+        }
+        Ok(())
     }
 
     fn stuck(&self, now: Instant) -> Map<String, Json> {
@@ -82,6 +97,7 @@ impl Part for AgentAdmin {
     fn status(&self) -> State<'_> {
         let vips: Vec<String> = self.vips.iter().map(ToString::to_string).collect();
         let answers = |way: Way| self.loops.sum(|metrics| metrics.answers.of(way).get());
+        let times = TIMES.iter().map(|(name, _, time)| ((*name).to_owned(), self.loops.microseconds(time)));
         let state = json!({ "agent": {
             "loops": self.loops.count(),
             "upstream": self.upstream.to_string(),
@@ -94,6 +110,14 @@ impl Part for AgentAdmin {
             "requests": self.loops.sum(|metrics| metrics.requests.get()),
             "answers_relayed": answers(Way::Relayed),
             "answers_direct": answers(Way::Direct),
+            "bytes_direct": self.loops.sum(|metrics| metrics.answer_bytes.of(Way::Direct).get()),
+            "offers": self.loops.sum(|metrics| metrics.offers.get()),
+            "offered": self.loops.sum(|metrics| metrics.offered.get()),
+            "kept_bytes": self.loops.sum(|metrics| metrics.kept_bytes.get()),
+            "relayed": self.loops.named(|metrics| &metrics.relayed),
+            "connections": self.loops.named(|metrics| &metrics.taken),
+            "connections_left": self.loops.named(|metrics| &metrics.left),
+            "microseconds": times.collect::<Map<_, _>>(),
             "failed": self.loops.sum(|metrics| metrics.failed.get()),
         } });
         Box::pin(std::future::ready(state))

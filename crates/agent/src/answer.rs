@@ -13,7 +13,7 @@ use shunt_reactor::{CloseReason, Io};
 use shunt_wire::http1::{BodyReader, Framing, Refusal, ResponseHead};
 
 use crate::limits;
-use crate::metrics::Way;
+use crate::metrics::{Way, Why};
 use crate::pool;
 use crate::request;
 use crate::state::{Agent, Exchange, Stage};
@@ -214,12 +214,13 @@ fn direct(agent: &mut Agent, io: &mut Io, (upstream, exchange, key): (usize, usi
 fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Exchange { session_id, ticket, .. } = agent.exchanges[exchange];
     if !taken::may_offer(agent, io, session_id, ticket) {
+        agent.metrics.relayed.of(Why::NoRoom).add(1);
         return relay(agent, io, exchange);
     }
     agent.metrics.offers.add(1);
     let state = &mut agent.exchanges[exchange];
     state.answer.stage = Stage::Offered;
-    state.deadline_ns = io.now_ns() + limits::OFFER_NS;
+    (state.offered_ns, state.deadline_ns) = (Some(io.now_ns()), io.now_ns() + limits::OFFER_NS);
     if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
         io.pause_reading(connection.conn);
     }
@@ -231,6 +232,7 @@ fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
 /// The owner wants the answer that it was offered.
 pub(crate) fn fetch(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if agent.exchanges[exchange].answer.stage == Stage::Offered {
+        agent.metrics.relayed.of(Why::Fetched).add(1);
         relay(agent, io, exchange);
     }
 }
@@ -240,6 +242,7 @@ pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
     // The timer may be that of an exchange that has ended.
     let is_due = |state: &Exchange| state.answer.stage == Stage::Held && state.deadline_ns <= io.now_ns();
     if agent.exchanges.get(exchange).is_some_and(is_due) {
+        agent.metrics.relayed.of(Why::HoldOver).add(1);
         relay(agent, io, exchange);
     }
 }

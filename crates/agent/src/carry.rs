@@ -10,7 +10,7 @@ use shunt_wire::http1::Framing;
 use tracing::warn;
 
 use crate::limits;
-use crate::metrics::{Left, Way};
+use crate::metrics::{Left, Way, Why};
 use crate::state::{Agent, Peer, Stage, Taken, Wanted};
 use crate::{answer, ask, kept, link, request, taken};
 
@@ -28,6 +28,10 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             let conn = io.restore(*frozen);
             let exchange = offer.filter(|_| agent.options.protocol == Protocol::Http);
             let exchange = exchange.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
+            let offered_ns = match exchange {
+                Some(exchange) => agent.exchanges.get(exchange).and_then(|state| state.offered_ns),
+                None => offer.and_then(|(_, ticket)| kept::offered_ns(agent, ticket)),
+            };
             if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
                 // It goes on also if the owner is lost.
                 state.is_taken = true;
@@ -46,12 +50,18 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 writes: 0,
                 since_ns: io.now_ns(),
                 tail: None,
+                offered_ns,
+                asked_ns: None,
+                out_ns: None,
+                leaves_ns: None,
             });
             agent.of_flow.insert(flow, key);
             agent.set_peer(conn, Peer::Taken(key));
         }
         Wanted::Freeze(flow) => {
-            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get(*key)) {
+            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key)) {
+                // One that moves is tried again.
+                taken.leaves_ns.get_or_insert(io.now_ns());
                 io.freeze(taken.conn);
             }
         }
@@ -59,7 +69,12 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             kept::start(agent, io, flow, ticket);
         }
         // The owner cannot be asked, or does not answer: it finds the answer where it would be without an agent.
-        Wanted::Relay(_, ticket) | Wanted::DropAnswer(_, ticket) if agent.options.protocol == Protocol::Cql => {
+        Wanted::Relay(_, ticket) if agent.options.protocol == Protocol::Cql => {
+            agent.metrics.relayed.of(Why::Fetched).add(1);
+            link::relay(agent, io, ticket);
+        }
+        Wanted::DropAnswer(_, ticket) if agent.options.protocol == Protocol::Cql => {
+            agent.metrics.relayed.of(Why::Unsettled).add(1);
             link::relay(agent, io, ticket);
         }
         Wanted::Start(flow, offer, answer_sent) => start(agent, io, flow, offer, answer_sent),
@@ -79,6 +94,11 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             if let Some(session) = key.and_then(|key| agent.sessions.get_mut(key)) {
                 session.send(io, ticket, &message);
                 agent.metrics.count(&message);
+            }
+        }
+        Wanted::Settled(flow) => {
+            if let Some(out_ns) = agent.returning.remove(&flow) {
+                agent.metrics.giving_back.record(io.now_ns().saturating_sub(out_ns));
             }
         }
         Wanted::DropSession(session) => agent.ending.push(session),
@@ -127,14 +147,25 @@ fn remove(agent: &mut Agent, io: &mut Io, flow: Flow) -> Option<Taken> {
     Some(taken)
 }
 
+/// A connection was taken out, and is to be its owner's again.
+fn left(agent: &mut Agent, io: &mut Io, flow: Flow) {
+    let Some(taken) = remove(agent, io, flow) else { return };
+    agent.metrics.left.of(Left::Returned).add(1);
+    if let Some(leaves_ns) = taken.leaves_ns {
+        agent.metrics.freeze.record(io.now_ns().saturating_sub(leaves_ns));
+    }
+    if let Some(out_ns) = taken.out_ns {
+        agent.returning.insert(flow, out_ns);
+    }
+}
+
 /// What came of taking a connection out.
 pub(crate) fn frozen(agent: &mut Agent, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
     match agent.peer(conn) {
         Peer::Taken(key) => {
             let Some(flow) = agent.taken.get(key).map(|taken| taken.flow) else { return };
             if outcome.is_ok() {
-                remove(agent, io, flow);
-                agent.metrics.left.of(Left::Returned).add(1);
+                left(agent, io, flow);
             }
             taken::frozen(agent, io, flow, outcome);
         }
@@ -189,12 +220,13 @@ fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (Session
     (state.direct, state.is_taken) = (Some(key), true);
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     taken.exchange = Some(exchange);
-    agent.metrics.first_byte.record(io.now_ns().saturating_sub(taken.since_ns));
+    taken.asked_ns = Some(state.asked_ns);
     let out = io.output(taken.conn);
     let (head, kept) = (std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept));
     out.extend_from_slice(&head[answer_sent as usize..]);
     out.extend_from_slice(&kept);
     taken.sent = (head.len() + kept.len()) as u64;
+    taken::begins(&agent.metrics, taken, io.now_ns(), head.len() + kept.len() - answer_sent as usize);
     agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent - answer_sent);
     if state.answer.is_complete || state.answer.framing == Framing::None {
         return answer::finish_direct(agent, io, exchange);

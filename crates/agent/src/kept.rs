@@ -11,7 +11,7 @@ use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append};
 
 use crate::limits;
 use crate::link;
-use crate::metrics::Way;
+use crate::metrics::{Way, Why};
 use crate::segments;
 use crate::state::Agent;
 use crate::taken;
@@ -42,6 +42,7 @@ pub(crate) struct Kept {
     /// The proxy's end of that link.
     pub(crate) proxy: ConnId,
     pub(crate) envelope: Vec<u8>,
+    offered_ns: u64,
     /// How its client is to be sent it.
     shape: Option<Shape>,
 }
@@ -103,17 +104,25 @@ pub(crate) fn offer(
     let ticket = Ticket(agent.kept.next_ticket);
     let (session, proxy) = (session_of(agent, owner), link::proxy_of(agent, link));
     let (Some(session), Some(proxy)) = (session, proxy) else {
+        agent.metrics.relayed.of(Why::NoOwner).add(1);
         release(agent, envelope.len());
         return Err(envelope);
     };
     if !taken::may_offer(agent, io, session, ticket) {
+        agent.metrics.relayed.of(Why::NoRoom).add(1);
         release(agent, envelope.len());
         return Err(envelope);
     }
     agent.kept.next_ticket += 1;
     agent.metrics.offers.add(1);
-    agent.kept.answers.insert(ticket, Kept { session, link, proxy, envelope, shape: None });
+    let offered_ns = io.now_ns();
+    agent.kept.answers.insert(ticket, Kept { session, link, proxy, envelope, offered_ns, shape: None });
     Ok(ticket)
+}
+
+/// When this answer was offered.
+pub(crate) fn offered_ns(agent: &Agent, ticket: Ticket) -> Option<u64> {
+    agent.kept.answers.get(&ticket).map(|kept| kept.offered_ns)
 }
 
 /// The owner says how an answer is to go to its client.
@@ -173,7 +182,6 @@ fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
         None => out.extend_from_slice(&envelope),
     }
     taken.sent = (out.len() - before) as u64;
-    agent.metrics.first_byte.record(io.now_ns().saturating_sub(taken.since_ns));
     agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent);
     agent.metrics.answers.of(Way::Direct).add(1);
     taken::is_out(agent, io, key);

@@ -42,7 +42,7 @@ mod state;
 mod taken;
 
 pub use admin::AgentAdmin;
-pub use metrics::{Left, Metrics, Taken, Way};
+pub use metrics::{Left, Metrics, Taken, Way, Why};
 pub use options::{AgentOptions, Random};
 pub use own::{Anywhere, Own};
 pub use service::AgentMail;

@@ -19,7 +19,7 @@ use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append, opcode};
 
 use crate::kept::{self, Kept};
 use crate::limits;
-use crate::metrics::Way;
+use crate::metrics::{Way, Why};
 use crate::segments::{self, Run};
 use crate::state::{Agent, Peer};
 
@@ -212,7 +212,16 @@ fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
     let Some(link) = agent.links.get(key) else { return false };
     let is_large = header.response && header.opcode == opcode::RESULT && header.length >= link.threshold_bytes;
     let bytes = HEADER_BYTES + header.length as usize;
-    is_large && kept::session_of(agent, link.owner).is_some() && kept::reserve(agent, bytes)
+    if !is_large {
+        return false;
+    }
+    let why = match kept::session_of(agent, link.owner) {
+        None => Why::NoOwner,
+        Some(_) if kept::reserve(agent, bytes) => return true,
+        Some(_) => Why::NoRoom,
+    };
+    agent.metrics.relayed.of(why).add(1);
+    false
 }
 
 /// A large answer is here: its proxy is asked how it is to go, if it can be asked.

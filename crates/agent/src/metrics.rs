@@ -14,6 +14,22 @@ labels! {
 }
 
 labels! {
+    /// Why an answer was relayed that is large, or might have been.
+    pub enum Why = "reason" {
+        /// It was offered, and its dispatcher or proxy wanted it relayed, which counts why.
+        Fetched = "fetched",
+        /// As many offers, bytes kept for them, or connections are here as may be.
+        NoRoom = "no_room",
+        /// It came in chunks, and had not shown in time that it is large.
+        HoldOver = "hold_over",
+        /// CQL: there is no control connection of the proxy's to offer it by.
+        NoOwner = "no_owner",
+        /// CQL: it was offered, and the proxy was lost, gave it up, or has said nothing in time.
+        Unsettled = "unsettled",
+    }
+}
+
+labels! {
     /// What became of a connection that a dispatcher has sent.
     pub enum Taken = "outcome" {
         /// It is here.
@@ -70,12 +86,26 @@ pub struct Metrics {
     pub failed: Counter,
     /// Answers that dispatchers were asked about.
     pub offers: Counter,
+    /// Why large answers were relayed.
+    pub relayed: Family<Why, { Why::COUNT }>,
+    /// Answers that are offered now.
+    pub offered: Gauge,
+    /// Bytes of large CQL answers that are here.
+    pub kept_bytes: Gauge,
     /// What became of connections that dispatchers have sent.
     pub taken: Family<Taken, { Taken::COUNT }>,
     /// How connections left.
     pub left: Family<Left, { Left::COUNT }>,
-    /// From a connection's arrival until the first bytes of its answer are put in.
+    /// From an offer until the connection that was given for it is here.
+    pub restore: Histogram,
+    /// From a connection's arrival until it is here: the last part of that.
+    pub arrival: Histogram,
+    /// From a request until the first bytes of its answer are put into its client's connection. HTTP alone: requests of CQL are not looked at.
     pub first_byte: Histogram,
+    /// From when a connection is to go back until the kernel has let go of it, however often that is tried.
+    pub freeze: Histogram,
+    /// From when the kernel has the last byte of an answer until the connection's owner has said that it has it again.
+    pub giving_back: Histogram,
 }
 
 impl Metrics {

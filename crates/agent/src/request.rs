@@ -25,7 +25,8 @@ pub(crate) fn start(
         return;
     }
     let Some(session_id) = agent.sessions.get(session).map(|session| session.id) else { return };
-    let mut state = Exchange::new((session, session_id), ticket, io.now_ns() + agent.options.upstream_timeout_ns);
+    let times_ns = (io.now_ns(), io.now_ns() + agent.options.upstream_timeout_ns);
+    let mut state = Exchange::new((session, session_id), ticket, times_ns);
     state.request.extend_from_slice(head);
     state.request_is_complete = !has_body;
     state.is_repeatable = is_idempotent && !has_body;

@@ -148,6 +148,8 @@ impl Agent {
         metrics.waiting.set(self.waiting.len() as u64);
         metrics.upstreams.set((self.upstreams.len() + self.links.len()) as u64);
         metrics.flows.set(self.moves.flows() as u64);
+        metrics.offered.set(self.moves.offers() as u64);
+        metrics.kept_bytes.set(self.kept.bytes() as u64);
     }
 
     /// Does what an event has left to be done.

@@ -47,6 +47,8 @@ pub struct Agent {
     /// Sessions by a name that is never used again.
     pub(crate) session_keys: HashMap<SessionId, usize>,
     pub(crate) next_session: u64,
+    /// Of connections that have left and that their owners have not said to have: when the last byte of the answer was out.
+    pub(crate) returning: HashMap<Flow, u64>,
     /// What is to be done with these connections.
     pub(crate) wanted: VecDeque<Wanted>,
     /// Clients that are to hear from others that their connections are nobody's.
@@ -96,6 +98,14 @@ pub(crate) struct Taken {
     pub(crate) since_ns: u64,
     /// There is one once the answer is out.
     pub(crate) tail: Option<Tail>,
+    /// When the answer was offered that it came for.
+    pub(crate) offered_ns: Option<u64>,
+    /// When that was asked for, until its first byte is put in; of CQL's that is not known here.
+    pub(crate) asked_ns: Option<u64>,
+    /// When the kernel had taken all that was put in.
+    pub(crate) out_ns: Option<u64>,
+    /// When it was first to be taken out.
+    pub(crate) leaves_ns: Option<u64>,
 }
 
 /// The end of an answer that the kernel has, and the client has not acknowledged.
@@ -120,6 +130,7 @@ pub(crate) enum Wanted {
     Relay(SessionId, Ticket),
     DropAnswer(SessionId, Ticket),
     Close(Flow, Close),
+    Settled(Flow),
     Send(SessionId, Ticket, Message<'static>),
     DropSession(SessionId),
 }
@@ -207,6 +218,9 @@ pub(crate) struct Exchange {
     /// Bytes of the answer that may be sent.
     pub(crate) credit: u64,
     pub(crate) answer: Answer,
+    /// When it came, and when its answer was offered.
+    pub(crate) asked_ns: u64,
+    pub(crate) offered_ns: Option<u64>,
     /// By then something has to happen.
     pub(crate) deadline_ns: u64,
 }
@@ -283,6 +297,7 @@ impl Agent {
             of_flow: HashMap::new(),
             session_keys: HashMap::new(),
             next_session: 0,
+            returning: HashMap::new(),
             wanted: VecDeque::new(),
             ending: Vec::new(),
             asked: VecDeque::new(),
@@ -334,7 +349,11 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn new((session, session_id): (usize, SessionId), ticket: Ticket, deadline_ns: u64) -> Self {
+    pub(crate) fn new(
+        (session, session_id): (usize, SessionId),
+        ticket: Ticket,
+        (asked_ns, deadline_ns): (u64, u64),
+    ) -> Self {
         Self {
             session,
             session_id,
@@ -358,6 +377,8 @@ impl Exchange {
                 kept: Vec::new(),
                 is_complete: false,
             },
+            asked_ns,
+            offered_ns: None,
             deadline_ns,
         }
     }

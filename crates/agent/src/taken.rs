@@ -15,9 +15,9 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{ConnId, Io};
 
 use crate::limits;
-use crate::metrics::Way;
+use crate::metrics::{Metrics, Way};
 use crate::own::Own;
-use crate::state::{Agent, Peer, Tail, Wanted};
+use crate::state::{Agent, Peer, Tail, Taken, Wanted};
 
 /// Mark of the timers of answers whose end is not acknowledged; the rest is the connection's key.
 pub(crate) const LOOK_TIMER: u64 = 1 << 62;
@@ -72,6 +72,10 @@ impl AgentSink for Sink<'_> {
 
     fn send(&mut self, session: SessionId, ticket: Ticket, message: Message<'static>) {
         self.wanted.push_back(Wanted::Send(session, ticket, message));
+    }
+
+    fn settled(&mut self, flow: Flow) {
+        self.wanted.push_back(Wanted::Settled(flow));
     }
 
     fn drop_session(&mut self, session: SessionId) {
@@ -141,6 +145,9 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     if agent.tidied_ns + limits::TIDY_NS <= io.now_ns() {
         agent.tidied_ns = io.now_ns();
         agent.own.tidy();
+        let Agent { returning, moves, .. } = agent;
+        // What was given up meanwhile.
+        returning.retain(|flow, _| moves.has(*flow));
     }
 }
 
@@ -154,7 +161,11 @@ pub(crate) fn restored(agent: &mut Agent, io: &mut Io, conn: ConnId) {
     };
     let Some(taken) = agent.taken.get_mut(key) else { return };
     taken.is_arriving = false;
-    let flow = taken.flow;
+    let (flow, now_ns) = (taken.flow, io.now_ns());
+    agent.metrics.arrival.record(now_ns.saturating_sub(taken.since_ns));
+    if let Some(offered_ns) = taken.offered_ns {
+        agent.metrics.restore.record(now_ns.saturating_sub(offered_ns));
+    }
     io.keep_end(conn);
     with(agent, io, |moves, now_ms, sink| moves.restored(now_ms, flow, true, sink));
 }
@@ -184,8 +195,18 @@ pub(crate) fn room(agent: &Agent, io: &mut Io, key: usize) -> u64 {
 pub(crate) fn put(agent: &mut Agent, io: &mut Io, key: usize, bytes: &[u8]) {
     if let Some(taken) = agent.taken.get_mut(key) {
         taken.sent += bytes.len() as u64;
+        begins(&agent.metrics, taken, io.now_ns(), bytes.len());
         agent.metrics.answer_bytes.of(Way::Direct).add(bytes.len() as u64);
         io.output(taken.conn).extend_from_slice(bytes);
+    }
+}
+
+/// So many bytes are put into a connection; if they are the first of its answer, that is noted.
+pub(crate) fn begins(metrics: &Metrics, taken: &mut Taken, now_ns: u64, bytes: usize) {
+    if bytes > 0
+        && let Some(asked_ns) = taken.asked_ns.take()
+    {
+        metrics.first_byte.record(now_ns.saturating_sub(asked_ns));
     }
 }
 
@@ -198,6 +219,7 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
             io.resume_reading(connection.conn);
         }
     } else if io.backlog(taken.conn) == 0 && (taken.is_out || taken.is_broken_off) {
+        taken.out_ns.get_or_insert(io.now_ns());
         taken.tail = Some(Tail { since_ns: io.now_ns(), bytes: usize::MAX, look_ns: u64::MAX });
         io.ask_unacknowledged(taken.conn);
     }

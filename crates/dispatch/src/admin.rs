@@ -7,9 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Counter, Encoder, Gauge, Json, Loops, Map, Part, State, Unit, Value};
+use shunt_admin::{Counter, Encoder, Gauge, Histogram, Json, Loops, Map, Part, State, Unit, Value};
 
 use crate::metrics::{BackendMetrics, Ended, Metrics, NotSalvagedFor, Way, Why};
+
+type Time = fn(&Metrics) -> &Histogram;
+
+/// What is measured of hand-overs, each from the decision on if nothing else is said.
+const TIMES: [(&str, &str, Time); 4] = [
+    ("freeze", "Until the kernel has let go of a connection.", |metrics| &metrics.freeze),
+    ("taking", "Until an agent has a connection: it stands still.", |metrics| &metrics.taking),
+    ("absence", "Until a connection is back with its answer out.", |metrics| &metrics.absence),
+    ("restore", "From a connection's arrival on its way back until it is in.", |metrics| &metrics.restore),
+];
 
 /// Metrics and status of a dispatcher's event loops.
 #[derive(Debug)]
@@ -76,10 +86,11 @@ impl Part for DispatchAdmin {
         let help = "Connections whose agents were lost that could have gone on, and did not.";
         encoder.counter("shunt_dispatch_not_salvaged", help, None, &not_salvaged)?;
         type Level = fn(&Metrics) -> &Gauge;
-        let gauges: [(&str, &str, Level); 3] = [
+        let gauges: [(&str, &str, Level); 4] = [
             ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| &m.hands_over),
             ("shunt_dispatch_clients", "Clients that are connected, those with agents too.", |m| &m.clients),
             ("shunt_dispatch_away", "Connections with agents, or on their way.", |m| &m.away),
+            ("shunt_dispatch_moving", "Of these, those on their way.", |m| &m.moving),
         ];
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
@@ -92,10 +103,11 @@ impl Part for DispatchAdmin {
         encoder.counter("shunt_dispatch_backend_requests", "Requests sent to an agent.", None, &requests)?;
         let lost = self.by_backend(|backend| backend.lost.get());
         encoder.counter("shunt_dispatch_backend_links_lost", "Control connections lost.", None, &lost)?;
-        let taking = [(Vec::new(), self.loops.histogram(|metrics| &metrics.taking))];
-        encoder.durations("shunt_dispatch_taking", "Until an agent has a connection: it stands still.", &taking)?;
-        let absence = [(Vec::new(), self.loops.histogram(|metrics| &metrics.absence))];
-        encoder.durations("shunt_dispatch_absence", "Until a connection is back with its answer out.", &absence)
+        for (name, help, histogram) in TIMES {
+            let times = [(Vec::new(), self.loops.histogram(histogram))];
+            encoder.durations(&format!("shunt_dispatch_{name}"), help, &times)?;
+        }
+        Ok(())
     }
 
     fn stuck(&self, now: Instant) -> Map<String, Json> {
@@ -122,15 +134,24 @@ impl Part for DispatchAdmin {
         };
         let backends: Vec<Json> = self.backends.iter().enumerate().map(backend).collect();
         let answers = |way: Way| self.loops.sum(|metrics| metrics.answers.of(way).get());
+        let times = TIMES.iter().map(|(name, _, time)| ((*name).to_owned(), self.loops.microseconds(time)));
         let state = json!({ "dispatcher": {
             "loops": self.loops.count(),
             "handover": self.handover,
             "loops_handing_over": self.loops.sum(|metrics| metrics.hands_over.get()),
             "clients": self.loops.sum(|metrics| metrics.clients.get()),
             "away": self.loops.sum(|metrics| metrics.away.get()),
+            "moving": self.loops.sum(|metrics| metrics.moving.get()),
             "requests": self.loops.sum(|metrics| metrics.requests.get()),
             "answers_relayed": answers(Way::Relayed),
             "answers_handed_over": answers(Way::HandedOver),
+            "bytes_handed_over": self.loops.sum(|metrics| metrics.answer_bytes.of(Way::HandedOver).get()),
+            "offers": self.loops.sum(|metrics| metrics.offers.get()),
+            "relayed": self.loops.named(|metrics| &metrics.relayed),
+            "handovers": self.loops.sum(|metrics| metrics.handovers.get()),
+            "handovers_ended": self.loops.named(|metrics| &metrics.ended),
+            "resumed": self.loops.sum(|metrics| metrics.resumed.get()),
+            "microseconds": times.collect::<Map<_, _>>(),
             "errors": self.loops.sum(|metrics| metrics.errors.get()),
             "backends": backends,
         } });

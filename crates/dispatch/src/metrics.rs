@@ -112,10 +112,16 @@ pub struct Metrics {
     pub hands_over: Gauge,
     /// Connections that are with agents, or on their way.
     pub away: Gauge,
+    /// Of these, those on their way.
+    pub moving: Gauge,
+    /// From the decision until the kernel has let go of the connection.
+    pub freeze: Histogram,
     /// From the decision until the agent has the connection: so long does a client's connection stand still.
     pub taking: Histogram,
     /// From the decision until the connection is back.
     pub absence: Histogram,
+    /// From a connection's arrival on its way back until it is here: the last part of that.
+    pub restore: Histogram,
     /// Of each agent, in the order of the options.
     pub backends: Vec<BackendMetrics>,
 }

@@ -128,7 +128,7 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
                 }
             };
             let Some(state) = dispatcher.clients.get_mut(client) else { return };
-            (state.conn, state.place) = (conn, Place::Arriving);
+            (state.conn, state.place, state.arrives_ns) = (conn, Place::Arriving, io.now_ns());
             if state.exchange.is_some() {
                 // As before it left: what it asks next waits, and it may have no more to ask and end its direction.
                 io.pause_reading(conn);
@@ -162,7 +162,7 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
 /// An agent offers an answer, and it is to go over the client's own connection, but for so many bytes in front.
 pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, skipped: u64) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
-    state.leaves_ns = io.now_ns();
+    state.leaves_ns = Some(io.now_ns());
     let Some(exchange) = &state.exchange else { return };
     let (flow, ticket, agent) = (state.flow, exchange.ticket, AgentId(exchange.backend as u32));
     dispatcher.moved.insert(flow, client);
@@ -188,6 +188,9 @@ pub(crate) fn frozen(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, out
     match &outcome {
         Ok(_) => {
             state.place = Place::Away;
+            if let Some(leaves_ns) = state.leaves_ns {
+                dispatcher.metrics.freeze.record(io.now_ns().saturating_sub(leaves_ns));
+            }
             dispatcher.set_peer(conn, Peer::Nobody);
         }
         Err(why) => {
@@ -223,7 +226,12 @@ pub(crate) fn settle(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, is
     state.place = if is_in { Place::Here } else { Place::Away };
     (state.writes, state.stalled_since_ns) = (0, io.now_ns());
     state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
-    dispatcher.metrics.absence.record(io.now_ns().saturating_sub(state.leaves_ns));
+    if is_in {
+        dispatcher.metrics.restore.record(io.now_ns().saturating_sub(state.arrives_ns));
+        if let Some(leaves_ns) = state.leaves_ns.take() {
+            dispatcher.metrics.absence.record(io.now_ns().saturating_sub(leaves_ns));
+        }
+    }
     with(dispatcher, io, |owner, _, sink| owner.restored(flow, is_in, sink));
 }
 
@@ -248,8 +256,9 @@ pub(crate) fn heard(
     }
     if *message == Message::Taken
         && let Some(client) = dispatcher.tickets.get(&ticket).and_then(|client| dispatcher.clients.get(*client))
+        && let Some(leaves_ns) = client.leaves_ns
     {
-        dispatcher.metrics.taking.record(io.now_ns().saturating_sub(client.leaves_ns));
+        dispatcher.metrics.taking.record(io.now_ns().saturating_sub(leaves_ns));
     }
     let agent = AgentId(index as u32);
     with(dispatcher, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink)).is_ok()

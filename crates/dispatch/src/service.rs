@@ -119,6 +119,7 @@ impl Dispatcher {
         metrics.hands_over.set(u64::from(self.options.handover == Handover::Auto));
         metrics.clients.set(self.clients.len() as u64);
         metrics.away.set(self.owner.flows() as u64);
+        metrics.moving.set(self.owner.on_their_way() as u64);
         for (shown, backend) in metrics.backends.iter().zip(&self.backends) {
             shown.up.set(u64::from(backend.is_up()));
             shown.in_flight.set(backend.in_flight as u64);

@@ -86,8 +86,10 @@ pub(crate) struct Client {
     /// Writes to it when they were looked at last, and since when there were no more although there is something to write.
     pub(crate) writes: u64,
     pub(crate) stalled_since_ns: u64,
-    /// When it was decided that its connection goes to an agent.
-    pub(crate) leaves_ns: u64,
+    /// When it was decided that its connection goes to an agent, until it is back; none of one that another process has handed over.
+    pub(crate) leaves_ns: Option<u64>,
+    /// When it was given to the loop to be put in.
+    pub(crate) arrives_ns: u64,
 }
 
 /// A request that is being carried out.
@@ -277,7 +279,8 @@ impl Client {
             is_closing,
             writes,
             stalled_since_ns,
-            leaves_ns: now_ns,
+            leaves_ns: None,
+            arrives_ns: now_ns,
         }
     }
 }

@@ -10,6 +10,7 @@ mod moved_faults;
 mod origin;
 mod requests;
 mod scene;
+mod times;
 
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
 
@@ -226,6 +227,8 @@ fn an_answer_that_begins_within_its_request_is_not_held_for_as_long_as_that_take
     }
     assert!(scene.run(10 * SECOND), "{}", scene.words());
     assert!(matches!(scene.world.host(client).outcomes[..], [Outcome::Whole { status: 200, .. }]));
+    let relayed = scene.world.host(scene.agents[0]).metrics();
+    assert_eq!((relayed.relayed.of(shunt_agent::Why::HoldOver).get(), relayed.relayed.total()), (1, 1));
     scene.is_at_rest();
 }
 

@@ -122,6 +122,8 @@ pub trait AgentSink {
     fn close(&mut self, flow: Flow, how: Close);
     /// Says this to an owner.
     fn send(&mut self, session: SessionId, ticket: Ticket, message: Message<'static>);
+    /// The owner has heard that this connection comes back, and has it.
+    fn settled(&mut self, _flow: Flow) {}
     /// Ends this control connection: its owner has another. [`Agent::session_lost`] need not be called.
     fn drop_session(&mut self, session: SessionId);
 }
@@ -253,6 +255,12 @@ impl Agent {
     #[must_use]
     pub fn flows(&self) -> usize {
         self.moves.len()
+    }
+
+    /// Answers that were offered, and of which nobody has said how they go.
+    #[must_use]
+    pub fn offers(&self) -> usize {
+        self.offers.len()
     }
 
     /// True if this connection is here, on its way in, or on its way out.

@@ -115,6 +115,7 @@ impl Agent {
                 // A connection that is here is not settled by this.
                 if let Some(flow) = flow.filter(|flow| self.is_returning(*flow)) {
                     self.forget(flow);
+                    sink.settled(flow);
                 }
             }
             Message::Release => {

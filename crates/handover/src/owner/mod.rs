@@ -343,6 +343,12 @@ impl Owner {
         self.moves.len()
     }
 
+    /// Of these, those on their way, one way or the other.
+    #[must_use]
+    pub fn on_their_way(&self) -> usize {
+        self.on_their_way
+    }
+
     /// True if nothing is kept of any connection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
