@@ -3,8 +3,8 @@
 
 mod support;
 
-use shunt_proxy::metrics::HandedOver;
-use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
+use shunt_proxy::metrics::{HandedOver, Histogram};
+use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Options, Random, SECOND, for_seeds};
 use shunt_wire::cql::compression::Algorithm;
 
 use support::chaos::{Chaos, network};
@@ -19,6 +19,8 @@ struct Counted {
     came_back: u64,
     broken: u64,
     bytes: u64,
+    /// Of all reasons.
+    relayed: u64,
 }
 
 fn counted(scene: &Scene) -> Counted {
@@ -30,7 +32,10 @@ fn counted(scene: &Scene) -> Counted {
         all.came_back += metrics.answers.of(HandedOver::CameBack).get();
         all.broken += metrics.answers.of(HandedOver::Broken).get();
         all.bytes += metrics.bytes.get();
+        all.relayed += metrics.relayed.total();
     }
+    // Each that was relayed has a reason.
+    assert_eq!(all.relayed, all.stays + all.came_back, "{all:?}");
     all
 }
 
@@ -60,6 +65,40 @@ fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
     let counted = counted(&scene);
     assert!(counted.sent > 100 && counted.bytes > counted.sent * (64 << 10) && counted.broken == 0, "{counted:?}");
     scene.check_memory();
+    scene.check_at_rest();
+}
+
+#[test]
+fn times_are_those_between_their_moments() {
+    // From one host to another, and from something that a loop could react to until it turns, always.
+    let (way, turn) = (3 * MILLISECOND, 7 * MICROSECOND);
+    let even = Options {
+        latency_ns: way..way + 1,
+        turn_delay_ns: turn..turn + 1,
+        timer_delay_ns: 0..1,
+        window_bytes: 65_536..65_537,
+        ..Options::calm()
+    };
+    let mut scene = scene(7, even, 64 << 10);
+    scene.add_client(|client| {
+        (client.version, client.value_bytes, client.outstanding, client.keyed_only) = (4, 300_000, 1, true)
+    });
+    scene.world.run_for(SECOND);
+    scene.wait_ready(10 * SECOND);
+    scene.work(100, 120 * SECOND);
+    let sent = counted(&scene).sent;
+    assert!(sent > 10 && counted(&scene).came_back == 0, "{:?}", counted(&scene));
+    let metrics = &scene.metrics[0].handover;
+    let times = |histogram: &Histogram| (histogram.snapshot().count(), histogram.snapshot().sum());
+    assert_eq!(times(&metrics.freeze), (sent, sent * turn));
+    // The connection goes to the agent, is put in, and the proxy is told.
+    let taking = turn + way + turn + turn + way + turn;
+    assert_eq!(times(&metrics.taking), (sent, sent * taking));
+    // Before that the query goes to the node and its answer back, both by the agent; the answer is more than a window.
+    let (count, first_byte) = times(&metrics.first_byte);
+    assert!(count == sent && first_byte >= sent * (2 * (way + turn) + taking), "{first_byte}");
+    let (count, absence) = times(&metrics.absence);
+    assert!(count == sent && absence >= sent * (taking + way + turn), "{absence}");
     scene.check_at_rest();
 }
 

@@ -20,7 +20,7 @@ use crate::client::clients::Clients;
 use crate::client::closing;
 use crate::core::{Core, Peer};
 use crate::ids::ClientRef;
-use crate::metrics::Closing;
+use crate::metrics::{Closing, StaysFor};
 
 /// What the owner wants done, in order.
 enum Wanted {
@@ -164,6 +164,7 @@ pub(crate) fn frozen(core: &mut Core, io: &mut Io, conn: ConnId, outcome: Result
             io.park(conn);
             if let Some(away) = handover.away.get_mut(&flow) {
                 away.place = Place::Elsewhere;
+                core.context.metrics.handover.freeze.record(io.now_ns().saturating_sub(away.leaves_ns));
             }
         }
         Err(why) => {
@@ -182,6 +183,9 @@ pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
     let Peer::Client(slot) = core.connections.peer(conn) else { return io.abort(conn) };
     if let Some(client) = core.clients.get(slot) {
         let flow = Flow { local: client.local, peer: client.peer };
+        if let Some(away) = core.handover.as_deref().and_then(|handover| handover.away.get(&flow)) {
+            core.context.metrics.handover.absence.record(io.now_ns().saturating_sub(away.leaves_ns));
+        }
         with(core, io, |owner, _, sink| owner.restored(flow, true, sink));
     }
 }
@@ -223,6 +227,13 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, agent: u32, ticket: Ticket, me
             false
         }
         Taken | Refused { .. } | Return { .. } | Closed { .. } | Held { .. } | HeldEnd { .. } => {
+            if *message == Taken
+                && let Some(offer) = core.handover.as_deref().and_then(|handover| handover.offers.get(&ticket))
+            {
+                let (metrics, now_ns) = (&core.context.metrics.handover, io.now_ns());
+                metrics.taking.record(now_ns.saturating_sub(offer.leaves_ns));
+                metrics.first_byte.record(now_ns.saturating_sub(offer.pending.received_ns));
+            }
             let agent = AgentId(agent);
             with(core, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink))
                 .is_none_or(|fits| fits.is_ok())
@@ -269,7 +280,8 @@ fn ended(core: &mut Core, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outc
     }
     let whole = matches!(outcome, Outcome::Back { is_complete: true, .. });
     match (outcome, &offer) {
-        (Outcome::Relay(_) | Outcome::Elsewhere, Some(offer)) => offers::comes_on_link(core, io, offer),
+        (Outcome::Relay(why), Some(offer)) => offers::comes_on_link(core, io, offer, StaysFor::of(why)),
+        (Outcome::Elsewhere, Some(offer)) => offers::comes_on_link(core, io, offer, StaysFor::AgentLost),
         (Outcome::Back { .. }, Some(offer)) if whole => offers::delivered(core, io, offer),
         (Outcome::Back { answer_sent: 0, .. }, Some(offer)) => offers::is_lost(core, io, offer),
         (Outcome::Back { .. } | Outcome::Gone(_), _) if !whole => {

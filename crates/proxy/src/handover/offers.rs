@@ -17,7 +17,7 @@ use crate::ids::LinkRef;
 use crate::limits;
 use crate::link::links::LinkAndNode;
 use crate::link::{Kept, Pending, Purpose, keep};
-use crate::metrics::{HandedOver, Outcome};
+use crate::metrics::{HandedOver, Outcome, StaysFor};
 use crate::plan::After;
 use crate::reply::Answer;
 use crate::second::failure;
@@ -40,16 +40,24 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     let is_deliverable =
         pending.purpose == Purpose::Client && matches!(pending.plan.after, After::Deliver | After::Inspect);
     let client = clients.find_mut(pending.client);
-    let client =
-        client.filter(|client| is_deliverable && length <= context.config.frame_bytes_max && may_leave(io, client));
     let flow = client.as_ref().map(|client| Flow { local: client.local, peer: client.peer });
     let is_known = flow.is_some_and(|flow| handover.away.contains_key(&flow)) || handover.offers.contains_key(&ticket);
-    let (Some(client), false) = (client, handover.is_off || is_known) else {
+    let backlog = client.as_ref().map_or(0, |client| io.backlog(client.conn));
+    let against = [
+        (handover.is_off, StaysFor::Off),
+        (!is_deliverable, StaysFor::LookedInto),
+        (length > context.config.frame_bytes_max, StaysFor::TooLarge),
+        (backlog > limits::HANDOVER_BACKLOG_BYTES_MAX, StaysFor::Backlog),
+        (is_known || !client.as_deref().is_some_and(may_leave), StaysFor::Busy),
+    ];
+    let why = against.into_iter().find(|(speaks_against, _)| *speaks_against).map(|(_, why)| why);
+    let (Some(client), None) = (client, why) else {
         if pending.purpose == Purpose::Orphan {
             // Its stream is set free by an empty answer.
             agent.send(io, ticket, &Message::Cancel);
         } else {
             context.metrics.handover.answers.of(HandedOver::Stays).add(1);
+            context.metrics.handover.relayed.of(why.unwrap_or(StaysFor::Busy)).add(1);
             agent.send(io, ticket, &Message::Fetch);
         }
         return;
@@ -69,18 +77,16 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     client.is_away = true;
     retained.release_on(link, io, kept);
     let segments_lz4 = client.segmented.then_some(client.lz4);
-    handover.offers.insert(ticket, Offer { at, stream, pending, header: header.to_bytes(), segments_lz4 });
-    handover.away.insert(flow, Away { client: pending.client, place: Place::Leaving });
+    let (header, leaves_ns) = (header.to_bytes(), io.now_ns());
+    handover.away.insert(flow, Away { client: pending.client, place: Place::Leaving, leaves_ns });
+    handover.offers.insert(ticket, Offer { at, stream, pending, leaves_ns, header, segments_lz4 });
     moved::offer(core, io, AgentId(via), ticket, flow);
 }
 
-/// A client whose connection may leave: nothing is under way on it but whole answers, and few of those.
-fn may_leave(io: &Io, client: &Client) -> bool {
+/// A client whose connection may leave: nothing is under way on it but whole answers.
+fn may_leave(client: &Client) -> bool {
     let is_held = client.stalls.has(Stall::REPLIES) || client.stalls.has(Stall::SWITCH);
-    client.phase == Phase::Ready
-        && !client.is_away
-        && !is_held
-        && io.backlog(client.conn) <= limits::HANDOVER_BACKLOG_BYTES_MAX
+    client.phase == Phase::Ready && !client.is_away && !is_held
 }
 
 /// The answer to a request that waited for a connection to leave has come on its link after all. True if it was such a one.
@@ -106,8 +112,9 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
 }
 
 /// The connection is here, without the answer, which comes on the link.
-pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer) {
+pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer, why: StaysFor) {
     core.context.metrics.handover.answers.of(HandedOver::CameBack).add(1);
+    core.context.metrics.handover.relayed.of(why).add(1);
     let pending = core.links.find_mut(offer.at).and_then(|link| link.streams.get_mut(offer.stream as u16));
     match pending {
         Some(pending) if pending.purpose == Purpose::Offered => pending.purpose = Purpose::Client,

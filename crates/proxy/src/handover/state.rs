@@ -64,6 +64,8 @@ pub(super) struct Away {
     /// Gone, if there is none any more.
     pub(super) client: ClientRef,
     pub(super) place: Place,
+    /// When it was decided that it goes.
+    pub(super) leaves_ns: u64,
 }
 
 /// Where its connection is.
@@ -83,6 +85,8 @@ pub(super) struct Offer {
     /// The stream id of the link.
     pub(super) stream: i16,
     pub(super) pending: Pending,
+    /// When it was decided that the client's connection goes.
+    pub(super) leaves_ns: u64,
     /// What the client's answer begins with.
     pub(super) header: [u8; HEADER_BYTES],
     /// v5: it goes in segments, which may be LZ4.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use shunt_admin::{Counter, Encoder, Family, Gauge, Gauges, Label, Labels, Snapshot, Unit, Value, plain};
+use shunt_admin::{Counter, Encoder, Family, Gauge, Gauges, Histogram, Label, Labels, Snapshot, Unit, Value, plain};
 
-use super::{ControlMetrics, CoreMetrics, GivenUp, NodeMetrics};
+use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics};
 use crate::control::ClusterView;
 use crate::prepared::PreparedStore;
 
@@ -226,12 +226,29 @@ impl Sources {
         encoder.counter("shunt_handover_offers", "Large answers that agents offered.", None, &[plain(offers)])?;
         let answers = self.family(|core| &core.handover.answers);
         encoder.counter("shunt_handover_answers", "What became of them.", None, &answers)?;
+        let relayed = self.family(|core| &core.handover.relayed);
+        encoder.counter("shunt_handover_relayed", "Why some of them were relayed.", None, &relayed)?;
         let bytes = [plain(self.total(|core| core.handover.bytes.get()) as f64)];
         encoder.counter("shunt_handover_sent", "Bytes sent to clients past the proxy.", Some(&Unit::Bytes), &bytes)?;
         let away = self.per_core(|core| core.handover.away.get() as f64);
         encoder.gauge("shunt_handover_away", "Clients' connections that are with agents now.", None, &away)?;
         let agents = self.per_core(|core| core.handover.agents.get() as f64);
-        encoder.gauge("shunt_handover_agents", "Agents that can be reached.", None, &agents)
+        encoder.gauge("shunt_handover_agents", "Agents that can be reached.", None, &agents)?;
+        type Time = fn(&HandoverMetrics) -> &Histogram;
+        let times: [(&str, &str, Time); 4] = [
+            ("shunt_handover_freeze", "Until the kernel has let go of a connection that leaves.", |m| &m.freeze),
+            ("shunt_handover_taking", "Until an agent has it: it stands still.", |m| &m.taking),
+            ("shunt_handover_absence", "Until it is back with its answer out.", |m| &m.absence),
+            ("shunt_handover_first_byte", "From a query until its answer begins to go out past the proxy.", |m| {
+                &m.first_byte
+            }),
+        ];
+        for (name, help, histogram) in times {
+            let mut all = Snapshot::default();
+            self.cores.iter().for_each(|core| histogram(&core.handover).add_to(&mut all));
+            encoder.durations(name, help, &[(Vec::new(), all)])?;
+        }
+        Ok(())
     }
 
     fn multigets(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

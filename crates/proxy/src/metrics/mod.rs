@@ -13,7 +13,7 @@ mod transactions;
 
 pub use control::ControlMetrics;
 pub use exposition::Sources;
-pub use handover::{HandedOver, HandoverMetrics};
+pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
