@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_admin::Pages;
+use shunt_agent::AgentAdmin;
+use shunt_dispatch::DispatchAdmin;
 use shunt_http::{LocksHttp, Order};
 use shunt_multiget::{ShimAdmin, SidecarAdmin};
 use shunt_node::run::{Nodes, NodesOptions};
@@ -55,6 +57,10 @@ fn flags_of(command: &str) -> Vec<String> {
 
 /// Names as Prometheus shows them: of counters with `_total`.
 fn metrics() -> BTreeSet<String> {
+    names_in(&proxy_pages())
+}
+
+fn proxy_pages() -> Arc<Pages> {
     let sources = Sources {
         cores: Arc::new([Arc::new(CoreMetrics::new(0))]),
         control: Arc::<ControlMetrics>::default(),
@@ -64,7 +70,7 @@ fn metrics() -> BTreeSet<String> {
     let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
     let order = tokio::sync::watch::channel(Order::Serve).1;
     let http = LocksHttp::new(([127, 0, 0, 1], 1).into(), config.clone(), order);
-    names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new()), http]))
+    Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new()), http])
 }
 
 /// Names of the metrics of nodes, without those of the process.
@@ -156,6 +162,48 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     let nodes = node_metrics();
     assert!(nodes.len() > NAMES_MIN, "{nodes:?}");
     check_metrics("docs/node.md", &nodes);
+}
+
+/// What dispatcher and agent show, and the proxy of hand-over.
+fn handover_pages() -> [Arc<Pages>; 2] {
+    let address = ([127, 0, 0, 1], 1).into();
+    let dispatcher = DispatchAdmin::new(vec![Arc::default()], vec![address], "auto".to_owned());
+    let agent = AgentAdmin::new(vec![Arc::default()], address, Vec::new());
+    [Pages::new("0", vec![dispatcher, agent]), proxy_pages()]
+}
+
+/// After the first of a row, whose name is whole, names have no prefix there. Values of labels are explained as well.
+#[test]
+fn metrics_of_hand_over_are_documented_with_all_reasons() {
+    let page = "docs/hand-over.md";
+    let text = read(page);
+    let known: BTreeSet<&str> = words(&text, "_").collect();
+    let prefixes = ["shunt_dispatch", "shunt_agent", "shunt_handover"];
+    let rest = |name: &str| {
+        let rest = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+        rest.starts_with('_').then(|| rest.to_owned())
+    };
+    let pages = handover_pages();
+    let names: BTreeSet<String> = pages.iter().flat_map(names_in).filter(|name| rest(name).is_some()).collect();
+    assert!(names.len() > 2 * NAMES_MIN, "{names:?}");
+    let is_known = |name: &&String| {
+        known.contains(name.as_str()) || rest(name.as_str()).is_some_and(|rest| known.contains(rest.as_str()))
+    };
+    assert_none(&format!("metrics that {page} lacks"), names.iter().filter(|name| !is_known(name)).cloned().collect());
+    let base = |word: &str| word.strip_suffix("_count").unwrap_or(word).to_owned();
+    let stale = known.iter().filter(|word| rest(word).is_some() && !names.contains(&base(word)));
+    assert_none(&format!("metrics of {page} that do not exist"), stale.map(|word| (*word).to_owned()).collect());
+    let mut missing = Vec::new();
+    for shown in pages.iter().map(|pages| pages.render().unwrap()) {
+        for line in shown.lines().filter(|line| rest(line).is_some()) {
+            let label = ["reason", "outcome", "way"].iter().find_map(|label| line.split_once(&format!("{label}=\"")));
+            let value = label.and_then(|(_, after)| after.split('"').next()).unwrap_or_default();
+            if !value.is_empty() && !known.contains(value) {
+                missing.push(line.to_owned());
+            }
+        }
+    }
+    assert_none(&format!("values that {page} does not explain"), missing);
 }
 
 /// Names of the metrics of `shunt multiget`, both of them.
