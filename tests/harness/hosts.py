@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NETWORK, VIP = "10.99.0", "10.99.0.100"
 NETWORK6, VIP6 = "fd00:99:", "fd00:99::100"
 NUMBERS = {"client": 11, "gateway": 19, "dispatcher": 20, "dispatcher1": 21, "dispatcher2": 22,
-           **{f"backend{index}": 31 + index for index in range(4)}}
+           **{f"backend{index}": 31 + index for index in range(5)}}
 PREFIX = "shunt-hosts-"
 CLONE_NEWNET = 0x40000000
 

@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use crate::{
     load::LoadArgs,
+    multiget::MultigetArgs,
     scenario::{CompareArgs, RunArgs},
     stub::StubArgs,
 };
@@ -17,6 +18,8 @@ pub enum BenchCommand {
     Stub(StubArgs),
     /// Put load on any CQL endpoint, and report latency and the CPU time of chosen processes.
     Load(Box<LoadArgs>),
+    /// Ask several Redis servers for multigets, and report what that costs.
+    Multiget(Box<MultigetArgs>),
     /// Run experiments that are written down as scenarios, compare their arms, and check what they claim.
     Run(RunArgs),
     /// Measure what a query costs two binaries of Shunt, side by side, and print the medians and their ratio by shape.
@@ -29,6 +32,7 @@ pub fn run(command: BenchCommand) -> ExitCode {
     let outcome = match command {
         BenchCommand::Stub(args) => crate::stub::serve::run(&args).map(|()| ExitCode::SUCCESS),
         BenchCommand::Load(args) => crate::load::command::run(&args),
+        BenchCommand::Multiget(args) => crate::multiget::run(&args),
         BenchCommand::Run(args) => crate::scenario::run(&args),
         BenchCommand::Compare(args) => crate::scenario::run(&args.into()),
     };

@@ -2,16 +2,19 @@
 //! what does not fit is dropped and counted, and nothing waits.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt};
 
 /// Datagrams handed over in one turn; the others wait in the kernel.
 pub(crate) const RECEIVED_PER_TURN: usize = 256;
 /// Datagrams that one turn may send.
 const SENT_PER_TURN_MAX: usize = 16 << 10;
+/// Datagrams that the kernel is handed in one call.
+pub(crate) const AT_ONCE_MAX: usize = 32;
 /// Room for the largest that UDP has.
 pub(crate) const BYTES_MAX: usize = 64 << 10;
 /// What the kernel is asked to hold while the loop is busy; it cuts this to `net.core.rmem_max`.
@@ -59,12 +62,14 @@ pub(crate) struct Datagrams {
     bytes: Vec<u8>,
     /// To whom, and where it ends in `bytes`.
     queue: Vec<(SocketAddr, usize)>,
+    at_once: usize,
     pub(crate) dropped: u64,
 }
 
 impl Datagrams {
-    pub(crate) fn new(socket: Option<Arc<UdpSocket>>) -> Self {
-        Self { socket, ..Self::default() }
+    /// `at_once`: how many the kernel is handed in one call, at most.
+    pub(crate) fn new(socket: Option<Arc<UdpSocket>>, at_once: usize) -> Self {
+        Self { socket, at_once: at_once.clamp(1, AT_ONCE_MAX), ..Self::default() }
     }
 
     pub(crate) fn push(&mut self, to: SocketAddr, bytes: &[u8]) {
@@ -77,15 +82,47 @@ impl Datagrams {
     }
 
     pub(crate) fn flush(&mut self) {
-        let mut start = 0;
-        for (to, end) in self.queue.drain(..) {
-            let sent = self.socket.as_ref().map(|socket| socket.send_to(&self.bytes[start..end], to));
-            // A full buffer of the kernel, or an error that ICMP told of an earlier one: either way this one is lost.
-            if !matches!(sent, Some(Ok(_))) {
-                self.dropped += 1;
-            }
-            start = end;
+        let (mut start, mut next) = (0, 0);
+        while let Some(socket) = &self.socket
+            && next < self.queue.len()
+        {
+            let some = &self.queue[next..self.queue.len().min(next + self.at_once)];
+            let sent = match some {
+                [(to, end)] => usize::from(socket.send_to(&self.bytes[start..*end], *to).is_ok()),
+                _ => send_together(socket, &self.bytes, start, some),
+            };
+            // A full buffer of the kernel, or an error that ICMP told of an earlier one: either way the one behind those that went is lost.
+            let is_lost = sent < some.len();
+            self.dropped += u64::from(is_lost);
+            next += sent + usize::from(is_lost);
+            start = self.queue[next - 1].1;
         }
+        self.dropped += (self.queue.len() - next) as u64;
+        self.queue.clear();
         self.bytes.clear();
     }
+}
+
+/// Hands the kernel these datagrams, the first of which begins at `start` of `bytes`; returns how many it took.
+fn send_together(socket: &UdpSocket, bytes: &[u8], mut start: usize, queue: &[(SocketAddr, usize)]) -> usize {
+    let mut names = [const { MaybeUninit::<SocketAddrAny>::uninit() }; AT_ONCE_MAX];
+    let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; AT_ONCE_MAX];
+    let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; AT_ONCE_MAX];
+    let places = names.iter_mut().zip(&mut parts).zip(&mut messages);
+    for ((to, end), ((name, part), message)) in queue.iter().zip(places) {
+        let name = name.write(SocketAddrAny::from(*to));
+        let payload = &bytes[start..*end];
+        let part = part.write(libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() });
+        // SAFETY: numbers and pointers, for all of which zero is a value.
+        let message = message.write(unsafe { std::mem::zeroed() });
+        message.msg_hdr.msg_name = name.as_ptr().cast_mut().cast();
+        message.msg_hdr.msg_namelen = name.addr_len();
+        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
+        start = *end;
+    }
+    let count = queue.len().min(AT_ONCE_MAX) as libc::c_uint;
+    // SAFETY: the descriptor is open for the call; the first `count` messages were written above, and what they point to outlives it. The kernel
+    // only reads what is sent.
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
+    usize::try_from(sent).unwrap_or(0)
 }

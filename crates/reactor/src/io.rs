@@ -403,7 +403,7 @@ impl Io {
             outcomes: Vec::with_capacity(64),
             moves: Moves::new(options),
             timers: Timers::default(),
-            datagrams: Datagrams::new(options.datagrams.clone()),
+            datagrams: Datagrams::new(options.datagrams.clone(), options.datagrams_at_once),
             pool: Pool::new(options.pool_bytes_max),
             receive_buffer: Vec::with_capacity(receive_bytes_max + crate::engine::KEPT_COPY_MAX),
             receive_bytes_max,

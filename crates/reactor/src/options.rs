@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crate::datagrams::AT_ONCE_MAX;
 use crate::moving::{FrozenLimits, Mover};
 
 /// Settings of one loop.
@@ -25,6 +26,8 @@ pub struct LoopOptions {
     pub load: Option<Arc<AtomicUsize>>,
     /// Where datagrams come from and leave by, bound with [`bind_datagrams`](crate::bind_datagrams); epoll only.
     pub datagrams: Option<Arc<UdpSocket>>,
+    /// How many of these the kernel is handed in one call, at most 32.
+    pub datagrams_at_once: usize,
     /// How connections are taken out of the loop and put into it.
     pub mover: Mover,
     /// What may be queued for a connection that is taken out.
@@ -42,6 +45,7 @@ impl Default for LoopOptions {
             linger_ns: 5_000_000_000,
             load: None,
             datagrams: None,
+            datagrams_at_once: AT_ONCE_MAX,
             mover: Mover::None,
             frozen_limits: FrozenLimits::default(),
             restored_receive_bytes: None,

@@ -38,6 +38,60 @@ impl Service for Echo {
     }
 }
 
+/// Sends this many at once for each that it gets, every third to nobody: it is too long.
+struct Many;
+
+const MANY: u8 = 100;
+
+impl Service for Many {
+    type Mail = ();
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+    fn closed(&mut self, _io: &mut Io, _conn: ConnId, _reason: CloseReason) {}
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, _mail: ()) {}
+    fn turn_ended(&mut self, _io: &mut Io) {}
+
+    fn datagram(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
+        if data == b"end" {
+            io.stop();
+            return io.send_datagram(from, format!("{}", io.datagrams_dropped()).as_bytes());
+        }
+        for number in 0..MANY {
+            let length = if number % 3 == 2 { 70_000 } else { usize::from(number) + 1 };
+            io.send_datagram(from, &vec![number; length]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_takes_nothing_else_with_it_however_many_the_kernel_is_handed_at_once() {
+    for at_once in [0, 1, 2, 3, 32, usize::MAX] {
+        let socket = bind_datagrams("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let many = socket.local_addr().unwrap();
+        let (_mailer, inbox) = mailbox(1).unwrap();
+        let options = LoopOptions { datagrams_at_once: at_once, ..options(socket) };
+        let server = std::thread::spawn(move || run(IoChoice::Epoll, options, &mut Many, inbox));
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.send_to(b"begin", many).unwrap();
+        let mut buffer = [0; 200];
+        for number in (0..MANY).filter(|number| number % 3 != 2) {
+            let length = client.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], vec![number; usize::from(number) + 1]);
+        }
+        client.send_to(b"end", many).unwrap();
+        let length = client.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"33");
+        server.join().unwrap().unwrap();
+    }
+}
+
 fn options(socket: UdpSocket) -> LoopOptions {
     LoopOptions { datagrams: Some(Arc::new(socket)), ..LoopOptions::default() }
 }

@@ -1,0 +1,175 @@
+//! Arguments of `shunt bench multiget`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, ValueEnum};
+
+use super::draw::{Size, key_bytes_min};
+use crate::load::Distribution;
+
+/// Who splits a multiget, and puts the answers together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Way {
+    /// The library's client, in datagrams.
+    Cli,
+    /// A shim, which the library's client asks.
+    Coordinator,
+    /// The network, which the library's client leaves the split to.
+    Netmc,
+    /// Nothing of Shunt's: an MGET to each server over TCP.
+    Tcp,
+}
+
+/// `shunt bench multiget`: what to ask for, of whom, and what to watch meanwhile.
+#[derive(Args, Clone, Debug)]
+pub struct MultigetArgs {
+    /// Who splits and merges: cli, coordinator and netmc are the modes of `shunt multiget serve`, here by its library in this process; tcp is an MGET
+    /// to each server over TCP, one connection each, all at once
+    #[arg(long, value_enum)]
+    pub(super) way: Way,
+    /// Redis servers, in the order that says which has which key; with --way tcp one alone may be a proxy or a sidecar
+    #[arg(long = "server", value_name = "ADDR,..", required = true, value_delimiter = ',', num_args = 1..)]
+    pub(super) servers: Vec<SocketAddr>,
+    /// Their shims, in the same order
+    #[arg(long = "shim", value_name = "ADDR,..", value_delimiter = ',', num_args = 1..)]
+    pub(super) shims: Vec<SocketAddr>,
+    /// Where multigets are sent to be split, with --way netmc
+    #[arg(long, value_name = "ADDR")]
+    pub(super) switch: Option<SocketAddr>,
+    /// Address that datagrams leave from
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0")]
+    pub(super) from: SocketAddr,
+    /// Datagrams that the kernel is handed in one call; 1: each in a call of its own
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(usize))]
+    pub(super) datagrams_at_once: usize,
+    /// Keys of a multiget, all different: a number, or heavy: 8.6 on average, one key most often and 128 at most
+    #[arg(long, value_name = "KEYS", default_value = "heavy")]
+    pub(super) size: Size,
+    /// Number of distinct keys
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keys: u32,
+    /// How often each key is used, as of `shunt bench load`
+    #[arg(long, default_value = "zipf")]
+    pub(super) distribution: Distribution,
+    /// Bytes of a key
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) key_bytes: u16,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(super) value_bytes: u32,
+    /// Share of operations that are a SET of one key, over TCP
+    #[arg(long, default_value_t = 0.05)]
+    pub(super) writes: f64,
+    /// Operations under way: in a closed loop always, in an open one at most
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) outstanding: u32,
+    /// Open loop: operations per second, Poisson arrivals, latency from the intended time
+    #[arg(long, value_name = "PER_SECOND")]
+    pub(super) rate: Option<f64>,
+    /// Seconds of load before measuring
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
+    pub(super) warm_up: f64,
+    /// Seconds measured per round
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(super) duration: f64,
+    /// Rounds, each measured and reported by itself, one behind the other
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) rounds: u32,
+    /// Write every key once before the warm-up
+    #[arg(long)]
+    pub(super) populate: bool,
+    /// How long an operation may take
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    pub(super) timeout_ms: u64,
+    /// After so long without an answer keys are asked for again
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    pub(super) resend_ms: u64,
+    /// Report CPU time per operation of this process; repeatable
+    #[arg(long = "pid", value_name = "PID")]
+    pub(super) pids: Vec<u32>,
+    /// Report packets and bytes of this network interface
+    #[arg(long, value_name = "NAME")]
+    pub(super) interface: Option<String>,
+    /// Run on this CPU only
+    #[arg(long)]
+    pub(super) cpu: Option<usize>,
+    /// Seed of keys, sizes and arrival times
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+}
+
+impl MultigetArgs {
+    pub(super) fn is_by_datagrams(&self) -> bool {
+        self.way != Way::Tcp
+    }
+
+    /// What contradicts itself.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.is_by_datagrams() && self.shims.len() != self.servers.len() {
+            return Err(format!(
+                "--shim: there are {} shims for {} servers; name one for each",
+                self.shims.len(),
+                self.servers.len()
+            ));
+        }
+        if self.way == Way::Netmc && self.switch.is_none() {
+            return Err("--way netmc needs --switch, the address that multigets are sent to".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.writes) {
+            return Err(format!("--writes {} is no share from 0 to 1", self.writes));
+        }
+        if self.size.keys_max() as u64 > u64::from(self.keys) {
+            return Err(format!(
+                "--keys {}: a multiget has up to {} different ones; give as many at least",
+                self.keys,
+                self.size.keys_max()
+            ));
+        }
+        if usize::from(self.key_bytes) < key_bytes_min(self.keys) {
+            return Err(format!("--key-bytes {} is too few for {} different keys", self.key_bytes, self.keys));
+        }
+        let times = [self.warm_up, self.duration];
+        if times.iter().any(|seconds| !(0.0..=1e6).contains(seconds)) || self.duration == 0.0 {
+            return Err("--warm-up and --duration are seconds up to a million, and the latter more than 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::MultigetArgs;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        multiget: MultigetArgs,
+    }
+
+    fn said(arguments: &str) -> Result<MultigetArgs, String> {
+        let words = ["multiget"].into_iter().chain(arguments.split_whitespace());
+        let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;
+        command.multiget.check().map(|()| command.multiget)
+    }
+
+    #[test]
+    fn what_is_missing_or_contradicts_itself_is_said() {
+        assert!(said("--way tcp --server 127.0.0.1:1,127.0.0.1:2").is_ok());
+        assert!(said("--way cli --server 127.0.0.1:1 --shim 127.0.0.1:2 --size 16 --keys 16").is_ok());
+        for (arguments, why) in [
+            ("--way tcp", "--server"),
+            ("--way cli --server 127.0.0.1:1", "0 shims for 1 servers"),
+            ("--way netmc --server 127.0.0.1:1 --shim 127.0.0.1:2", "needs --switch"),
+            ("--way tcp --server 127.0.0.1:1 --writes 2", "no share"),
+            ("--way tcp --server 127.0.0.1:1 --keys 100", "up to 128 different ones"),
+            ("--way tcp --server 127.0.0.1:1 --key-bytes 2", "too few for 100000"),
+            ("--way tcp --server 127.0.0.1:1 --size 0", "'0' is neither"),
+            ("--way tcp --server 127.0.0.1:1 --duration 0", "more than 0"),
+        ] {
+            let problem = said(arguments).expect_err(arguments);
+            assert!(problem.contains(why), "{arguments}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `shunt bench multiget`: multigets over several Redis servers, by the library of `shunt multiget` or over TCP, with what each costs.
+//!
+//! ```text
+//! connect -> [populate] -> warm up -> round, round, ..
+//!                                    |  draw.rs: which keys, how many, or a write
+//!                                    |  load.rs: by the library's client, or an MGET to each server (links.rs)
+//!                                    '  report.rs: counted, timed, and what processes, processors and the interface say
+//! ```
+//! All of it is one [`Service`](shunt_reactor::Service) on one loop: there is no process between it and the network, so what it costs is what the
+//! client of a multiget costs.
+
+mod args;
+mod draw;
+mod links;
+mod load;
+mod report;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use shunt_reactor::{IoChoice, LoopOptions, bind_datagrams, mailbox, run as run_loop};
+
+pub use self::args::MultigetArgs;
+use self::{load::Load, report::Round};
+use crate::measure::cpu;
+
+/// Runs the load and prints a line of JSON for each round. Exit code 2 when an answer was wrong.
+///
+/// # Errors
+/// Wrong arguments, or the load could not run to its end.
+pub fn run(args: &MultigetArgs) -> io::Result<ExitCode> {
+    args.check().map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
+    if let Some(cpu) = args.cpu {
+        cpu::pin(&[cpu])?;
+    }
+    let socket = if args.is_by_datagrams() { bind_datagrams(args.from, 1)?.pop().map(Arc::new) } else { None };
+    let options =
+        LoopOptions { datagrams: socket, datagrams_at_once: args.datagrams_at_once, ..LoopOptions::default() };
+    let mut load = Load::new(args.clone(), Box::new(print));
+    let (_mailer, inbox) = mailbox(1)?;
+    run_loop(IoChoice::Epoll, options, &mut load, inbox)?;
+    if let Some(failure) = load.failure() {
+        return Err(io::Error::other(failure.to_owned()));
+    }
+    Ok(if load.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// At once: a curve is to be seen while it is drawn.
+fn print(round: &Round) {
+    let mut out = io::stdout().lock();
+    // Nobody reads any more: the run goes on, and its exit code is all there is.
+    let _ = serde_json::to_string(round)
+        .map_err(io::Error::from)
+        .and_then(|line| writeln!(out, "{line}"))
+        .and_then(|()| out.flush());
+}
