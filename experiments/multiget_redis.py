@@ -103,8 +103,8 @@ class Setting(Processes):
     def _divide(self):
         """What the kernel does about packets it does on the processors of the host that they have come to."""
         for host in [*self.hosts.all, "switch"]:
-            mask = sum(1 << processor for processor in ([self.own] if host == CLIENT else self.others))
-            hosts.run(f"ip netns exec {self.hosts.name}{host} sh -c 'for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {mask:x} >$queue; done'")
+            mask = mask_of([self.own] if host == CLIENT else self.others)
+            hosts.run(f"ip netns exec {self.hosts.name}{host} sh -c 'for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {mask} >$queue; done'")
 
     def run(self, name: str, command):
         host = self.host_of(name)
@@ -199,6 +199,14 @@ class Setting(Processes):
         return {process.pid: name.split("-")[0] for name, process in self.processes.items()}
 
 
+def mask_of(processors: list) -> str:
+    """As the kernel reads it: 32 to a word, the last ones first."""
+    words = [0] * (max(processors) // 32 + 1)
+    for processor in processors:
+        words[processor // 32] |= 1 << processor % 32
+    return ",".join(f"{word:08x}" for word in reversed(words))
+
+
 def read(command: list) -> list:
     """The rounds that a load has measured. RuntimeError if it failed, or a value was wrong or missing."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -279,6 +287,8 @@ def along(rounds: list, away_s: float) -> tuple:
 
 
 def processors_missing() -> str:
+    if not Path("/sys/class/net/lo/queues/rx-0/rps_cpus").exists():
+        return "the kernel cannot be told which processor takes in whose packets (CONFIG_RPS)"
     return "" if len(os.sched_getaffinity(0)) > 1 else "the client and all others need a processor each, and there is one in all"
 
 

@@ -37,6 +37,11 @@ def test_what_is_fast_again_but_without_the_network_is_not_back():
     assert "back_s" not in multiget_redis.along(rounds, away_s=2.0)[1]
 
 
+def test_processors_as_the_kernel_reads_them():
+    assert multiget_redis.mask_of([0]) == "00000001" and multiget_redis.mask_of([1, 2]) == "00000006"
+    assert multiget_redis.mask_of([1, 33]) == "00000002,00000002"
+
+
 def test_every_arm_and_curve_has_a_way():
     assert set(multiget_redis.CURVES.values()) <= set(multiget_redis.SPLITS_AT) <= set(multiget_redis.ARMS)
     assert all(point.servers <= 5 for point in multiget_redis.POINTS.values())
