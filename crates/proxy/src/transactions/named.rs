@@ -1,6 +1,7 @@
 //! What a core knows of names: which table each stands for, and who waits for that.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::part::OneWrite;
 
@@ -57,6 +58,8 @@ pub(super) enum WaitsForName {
 /// One name.
 #[derive(Default)]
 pub(super) struct Name {
+    /// The text by which a node is asked, once it was.
+    pub(super) question: Option<Arc<str>>,
     /// What was said last.
     pub(super) last: Option<Named>,
     /// What is being asked: its number, and since when. A second question goes out while the answer to the first comes too early for whoever waits.

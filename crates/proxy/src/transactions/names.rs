@@ -13,16 +13,18 @@
 //!
 //! This must never: tell what was asked for earlier than the waiter allows; leave a waiter without a word, or give it two.
 
+use std::sync::Arc;
+
 use shunt_reactor::Io;
-use shunt_wire::cql::message::{Consistency, ResultMessage};
+use shunt_wire::cql::message::{Consistency, ResultMessage, ValueList};
 
 use super::named::{Found, Key, Named, WaitsForName, What};
 use super::outbox::Wanted;
 use super::part::{OneWrite, Part, Who};
-use super::schema;
+use super::{VERSION, schema};
 use crate::core::Core;
 use crate::limits::SECOND_NS;
-use crate::own::{self, Heard, Whose};
+use crate::own::{self, Heard, Levels, Whose};
 
 /// How old what a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;
@@ -95,19 +97,25 @@ fn is_asked(core: &mut Core, io: &mut Io, key: &Key, who: Who) -> bool {
     let names = &mut core.fleet.transactions.names;
     names.number += 1;
     let number = names.number;
-    let text = match key.0 {
-        What::Id => schema::id_question(&key.1, &key.2),
-        What::Columns => schema::columns_question(&key.1, &key.2),
-    };
+    let name = names.of(key);
+    let text = Arc::clone(name.question.get_or_insert_with(|| question(key)));
+    let levels = Levels { consistency: Consistency::ONE, serial: None, timestamp_us: None, elsewhere: false };
     let whose = Whose::Transaction(Part::Name { number, who });
-    let pool = own::ask::pool(core, io);
-    let is_asked = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE));
+    // Prepared, as what is asked by each transaction is: to read its text takes a node longer than to answer it.
+    let is_asked = own::ask::ask_text(core, io, whose, &text, ValueList::positional(VERSION).values(), &levels, None);
     if is_asked {
         let names = &mut core.fleet.transactions.names;
         names.of(key).asked.push((number, asked_ns));
         names.asked.insert(number, key.clone());
     }
     is_asked
+}
+
+fn question((what, keyspace, table): &Key) -> Arc<str> {
+    match what {
+        What::Id => schema::id_question(keyspace, table).into(),
+        What::Columns => schema::columns_question(keyspace, table).into(),
+    }
 }
 
 /// Tells those to whom it may be told.
