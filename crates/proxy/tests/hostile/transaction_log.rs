@@ -94,6 +94,26 @@ fn a_write_to_a_table_that_is_there_is_not_given_up_for_what_some_nodes_do_not_k
     assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
 }
 
+/// Each decision asks for it anew, and a node has read the text only once.
+#[test]
+fn which_table_has_a_name_is_asked_by_a_prepared_statement() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
+    let client = ring.client(None);
+    assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
+    ring.run_for(SECOND);
+    let looks = |ring: &TransactionTestbed| {
+        let bank = ring.bank.lock().unwrap();
+        (bank.looks, bank.looks_as_text)
+    };
+    let (before, as_text) = looks(&ring);
+    for row in 2..10 {
+        assert!(is_committed(&ring.ask(client, &put("bank.t", row, 1))));
+    }
+    let (after, after_as_text) = looks(&ring);
+    assert!(after >= before + 8, "{before} {after}");
+    assert_eq!(after_as_text, as_text);
+}
+
 /// Its plan is of the former table. Were it committed with that, its writes would be given up.
 #[test]
 fn a_transaction_that_was_planned_with_a_table_of_the_same_name_is_planned_anew() {

@@ -58,6 +58,8 @@ pub struct Bank {
     pub written: Vec<(String, Option<i64>)>,
     /// How often it was asked which table has a name.
     pub looks: usize,
+    /// And how often of these by a text.
+    pub looks_as_text: usize,
     /// The id that the first so many of those are told instead: of a node that does not know the schema yet.
     pub stale: (usize, [u8; 16]),
     /// How many keep from saying anything to them.
@@ -164,6 +166,9 @@ impl Bank {
                 let execute = Execute::decode(request.version, request.body).ok()?;
                 let place = execute.id.strip_prefix(&b"transaction "[..])?;
                 let text = self.prepared[u32::from_be_bytes(place.try_into().ok()?) as usize].clone();
+                if text.contains("FROM system_schema.") {
+                    return self.schema(request, &text);
+                }
                 if self.forgotten > 0 {
                     (self.forgotten, self.sent_back_by) = (self.forgotten - 1, request.node);
                     return Some(Action::Unprepared);
@@ -295,6 +300,7 @@ impl Bank {
             answer(request, &rows(&["type_name", "field_names", "field_types"], []))
         } else if text.starts_with("SELECT id FROM") {
             self.looks += 1;
+            self.looks_as_text += usize::from(request.opcode == opcode::QUERY);
             if self.looks_unanswered {
                 return Some(Action::Silence);
             }
