@@ -114,9 +114,9 @@ fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Opti
         opcode::EXECUTE => route::plan_execute(&mut core.router, &header, body),
         _ => route::plan(&mut core.router, pool, &header, body),
     };
-    // What is asked here is what transactions and locks are made of.
+    // What is asked here is what transactions and locks are made of, and no page of a node's own rows is followed by another.
     planned.ok().map(|plan| match plan.after {
-        After::Transaction | After::Multiget => Plan { after: After::Deliver, ..plan },
+        After::Transaction | After::Multiget | After::Local => Plan { after: After::Deliver, ..plan },
         _ => plan,
     })
 }

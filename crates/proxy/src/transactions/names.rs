@@ -145,7 +145,10 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>
         },
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
     };
-    tell(core, &key, Named { found, asked_ns });
+    // A node that does not know it as it was prepared has not been asked: it is asked again, by the text.
+    if !matches!(heard, Heard::Error(error) if error.unprepared_id().is_some()) {
+        tell(core, &key, Named { found, asked_ns });
+    }
     if core.fleet.transactions.names.of(&key).is_to_be_asked() {
         ask(core, io, &key);
     }
