@@ -139,6 +139,7 @@ def test_a_file_configures_both_and_check_says_what_is_wrong(tmp_path):
         ("dispatch", dispatch + 'clients_max = "many"\n', (), "--clients-max"),
         ("dispatch", dispatch.replace(str(key), str(key) + "s"), (), "cannot be read"),
         ("dispatch", 'listen = "127.0.0.1:0"\n', (), "--backend"),
+        ("dispatch", dispatch.replace("127.0.0.1:7002", "localhost:7001"), (), "127.0.0.1:7001 is given twice"),
         ("agent", agent + 'vip = ["192.0.2.9:80"]\n', ("--handover-pins", str(tmp_path)), "shunt switch load"),
         ("agent", agent + 'vip = ["192.0.2.9:80"]\ncores = 2\n', (), "--cores above 1"),
     ):

@@ -91,8 +91,25 @@ impl DispatchCommand {
     /// The key, and the agents' addresses.
     fn read(&self) -> Result<(SharedKey, Vec<SocketAddr>), Failure> {
         let key = secret::key("--key-file", &self.key.key_file)?;
-        let backends = self.backend.iter().map(|text| resolve("backend", text)).collect::<Result<_, _>>()?;
+        let mut backends = Vec::with_capacity(self.backend.len());
+        for text in &self.backend {
+            let address = resolve("backend", text)?;
+            if backends.contains(&address) {
+                // An agent ends a dispatcher's control connection when the next of the same comes.
+                let message = format!(
+                    "--backend {text}: {address} is given twice; an agent has one control connection of each event loop, so give it once"
+                );
+                return Err(Failure { exit: Exit::Configuration, message });
+            }
+            backends.push(address);
+        }
         Ok((key, backends))
+    }
+
+    /// Bytes of a body that have to come within its time.
+    fn body_bytes_per_timeout(&self) -> u64 {
+        let millis = u64::try_from(self.body_timeout_ms.as_millis()).unwrap_or(u64::MAX);
+        self.body_rate_min.saturating_mul(millis).div_ceil(1000)
     }
 
     /// Everything that would be refused, without starting anything; and what is not possible on this host.
@@ -114,7 +131,7 @@ impl DispatchCommand {
             let handover = if steer.is_some() { Handover::Auto } else { Handover::Off };
             Dispatcher::new(DispatchOptions {
                 listen: listening.clone(),
-                body_bytes_per_timeout: self.body_rate_min.saturating_mul(self.body_timeout_ms.as_secs()),
+                body_bytes_per_timeout: self.body_bytes_per_timeout(),
                 backends: backends.clone(),
                 key: key.clone(),
                 owner: secret::owner(self.name.as_deref(), first, core),
