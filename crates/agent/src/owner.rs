@@ -138,7 +138,9 @@ fn reply(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &M
 pub(crate) fn end_former(agent: &mut Agent, io: &mut Io) {
     while let Some(id) = agent.ending.pop() {
         if let Some(key) = agent.session_keys.get(&id).copied() {
-            warn!("a control connection is closed: its dispatcher has made another; if this goes on, two dispatchers have the same `--name`");
+            warn!(
+                "a control connection is closed: its dispatcher has made another; if this goes on, two dispatchers have the same `--name`"
+            );
             end(agent, io, key);
         }
     }

@@ -45,6 +45,9 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
+    // Those that come in have it from here. RFC 6093, section 6: an urgent byte is one as all others. Else the kernel would not say how many are
+    // behind it, and a connection would move without them.
+    sockopt::set_socket_oobinline(&listener, true)?;
     rustix::net::bind(&listener, &address)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener.into())

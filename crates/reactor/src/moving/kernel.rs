@@ -193,6 +193,7 @@ fn make(frozen: &mut Frozen, receive_bytes: Option<usize>) -> io::Result<OwnedFd
     // peer would not come back.
     repair::drop_packets(&socket)?;
     socket::prepare_accepted(&socket)?;
+    rustix::net::sockopt::set_socket_oobinline(&socket, true)?; // as of a listener
     if let Some(bytes) = receive_bytes {
         // Before the connect, which draws its first window from it.
         socket::limit_receive(&socket, bytes)?;
@@ -374,10 +375,12 @@ mod tests {
     }
 
     /// What comes of so many bytes, within a minute.
-    fn read_to_end(socket: &mut TcpStream, bytes: usize) {
+    fn read_to_end(socket: &mut TcpStream, bytes: usize) -> Vec<u8> {
         socket.set_nonblocking(false).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        socket.read_exact(&mut vec![0; bytes]).unwrap();
+        let mut found = vec![0; bytes];
+        socket.read_exact(&mut found).unwrap();
+        found
     }
 
     /// Nothing of what was sent is under way, and there is more to send, for which the peer's window has no room.
@@ -462,6 +465,27 @@ mod tests {
             );
             let mut after = TcpStream::from(restore(&mut frozen, None).unwrap());
             read_to_end(&mut after, 14_000 - frozen.unread.len());
+        });
+    }
+
+    #[test]
+    fn what_is_around_an_urgent_byte_is_not_lost() {
+        on_small_segments(|address| {
+            let listener = crate::acceptor::listen(address.parse().unwrap()).unwrap();
+            listener.set_nonblocking(false).unwrap();
+            let client = OwnedFd::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            let before = OwnedFd::from(listener.accept().unwrap().0);
+            for (bytes, flags) in [(b"ab", SendFlags::empty()), (b"c!", SendFlags::OOB), (b"de", SendFlags::empty())] {
+                assert_eq!(rustix::net::send(&client, bytes, flags), Ok(2));
+            }
+            until("what was sent", || repair::counts(&before).unwrap().received == 6);
+            let (mut unread, mut after) = (Vec::new(), None);
+            if let Ok(mut frozen) = freeze(&before, FrozenLimits::default()) {
+                after = Some(restore(&mut frozen, None).unwrap());
+                unread = frozen.unread;
+            }
+            let more = read_to_end(&mut after.unwrap_or(before).into(), 6 - unread.len());
+            assert_eq!([unread, more].concat(), b"abc!de", "{address}");
         });
     }
 
