@@ -23,41 +23,7 @@ pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
 
 fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
     match wanted {
-        Wanted::Restore(flow, frozen, offer) => {
-            let state = frozen.state;
-            let conn = io.restore(*frozen);
-            let exchange = offer.filter(|_| agent.options.protocol == Protocol::Http);
-            let exchange = exchange.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
-            let offered_ns = match exchange {
-                Some(exchange) => agent.exchanges.get(exchange).and_then(|state| state.offered_ns),
-                None => offer.and_then(|(_, ticket)| kept::offered_ns(agent, ticket)),
-            };
-            if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
-                // It goes on also if the owner is lost.
-                state.is_taken = true;
-            }
-            let key = agent.taken.insert(Taken {
-                conn,
-                flow,
-                state,
-                exchange,
-                sent: 0,
-                kept_bytes: 0,
-                is_out: false,
-                is_broken_off: false,
-                is_arriving: true,
-                has_ended: false,
-                writes: 0,
-                since_ns: io.now_ns(),
-                tail: None,
-                offered_ns,
-                asked_ns: None,
-                out_ns: None,
-                leaves_ns: None,
-            });
-            agent.of_flow.insert(flow, key);
-            agent.set_peer(conn, Peer::Taken(key));
-        }
+        Wanted::Restore(flow, frozen, offer) => restore(agent, io, flow, *frozen, offer),
         Wanted::Freeze(flow) => {
             if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key)) {
                 // One that moves is tried again.
@@ -103,6 +69,43 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
         }
         Wanted::DropSession(session) => agent.ending.push(session),
     }
+}
+
+/// Puts a connection in, for the answer that was offered.
+fn restore(agent: &mut Agent, io: &mut Io, flow: Flow, frozen: Frozen, offer: Option<(SessionId, Ticket)>) {
+    let state = frozen.state;
+    let conn = io.restore(frozen);
+    let exchange = offer.filter(|_| agent.options.protocol == Protocol::Http);
+    let exchange = exchange.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
+    let offered_ns = match exchange {
+        Some(exchange) => agent.exchanges.get(exchange).and_then(|state| state.offered_ns),
+        None => offer.and_then(|(_, ticket)| kept::offered_ns(agent, ticket)),
+    };
+    if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
+        // It goes on also if the owner is lost.
+        state.is_taken = true;
+    }
+    let key = agent.taken.insert(Taken {
+        conn,
+        flow,
+        state,
+        exchange,
+        sent: 0,
+        kept_bytes: 0,
+        is_out: false,
+        is_broken_off: false,
+        is_arriving: true,
+        has_ended: false,
+        writes: 0,
+        since_ns: io.now_ns(),
+        tail: None,
+        offered_ns,
+        asked_ns: None,
+        out_ns: None,
+        leaves_ns: None,
+    });
+    agent.of_flow.insert(flow, key);
+    agent.set_peer(conn, Peer::Taken(key));
 }
 
 fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {

@@ -123,7 +123,7 @@ pub trait AgentSink {
     /// Says this to an owner.
     fn send(&mut self, session: SessionId, ticket: Ticket, message: Message<'static>);
     /// The owner has heard that this connection comes back, and has it.
-    fn settled(&mut self, _flow: Flow) {}
+    fn settled(&mut self, flow: Flow);
     /// Ends this control connection: its owner has another. [`Agent::session_lost`] need not be called.
     fn drop_session(&mut self, session: SessionId);
 }

@@ -65,6 +65,8 @@ impl AgentSink for Said {
         self.messages.push((session, ticket, message));
     }
 
+    fn settled(&mut self, _flow: Flow) {}
+
     fn drop_session(&mut self, session: SessionId) {
         self.done.push(format!("drop session {}", session.0));
     }

@@ -214,6 +214,8 @@ impl AgentSink for AtAgent<'_> {
         self.say(session, Wire::Control(ticket, message));
     }
 
+    fn settled(&mut self, _flow: Flow) {}
+
     fn drop_session(&mut self, session: SessionId) {
         for link in self.world.links[self.host].iter_mut().filter(|link| link.session == session) {
             (link.at_agent, link.is_broken) = (false, true);

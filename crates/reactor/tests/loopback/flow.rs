@@ -233,7 +233,8 @@ fn unacknowledged_is_what_the_peer_has_not_got(choice: IoChoice) {
             io.ask_unacknowledged(conns[0]);
             0
         }
-        Event::Unacknowledged(_, bytes) => {
+        Event::Unacknowledged(conn, bytes) => {
+            assert_eq!(conn, conns[0]);
             tell(bytes);
             0
         }
