@@ -51,7 +51,7 @@ POINTS = {
     "1 B, one connection": Point(1, 1), "1 B": Point(1, 8), "1 KiB": Point(KIB, 8), "4 KiB": Point(4 * KIB, 8), "8 KiB": Point(8 * KIB, 8),
     "16 KiB": Point(16 * KIB, 8), "32 KiB": Point(32 * KIB, 8), "64 KiB": Point(64 * KIB, 8), "256 KiB": Point(256 * KIB, 4),
     "1 MiB": Point(MIB, 4), "16 MiB": Point(16 * MIB, 2, 10), "128 MiB": Point(128 * MIB, 1, 25), "64 KiB, 4 backends": Point(64 * KIB, 8, 0, 4),
-    "1 MiB, 4 backends": Point(MIB, 4, 0, 4), "16 MiB, 4 backends": Point(16 * MIB, 2, 10, 4)}
+    "1 MiB, 4 backends": Point(MIB, 4, 0, 4), "16 MiB, 4 backends": Point(16 * MIB, 1, 15, 4)}
 
 HAPROXY = """
 global

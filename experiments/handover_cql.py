@@ -161,7 +161,8 @@ def once(setting: Setting, rows: Rows, seconds: float) -> dict | None:
             for of, connections in ((SMALL, SMALL_CONNECTIONS), (rows, LARGE_CONNECTIONS))]
     small, large = map(heard, both)
     sent, cpu_s, handed_over, busy, all_ = (now - was for now, was in zip(counts(), before, strict=True))
-    if not small["queries"] or not large["queries"]:
+    # Of one whose only answer came after the end there is no latency.
+    if not all(of["queries"] and of["latency_us"] for of in (small, large)):
         return None
     answered = large["queries"] * rows.value_bytes + small["queries"] * SMALL.value_bytes
     return figures(small, large, rows.value_bytes) | {
