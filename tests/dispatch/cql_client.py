@@ -15,7 +15,8 @@ def content(number: int, size: int) -> bytes:
     return random.Random(number * 1_000_003 + size).randbytes(size)
 
 
-def main(contact: str, port: int, version: int, compression: str, sizes: list, rounds: int) -> dict:
+def main(contact: str, port: int, version: int, compression: str, sizes: list, rounds: int, reads: int = 0) -> dict:
+    """Writes and reads at once, so many rounds; before that each of the values by itself, so often."""
     profile = ExecutionProfile(request_timeout=60)
     cluster = Cluster([contact], port=port, protocol_version=version, compression={"off": False, "on": True}[compression],
                       execution_profiles={EXEC_PROFILE_DEFAULT: profile}, control_connection_timeout=60, connect_timeout=60)
@@ -29,6 +30,11 @@ def main(contact: str, port: int, version: int, compression: str, sizes: list, r
     for number in range(SMALL):
         session.execute(insert, (1000 + number, content(1000 + number, 100)))
     checked = 0
+    for _ in range(reads):
+        for number, size in enumerate(sizes):
+            if list(session.execute(select, (number,)))[0].v != content(number, size):
+                raise AssertionError(f"value {number} is not the one asked for")
+            checked += 1
     for turn in range(rounds):
         under_way = []
         for number, size in enumerate(sizes):
@@ -50,5 +56,5 @@ def main(contact: str, port: int, version: int, compression: str, sizes: list, r
 
 
 if __name__ == "__main__":
-    contact, port, version, compression, sizes, rounds = sys.argv[1:]
-    print(json.dumps(main(contact, int(port), int(version), compression, json.loads(sizes), int(rounds))))
+    contact, port, version, compression, sizes, rounds, reads = sys.argv[1:]
+    print(json.dumps(main(contact, int(port), int(version), compression, json.loads(sizes), int(rounds), int(reads))))
