@@ -1,118 +1,23 @@
 """Large answers of a CQL node on the clients' own connections, between hosts that are network namespaces, with the Python driver."""
 
+import asyncio
 import json
-import re
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+import struct
 
 import pytest
 
 from harness import hosts, jars
-from harness.hosts import VIP, Hosts
-from harness.node import Settings, java_command, yaml_of
-from harness.proxy import binary
+from harness.cql import Connection
+from harness.hosts import VIP
+from harness.moved_ring import PORT, Ring
 
 WHY_NOT = hosts.why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "nothing is missing")
 
-PORT, AGENT_PORT, ADMIN_PORT = 9042, 7001, 9180
-NODE = hosts.address("backend0")
 MIB = 1 << 20
 SENT_BYTES = "shunt_handover_sent_bytes_total"
 SIZES = [MIB, 2 * MIB, 4 * MIB, 300_000, 8 * MIB, 100_000, 15 * MIB]
-
-
-class Ring:
-    """A node, embedded or Cassandra's, with an agent beside it, and a proxy whose clients' connections move there."""
-
-    def __init__(self, directory: Path, is_cassandra: bool = False):
-        self.is_cassandra = is_cassandra
-        self.directory, self.hosts, self.processes = directory, Hosts(directory / "bpf"), {}
-        self.key = directory / "key"
-        self.key.write_text("words that nobody guesses at all")
-        self.key.chmod(0o600)
-
-    def __enter__(self):
-        self.hosts.__enter__()
-        try:
-            self.run("dispatcher", "switch", "load", "--role", "dispatcher", "--interface", "eth0", *self.pins("dispatcher", "--pins"))
-            self.run("backend0", "switch", "load", "--role", "backend", "--interface", "eth0", "--vip", f"{VIP}:{PORT}", *self.pins("backend0", "--pins"))
-            if self.is_cassandra:
-                self.start_cassandra()
-            else:
-                self.start("node", "backend0", "node", "--insecure", "--listen", f"{NODE}:{PORT}", "--admin", "off", "--data", self.directory / "data")
-            self.start_agent()
-            self.start_proxy()
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_):
-        for process in self.processes.values():
-            process.kill()
-            process.wait(60)
-        for host in ("dispatcher", "backend0"):
-            subprocess.run(self.hosts.on(host, [binary(), "switch", "clean", *self.pins(host, "--pins")]), capture_output=True, check=False)
-        self.hosts.__exit__()
-
-    def pins(self, host: str, flag: str) -> list:
-        return [flag, self.hosts.pins / host]
-
-    def run(self, host: str, *arguments) -> str:
-        done = subprocess.run(self.hosts.on(host, [binary(), *arguments]), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def start(self, name: str, host: str, *arguments) -> None:
-        with open(self.directory / f"{name}.log", "ab") as log:
-            self.processes[name] = subprocess.Popen(self.hosts.on(host, [binary(), *arguments]), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def start_cassandra(self) -> None:
-        settings = Settings(cluster="moved", address=NODE, directory=self.directory / "cassandra", seeds=[NODE], tokens=[0], cql_port=PORT, heap_mb=768)
-        settings.directory.mkdir()
-        (settings.directory / "cassandra.yaml").write_text(yaml_of(settings))
-        with open(self.directory / "node.log", "ab") as log:
-            self.processes["node"] = subprocess.Popen(self.hosts.on("backend0", java_command(settings)), cwd=settings.directory, stdin=subprocess.DEVNULL,
-                                                      stdout=log, stderr=log)
-        asked = ["bash", "-c", f"exec 3<>/dev/tcp/{NODE}/{PORT}"]
-        self.wait("Cassandra listens", lambda: subprocess.run(self.hosts.on("backend0", asked), capture_output=True, check=False).returncode == 0, 180)
-
-    def start_agent(self) -> None:
-        self.start("agent", "backend0", "agent", "--protocol", "cql", "--listen", f"{NODE}:{AGENT_PORT}", "--upstream", f"{NODE}:{PORT}",
-                   "--key-file", self.key, "--vip", f"{VIP}:{PORT}", *self.pins("backend0", "--handover-pins"))
-
-    def start_proxy(self) -> None:
-        self.start("proxy", "dispatcher", "proxy", "--listen", f"{VIP}:{PORT}", "--contact-points", f"{NODE}:{PORT}", "--cores", "1",
-                   "--admin", f"{hosts.address('dispatcher')}:{ADMIN_PORT}", "--handover", "auto", "--handover-key-file", self.key,
-                   *self.pins("dispatcher", "--handover-pins"))
-        self.wait("the agent is connected", lambda: self.counted("shunt_handover_agents", 'core="0"') == 1)
-
-    def counted(self, name: str, labels: str = "") -> int:
-        page = subprocess.run(self.hosts.on("client", ["curl", "-s", f"http://{hosts.address('dispatcher')}:{ADMIN_PORT}/metrics"]), capture_output=True,
-                              text=True, check=False).stdout
-        found = re.search(rf"^{name}{re.escape('{' + labels + '}') if labels else ''} (\d+)", page, re.MULTILINE)
-        return int(found[1]) if found else 0
-
-    def sent_directly(self) -> int:
-        return self.counted("shunt_handover_answers_total", 'way="handed_over"')
-
-    def wait(self, what: str, is_so, seconds: int = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not is_so():
-            assert time.monotonic() < deadline, f"{what}: not in time\n" + "\n".join(map(self.log, self.processes))
-            time.sleep(0.05)
-
-    def log(self, name: str) -> str:
-        return "\n".join((self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-30:])
-
-    def client(self, version: int, compression: str, sizes: list, rounds: int, reads: int = 0) -> subprocess.Popen:
-        script = Path(__file__).with_name("cql_client.py")
-        return subprocess.Popen(self.hosts.on("client", [sys.executable, script, VIP, PORT, version, compression, json.dumps(sizes), rounds, reads]),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +85,31 @@ def test_without_the_agent_queries_go_to_the_node_and_with_it_they_are_handed_ov
         return ring.sent_directly() > before
 
     ring.wait("links go by the agent again", is_handed_over)
+
+
+def test_events_come_whole_to_a_connection_that_moves(ring):
+    moves, value = 25, bytes(range(256)) * (MIB // 256)
+
+    async def work() -> list:
+        moved, other = [await Connection.open(VIP, PORT, timeout_seconds=60) for _ in range(2)]
+        await other.query("CREATE KEYSPACE events WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", timeout_seconds=60)
+        await other.query("CREATE TABLE events.blobs (k int PRIMARY KEY, v blob)", timeout_seconds=60)
+        await other.query(f"INSERT INTO events.blobs (k, v) VALUES (0, 0x{value.hex()})", timeout_seconds=60)
+        await moved.register("SCHEMA_CHANGE")
+        for number in range(moves):
+            under_way = [asyncio.create_task(moved.query("SELECT v FROM events.blobs WHERE k = 0", timeout_seconds=90)) for _ in range(4)]
+            await other.query(f"CREATE TABLE events.made{number} (k int PRIMARY KEY)", timeout_seconds=60)
+            assert [await answer for answer in under_way] == [[{"v": value}]] * 4
+        while len(moved.events) < moves:
+            await asyncio.sleep(0.05)
+        moved.close(), other.close()
+        return moved.events
+
+    before = ring.sent_directly()
+    expected = [["SCHEMA_CHANGE", "CREATED", "TABLE", "events", f"made{number}"] for number in range(moves)]
+    told = ring.hosts.inside("client", lambda: asyncio.run(asyncio.wait_for(work(), 300)))
+    assert told == [b"".join(struct.pack(">H", len(word)) + word.encode() for word in event) for event in expected]
+    assert ring.sent_directly() - before > moves, ring.log("proxy")
 
 
 @pytest.mark.skipif(not jars.home().is_dir(), reason="Cassandra's jars are missing: scripts/prerequisites cassandra")
