@@ -15,7 +15,7 @@ from harness.moved_ring import ADMIN_PORT, PORT, Ring
 
 WHY_NOT = hosts.why_not()
 DRIVERS = Path(__file__).resolve().parents[1] / "drivers"
-TIMES = 100
+TIMES = int(os.environ.get("SHUNT_MOVED_TIMES", "100"))
 # What each takes to be built, and the ways in which it connects.
 TOOLS = {"java": "mvn", "go": "go", "rust": "cargo"}
 EVERY = ["v4", "v4_lz4", "v5", "v5_lz4"]
@@ -35,10 +35,13 @@ each_driver = pytest.mark.parametrize("driver", [driver_of(name) for name in TOO
 
 
 def run(driver: str, environment: dict, within=lambda command: command) -> str:
-    done = subprocess.run(within([DRIVERS / driver / "run"]), env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=900, check=False)
-    assert done.returncode == 0, "\n".join(done.stdout.splitlines()[-60:])
-    return done.stdout
+    log = jars.TARGET / "test-logs" / f"moved-{driver}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as output:
+        done = subprocess.run(within([DRIVERS / driver / "run"]), env={**os.environ, **environment}, stdout=output, stderr=output, timeout=900, check=False)
+    told = log.read_text(errors="replace")
+    assert done.returncode == 0, "\n".join(told.splitlines()[-60:])
+    return told
 
 
 @pytest.fixture(scope="module")

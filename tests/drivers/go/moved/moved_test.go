@@ -33,7 +33,7 @@ const (
 	lineSize, lines = mib / 4, 64
 	firstWritten    = 10_000
 	writes          = 3
-	readers         = 4
+	readers         = 8
 	readsMax        = 1_000
 	// What waits for something gives up after this time.
 	patience = 90 * time.Second

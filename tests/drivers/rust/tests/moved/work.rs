@@ -12,7 +12,7 @@ use crate::moves;
 
 const WRITES: i32 = 3;
 const FIRST_WRITTEN: i32 = 10_000;
-const READERS: usize = 4;
+const READERS: usize = 8;
 const READS_MAX: usize = 1_000;
 
 pub struct Work<'a> {

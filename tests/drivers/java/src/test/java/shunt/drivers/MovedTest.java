@@ -39,7 +39,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class MovedTest {
   private static final int WRITES = 3;
   private static final int FIRST_WRITTEN = 10_000;
-  private static final int READERS = 4;
+  private static final int READERS = 8;
   private static final int READS_MAX = 1_000;
 
   @Parameter String setup;
