@@ -60,7 +60,7 @@ fn moves() -> usize {
 
 #[test]
 fn large_answers_move_the_connection() {
-    let times = environment("SHUNT_MOVED_TIMES").parse().expect("SHUNT_MOVED_TIMES");
+    let times: usize = environment("SHUNT_MOVED_TIMES").parse().expect("SHUNT_MOVED_TIMES");
     let runtime = tokio::runtime::Runtime::new().expect("runtime");
     runtime.block_on(async {
         let node = open(&environment("SHUNT_MOVED_NODE"), None).await;
