@@ -51,7 +51,7 @@ class Ring:
     def __exit__(self, *_):
         for process in self.processes.values():
             process.kill()
-            process.wait(10)
+            process.wait(60)
         for host in ("dispatcher", *self.nodes):
             subprocess.run(self.hosts.on(host, [binary(), "switch", "clean", *self.pins(host, "--pins")]), capture_output=True, check=False)
         self.hosts.__exit__()
