@@ -177,7 +177,7 @@ def measure(settings: dict, options) -> None:
         rows = Rows(SMALL.key_bytes + 8 * (number + 1), KEYS, POINTS[label])
         for setting in settings.values():
             setting.write(rows)
-            until_answered(lambda setting=setting, rows=rows: once(setting, rows, options.warm_up))
+            once(setting, rows, options.warm_up)
         for round_ in range(options.rounds):
             for arm in random.sample(options.arms, len(options.arms)):
                 found = until_answered(lambda arm=arm, rows=rows: once(settings[arm], rows, options.seconds))
