@@ -111,8 +111,6 @@ pub(crate) struct Taken {
 /// The end of an answer that the kernel has, and the client has not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
-    /// When the kernel had it.
-    pub(crate) since_ns: u64,
     /// How much it was when it was looked at last.
     pub(crate) bytes: usize,
     /// When it is looked at again.

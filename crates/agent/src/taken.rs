@@ -220,7 +220,7 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
         }
     } else if io.backlog(taken.conn) == 0 && (taken.is_out || taken.is_broken_off) {
         taken.out_ns.get_or_insert(io.now_ns());
-        taken.tail = Some(Tail { since_ns: io.now_ns(), bytes: usize::MAX, look_ns: u64::MAX });
+        taken.tail = Some(Tail { bytes: usize::MAX, look_ns: u64::MAX });
         io.ask_unacknowledged(taken.conn);
     }
 }
@@ -240,7 +240,7 @@ pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: 
         });
     }
     // In proportion to how long it takes, and so seldom more than a few times.
-    let waited_ns = io.now_ns().saturating_sub(tail.since_ns);
+    let waited_ns = taken.out_ns.map_or(0, |out_ns| io.now_ns().saturating_sub(out_ns));
     tail.look_ns = io.now_ns() + (waited_ns / 8).clamp(limits::LOOK_NS_MIN, limits::LOOK_NS_MAX);
     io.set_timer(tail.look_ns, LOOK_TIMER | key as u64);
     if bytes < before {
