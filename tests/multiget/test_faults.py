@@ -99,11 +99,10 @@ def test_without_a_coordinator_another_or_the_sidecar_asks_and_it_comes_back_by_
 
         def is_back():
             before = tier.status()
-            ask_for_few(client, 8)
+            ask_for_few(client, 20)
             after = tier.status()
-            # Most are answered by who was asked first: of those taken for silent one in 100 ms would be. Where processors are short some are late.
-            answered = after["coordinated"] - before["coordinated"] - (after["uncoordinated"] - before["uncoordinated"])
-            return answered >= 5
+            # All are asked, and all answer.
+            return after["silent"] == 0 and after["coordinated"] == before["coordinated"] + 20 and after["uncoordinated"] == before["uncoordinated"]
 
         until(is_back)
 

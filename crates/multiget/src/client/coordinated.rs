@@ -13,6 +13,10 @@ impl Client {
         if self.options.mode != Mode::Coordinator || heads.len() == 1 {
             return None;
         }
+        // One of a silent server is there to find out if its shim answers, and another shim's answer does not say that.
+        if heads.iter().any(|head| self.servers[usize::from(head.server)].is_silent) {
+            return None;
+        }
         let is_there = |server: &Server| !server.is_absent() || now_ns >= server.tried_at_ns;
         let there = heads.iter().filter(|head| is_there(&self.servers[usize::from(head.server)]));
         let chosen = there.max_by_key(|head| head.keys)?.server;
