@@ -2,7 +2,7 @@
 
 Hosts are network namespaces on one bridge: the client, a gateway, and five with stock redis-server and a shim each. The client is
 `shunt bench multiget`, by the library of `shunt multiget` or, in the arms `tcp` and `twemproxy`, with an MGET to each server or to twemproxy on
-the gateway's host; `sidecar` is the same MGET to `shunt multiget serve --mode cli` on the client's host. The client's host has a processor of
+the gateway's host; `sidecar` and `sidecar-tcp` are the same MGET to `shunt multiget serve` on the client's host, with `--mode cli` and `tcp`. The client's host has a processor of
 its own, also for what the kernel does for it, and all others share the rest: so what a multiget costs either is what their processors did. The
 arms of a point take turns in random order, round after round. Curves: the program of the network, or the gateway, is away for some seconds.
 It takes root and two processors. Run by `shunt bench run multiget-redis`.
@@ -31,12 +31,14 @@ from .generator import until_answered
 from .locks import report, say
 
 CLIENT, GATEWAY = "client", "dispatcher"
-SERVER_PORT, SHIM_PORT, SIDECAR_PORT, PROXY_PORT = 6379, 9700, 6380, 22121
+SERVER_PORT, SHIM_PORT, PROXY_PORT = 6379, 9700, 22121
+# Of each arm that asks a sidecar, its port and mode.
+SIDECARS = {"sidecar": (6380, "cli"), "sidecar-tcp": (6381, "tcp")}
 # An address that no host has: what goes there is split on its way out of the client's.
 NOBODY = f"{hosts.NETWORK}.200"
 SPLITS_AT = {"netmc-client": (CLIENT, NOBODY), "netmc-gateway": (GATEWAY, VIP)}
 WAYS = {"tcp": "tcp", "cli-each": "cli", "cli": "cli", "coordinator": "coordinator", "netmc-client": "netmc", "netmc-gateway": "netmc",
-        "twemproxy": "tcp", "sidecar": "tcp"}
+        "twemproxy": "tcp", "sidecar": "tcp", "sidecar-tcp": "tcp"}
 ARMS = tuple(WAYS)
 SHOWN = ("rate_per_s", "per_core_s", "client_cpu_us", "others_cpu_us", "cpu_us", "process_cpu_us", "packets", "p50_us", "p99_us")
 NUTCRACKER = shutil.which("nutcracker", path=os.environ["PATH"] + ":/usr/sbin")
@@ -113,7 +115,7 @@ class Setting(Processes):
 
     @staticmethod
     def host_of(name: str) -> str:
-        return {"sidecar": CLIENT, "twemproxy": GATEWAY}.get(name) or f"backend{name.rsplit('-', 1)[1]}"
+        return {"twemproxy": GATEWAY, **dict.fromkeys(SIDECARS, CLIENT)}.get(name) or f"backend{name.rsplit('-', 1)[1]}"
 
     def start(self):
         for index, host in enumerate(self.hosts.backends):
@@ -125,9 +127,11 @@ class Setting(Processes):
                                        "--allow", f"{hosts.NETWORK}.0/24", "--rate-max", "1000000", "--peer", *self.at(SHIM_PORT)])
         for index in range(len(self.hosts.backends)):
             self.until(lambda name=f"shim-{index}": "listening for datagrams" in self.log(name), f"shim {index} listens", f"shim-{index}")
-        if "sidecar" in self.arms:
-            self.run("sidecar", [binary(), "multiget", "serve", "--listen", hosts.at("127.0.0.1", SIDECAR_PORT), "--server", *self.at(SERVER_PORT)])
-            self.until(lambda: "listening for applications" in self.log("sidecar"), "the sidecar listens", "sidecar")
+        for arm in self.arms:
+            if arm in SIDECARS:
+                port, mode = SIDECARS[arm]
+                self.run(arm, [binary(), "multiget", "serve", "--mode", mode, "--listen", hosts.at("127.0.0.1", port), "--server", *self.at(SERVER_PORT)])
+                self.until(lambda arm=arm: "listening for applications" in self.log(arm), f"{arm} listens", arm)
         if "twemproxy" in self.arms:
             config = self.directory / "twemproxy.yml"
             config.write_text(TWEMPROXY.format(listen=hosts.at(hosts.address(GATEWAY), PROXY_PORT),
@@ -174,7 +178,8 @@ class Setting(Processes):
                 self.clean(arm)
 
     def command(self, arm: str, point: Point, options, *more) -> list:
-        targets = {"sidecar": [hosts.at("127.0.0.1", SIDECAR_PORT)], "twemproxy": [hosts.at(hosts.address(GATEWAY), PROXY_PORT)]}
+        targets = {name: [hosts.at("127.0.0.1", port)] for name, (port, _) in SIDECARS.items()}
+        targets["twemproxy"] = [hosts.at(hosts.address(GATEWAY), PROXY_PORT)]
         asked = ["--way", WAYS[arm], "--server", ",".join(targets.get(arm) or self.at(SERVER_PORT))]
         if WAYS[arm] != "tcp":
             asked += ["--shim", ",".join(self.at(SHIM_PORT)), "--from", f"{hosts.address(CLIENT)}:0"]

@@ -106,6 +106,7 @@ class Multiget(Processes):
         self.server_ports = [free_port() for _ in range(servers)]
         self.shim_ports = [free_port(socket.SOCK_DGRAM) for _ in range(servers)]
         self.port, self.admin_port = free_port(), free_port()
+        self.has_shims = mode != "tcp"
         self.serve_options, self.shim_options = ["--mode", mode, *patient(serve_options)], patient(shim_options)
         self.server_options = list(server_options)
         if mode == "coordinator":
@@ -114,7 +115,8 @@ class Multiget(Processes):
     def start(self):
         for index in range(len(self.server_ports)):
             self.start_server(index)
-            self.start_shim(index)
+            if self.has_shims:
+                self.start_shim(index)
         self.start_sidecar()
 
     def start_server(self, index: int):
@@ -130,7 +132,8 @@ class Multiget(Processes):
         self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
 
     def start_sidecar(self):
-        servers = [f"127.0.0.1:{server}=127.0.0.1:{shim}" for server, shim in zip(self.server_ports, self.shim_ports, strict=True)]
+        servers = [f"127.0.0.1:{server}" + f"=127.0.0.1:{shim}" * self.has_shims
+                   for server, shim in zip(self.server_ports, self.shim_ports, strict=True)]
         self.run("sidecar", [binary(), "multiget", "serve", "--listen", f"127.0.0.1:{self.port}", "--server", *servers,
                               "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
         self._await_port("sidecar", self.port)

@@ -18,18 +18,20 @@ class Cluster(Processes):
     """So many masters, one of which may have no slots, and replicas if there are twice as many nodes; all are ended with it."""
 
     def __init__(self, directory: Path, nodes: int = 3, replicas: int = 0, spare: int = 0, serve_options=(),
-                 node_timeout_ms: int = 20_000):
+                 node_timeout_ms: int = 20_000, mode: str = "cli"):
         super().__init__(directory)
         self.nodes = [f"{NETWORK}.{last}" for last in range(1, nodes + spare + 1)]
         self.members, self.replicas = self.nodes[:nodes], replicas
-        self.port, self.admin_port, self.serve_options = free_port(), free_port(), patient(serve_options)
+        self.port, self.admin_port, self.mode = free_port(), free_port(), mode
+        self.serve_options = ["--mode", mode, *patient(serve_options)]
         # A node that a busy machine leaves without a processor for as long as this takes the whole cluster for down.
         self.node_timeout_ms = node_timeout_ms
 
     def start(self):
         for index in range(len(self.nodes)):
             self.start_node(index)
-            self.start_shim(index)
+            if self.mode != "tcp":
+                self.start_shim(index)
         self.cli("--cluster", "create", *(f"{node}:{PORT}" for node in self.members), "--cluster-replicas", self.replicas, "--cluster-yes")
         self.until(lambda: self.all_say("cluster_state:ok", self.members), "the cluster is whole")
         for node in self.nodes[len(self.members):]:

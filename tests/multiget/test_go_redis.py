@@ -13,7 +13,7 @@ WHY_NOT = why_not() or ("go is missing: scripts/prerequisites go" if shutil.whic
 pytestmark = only_with(WHY_NOT)
 
 
-@pytest.mark.parametrize("mode", ["cli", "coordinator"])
+@pytest.mark.parametrize("mode", ["tcp", "cli", "coordinator"])
 def test_go_redis(tmp_path, mode):
     with Multiget(tmp_path, mode=mode) as tier:
         environment = {**os.environ, "SHUNT_MULTIGET": f"127.0.0.1:{tier.port}"}

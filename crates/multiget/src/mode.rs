@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 /// Where requests are split.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
+    /// By the client, which asks each server over TCP, and puts the answers together. There are no shims.
+    Tcp,
     /// By the client, which puts the answers together: each part goes to its server.
     Cli,
     /// By the shim of one of the servers, which asks the others and answers for all.
@@ -20,6 +22,7 @@ impl Mode {
     /// Its name, as in options and on the `/status` page.
     pub fn name(self) -> &'static str {
         match self {
+            Mode::Tcp => "tcp",
             Mode::Cli => "cli",
             Mode::Coordinator => "coordinator",
             Mode::Netmc { .. } => "netmc",

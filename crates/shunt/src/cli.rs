@@ -137,11 +137,11 @@ Examples:
 
 const MULTIGET_EXAMPLES: &str = "\
 Examples:
-  shunt multiget shim --listen 10.0.0.7:9700 --server 127.0.0.1:6379 --allow 10.0.0.0/8
-      Beside each Redis or Valkey. Sidecars in 10.0.0.0/8 may ask it.
-
   shunt multiget serve --listen 127.0.0.1:6380 --server 10.0.0.7:6379 10.0.0.8:6379
-      Beside an application, which connects to port 6380. The shims are at port 9700 of the servers; every sidecar names the servers in the same order.
+      Beside an application, which connects to port 6380. Every sidecar names the servers in the same order.
+
+  shunt multiget shim --listen 10.0.0.7:9700 --server 127.0.0.1:6379 --allow 10.0.0.0/8
+      Beside each Redis or Valkey, for --mode cli, coordinator and netmc: at port 9700 of the servers. Sidecars in 10.0.0.0/8 may ask it.
 
   shunt multiget serve --mode netmc --switch 10.0.0.200:9700 --server 10.0.0.7:6379 10.0.0.8:6379
       The same, with what is for several servers sent once to 10.0.0.200: `shunt help switch` says who splits it.

@@ -24,6 +24,12 @@ pub(super) enum Way {
 impl Client {
     /// Decides what is asked for in datagrams and what over TCP, and queues the former.
     pub(super) fn plan(&mut self, now_ns: u64, ticket: Ticket) {
+        if self.options.mode == Mode::Tcp {
+            let count = self.get(ticket).map_or(0, |multiget| multiget.keys.len());
+            self.counts.over_tcp += count as u64;
+            let all: Vec<u16> = (0..count as u16).collect();
+            return self.fetch(ticket, &all);
+        }
         let mut asked = [true; limits::SERVERS_MAX];
         for (asked, server) in asked.iter_mut().zip(&self.servers) {
             *asked = !server.is_silent || now_ns >= server.probe_at_ns;

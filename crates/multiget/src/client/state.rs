@@ -125,7 +125,7 @@ pub struct Counts {
     pub repeated: u64,
     /// Keys asked for over TCP because there was no answer, or the server was silent before.
     pub fell_back: u64,
-    /// Keys asked for over TCP because their value was too big, the key too long, or the shim said so.
+    /// Keys asked for over TCP because their value was too big, the key too long, or the shim said so; all with [`Mode::Tcp`].
     pub over_tcp: u64,
     /// Items for keys that had an answer.
     pub duplicates: u64,

@@ -178,35 +178,30 @@ impl Sidecar {
     }
 
     fn fetched(&mut self, server: usize, ticket: Ticket, op: Op, keys: &[u16], answer: &[u8]) {
-        let plain = |value: Value<'_>| match value {
-            Value::Bulk(text) => Ok(Some(text.to_vec())),
-            Value::Nil => Ok(None),
-            Value::Error(text) => Err(String::from_utf8_lossy(text).into_owned()),
-            Value::Integer(_) | Value::Array(_) | Value::Other => {
-                Err("ERR the server's answer is not of the kind that was asked for".to_owned())
-            }
-        };
         // MGET of one key by GET, as a cluster wants it.
         let is_one = op == Op::MultiGet && self.cluster.is_some();
-        let is_other_kind = |value: &Value<'_>| matches!(value, Value::Error(text) if text.starts_with(b"WRONGTYPE"));
-        if is_one && value(answer).is_some_and(|(value, _)| is_other_kind(&value)) {
+        let first = value(answer).map(|(value, _)| value);
+        if is_one && matches!(first, Some(Value::Error(text)) if text.starts_with(b"WRONGTYPE")) {
             return keys.iter().for_each(|position| self.client.fetched(ticket, *position, None));
         }
-        let first =
-            value(answer).map_or(Err("ERR the server's answer is not there".to_owned()), |(value, _)| plain(value));
-        let found: Result<Vec<Option<Vec<u8>>>, String> = match (op, values(answer)) {
-            (Op::MultiGet, Some((count, values))) if count == keys.len() => values.map(plain).collect(),
-            (Op::MultiGet, _) if !is_one => {
-                first.and(Err("ERR the server has answered with another number of values".to_owned()))
+        let outcome = match (op, values(answer)) {
+            (Op::MultiGet, Some((count, mut values))) if count == keys.len() => {
+                keys.iter().try_for_each(|position| self.take(ticket, *position, values.next()))
             }
-            _ => first.map(|value| vec![value]),
+            (Op::MultiGet, _) if !is_one => {
+                let other = || Err("ERR the server has answered with another number of values".to_owned());
+                plain(first).and_then(|_| other())
+            }
+            _ => self.take(ticket, keys[0], first),
         };
-        match found {
-            Ok(values) => keys.iter().zip(&values).for_each(|(position, value)| {
-                self.client.fetched(ticket, *position, value.as_deref());
-            }),
-            Err(text) => self.client.fetch_failed(ticket, server, &text),
+        if let Err(text) = outcome {
+            self.client.fetch_failed(ticket, server, &text);
         }
+    }
+
+    /// A key has this value, or the server's word why not.
+    fn take(&mut self, ticket: Ticket, position: u16, found: Option<Value<'_>>) -> Result<(), String> {
+        plain(found).map(|value| self.client.fetched(ticket, position, value))
     }
 
     /// Closes a link; whoever waits for it gets an error that names it.
@@ -269,5 +264,18 @@ impl Sidecar {
                 self.lose(io, index, &text);
             }
         }
+    }
+}
+
+/// What GET may bring.
+fn plain(found: Option<Value<'_>>) -> Result<Option<&[u8]>, String> {
+    match found {
+        Some(Value::Bulk(text)) => Ok(Some(text)),
+        Some(Value::Nil) => Ok(None),
+        Some(Value::Error(text)) => Err(String::from_utf8_lossy(text).into_owned()),
+        Some(Value::Integer(_) | Value::Array(_) | Value::Other) => {
+            Err("ERR the server's answer is not of the kind that was asked for".to_owned())
+        }
+        None => Err("ERR the server's answer is not there".to_owned()),
     }
 }

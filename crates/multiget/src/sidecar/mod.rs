@@ -95,6 +95,8 @@ pub struct Sidecar {
     cluster: Option<Cluster>,
     metrics: Arc<SidecarMetrics>,
     command: shunt_wire::resp::Command,
+    /// A command to a server while it is written.
+    written: Vec<u8>,
     /// For when the timer is set.
     armed_ns: Option<u64>,
     is_draining: bool,
@@ -122,6 +124,7 @@ impl Sidecar {
             cluster: options.cluster.map(Cluster::new),
             metrics: Arc::default(),
             command: shunt_wire::resp::Command::default(),
+            written: Vec::new(),
             armed_ns: None,
             is_draining: false,
             options,

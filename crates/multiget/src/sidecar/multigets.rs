@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::netmc::Op;
-use shunt_wire::resp::{Version, put_array, put_bulk, put_command, put_nil};
+use shunt_wire::resp::{Version, put_array, put_bulk, put_nil};
 
 use super::links::Expected;
 use super::{Asker, Sidecar};
 use crate::client::{Event, Failure, Ticket, Values};
 use crate::limits;
+use crate::mode::Mode;
 
 /// What a value has besides its own bytes, about.
 const HEAD_BYTES: usize = 12;
@@ -84,29 +85,26 @@ impl Sidecar {
     }
 
     fn fetch(&mut self, io: &mut Io, ticket: Ticket, op: Op, server: usize, positions: Vec<u16>) {
-        let keys: Option<Vec<Vec<u8>>> =
-            positions.iter().map(|position| self.client.key(ticket, *position).map(<[u8]>::to_vec)).collect();
-        // It is over, and nobody waits for them.
-        let Some(keys) = keys else { return };
-        if self.cluster.is_some() {
-            // The keys of one node are in several slots, which MGET refuses.
-            return keys.iter().zip(positions).for_each(|(key, position)| {
-                let expected = Expected::Fetch { ticket, op, keys: vec![position], hops: 0 };
-                let command = [&b"GET"[..], key].into_iter();
-                if let Err(text) = self.ask(io, server, Version::Two, expected, |out| put_command(out, command)) {
-                    self.client.fetch_failed(ticket, server, &text);
-                }
-            });
+        // The keys of one node of a cluster are in several slots, which MGET refuses.
+        let at_once = if self.cluster.is_some() { 1 } else { positions.len().max(1) };
+        let name: &[u8] = if op == Op::Get || self.cluster.is_some() { b"GET" } else { b"MGET" };
+        let mut command = std::mem::take(&mut self.written);
+        for keys in positions.chunks(at_once) {
+            if self.client.key(ticket, keys[0]).is_none() {
+                // It is over, and nobody waits for them.
+                break;
+            }
+            command.clear();
+            put_array(&mut command, keys.len() + 1);
+            put_bulk(&mut command, name);
+            let known = keys.iter().filter_map(|position| self.client.key(ticket, *position));
+            known.for_each(|key| put_bulk(&mut command, key));
+            let expected = Expected::Fetch { ticket, op, keys: keys.into(), hops: 0 };
+            if let Err(text) = self.ask(io, server, Version::Two, expected, |out| out.extend_from_slice(&command)) {
+                self.client.fetch_failed(ticket, server, &text);
+            }
         }
-        let name: &[u8] = if op == Op::Get { b"GET" } else { b"MGET" };
-        let expected = Expected::Fetch { ticket, op, keys: positions, hops: 0 };
-        let asked = self.ask(io, server, Version::Two, expected, |out| {
-            let arguments: Vec<&[u8]> = std::iter::once(name).chain(keys.iter().map(Vec::as_slice)).collect();
-            put_command(out, arguments.into_iter());
-        });
-        if let Err(text) = asked {
-            self.client.fetch_failed(ticket, server, &text);
-        }
+        self.written = command;
     }
 
     fn words(&self, failure: &Failure) -> String {
@@ -120,8 +118,12 @@ impl Sidecar {
             Failure::Deadline { server } => {
                 let (address, shim) = self.options.servers[*server];
                 let timeout_ms = self.options.timeout_ns / 1_000_000;
+                let ways = match self.options.mode {
+                    Mode::Tcp => String::new(),
+                    _ => format!(", neither by its shim {shim} nor over TCP"),
+                };
                 format!(
-                    "ERR the server {address} has not answered within {timeout_ms} ms, neither by its shim {shim} nor over TCP: is it overloaded, or cut off?"
+                    "ERR the server {address} has not answered within {timeout_ms} ms{ways}: is it overloaded, or cut off?"
                 )
             }
         }

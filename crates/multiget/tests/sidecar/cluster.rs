@@ -165,7 +165,7 @@ fn scene(seed: u64) -> (World, Rc<RefCell<Shared>>, HostId<Sidecar>) {
     let shim = SocketAddr::from(([192, 0, 2, 10], 9700));
     let sidecar = Sidecar::new(SidecarOptions {
         servers: vec![(server_address(0), shim)],
-        mode: Mode::Cli,
+        mode: if seed.is_multiple_of(3) { Mode::Cli } else { Mode::Tcp },
         cluster: Some(9700),
         login: Login::default(),
         timeout_ns: 5 * SECOND,

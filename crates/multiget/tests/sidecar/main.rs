@@ -50,7 +50,7 @@ impl Scene {
         let shim = |index| SocketAddr::from(([192, 0, 2, 10 + index], 9700));
         let sidecar = Sidecar::new(SidecarOptions {
             servers: (0..SERVERS).map(|index| (server_address(index), shim(index))).collect(),
-            mode: Mode::Cli,
+            mode: if seed.is_multiple_of(3) { Mode::Cli } else { Mode::Tcp },
             cluster: None,
             login,
             timeout_ns: 5 * SECOND,

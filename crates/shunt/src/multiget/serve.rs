@@ -37,9 +37,9 @@ pub(super) struct Serve {
     /// Address that datagrams leave from, on the network of the shims
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0", help_heading = "Addresses")]
     from: SocketAddr,
-    /// Who splits a multiget and puts the answers together: `cli`, this sidecar; `coordinator`, the shim of one of the servers, started with --peer; `netmc`, the network
-    /// splits at --switch, and this sidecar puts together
-    #[arg(long, value_name = "MODE", default_value = "cli", help_heading = "Multigets")]
+    /// Who splits a multiget and puts the answers together: `tcp`, this sidecar, and there are no shims; `cli`, this sidecar, by datagrams to shims; `coordinator`, the
+    /// shim of one of the servers, started with --peer; `netmc`, the network splits at --switch, and this sidecar puts together
+    #[arg(long, value_name = "MODE", default_value = "tcp", help_heading = "Multigets")]
     mode: Splits,
     /// With --mode netmc: where multigets are sent, which is --vip of `shunt switch load --role multiget-client` on this host, or multiget-gateway on another
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Multigets")]
@@ -67,6 +67,7 @@ pub(super) struct Serve {
 /// Who splits.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Splits {
+    Tcp,
     Cli,
     Coordinator,
     Netmc,
@@ -77,13 +78,14 @@ impl Serve {
     fn mode(&self, servers: &[(SocketAddr, SocketAddr)]) -> Result<Mode, Failure> {
         let refused = |message: String| Failure { exit: Exit::Configuration, message };
         match (self.mode, self.switch) {
+            (Splits::Tcp, None) => Ok(Mode::Tcp),
             (Splits::Cli, None) => Ok(Mode::Cli),
             (Splits::Coordinator, None) => Ok(Mode::Coordinator),
             (Splits::Netmc, None) => Err(refused(
                 "--mode netmc: give --switch, where multigets are sent to be split (--vip of `shunt switch load`)"
                     .to_owned(),
             )),
-            (Splits::Cli | Splits::Coordinator, Some(switch)) => {
+            (Splits::Tcp | Splits::Cli | Splits::Coordinator, Some(switch)) => {
                 Err(refused(format!("--switch {switch}: nothing is sent there without --mode netmc")))
             }
             (Splits::Netmc, Some(switch)) if switch.is_ipv4() != self.from.is_ipv4() => {
@@ -96,10 +98,16 @@ impl Serve {
         }
     }
 
+    /// Multigets go in datagrams.
+    fn has_shims(&self) -> bool {
+        !matches!(self.mode, Splits::Tcp)
+    }
+
     /// Each server with its shim.
     fn servers(&self) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
         let refused = |message: String| Failure { exit: Exit::Configuration, message };
-        if self.common.cores > 1 && self.from.port() != 0 {
+        let has_shims = self.has_shims();
+        if has_shims && self.common.cores > 1 && self.from.port() != 0 {
             return Err(refused(format!(
                 "--from {}: each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1",
                 self.from
@@ -113,15 +121,18 @@ impl Serve {
                 Some(shim) => resolve("server", shim)?,
                 None => SocketAddr::new(server.ip(), self.shim_port),
             };
-            if shim.is_ipv4() != self.from.is_ipv4() {
+            if has_shims && shim.is_ipv4() != self.from.is_ipv4() {
                 return Err(refused(format!(
                     "--from {} cannot reach the shim {shim}: give one of its kind",
                     self.from
                 )));
             }
-            if servers.iter().any(|(other, other_shim)| *other == server || *other_shim == shim) {
+            if servers.iter().any(|(other, _)| *other == server) {
+                return Err(refused(format!("--server {text}: this server is named twice; give each once")));
+            }
+            if has_shims && servers.iter().any(|(_, other)| *other == shim) {
                 return Err(refused(format!(
-                    "--server {text}: this server or its shim {shim} is named twice; give each once, and shims by =HOST:PORT where several are on one host"
+                    "--server {text}: its shim {shim} is named twice; give shims by =HOST:PORT where several are on one host"
                 )));
             }
             servers.push((server, shim));
@@ -139,8 +150,8 @@ impl Serve {
             None
         } else if login.database != 0 {
             Some("a cluster has database 0 alone: leave --database out")
-        } else if !matches!(self.mode, Splits::Cli) {
-            Some("neither shims nor switches know where the keys of a cluster are: leave --mode at cli")
+        } else if !matches!(self.mode, Splits::Tcp | Splits::Cli) {
+            Some("neither shims nor switches know where the keys of a cluster are: take --mode tcp or cli")
         } else {
             None
         };
@@ -159,7 +170,7 @@ impl Serve {
         let mode = self.mode(&servers)?;
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
-        for _ in 0..self.common.cores {
+        for _ in 0..if self.has_shims() { self.common.cores } else { 0 } {
             // Each loop has a port of its own, so that answers come to who asked.
             sockets.extend(datagrams("--from", self.from, 1)?);
         }
