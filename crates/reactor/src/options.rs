@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::datagrams::AT_ONCE_MAX;
-use crate::moving::{FrozenLimits, Mover};
+use crate::moving::{FrozenLimits, Intake, Mover};
 
 /// Settings of one loop.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub struct LoopOptions {
     pub mover: Mover,
     /// What may be queued for a connection that is taken out.
     pub frozen_limits: FrozenLimits,
-    /// What the kernel takes in for a connection that was restored while nobody reads, bytes; none: as much as of any other.
-    pub restored_receive_bytes: Option<usize>,
+    /// What the kernel takes in of connections that were restored.
+    pub restored_intake: Intake,
 }
 
 impl Default for LoopOptions {
@@ -48,7 +48,7 @@ impl Default for LoopOptions {
             datagrams_at_once: AT_ONCE_MAX,
             mover: Mover::None,
             frozen_limits: FrozenLimits::default(),
-            restored_receive_bytes: None,
+            restored_intake: Intake::default(),
         }
     }
 }

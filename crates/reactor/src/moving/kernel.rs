@@ -22,8 +22,13 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto};
 
 use super::limits::{ACKNOWLEDGED_PART_MAX, READS_MAX};
 use super::repair::{self, Info, Queue};
-use super::{Frozen, FrozenLimits, NotFrozen, TcpState, Window};
+use super::{Frozen, FrozenLimits, Intake, NotFrozen, TcpState, Window};
 use crate::driver::socket;
+
+/// The window of a socket before it is connected. By half of it, but 536 bytes at most, the kernel judges at the connect how large full segments are; without one it
+/// takes 88. The first larger one then counts as full, and by the memory that it takes beside its bytes the kernel judges all: what takes no more of it than that
+/// one is not put together when memory is short, but dropped, in the middle of what the peer was promised. So it was after some 170 requests of 100 bytes.
+const FIRST_WINDOW: u32 = 64 << 10;
 
 /// What must not have changed while a connection was read. No queue has to be chosen to look at it.
 #[derive(Copy, Clone, Eq, PartialEq)]
@@ -168,12 +173,11 @@ impl Unsent {
 
 /// Makes a connected socket of the state. What is not acknowledged goes into it as sent, as far as there is room; the rest
 /// is put before what is unsent, as if it had never been. What is unread stays in `frozen`, and the socket goes on behind it.
-/// `receive_bytes`: what the kernel takes in while nobody reads, if that is not as much as of any other connection.
-pub(crate) fn restore(frozen: &mut Frozen, receive_bytes: Option<usize>) -> Result<OwnedFd, io::ErrorKind> {
-    make(frozen, receive_bytes).map_err(|error| error.kind())
+pub(crate) fn restore(frozen: &mut Frozen, intake: Intake) -> Result<OwnedFd, io::ErrorKind> {
+    make(frozen, intake).map_err(|error| error.kind())
 }
 
-fn make(frozen: &mut Frozen, receive_bytes: Option<usize>) -> io::Result<OwnedFd> {
+fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
     let state = &frozen.state;
     if state.local.is_ipv4() != state.peer.is_ipv4() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -194,10 +198,13 @@ fn make(frozen: &mut Frozen, receive_bytes: Option<usize>) -> io::Result<OwnedFd
     repair::drop_packets(&socket)?;
     socket::prepare_accepted(&socket)?;
     rustix::net::sockopt::set_socket_oobinline(&socket, true)?; // as of a listener
-    if let Some(bytes) = receive_bytes {
+    if let Some(bytes) = intake.bytes {
         // Before the connect, which draws its first window from it.
         socket::limit_receive(&socket, bytes)?;
     }
+    let next = repair::sequence(&socket)?;
+    let first = Window { send_update: next, receive: FIRST_WINDOW, receive_update: next, ..Window::default() };
+    repair::set_window(&socket, first)?;
     rustix::net::bind(&socket, &state.local)?;
     rustix::net::connect(&socket, &state.peer).map_err(|error| match error {
         // Both addresses are there, or the bind would have failed: so is the connection.
@@ -216,6 +223,9 @@ fn make(frozen: &mut Frozen, receive_bytes: Option<usize>) -> io::Result<OwnedFd
     }
     repair::set_window(&socket, settable(state.window, repair::sequence(&socket)?))?;
     repair::take_packets(&socket)?;
+    if intake.promises_no_more {
+        repair::promise_no_more(&socket)?;
+    }
     if !last.is_empty() {
         tell_window(&socket)?;
     }
@@ -254,246 +264,4 @@ fn next_timestamp(timestamp: u32) -> u32 {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
-    use std::io::Read;
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
-    use std::process::Command;
-    use std::time::Duration;
-
-    use rustix::net::{SendFlags, sockopt};
-
-    use super::*;
-
-    /// In a network of its own whose segments are as small as those of Ethernet; not at all where none can be made.
-    fn on_small_segments(test: fn(&str)) {
-        let run = move || {
-            // SAFETY: only this thread leaves the network of the others; memory and files stay shared.
-            let alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
-            let up = || Command::new("ip").args(["link", "set", "lo", "up", "mtu", "1500"]).status();
-            if !alone || !up().is_ok_and(|status| status.success()) {
-                println!("skipped: no network namespace can be made here (needs root and `ip` of iproute2)");
-                return;
-            }
-            ["127.0.0.1:0", "[::1]:0"].into_iter().for_each(test);
-        };
-        if let Err(panic) = std::thread::spawn(run).join() {
-            std::panic::resume_unwind(panic);
-        }
-    }
-
-    fn accepted(address: &str) -> (TcpStream, OwnedFd) {
-        let listener = TcpListener::bind(address).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let socket = OwnedFd::from(listener.accept().unwrap().0);
-        socket::prepare_accepted(&socket).unwrap();
-        (client, socket)
-    }
-
-    #[test]
-    fn a_restored_socket_sends_segments_as_large_as_before_and_has_the_options_of_an_accepted_one() {
-        on_small_segments(|address| {
-            let (_client, before) = accepted(address);
-            let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
-            let mss = if address.starts_with('[') { 1428 } else { 1448 };
-            let after = restore(&mut frozen, None).unwrap();
-            assert_eq!(repair::mss(&after).unwrap(), mss, "{address}: what timestamps leave of a segment");
-            assert!(sockopt::tcp_nodelay(&after).unwrap());
-            assert!(sockopt::socket_keepalive(&after).unwrap());
-            assert!(sockopt::socket_reuseaddr(&after).unwrap());
-            let (old, new) = accepted(address);
-            assert_eq!(sockopt::tcp_user_timeout(&after).unwrap(), sockopt::tcp_user_timeout(&new).unwrap());
-            drop((old, new));
-            let info = repair::info(&after).unwrap();
-            assert_eq!(repair::info(&restore_again(&after)).unwrap(), info);
-        });
-    }
-
-    fn restore_again(socket: &OwnedFd) -> OwnedFd {
-        restore(&mut freeze(socket, FrozenLimits::default()).unwrap(), None).unwrap()
-    }
-
-    #[test]
-    fn a_listener_can_be_opened_beside_a_restored_connection() {
-        on_small_segments(|address| {
-            let (_client, before) = accepted(address);
-            let local = repair::addresses(&before).unwrap().0;
-            let _after = restore_again(&before);
-            crate::acceptor::listen(local).unwrap();
-        });
-    }
-
-    #[test]
-    fn what_a_peer_has_got_is_never_frozen_as_unsent() {
-        on_small_segments(|address| {
-            for round in 0..600 {
-                let (mut client, socket) = accepted(address);
-                // The kernel sends the rest bit by bit, by itself.
-                let rate = 50_000_000_u32;
-                // SAFETY: the kernel reads four bytes of `rate`, which outlives the call.
-                let paced = unsafe {
-                    let (level, name) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
-                    libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const rate).cast(), 4)
-                };
-                assert_eq!(paced, 0);
-                let written = rustix::net::send(&socket, &[7; 200_000], SendFlags::DONTWAIT).unwrap();
-                std::thread::park_timeout(Duration::from_micros(round % 64 * 16));
-                let room = FrozenLimits { output_bytes_max: 1 << 20, ..FrozenLimits::default() };
-                let frozen = freeze(&socket, room).unwrap();
-                client.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-                let (mut got, mut buffer) = (0, [0; 1 << 16]);
-                while let Ok(count @ 1..) = client.read(&mut buffer) {
-                    got += count;
-                }
-                let sent = written - frozen.unsent.len();
-                assert!(got <= sent, "{address}: {got} bytes have come of {sent} that are known to be sent");
-            }
-        });
-    }
-
-    fn until(what: &str, is_so: impl Fn() -> bool) {
-        for _ in 0..30_000 {
-            if is_so() {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
-        panic!("waited in vain for {what}");
-    }
-
-    /// Packets that the socket did not take.
-    fn dropped(socket: &OwnedFd) -> u32 {
-        let mut counts = [0_u32; 9];
-        let mut length = size_of_val(&counts) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `counts`, which has that size; both outlive the call.
-        let outcome = unsafe {
-            let name = libc::SO_MEMINFO;
-            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, counts.as_mut_ptr().cast(), &raw mut length)
-        };
-        assert_eq!(outcome, 0);
-        counts[8]
-    }
-
-    /// What comes of so many bytes, within a minute.
-    fn read_to_end(socket: &mut TcpStream, bytes: usize) -> Vec<u8> {
-        socket.set_nonblocking(false).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut found = vec![0; bytes];
-        socket.read_exact(&mut found).unwrap();
-        found
-    }
-
-    /// Nothing of what was sent is under way, and there is more to send, for which the peer's window has no room.
-    fn is_stuck(client: &OwnedFd) -> bool {
-        let (all, unsent) = repair::send_queue_bytes(client).unwrap();
-        all > 0 && all == unsent
-    }
-
-    #[test]
-    fn a_peer_whose_window_was_closed_hears_that_it_is_open() {
-        on_small_segments(|address| {
-            // Later than this test waits: a peer that hears nothing asks no sooner.
-            if std::fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", "120000000").is_err() {
-                println!("skipped: this kernel has no net.ipv4.tcp_rto_min_us");
-                return;
-            }
-            let (client, before) = accepted(address);
-            let client = OwnedFd::from(client);
-            let mut written = 0;
-            while !is_stuck(&client) {
-                let more = rustix::net::send(&client, &[7; 1 << 16], SendFlags::DONTWAIT);
-                written += more.unwrap_or_else(|_| {
-                    std::thread::park_timeout(Duration::from_millis(1));
-                    0
-                });
-            }
-            let room = FrozenLimits { unread_bytes_max: 1 << 30, ..FrozenLimits::default() };
-            let mut frozen = freeze(&before, room).unwrap();
-            let mut after = TcpStream::from(restore(&mut frozen, None).unwrap());
-            read_to_end(&mut after, written - frozen.unread.len());
-        });
-    }
-
-    #[test]
-    fn no_more_than_a_listener_is_limited_to_is_taken_in() {
-        on_small_segments(|address| {
-            let listener = crate::acceptor::listen(address.parse().unwrap()).unwrap();
-            crate::acceptor::limit_receive(&listener, 32 << 10).unwrap();
-            listener.set_nonblocking(false).unwrap();
-            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let mut server = listener.accept().unwrap().0;
-            let client = OwnedFd::from(client);
-            // The kernel would take in more of one that is read so fast.
-            for _ in 0..64 {
-                rustix::net::send(&client, &[7; 16 << 10], SendFlags::empty()).unwrap();
-                read_to_end(&mut server, 16 << 10);
-            }
-            while !is_stuck(&client) {
-                let _ = rustix::net::send(&client, &[7; 1 << 16], SendFlags::DONTWAIT);
-                std::thread::park_timeout(Duration::from_millis(1));
-            }
-            assert!(repair::receive_queue_bytes(&OwnedFd::from(server)).unwrap() <= 32 << 10);
-        });
-    }
-
-    #[test]
-    fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
-        on_small_segments(|address| {
-            let (client, before) = accepted(address);
-            let client = OwnedFd::from(client);
-            let send = || assert_eq!(rustix::net::send(&client, &[7; 1_000], SendFlags::DONTWAIT), Ok(1_000));
-            (0..10).for_each(|_| send());
-            until("what was sent", || repair::receive_queue_bytes(&before).unwrap() == 10_000);
-            // The peer was told of more room than there is from here on.
-            socket::limit_receive(&before, 1).unwrap();
-            repair::drop_packets(&before).unwrap();
-            send();
-            until("a packet that is dropped", || dropped(&before) > 0);
-            repair::take_packets(&before).unwrap();
-            (0..3).for_each(|_| send());
-            until("the end of the window", || {
-                repair::begin(&before).unwrap();
-                let window = repair::window(&before).unwrap();
-                repair::end(&before, false).unwrap();
-                window.receive == 0
-            });
-            let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
-            let TcpState { window, receive_sequence, .. } = frozen.state;
-            assert!(
-                window.send_update.wrapping_sub(receive_sequence) > 10_000,
-                "it was told by what is behind the hole"
-            );
-            let mut after = TcpStream::from(restore(&mut frozen, None).unwrap());
-            read_to_end(&mut after, 14_000 - frozen.unread.len());
-        });
-    }
-
-    #[test]
-    fn what_is_around_an_urgent_byte_is_not_lost() {
-        on_small_segments(|address| {
-            let listener = crate::acceptor::listen(address.parse().unwrap()).unwrap();
-            listener.set_nonblocking(false).unwrap();
-            let client = OwnedFd::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-            let before = OwnedFd::from(listener.accept().unwrap().0);
-            for (bytes, flags) in [(b"ab", SendFlags::empty()), (b"c!", SendFlags::OOB), (b"de", SendFlags::empty())] {
-                assert_eq!(rustix::net::send(&client, bytes, flags), Ok(2));
-            }
-            until("what was sent", || repair::counts(&before).unwrap().received == 6);
-            let (mut unread, mut after) = (Vec::new(), None);
-            if let Ok(mut frozen) = freeze(&before, FrozenLimits::default()) {
-                after = Some(restore(&mut frozen, None).unwrap());
-                unread = frozen.unread;
-            }
-            let more = read_to_end(&mut after.unwrap_or(before).into(), 6 - unread.len());
-            assert_eq!([unread, more].concat(), b"abc!de", "{address}");
-        });
-    }
-
-    #[test]
-    fn timestamps_go_on_and_stay_in_milliseconds() {
-        for before in [0, 1, 2, 3, u32::MAX - 1, u32::MAX] {
-            let after = next_timestamp(before);
-            assert!(after & 1 == 0 && (1..=2).contains(&after.wrapping_sub(before)), "{before} {after}");
-        }
-    }
-}
+mod tests;

@@ -149,15 +149,15 @@ impl Mover {
     }
 
     /// Makes a socket of a connection. What is not in the socket stays in `frozen`.
-    pub(crate) fn restore(&self, frozen: &mut Frozen, receive_bytes: Option<usize>) -> Result<OwnedFd, io::ErrorKind> {
+    pub(crate) fn restore(&self, frozen: &mut Frozen, intake: Intake) -> Result<OwnedFd, io::ErrorKind> {
         match self {
             Mover::None => Err(io::ErrorKind::Unsupported),
-            Mover::Kernel => kernel::restore(frozen, receive_bytes),
+            Mover::Kernel => kernel::restore(frozen, intake),
             Mover::Twin(twin) => {
                 let socket = twin.restore(frozen)?;
-                if let Some(bytes) = receive_bytes {
-                    crate::driver::socket::limit_receive(&socket, bytes).map_err(|error| error.kind())?;
-                }
+                let limited = intake.bytes.map_or(Ok(()), |bytes| crate::driver::socket::limit_receive(&socket, bytes));
+                let held = if intake.promises_no_more { repair::promise_no_more(&socket) } else { Ok(()) };
+                limited.and(held).map_err(|error| error.kind())?;
                 Ok(socket)
             }
         }
@@ -167,6 +167,16 @@ impl Mover {
 /// Bytes that the kernel has of a connection and its peer has not acknowledged; none of one that is broken.
 pub(crate) fn unacknowledged(socket: &OwnedFd) -> usize {
     repair::send_queue_bytes(socket).map_or(0, |(all, _)| all)
+}
+
+/// What the kernel takes in of a connection that was restored while nobody reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Intake {
+    /// Bytes, with what they take of the kernel's memory; none: as of any other connection.
+    pub bytes: Option<usize>,
+    /// The peer is promised no more room than it was when the connection was frozen: where it goes next there may be less. Linux takes back a promise that it has no
+    /// memory for, and drops what comes beyond with all that it acknowledges.
+    pub promises_no_more: bool,
 }
 
 /// How long the queues of a connection may be that is frozen.
@@ -189,7 +199,7 @@ impl Default for FrozenLimits {
 pub(crate) struct Moves {
     pub(crate) mover: Mover,
     pub(crate) limits: FrozenLimits,
-    pub(crate) receive_bytes: Option<usize>,
+    pub(crate) intake: Intake,
     /// What is to be restored at the end of the turn, with the slot it belongs to.
     pub(crate) waiting: Vec<(u32, Frozen)>,
 }
@@ -197,11 +207,11 @@ pub(crate) struct Moves {
 impl Moves {
     pub(crate) fn new(options: &LoopOptions) -> Moves {
         let (mover, limits) = (options.mover.clone(), options.frozen_limits);
-        Moves { mover, limits, receive_bytes: options.restored_receive_bytes, waiting: Vec::new() }
+        Moves { mover, limits, intake: options.restored_intake, waiting: Vec::new() }
     }
 
     /// A socket for a frozen connection.
     pub(crate) fn restore(&self, frozen: &mut Frozen) -> Result<OwnedFd, io::ErrorKind> {
-        self.mover.restore(frozen, self.receive_bytes)
+        self.mover.restore(frozen, self.intake)
     }
 }

@@ -299,6 +299,11 @@ pub(super) fn set_window(socket: &OwnedFd, window: Window) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR_WINDOW, &[raw])
 }
 
+/// The peer is promised no more room than it was already, but for the least that the kernel allows: some 2 KiB, and from Linux 6.10 on twice of what comes.
+pub(super) fn promise_no_more(socket: &OwnedFd) -> io::Result<()> {
+    set_tcp(socket, libc::TCP_WINDOW_CLAMP, 1)
+}
+
 /// Sets what the two sides have agreed on; once connected, and before anything is sent.
 pub(super) fn set_agreed(
     socket: &OwnedFd,

@@ -14,7 +14,7 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::membership::state_file::StateFile;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
-use shunt_reactor::moving::Mover;
+use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
     Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, limit_receive, mailbox, probe_uring, run,
 };
@@ -205,8 +205,8 @@ fn start_cores(
         });
         let load = Some(Arc::clone(&metrics.load));
         let connections_max = config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
-        let restored_receive_bytes = hands_over.as_ref().map(|_| OWNER_RECEIVE_BYTES);
-        let options = LoopOptions { load, connections_max, mover, restored_receive_bytes, ..LoopOptions::default() };
+        let restored_intake = Intake { bytes: hands_over.as_ref().map(|_| OWNER_RECEIVE_BYTES), ..Intake::default() };
+        let options = LoopOptions { load, connections_max, mover, restored_intake, ..LoopOptions::default() };
         spawn_core(index, core, driver, options, inbox, teller.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })

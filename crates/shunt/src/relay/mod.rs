@@ -16,7 +16,7 @@ use clap::Args;
 use shunt_admin::Pages;
 use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
-use shunt_reactor::moving::Mover;
+use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
 
 pub(crate) use agent::AgentCommand;
@@ -158,7 +158,7 @@ where
         options.mover = role.mover.clone();
         options.datagrams = datagrams.next().map(Arc::new);
         if role.is_agent {
-            options.restored_receive_bytes = Some(RECEIVE_BYTES);
+            options.restored_intake = Intake { bytes: Some(RECEIVE_BYTES), promises_no_more: true };
             options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
         }
         let work = move || run(IoChoice::Epoll, options, &mut service, inbox).map_err(|error| error.to_string());
