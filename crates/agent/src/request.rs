@@ -95,6 +95,9 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
 /// Forgets an exchange; returns its connection to the server.
 pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     let state = agent.exchanges.try_remove(exchange)?;
+    if state.is_taken {
+        taken::without_answer(agent, exchange, state.direct);
+    }
     taken::offer_over(agent, state.session_id, state.ticket);
     agent.waiting.retain(|waiting| *waiting != exchange);
     if let Some(session) = agent.sessions.get_mut(state.session) {

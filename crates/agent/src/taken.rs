@@ -273,6 +273,16 @@ pub(crate) fn broken_off(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
+/// An exchange has ended whose answer was to go out on a connection, or was going: its key is another's next, which that connection must not end.
+pub(crate) fn without_answer(agent: &mut Agent, exchange: usize, direct: Option<usize>) {
+    let is_its = |taken: &Taken| taken.exchange == Some(exchange);
+    // One that is on its way in is known by nothing else.
+    let key = direct.or_else(|| agent.taken.iter().find(|(_, taken)| is_its(taken)).map(|(key, _)| key));
+    if let Some(taken) = key.and_then(|key| agent.taken.get_mut(key)).filter(|taken| is_its(taken)) {
+        taken.exchange = None;
+    }
+}
+
 /// A connection was not let in.
 pub(crate) fn not_restored(agent: &mut Agent, io: &Io, flow: Flow) {
     with(agent, io, |moves, now_ms, sink| moves.restored(now_ms, flow, false, sink));

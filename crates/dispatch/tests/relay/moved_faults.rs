@@ -104,6 +104,35 @@ fn a_client_of_an_agent_that_dies_sees_its_answer_end() {
 }
 
 #[test]
+fn an_answer_that_is_lost_while_its_connection_comes_in_takes_no_other_one_with_it() {
+    let plans = vec![vec![Request::Length(1 << 20)], vec![Request::Length(32 << 20)]];
+    let mut scene = Scene::handing_over(3, Options::calm(), 1, plans);
+    let (dispatcher, agent, [lost, other]) = (scene.dispatcher, scene.agents[0], [scene.clients[0], scene.clients[1]]);
+    assert!(scene.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == 1));
+    scene.world.post(lost, ());
+    assert!(scene.world.run_until(SECOND, |world| world.host(agent).taken() == 1));
+    // It is in with the agent's next turn, and its server resets the answer before that. So soon it cannot be taken out again.
+    let calm = Options { freeze_failed: 1.0, ..Options::calm() };
+    scene.world.set_options(Options { latency_ns: 1..2, ..calm.clone() });
+    let conn = scene.world.host(scene.origins[0]).conn();
+    scene.world.reset(scene.origins[0], conn);
+    assert!(scene.world.run_until(SECOND, |world| world.host(agent).exchanges() == 0));
+    assert_eq!(scene.world.host(agent).taken(), 1);
+    scene.world.set_options(calm);
+    // Another client's answer is half way when the connection leaves.
+    scene.world.post(other, ());
+    assert!(scene.world.run_until(SECOND, |world| world.host(other).has_begun()));
+    scene.world.freeze(other);
+    scene.world.set_options(Options::calm());
+    assert!(scene.world.run_until(SECOND, |world| world.host(agent).taken() == 0));
+    scene.world.thaw(other);
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert!(matches!(scene.world.host(lost).outcomes[..], [Outcome::Whole { status: 502, .. }]));
+    assert_eq!(check(&scene, 1, false), 1);
+    scene.is_at_rest();
+}
+
+#[test]
 fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connection_was_lost_meanwhile() {
     // The agent's word that it has the connection is lost, or was heard.
     for is_heard in [false, true] {

@@ -34,6 +34,12 @@ impl Origin {
         Self { version, ..Self::default() }
     }
 
+    /// The only connection to it.
+    pub(crate) fn conn(&self) -> ConnId {
+        assert_eq!(self.connections.len(), 1);
+        *self.connections.keys().next().unwrap()
+    }
+
     fn step(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> Option<usize> {
         let connection = self.connections.get_mut(&conn)?;
         if let Some((_, body, _)) = &mut connection.request {
