@@ -173,14 +173,17 @@ def test_configurations_are_checked_and_what_is_wrong_is_named(tmp_path):
     file.write_text('server = ["127.0.0.1:1", "127.0.0.2:1"]\n')
     assert check("serve", "--config", file) == (0, "valid\n")
     assert check("shim")[0] == 0
-    for arguments, why in [(("serve", "--server", "127.0.0.1:1", "127.0.0.1:2"), "named twice"),
-                           (("serve", "--server", "[::1]:1"), "give one of its kind"),
+    assert check("serve", "--server", "[::1]:1", "[::1]:2")[0] == 0
+    for arguments, why in [(("serve", "--server", "127.0.0.1:1", "127.0.0.1:1"), "named twice"),
+                           (("serve", "--server", "127.0.0.1:1=127.0.0.1:2"), "no shim is asked"),
+                           (("serve", "--mode", "cli", "--server", "127.0.0.1:1", "127.0.0.1:2"), "named twice"),
+                           (("serve", "--mode", "cli", "--server", "[::1]:1"), "give one of its kind"),
                            (("serve", "--server", "127.0.0.1:1", "--mode", "netmc"), "give --switch"),
                            (("serve", "--server", "127.0.0.1:1", "--switch", "127.0.0.1:9"), "without --mode netmc"),
                            (("serve", "--server", "127.0.0.1:1", "--mode", "netmc", "--switch", "[::1]:9"), "give one of its kind"),
                            (("serve", "--server", "127.0.0.1:1", "--mode", "netmc", "--switch", "127.0.0.1:9700"), "is a shim of --server"),
                            (("serve", "--server", "127.0.0.1:1", "--cluster", "--mode", "netmc", "--switch", "127.0.0.1:9"), "take --mode tcp or cli"),
-                           (("serve", "--server", "127.0.0.1:1", "--cores", "2", "--from", "0.0.0.0:5000"), "a port of its own"),
+                           (("serve", "--mode", "cli", "--server", "127.0.0.1:1", "--cores", "2", "--from", "0.0.0.0:5000"), "a port of its own"),
                            (("serve", "--server", "127.0.0.1"), "give HOST:PORT"),
                            (("serve", "--mode", "guess", "--server", "127.0.0.1:1"), "tcp, cli, coordinator"),
                            (("shim", "--peer", "127.0.0.1:9701"), "not among them"),

@@ -116,6 +116,11 @@ impl Serve {
         let mut servers: Vec<(SocketAddr, SocketAddr)> = Vec::new();
         for text in &self.server {
             let (server, shim) = text.split_once('=').map_or((&**text, None), |(server, shim)| (server, Some(shim)));
+            if let Some(shim) = shim.filter(|_| !has_shims) {
+                return Err(refused(format!(
+                    "--server {text}: with --mode tcp no shim is asked; leave ={shim} out, or give --mode cli"
+                )));
+            }
             let server = resolve("server", server)?;
             let shim = match shim {
                 Some(shim) => resolve("server", shim)?,
