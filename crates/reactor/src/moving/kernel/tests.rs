@@ -1,3 +1,5 @@
+//! Connections of a network of its own that are read out of the kernel and put in again.
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
