@@ -112,6 +112,35 @@ def test_events_come_whole_to_a_connection_that_moves(ring):
     assert ring.sent_directly() - before > moves, ring.log("proxy")
 
 
+def test_a_client_that_sends_many_small_queries_while_its_connection_is_away_has_its_answer(ring):
+    """Nobody reads them meanwhile, and each takes the kernel of the agent's host many times its bytes."""
+    value, rounds, small = bytes(range(256)) * (4 * MIB // 256), 5, 1000
+
+    async def work() -> None:
+        client = await Connection.open(VIP, PORT, timeout_seconds=60)
+        await client.query("CREATE KEYSPACE many WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", timeout_seconds=60)
+        await client.query("CREATE TABLE many.blobs (k int PRIMARY KEY, v blob)", timeout_seconds=60)
+        await client.query(f"INSERT INTO many.blobs (k, v) VALUES (0, 0x{value.hex()})", timeout_seconds=60)
+        for _ in range(rounds):
+            large = asyncio.create_task(client.query("SELECT v FROM many.blobs WHERE k = 0", timeout_seconds=60))
+            under_way = []
+            for number in range(small):
+                # Each in a segment of its own.
+                await asyncio.sleep(0)
+                under_way.append(asyncio.create_task(client.query(f"SELECT k FROM many.blobs WHERE k = 0 /* {number:060} */", timeout_seconds=60)))
+            assert await large == [{"v": value}]
+            assert [await answer for answer in under_way] == [[{"k": 0}]] * small
+        client.close()
+
+    ring.hosts.limit("backend0", 40)
+    try:
+        before = ring.sent_directly()
+        ring.hosts.inside("client", lambda: asyncio.run(asyncio.wait_for(work(), 300)))
+    finally:
+        ring.hosts.limit("backend0", 0)
+    assert ring.sent_directly() - before == rounds, ring.log("proxy")
+
+
 @pytest.mark.skipif(not jars.home().is_dir(), reason="Cassandra's jars are missing: scripts/prerequisites cassandra")
 def test_answers_of_cassandra_are_handed_over(tmp_path):
     with Ring(tmp_path, is_cassandra=True) as ring:
