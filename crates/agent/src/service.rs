@@ -130,8 +130,10 @@ impl Service for Agent {
     fn turn_ended(&mut self, io: &mut Io) {
         pool::serve_waiting(self, io);
         self.show();
+        // What goes back is nowhere else until its owner says that it is there, and for what is offered a connection may be on its way.
+        let is_settled = self.moves.flows() == 0 && self.moves.offers() == 0;
+        let is_through = self.is_draining && self.exchanges.is_empty() && is_settled;
         // What was written last has to be taken as well.
-        let is_through = self.is_draining && self.exchanges.is_empty() && self.taken.is_empty();
         if is_through && self.sessions.iter().all(|(_, session)| io.backlog(session.conn) == 0) {
             io.stop();
         }

@@ -3,8 +3,9 @@
 
 mod support;
 
+use shunt_agent::{Agent, AgentMail};
 use shunt_proxy::metrics::{HandedOver, Histogram};
-use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Options, Random, SECOND, for_seeds};
+use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Options, Random, SECOND, World, for_seeds};
 use shunt_wire::cql::compression::Algorithm;
 
 use support::chaos::{Chaos, network};
@@ -123,6 +124,31 @@ fn every_answer_is_right_however_the_bytes_are_cut() {
         scene.check_at_rest();
     });
     assert!(sent > 500, "{sent} were handed over");
+}
+
+#[test]
+fn an_agent_that_ends_loses_no_client_whose_connection_is_on_its_way() {
+    for is_taken in [false, true] {
+        let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
+        let client = scene.add_client(|client| {
+            (client.value_bytes, client.outstanding, client.keyed_only) = (300_000, 1, true);
+        });
+        scene.wait_ready(10 * SECOND);
+        scene.world.run_for(SECOND);
+        scene.mail_clients(ClientMail::More(100));
+        let agents = scene.agents.clone();
+        let is_so = |agent: &Agent| agent.metrics().offered.get() == 1 && (agent.taken() == 1) == is_taken;
+        let any = |world: &World| agents.iter().copied().find(|agent| is_so(world.host(*agent)));
+        assert!(scene.world.run_until(10 * SECOND, |world| any(world).is_some()));
+        let agent = any(&scene.world).expect("it was so just now");
+        scene.world.post(agent, AgentMail::Drain);
+        scene.wait_idle(60 * SECOND);
+        let tally = scene.world.host(client).tally;
+        assert_eq!((tally.right, tally.refused, tally.losses), (100, 0, 0), "taken: {is_taken}");
+        let counted = counted(&scene);
+        assert!(counted.broken == 0 && counted.sent > 10, "{counted:?}");
+        assert!(scene.world.run_until(20 * SECOND, |world| !world.is_running(agent)));
+    }
 }
 
 /// Agents die, stand still and start again, and proxies lose sight of them.

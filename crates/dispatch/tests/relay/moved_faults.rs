@@ -171,6 +171,28 @@ fn a_dispatcher_that_ends_gets_connections_back_although_the_control_connection_
 }
 
 #[test]
+fn an_agent_that_ends_keeps_what_it_gives_back_until_that_is_there() {
+    let plan = vec![Request::Length(4 << 20), Request::Length(10)];
+    let mut scene = Scene::handing_over(3, Options::calm(), 2, vec![plan]);
+    scene.wait_for_backends();
+    let (dispatcher, client) = (scene.dispatcher, scene.clients[0]);
+    assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
+    let agent = *scene.agents.iter().find(|agent| scene.world.host(**agent).taken() == 1).unwrap();
+    scene.world.post(agent, shunt_agent::AgentMail::Drain);
+    scene.world.freeze(dispatcher);
+    // The client has its answer, and asks for the next.
+    scene.world.run_for(SECOND);
+    assert_eq!(scene.world.host(client).outcomes.len(), 1);
+    assert!(scene.world.is_running(agent), "it has ended with a connection that nobody else has");
+    scene.world.thaw(dispatcher);
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert_eq!(check(&scene, 0, false), 2);
+    let counted = scene.counted();
+    assert_eq!((counted.clients, counted.returned, counted.gone), (1, 1, 0), "{counted:?}");
+    assert!(scene.world.run_until(20 * SECOND, |world| !world.is_running(agent)));
+}
+
+#[test]
 fn a_connection_to_an_address_that_the_agent_does_not_serve_is_refused_and_its_answer_relayed() {
     let mut scene = Scene::elsewhere(9, Options::calm(), vec![vec![Request::Length(1 << 20), Request::Length(10)]]);
     scene.wait_for_backends();
