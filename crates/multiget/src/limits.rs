@@ -8,7 +8,7 @@ const MS: u64 = 1_000_000;
 pub const SERVERS_MAX: usize = 256;
 /// Keys of one multiget, those that stand there twice counted twice.
 pub const KEYS_MAX: usize = 10_000;
-/// Multigets of one event loop at a time; more are refused.
+/// Multigets of one event loop at a time. Applications that ask for more wait in line; a coordinator drops more.
 pub const MULTIGETS_MAX: usize = 4096;
 /// How often the keys of a group are asked for in datagrams before they are asked for over TCP.
 pub const ATTEMPTS_MAX: u8 = 3;

@@ -104,7 +104,7 @@ impl ClientGauges {
         ("begun", "Multigets that were begun."),
         ("done", "Multigets with an answer for each key."),
         ("failed", "Multigets that failed."),
-        ("refused", "Multigets that were refused: too many at a time, or of too many keys."),
+        ("refused", "Multigets that were refused: of too many keys."),
         ("abandoned", "Multigets whose application was gone before their answer."),
         ("datagrams_sent", "Datagrams sent."),
         ("repeated", "Groups of keys that were asked for again."),

@@ -31,6 +31,8 @@ pub(super) enum Held {
     Until(Way),
     /// For all answers of both ways.
     Quiet,
+    /// For fewer multigets of all.
+    Turn,
 }
 
 /// What a command keeps in memory until it is answered.
@@ -66,6 +68,8 @@ pub(super) struct App {
     in_datagrams: usize,
     over_tcp: usize,
     pub(super) held: Option<Held>,
+    /// It waited for its turn to begin a multiget, and this is it.
+    pub(super) has_turn: bool,
     /// What was read of a command that is not there as a whole.
     pub(super) begun: Option<Command>,
     /// Nothing more is read: it has said QUIT, or broken the protocol.
@@ -85,6 +89,7 @@ impl App {
             in_datagrams: 0,
             over_tcp: 0,
             held: None,
+            has_turn: false,
             begun: None,
             is_closing: false,
         }
@@ -129,7 +134,7 @@ impl App {
 
     fn may_go_on(&self, io: &Io) -> bool {
         match self.held {
-            None => false,
+            None | Some(Held::Turn) => false,
             Some(Held::Room) => self.has_room(io),
             Some(Held::Until(Way::Tcp)) => self.over_tcp == 0,
             Some(Held::Until(_)) => self.in_datagrams == 0,
@@ -195,8 +200,7 @@ impl Sidecar {
     /// Closes one whose answers take too much memory; what there is of them is dropped.
     fn give_up(&mut self, io: &mut Io, conn: ConnId, held_bytes: usize) {
         let Some(app) = self.app_of(conn) else { return };
-        let app = self.apps.remove(app);
-        self.set_peer(conn, super::Peer::Nobody);
+        let app = self.remove_app(app);
         io.abort(conn);
         self.abandon(io, conn);
         self.metrics.clients_closed.add(1);
@@ -207,8 +211,7 @@ impl Sidecar {
     /// Sends what there is and closes.
     pub(super) fn close(&mut self, io: &mut Io, conn: ConnId) {
         if let Some(app) = self.app_of(conn) {
-            self.apps.remove(app);
-            self.set_peer(conn, super::Peer::Nobody);
+            self.remove_app(app);
             io.close(conn);
         }
     }

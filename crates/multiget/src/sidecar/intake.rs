@@ -39,7 +39,9 @@ impl Sidecar {
                     // It changes the form of answers and the link that is asked, so what was asked before must not be under way.
                     let is_hello = route == Route::Here("HELLO");
                     let quiet = (is_hello && !self.apps[app].is_quiet()).then_some(Held::Quiet);
-                    if let Some(held) = quiet.or_else(|| self.apps[app].waits(way)) {
+                    let waits = quiet.or_else(|| self.apps[app].waits(way));
+                    let turn = || (way == Way::Datagrams && !self.take_turn(app)).then_some(Held::Turn);
+                    if let Some(held) = waits.or_else(turn) {
                         self.hold(io, app, held);
                         break;
                     }
@@ -61,6 +63,9 @@ impl Sidecar {
                     break;
                 }
             }
+        }
+        if self.app_of(conn).is_some_and(|app| self.give_turn_back(app)) {
+            self.give_turns(io);
         }
         match self.app_of(conn).filter(|_| command.is_begun()) {
             Some(app) => self.apps[app].begun = Some(command),
@@ -107,8 +112,13 @@ impl Sidecar {
         let app = &mut self.apps[app];
         app.held = Some(held);
         io.pause_reading(app.conn);
-        if held == Held::Room {
-            io.notify_drained(app.conn, DRAINED_BYTES);
+        match held {
+            Held::Room => io.notify_drained(app.conn, DRAINED_BYTES),
+            Held::Turn => {
+                let conn = app.conn;
+                self.wait_in_line(conn);
+            }
+            Held::Until(_) | Held::Quiet => {}
         }
     }
 }

@@ -18,6 +18,7 @@
 //! | `cluster.rs` | where the slots of a cluster are, and commands that its nodes send elsewhere |
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
+//! | `turns.rs` | who is next while as many multigets are under way as may be |
 
 mod apps;
 mod cluster;
@@ -27,7 +28,9 @@ mod local;
 mod multigets;
 mod route;
 mod service;
+mod turns;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -92,6 +95,10 @@ pub struct Sidecar {
     /// For each server one of each version of RESP, for an answer has the form of its version.
     links: Vec<Link>,
     askers: Slab<Asker>,
+    /// Applications that wait to begin a multiget.
+    line: VecDeque<ConnId>,
+    /// How many of them may, and have not yet.
+    turns: usize,
     cluster: Option<Cluster>,
     metrics: Arc<SidecarMetrics>,
     command: shunt_wire::resp::Command,
@@ -121,6 +128,8 @@ impl Sidecar {
             peers: Vec::new(),
             links: links::all(&options.servers),
             askers: Slab::new(),
+            line: VecDeque::new(),
+            turns: 0,
             cluster: options.cluster.map(Cluster::new),
             metrics: Arc::default(),
             command: shunt_wire::resp::Command::default(),

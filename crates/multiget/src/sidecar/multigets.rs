@@ -71,6 +71,7 @@ impl Sidecar {
                 Event::Fetch { ticket, op, server, keys } => self.fetch(io, ticket, op, server, keys),
             }
         }
+        self.give_turns(io);
         self.arm(io);
     }
 

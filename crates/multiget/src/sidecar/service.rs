@@ -47,8 +47,7 @@ impl Service for Sidecar {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         match self.peer(conn) {
             Peer::App(app) => {
-                self.apps.remove(app);
-                self.set_peer(conn, Peer::Nobody);
+                self.remove_app(app);
                 self.abandon(io, conn);
             }
             Peer::Link(link) => {

@@ -218,3 +218,54 @@ fn an_answer_that_is_too_long_is_an_error_to_who_asked_and_to_nobody_else() {
     assert_eq!(metrics.links_lost.get(), 0);
     assert!(scene.world.held(scene.sidecar).unread < 1 << 20);
 }
+
+#[test]
+fn who_asks_for_as_much_as_may_be_costs_others_time_and_no_error() {
+    let (mut scene, greedy) = scene(8, Options::calm());
+    let mut all = vec![greedy];
+    all.extend((0..4).map(|_| scene.world.add("greedy", Script::new(listen_address()))));
+    let other = scene.world.add("other", Script::new(listen_address()));
+    scene.world.run_for(SECOND);
+    freeze(&mut scene);
+    for script in all.clone() {
+        (0..2 * limits::PIPELINE_MAX).for_each(|_| send(&mut scene, script, &[b"GET", b"key"]));
+    }
+    scene.world.run_for(SECOND);
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert_eq!(metrics.under_way.get(), limits::MULTIGETS_MAX as u64);
+    // It comes last, and what it asks afterwards waits for nobody's second half.
+    send(&mut scene, other, &[b"GET", b"key"]);
+    scene.world.run_for(SECOND);
+    thaw(&mut scene);
+    scene.world.run_for(60 * SECOND);
+    assert_eq!(String::from_utf8_lossy(&scene.world.host(other).received), "$-1\r\n");
+    for script in all {
+        assert!(scene.world.host(script).received == b"$-1\r\n".repeat(2 * limits::PIPELINE_MAX));
+    }
+    assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
+}
+
+#[test]
+fn a_turn_that_is_not_used_is_given_to_the_next() {
+    let (mut scene, first) = scene(9, Options::calm());
+    let mut all = vec![first];
+    all.extend((0..9).map(|_| scene.world.add("greedy", Script::new(listen_address()))));
+    scene.world.run_for(SECOND);
+    freeze(&mut scene);
+    for script in all.clone() {
+        (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, script, &[b"GET", b"key"]));
+    }
+    scene.world.run_for(SECOND);
+    // Some leave who have what is under way, others who wait for it, and those that stay have all their answers.
+    for script in all.iter().step_by(2) {
+        scene.world.with(*script, Script::leave);
+    }
+    scene.world.run_for(SECOND);
+    thaw(&mut scene);
+    scene.world.run_for(60 * SECOND);
+    for script in all.iter().skip(1).step_by(2) {
+        assert!(scene.world.host(*script).received == b"$-1\r\n".repeat(limits::PIPELINE_MAX));
+    }
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
+}
