@@ -117,7 +117,7 @@ impl Part for SidecarAdmin {
         counter(encoder, "shunt_sidecar_links_lost", "Connections to servers lost or not made.", &|m| {
             m.links_lost.get()
         })?;
-        counter(encoder, "shunt_sidecar_clients_closed", "Applications closed for what they did not take.", &|m| {
+        counter(encoder, "shunt_sidecar_clients_closed", "Applications closed for the memory they took up.", &|m| {
             m.clients_closed.get()
         })?;
         counter(encoder, "shunt_sidecar_unsent", "Datagrams that the kernel did not take.", &|m| m.unsent.get())?;

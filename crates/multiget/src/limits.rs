@@ -40,6 +40,8 @@ pub const APP_ASKED_BYTES_MAX: usize = 4 << 20;
 pub const UNTAKEN_BYTES_MAX: usize = 4 << 20;
 /// With so many bytes of answers that wait or are not taken a client is closed: commands that were read before it was read no more may have any answers.
 pub const APP_BYTES_MAX: usize = 256 << 20;
+/// Bytes that all applications of an event loop take up together: of answers, of commands that are not complete or not answered, and of values that were gathered. With more those that take up most are closed.
+pub const APPS_BYTES_MAX: usize = 1 << 30;
 /// Bytes of a command, and of an answer: what Redis takes of one string by default is more.
 pub const COMMAND_BYTES_MAX: usize = 64 << 20;
 /// Bytes written to a server and not taken by it; beyond that its commands are refused.
@@ -58,6 +60,7 @@ pub const HOPS_MAX: u8 = 5;
 pub const TICK_NS: u64 = 50 * MS;
 
 const _: () = assert!(APP_BYTES_MAX > UNTAKEN_BYTES_MAX + 2 * COMMAND_BYTES_MAX);
+const _: () = assert!(APPS_BYTES_MAX - APPS_BYTES_MAX / 4 > APP_BYTES_MAX);
 const _: () = assert!(KEYS_MAX < u16::MAX as usize);
 const _: () = assert!(SERVERS_MAX <= u8::MAX as usize + 1);
 // The answer that says least about a key of a request is smaller than this allows: 5 + key for 2 + key, one header for one.

@@ -69,7 +69,7 @@ pub struct SidecarMetrics {
     pub turns: Counter,
     /// Applications that are connected.
     pub clients: Gauge,
-    /// Applications that were closed because of what they did not take.
+    /// Applications that were closed because of the memory that they took up.
     pub clients_closed: Counter,
     /// Commands passed on to a server over TCP.
     pub passed: Counter,

@@ -180,6 +180,11 @@ impl Multiget {
         self.left == 0
     }
 
+    /// Bytes of values that it has.
+    pub(super) fn gathered(&self) -> usize {
+        self.values.len()
+    }
+
     /// An answer may not have so many bytes, and no more of them are to be gathered.
     pub(super) fn is_too_large(&self) -> bool {
         self.values.len() > limits::COMMAND_BYTES_MAX

@@ -395,6 +395,11 @@ impl Client {
         self.pump(now_ns, out);
     }
 
+    /// For each multiget under way what it was begun with, and how many bytes of values it has.
+    pub(crate) fn gathered(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.multigets.iter().map(|(_, multiget)| (multiget.user, multiget.gathered()))
+    }
+
     /// The key at a position that [`Event::Fetch`] told; none if its multiget is over.
     pub fn key(&self, ticket: Ticket, position: u16) -> Option<&[u8]> {
         self.get(ticket).map(|multiget| multiget.key(position))

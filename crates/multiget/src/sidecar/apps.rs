@@ -8,6 +8,10 @@ use shunt_wire::resp::{Command, Version, put_error};
 use super::Sidecar;
 use crate::limits;
 
+const UNTAKEN: &str = "it has asked for more than it takes";
+/// Bytes of an application's name that the log has.
+const NAME_BYTES_SHOWN: usize = 64;
+
 /// With so little not taken an application that was held for room is looked at again.
 pub(super) const DRAINED_BYTES: usize = limits::UNTAKEN_BYTES_MAX / 2;
 
@@ -128,6 +132,11 @@ impl App {
             && self.asked.bytes < limits::APP_ASKED_BYTES_MAX
     }
 
+    /// Bytes that are kept for it, but for those of multigets that are not answered.
+    pub(super) fn weight(&self, io: &Io) -> usize {
+        self.bytes + self.asked.bytes + self.name.len() + io.backlog(self.conn) + io.unread(self.conn)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.answers.is_empty()
     }
@@ -155,7 +164,8 @@ impl Sidecar {
             Way::Tcp => app.over_tcp -= 1,
         }
         app.asked = Cost { keys: app.asked.keys - cost.keys, bytes: app.asked.bytes - cost.bytes };
-        app.bytes += answer.len();
+        let more = answer.len();
+        app.bytes += more;
         *slot = Some(answer);
         while let Some(Place { answer: Some(answer), .. }) = app.answers.front() {
             io.output(app.conn).extend_from_slice(answer);
@@ -166,7 +176,7 @@ impl Sidecar {
         let held_bytes = app.bytes + io.backlog(app.conn);
         if held_bytes > limits::APP_BYTES_MAX {
             let conn = app.conn;
-            return self.give_up(io, conn, held_bytes);
+            return self.give_up(io, conn, held_bytes, UNTAKEN);
         }
         if app.is_closing && app.is_idle() {
             let conn = app.conn;
@@ -174,6 +184,7 @@ impl Sidecar {
         }
         let conn = app.conn;
         self.go_on(io, conn);
+        self.grown(io, more);
     }
 
     /// The same with an error of ours.
@@ -197,15 +208,15 @@ impl Sidecar {
         }
     }
 
-    /// Closes one whose answers take too much memory; what there is of them is dropped.
-    fn give_up(&mut self, io: &mut Io, conn: ConnId, held_bytes: usize) {
+    /// Closes one that takes too much memory; what there is of its answers is dropped.
+    pub(super) fn give_up(&mut self, io: &mut Io, conn: ConnId, held_bytes: usize, why: &str) {
         let Some(app) = self.app_of(conn) else { return };
         let app = self.remove_app(app);
         io.abort(conn);
         self.abandon(io, conn);
         self.metrics.clients_closed.add(1);
-        let (name, limit) = (app.name.escape_ascii(), limits::APP_BYTES_MAX);
-        tracing::warn!(%name, held_bytes, limit, "an application is closed: it has asked for more than it takes; let it send less ahead");
+        let name = app.name[..app.name.len().min(NAME_BYTES_SHOWN)].escape_ascii();
+        tracing::warn!(%name, held_bytes, "an application is closed: {why}; let it send less ahead");
     }
 
     /// Sends what there is and closes.

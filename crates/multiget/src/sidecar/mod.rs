@@ -19,6 +19,7 @@
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
 //! | `turns.rs` | who is next while as many multigets are under way as may be |
+//! | `weight.rs` | what all applications take up together |
 
 mod apps;
 mod cluster;
@@ -29,6 +30,7 @@ mod multigets;
 mod route;
 mod service;
 mod turns;
+mod weight;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -38,6 +40,7 @@ use shunt_reactor::{ConnId, Io};
 use slab::Slab;
 
 use crate::client::{Client, ClientOptions};
+use crate::limits;
 use crate::login::Login;
 use crate::metrics::SidecarMetrics;
 use crate::mode::Mode;
@@ -99,6 +102,9 @@ pub struct Sidecar {
     line: VecDeque<ConnId>,
     /// How many of them may, and have not yet.
     turns: usize,
+    /// What applications take up together: as they were weighed last, and what has come since; and how much that may be.
+    apps_bytes: usize,
+    apps_bytes_max: usize,
     cluster: Option<Cluster>,
     metrics: Arc<SidecarMetrics>,
     command: shunt_wire::resp::Command,
@@ -130,6 +136,8 @@ impl Sidecar {
             askers: Slab::new(),
             line: VecDeque::new(),
             turns: 0,
+            apps_bytes: 0,
+            apps_bytes_max: limits::APPS_BYTES_MAX,
             cluster: options.cluster.map(Cluster::new),
             metrics: Arc::default(),
             command: shunt_wire::resp::Command::default(),

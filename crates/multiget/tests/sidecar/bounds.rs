@@ -1,6 +1,7 @@
 //! What one application may cost: timers, room for answers, and answers that have no end.
 
 use shunt_multiget::limits;
+use shunt_multiget::place::Places;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, for_seeds};
 
 use crate::script::Script;
@@ -268,4 +269,74 @@ fn a_turn_that_is_not_used_is_given_to_the_next() {
     }
     let metrics = scene.world.host(scene.sidecar).metrics();
     assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
+}
+
+/// Applications that have more each than all may have together by far, of which each has less than it may.
+const MANY: usize = 12;
+const ALL_BYTES_MAX: usize = 8 << 20;
+
+/// A sidecar with so little room, many applications, and one that others are not to harm.
+fn crowd(seed: u64) -> (Scene, Vec<HostId<Script>>, HostId<Script>) {
+    let (mut scene, other) = scene(seed, Options::calm());
+    scene.world.with(scene.sidecar, |sidecar, _| sidecar.set_apps_bytes_max(ALL_BYTES_MAX));
+    write(&mut scene, other);
+    let many = (0..MANY).map(|_| scene.world.add("many", Script::new(listen_address()))).collect();
+    scene.world.run_for(SECOND);
+    (scene, many, other)
+}
+
+/// There is room again, only those with the most are gone, and the other one is answered.
+fn has_room(scene: &mut Scene, other: HostId<Script>) {
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    let closed = metrics.clients_closed.get() as usize;
+    assert!(closed > 0 && closed < MANY, "{closed} are closed");
+    assert_eq!(metrics.clients.get() as usize, MANY + 1 - closed);
+    let held = scene.world.held(scene.sidecar);
+    assert!(held.backlog + held.unread <= ALL_BYTES_MAX, "{held:?}");
+    scene.world.with(other, |other, _| other.received.clear());
+    send(scene, other, &[b"GET", b"key"]);
+    scene.world.run_for(SECOND);
+    assert_eq!(String::from_utf8_lossy(&scene.world.host(other).received), "$-1\r\n");
+}
+
+#[test]
+fn of_many_that_take_nothing_those_with_the_most_are_closed() {
+    let (mut scene, many, other) = crowd(10);
+    for script in many {
+        scene.world.with(script, Script::pause);
+        send(&mut scene, script, &mget(3));
+    }
+    scene.world.run_for(10 * SECOND);
+    has_room(&mut scene, other);
+}
+
+#[test]
+fn of_many_commands_that_are_never_complete_the_longest_are_given_up() {
+    let (mut scene, many, other) = crowd(11);
+    for script in many {
+        let mut begun = b"*2\r\n$4\r\nECHO\r\n$8000000\r\n".to_vec();
+        begun.resize(2_000_000, b'x');
+        scene.world.with(script, |script, io| script.send_raw(io, &begun));
+    }
+    scene.world.run_for(10 * SECOND);
+    has_room(&mut scene, other);
+}
+
+#[test]
+fn values_that_wait_for_others_of_their_multiget_count() {
+    let (mut scene, many, other) = crowd(12);
+    let places = Places::Equal(scene.servers.len());
+    let slow =
+        (0..100).map(|key| format!("slow {key}")).find(|key| places.server(key.as_bytes()) != places.server(b"large"));
+    let slow = slow.expect("a key of another server");
+    scene.world.freeze(scene.servers[places.server(slow.as_bytes())]);
+    for script in many {
+        (0..2).for_each(|_| send(&mut scene, script, &[b"MGET", b"large", slow.as_bytes()]));
+    }
+    scene.world.run_for(2 * SECOND);
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert!(metrics.under_way.get() as usize * LARGE <= ALL_BYTES_MAX, "{} are under way", metrics.under_way.get());
+    thaw(&mut scene);
+    scene.world.run_for(10 * SECOND);
+    has_room(&mut scene, other);
 }

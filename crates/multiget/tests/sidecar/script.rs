@@ -27,6 +27,14 @@ impl Script {
         }
     }
 
+    /// Sends these bytes, whatever they are.
+    pub(crate) fn send_raw(&mut self, io: &mut Io, bytes: &[u8]) {
+        self.unsent.extend_from_slice(bytes);
+        if let Some(conn) = self.conn {
+            io.output(conn).append(&mut self.unsent);
+        }
+    }
+
     pub(crate) fn leave(&mut self, io: &mut Io) {
         self.conn.take().into_iter().for_each(|conn| io.abort(conn));
     }
