@@ -276,9 +276,9 @@ mod tests {
     #[test]
     fn a_source_that_nobody_vouches_for_gets_three_times_what_it_sent_at_most() {
         for (count, value) in [(1, 0), (1, 30), (1, 1400), (3, 20), (16, 1), (16, 100), (16, 1000)] {
-            for length in [0, 1, 50] {
-                let key = vec![b'k'; length];
-                let data = request(&vec![key.as_slice(); count]);
+            for length in if count == 1 { [0, 1, 50] } else { [1, 2, 50] } {
+                let keys: Vec<Vec<u8>> = (0..count).map(|number| vec![b'a' + number as u8; length]).collect();
+                let data = request(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
                 let asked = shim("127.0.0.0/8", 9).datagram(0, from("10.0.0.1:1"), &data).unwrap();
                 let value = vec![0; value];
                 let replies = replies(&asked, &vec![Found::Value(&value); count]);

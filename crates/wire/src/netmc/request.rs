@@ -210,7 +210,8 @@ impl<'d> Request<'d> {
     /// The keys of this group; of a whole request those of all groups.
     ///
     /// # Errors
-    /// KEYS is not made of as many keys as NUMKEY says, or a group ends within one.
+    /// KEYS is not made of as many keys as NUMKEY says, or a group ends within one, or a key stands there twice: a few bytes would have a server bring a large value
+    /// as often.
     pub fn own_keys(&self) -> Result<OwnKeys<'d>, Malformed> {
         let own = match self.clo {
             CLO_SPLIT => &self.keys[self.range(usize::from(self.oid)).ok_or(Malformed::Ends)?],
@@ -220,7 +221,8 @@ impl<'d> Request<'d> {
         let (mut at, mut count, mut group) = (0, 0, 0);
         let mut ends_left = self.keyidx;
         for key in keys.clone() {
-            if key.len() > KEY_BYTES_MAX || count == self.numkey {
+            let is_twice = || keys.clone().take(usize::from(count)).any(|before| before == key);
+            if key.len() > KEY_BYTES_MAX || count == self.numkey || is_twice() {
                 return Err(Malformed::Keys);
             }
             at += key_bytes(key);

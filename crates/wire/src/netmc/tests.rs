@@ -1,5 +1,7 @@
 //! Requests, parts and replies: what is written is read again, a split covers each key once, and what is not sound is refused by name.
 
+use std::collections::HashSet;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -108,6 +110,14 @@ fn what_is_wrong_in_a_request_is_named() {
 }
 
 #[test]
+fn a_key_stands_once_in_a_request() {
+    let mut bytes = encoded(Op::MultiGet, 1, &vec![(0, vec![b"a".to_vec(), b"b".to_vec()])]);
+    assert!(Request::parse(&bytes).unwrap().own_keys().is_ok());
+    *bytes.last_mut().unwrap() = b'a';
+    assert_eq!(Request::parse(&bytes).unwrap().own_keys().map(|_| ()), Err(Malformed::Keys));
+}
+
+#[test]
 fn a_get_has_one_key() {
     let get = encoded(Op::Get, 1, &vec![(0, vec![b"a".to_vec()])]);
     assert!(Request::parse(&get).unwrap().is_for_one_server());
@@ -144,9 +154,9 @@ fn what_is_wrong_in_a_reply_is_named() {
 fn groups() -> impl Strategy<Value = Groups> {
     let group = vec(vec(any::<u8>(), 0..20), 1..5);
     (vec(group, 1..8), any::<u8>()).prop_map(|(groups, first)| {
-        let mut left = KEYS_MAX;
-        let mut found = Groups::new();
+        let (mut left, mut found, mut seen) = (KEYS_MAX, Groups::new(), HashSet::new());
         for (index, mut keys) in groups.into_iter().enumerate() {
+            keys.retain(|key| seen.insert(key.clone()));
             keys.truncate(left);
             left -= keys.len();
             if !keys.is_empty() {
