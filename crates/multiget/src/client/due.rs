@@ -42,8 +42,8 @@ impl Client {
     }
 
     /// What refers to multigets that are over would stay until its time otherwise.
-    fn throw_out(&mut self) {
-        let alive: usize = self.multigets.iter().map(|(_, multiget)| multiget.groups.len() + 1).sum();
+    pub(super) fn throw_out(&mut self) {
+        let alive = self.multigets.len() + self.alive_groups;
         if self.due.len() > STALE_FACTOR * alive + STALE_MIN {
             let mut due = std::mem::take(&mut self.due);
             due.retain(|Reverse((_, ticket, _))| self.get(*ticket).is_some());

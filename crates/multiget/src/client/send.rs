@@ -49,7 +49,8 @@ impl Client {
         self.fetch(ticket, &too_long);
         let Some(multiget) = self.get_mut(ticket) else { return };
         multiget.group();
-        let batches = multiget.batches.len() as u16;
+        let (batches, groups) = (multiget.batches.len() as u16, multiget.groups.len());
+        self.alive_groups += groups;
         self.waiting.extend((0..batches).map(|batch| (ticket, batch)));
     }
 

@@ -234,6 +234,8 @@ pub struct Client {
     /// Requests that wait for room in the window: whose, and which of its batches.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
     pub(super) in_flight: usize,
+    /// Groups of all multigets.
+    pub(super) alive_groups: usize,
     /// When to look at which group; `u16::MAX` is the deadline.
     pub(super) due: BinaryHeap<Reverse<(u64, Ticket, u16)>>,
     pub(super) events: VecDeque<Event>,
@@ -265,6 +267,7 @@ impl Client {
             ids: HashMap::new(),
             waiting: VecDeque::new(),
             in_flight: 0,
+            alive_groups: 0,
             due: BinaryHeap::new(),
             events: VecDeque::new(),
             counts: Counts::default(),
@@ -310,6 +313,7 @@ impl Client {
             self.generations.resize(slot + 1, 0);
         }
         let ticket = Ticket { slot: slot as u32, generation: self.generations[slot] };
+        self.throw_out();
         self.due.push(Reverse((now_ns.saturating_add(self.options.deadline_ns), ticket, u16::MAX)));
         self.plan(now_ns, ticket);
         self.pump(now_ns, out);
@@ -361,6 +365,7 @@ impl Client {
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Multiget> {
         self.get(ticket)?;
         let multiget = self.multigets.remove(ticket.slot as usize);
+        self.alive_groups -= multiget.groups.len();
         let generation = &mut self.generations[ticket.slot as usize];
         *generation = generation.wrapping_add(1);
         if !leaves_out!(self, ids_stay) {
@@ -423,6 +428,11 @@ impl Client {
     /// Groups under way, and those that wait for room.
     pub fn groups(&self) -> (usize, usize) {
         (self.in_flight, self.waiting.len() + self.servers.iter().map(|server| server.waiting.len()).sum::<usize>())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn dues(&self) -> usize {
+        self.due.len()
     }
 
     #[cfg(test)]

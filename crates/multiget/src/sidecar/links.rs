@@ -125,7 +125,12 @@ impl Sidecar {
                     return data.len();
                 }
             };
+            // Of RESP3: nobody's answer, but something that the server says by itself.
+            let is_push = data[at] == b'>';
             at += length;
+            if is_push {
+                continue;
+            }
             let Some((expected, _)) = self.links[index].expected.pop_front() else {
                 self.lose(io, index, "has answered what nobody asked");
                 return data.len();

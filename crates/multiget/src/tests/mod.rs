@@ -11,6 +11,7 @@ mod history;
 mod hosts;
 mod world;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -392,4 +393,22 @@ fn without_forgetting_ids_they_pile_up() {
 #[test]
 fn without_looking_at_what_is_missing_all_is_asked_again() {
     is_noticed(Weakened { all_again: true, ..Weakened::default() });
+}
+
+#[test]
+fn deadlines_of_what_is_answered_do_not_pile_up() {
+    for mode in [Mode::Tcp, Mode::Cli] {
+        let shims = vec!["192.0.2.1:9700".parse().unwrap()];
+        let mut client =
+            Client::new(ClientOptions { shims, mode, deadline_ns: u64::MAX, resend_ns: u64::MAX, seed: 0 });
+        for user in 0..100_000 {
+            client.begin(user, user, Op::MultiGet, [&b"key"[..]].into_iter(), &mut |_, _| {}).unwrap();
+            if let Some(Event::Fetch { ticket, keys, .. }) = client.event() {
+                client.fetched(ticket, keys[0], None);
+            }
+            client.abandon(user, &HashSet::from([user]), &mut |_, _| {});
+            while client.event().is_some() {}
+        }
+        assert!(client.dues() < 3_000, "{mode:?}: {}", client.dues());
+    }
 }

@@ -340,3 +340,27 @@ fn values_that_wait_for_others_of_their_multiget_count() {
     scene.world.run_for(10 * SECOND);
     has_room(&mut scene, other);
 }
+
+#[test]
+fn what_a_server_says_by_itself_is_nobodys_answer() {
+    for_seeds(20, |seed| {
+        let (mut scene, first) = scene(seed, whole(seed));
+        let second = scene.world.add("script", Script::new(listen_address()));
+        for server in scene.servers.clone() {
+            scene.world.with(server, |server, _| server.speaks_up = true);
+        }
+        scene.world.run_for(SECOND);
+        for (script, key) in [(first, b"one"), (second, b"two")] {
+            send(&mut scene, script, &[b"HELLO", b"3"]);
+            send(&mut scene, script, &[b"SET", key, key]);
+            send(&mut scene, script, &[b"GET", key]);
+            send(&mut scene, script, &[b"GETRANGE", key, b"0", b"-1"]);
+        }
+        scene.world.run_for(60 * SECOND);
+        for (script, key) in [(first, "one"), (second, "two")] {
+            let received = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
+            let value = format!("$3\r\n{key}\r\n");
+            assert!(received.ends_with(&format!("+OK\r\n{value}{value}")), "{received:?}");
+        }
+    });
+}

@@ -13,6 +13,8 @@ pub(crate) struct Server {
     versions: HashMap<ConnId, Version>,
     /// Databases that it has besides the first.
     pub(crate) databases: u8,
+    /// Before each answer of RESP3 it says something by itself.
+    pub(crate) speaks_up: bool,
 }
 
 impl Server {
@@ -66,6 +68,9 @@ impl Service for Server {
         let (mut command, mut at) = (Command::default(), 0);
         while read_command(&data[at..], 1 << 20, &mut command).expect("the sidecar speaks RESP") {
             let mut out = Vec::new();
+            if self.speaks_up && self.versions.contains_key(&conn) {
+                out.extend_from_slice(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n");
+            }
             let arguments: Vec<&[u8]> = command.arguments(&data[at..], 0).collect();
             self.carry_out(conn, &arguments, &mut out);
             io.output(conn).extend_from_slice(&out);
