@@ -82,7 +82,7 @@ impl Scene {
     fn new(seed: u8) -> Self {
         let options = ClientOptions {
             shims: (0..SERVERS).map(shim).collect(),
-            mode: if seed % 2 == 0 { Mode::Cli } else { Mode::Coordinator },
+            mode: [Mode::Cli, Mode::Coordinator, Mode::Tcp][usize::from(seed) % 3],
             deadline_ns: DEADLINE_NS,
             resend_ns: 10 * MS,
             // IDs that come round soon, or begin anywhere.
