@@ -187,6 +187,7 @@ def test_a_client_that_only_waits_hears_that_its_agent_was_killed(moved):
 
 def without_its_server(moved, path: str, *options: str) -> tuple:
     """What a client has when the server dies that its answer comes from: (curl's code, what was received, what was said)."""
+    moved._await(moved.has_both_agents, "the dispatcher has both agents")
     before = away(moved)
     client = start(moved, *options, moved.url(path))
     victim = backend_of_moved(moved, before)

@@ -77,6 +77,13 @@ class Moved(Relay):
                                      "--handover-pins", self.pins(host), "--hold-ms", "10s", *self.agent_options])
         self._await(lambda: self._answers(host, self.address(host), AGENT_PORT), f"the agent on {host} listens")
 
+    def has_both_agents(self) -> bool:
+        """The dispatcher is connected to each; one that was away is tried again within seconds."""
+        page = subprocess.run(self.hosts.on("client", ["curl", "-s", f"http://{hosts.at(self.address('dispatcher'), ADMIN_PORT)}/metrics"]),
+                              capture_output=True, text=True, check=False).stdout
+        links = [line.split()[1] for line in page.splitlines() if line.startswith("shunt_dispatch_backend_links{")]
+        return len(links) == 2 and "0" not in links
+
     def start_dispatcher(self, host: str = "dispatcher"):
         backends = [hosts.at(self.address(backend), AGENT_PORT) for backend in self.hosts.backends]
         self._run("dispatch" + host.removeprefix("dispatcher"), [
