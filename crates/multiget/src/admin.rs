@@ -10,6 +10,7 @@ use serde_json::json;
 use shunt_admin::{Encoder, Json, Loops, Map, Part, State};
 
 use crate::metrics::{ClientGauges, ShimMetrics, SidecarMetrics, Why};
+use crate::mode::Mode;
 
 /// Metrics and status of a shim.
 #[derive(Debug)]
@@ -87,17 +88,13 @@ impl Part for ShimAdmin {
 pub struct SidecarAdmin {
     loops: Loops<SidecarMetrics>,
     servers: Vec<(SocketAddr, SocketAddr)>,
-    mode: &'static str,
+    mode: Mode,
     draining: AtomicBool,
 }
 
 impl SidecarAdmin {
     /// Of the loops with these metrics, for servers with shims at these addresses.
-    pub fn new(
-        loops: Vec<Arc<SidecarMetrics>>,
-        servers: Vec<(SocketAddr, SocketAddr)>,
-        mode: &'static str,
-    ) -> Arc<Self> {
+    pub fn new(loops: Vec<Arc<SidecarMetrics>>, servers: Vec<(SocketAddr, SocketAddr)>, mode: Mode) -> Arc<Self> {
         Arc::new(Self { loops: Loops::new(loops), servers, mode, draining: AtomicBool::new(false) })
     }
 
@@ -147,10 +144,12 @@ impl Part for SidecarAdmin {
     }
 
     fn status(&self) -> State<'_> {
-        let server = |(server, shim): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim.to_string() });
+        let shim = |shim: &SocketAddr| (self.mode != Mode::Tcp).then(|| shim.to_string());
+        let server =
+            |(server, of): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim(of) });
         let servers: Vec<Json> = self.servers.iter().map(server).collect();
         let mut state = Map::new();
-        state.insert("mode".to_owned(), self.mode.into());
+        state.insert("mode".to_owned(), self.mode.name().into());
         state.insert("loops".to_owned(), self.loops.count().into());
         state.insert("servers".to_owned(), servers.into());
         state.insert("clients".to_owned(), self.loops.sum(|metrics| metrics.clients.get()).into());

@@ -212,7 +212,7 @@ fn multiget_metrics() -> BTreeSet<String> {
     names_in(&Pages::new(
         "0",
         vec![
-            SidecarAdmin::new(vec![Arc::default()], vec![(address, address)], "client"),
+            SidecarAdmin::new(vec![Arc::default()], vec![(address, address)], shunt_multiget::mode::Mode::Cli),
             ShimAdmin::new(vec![Arc::default()], address),
         ],
     ))

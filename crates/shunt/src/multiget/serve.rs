@@ -201,14 +201,15 @@ impl Serve {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
-            shown: SidecarAdmin::new(services.iter().map(Sidecar::metrics).collect(), servers.clone(), mode.name()),
+            shown: SidecarAdmin::new(services.iter().map(Sidecar::metrics).collect(), servers.clone(), mode),
             mover: Mover::None,
         };
         serve(&self.common, role, services, |listening| {
             for address in listening {
                 crate::print(&format!("listening for applications on {address}\n"));
             }
-            info!(?listening, ?servers, version = env!("CARGO_PKG_VERSION"), "started");
+            let servers: Vec<SocketAddr> = servers.iter().map(|(server, _)| *server).collect();
+            info!(?listening, ?servers, mode = mode.name(), version = env!("CARGO_PKG_VERSION"), "started");
         })
     }
 }
