@@ -310,6 +310,12 @@ impl Agent {
         self.moves.flows()
     }
 
+    /// Control connections of owners.
+    pub fn control_connections(&self) -> Vec<ConnId> {
+        let of_owners = self.sessions.iter().filter(|(_, session)| session.owner.is_some());
+        of_owners.map(|(_, session)| session.conn).collect()
+    }
+
     /// What it has done so far, as it counts on.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)

@@ -4,6 +4,7 @@
 mod support;
 
 use shunt_agent::{Agent, AgentMail};
+use shunt_proxy::control::state::CoreMail;
 use shunt_proxy::metrics::{HandedOver, Histogram};
 use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Options, Random, SECOND, World, for_seeds};
 use shunt_wire::cql::compression::Algorithm;
@@ -149,6 +150,38 @@ fn an_agent_that_ends_loses_no_client_whose_connection_is_on_its_way() {
         assert!(counted.broken == 0 && counted.sent > 10, "{counted:?}");
         assert!(scene.world.run_until(20 * SECOND, |world| !world.is_running(agent)));
     }
+}
+
+#[test]
+fn a_proxy_that_ends_gets_connections_back_although_the_control_connection_was_lost_meanwhile() {
+    let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
+    let client = scene.add_client(|client| {
+        (client.value_bytes, client.outstanding, client.keyed_only) = (300_000, 9, true);
+    });
+    scene.wait_ready(10 * SECOND);
+    scene.world.run_for(SECOND);
+    scene.work(200, 60 * SECOND);
+    // While no node answers all get on their way.
+    let (core, agents, nodes) = (scene.cores[0], scene.agents.clone(), scene.nodes.clone());
+    nodes.iter().for_each(|node| scene.world.freeze(*node));
+    scene.mail_clients(ClientMail::More(9));
+    scene.world.run_for(SECOND);
+    assert_eq!(scene.metrics[0].in_flight.get(), 9);
+    nodes.iter().for_each(|node| scene.world.thaw(*node));
+    let any = |world: &World| agents.iter().copied().find(|agent| world.host(*agent).taken() == 1);
+    assert!(scene.world.run_until(SECOND, |world| any(world).is_some()));
+    let (agent, owed) = (any(&scene.world).expect("it was so just now"), scene.metrics[0].in_flight.get());
+    assert!(owed > 4, "{owed}");
+    let before = scene.world.host(client).tally;
+    scene.world.post(core, CoreMail::Drain);
+    for conn in scene.world.host(agent).control_connections() {
+        scene.world.reset(agent, conn);
+    }
+    let has_ended = scene.world.run_until(30 * SECOND, |world| !world.is_running(core));
+    scene.world.run_for(SECOND);
+    let (tally, counted) = (scene.world.host(client).tally, counted(&scene));
+    assert_eq!((tally.right - before.right, tally.refused), (owed, 0), "{tally:?} {counted:?}");
+    assert!(has_ended && counted.broken == 0, "{counted:?}");
 }
 
 /// Agents die, stand still and start again, and proxies lose sight of them.

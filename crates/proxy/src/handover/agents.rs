@@ -26,9 +26,11 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
     let now_ns = io.now_ns();
     let mut ended = Vec::new();
+    // One that ends hands nothing new over, but gets back what agents have of its own.
+    let goes_on = !context.draining || handover.owner.flows() > 0;
     for index in 0..handover.agents.len() {
         match &handover.agents[index].control {
-            Control::Down { until_ns } if *until_ns <= now_ns && !context.draining && !handover.is_off => {
+            Control::Down { until_ns } if *until_ns <= now_ns && goes_on && !handover.is_off => {
                 let handshake = handover.handshake();
                 let agent = &mut handover.agents[index];
                 let conn = io.connect(agent.address, limits::AGENT_CONNECT_NS);
