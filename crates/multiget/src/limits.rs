@@ -10,6 +10,8 @@ pub const SERVERS_MAX: usize = 256;
 pub const KEYS_MAX: usize = 10_000;
 /// Multigets of one event loop at a time. Applications that ask for more wait in line; a coordinator drops more.
 pub const MULTIGETS_MAX: usize = 4096;
+/// Groups in a row that a shim answers by halves, so that the rest is asked for over TCP, before it is taken for silent: each holds its place in the window as long as one without any answer.
+pub const HALVES_MAX: u8 = 3;
 /// How often the keys of a group are asked for in datagrams before they are asked for over TCP.
 pub const ATTEMPTS_MAX: u8 = 3;
 /// A silent server is asked over TCP, but for one group in this time.

@@ -33,8 +33,7 @@ impl Client {
         if let Some(sent) = self.ids.get_mut(&id) {
             sent.is_settled = true;
         }
-        let server = &mut self.servers[usize::from(coordinator)];
-        (server.misses, server.is_silent) = (0, false);
+        self.servers[usize::from(coordinator)].misses = 0;
     }
 
     /// Keys of this request have to be asked for again. Whose silence that is counts once for a request.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::gather::{Key, State};
 use super::send::Way;
-use super::state::{Client, Event, Failure, Ticket, leaves_out};
+use super::state::{Client, Event, Failure, Server, Ticket, leaves_out};
 use crate::limits;
 
 /// Stands for the deadline among groups.
@@ -97,13 +97,22 @@ impl Client {
         }
         let keys: Vec<u16> = group.keys.clone();
         let open = keys.iter().filter(|position| multiget.keys[usize::from(**position)].state == State::Wanted).count();
-        // If it answered a part of it, it is there.
-        if open == keys.len() && !self.servers[server].is_silent {
-            self.servers[server].is_silent = true;
-            self.servers[server].probe_at_ns = now_ns.saturating_add(limits::PROBE_NS);
-        }
+        self.servers[server].fell_back(now_ns, open < keys.len());
         self.counts.fell_back += open as u64;
         self.fetch(ticket, &keys);
         self.settle(ticket, &keys);
+    }
+}
+
+impl Server {
+    /// What it has not answered of a group is asked for over TCP. If it answered a part it is there, but not for long: what holds up the rest may hold up that of others, too.
+    fn fell_back(&mut self, now_ns: u64, is_half: bool) {
+        if is_half {
+            self.halves = self.halves.saturating_add(1);
+        }
+        if !self.is_silent && (!is_half || self.halves >= limits::HALVES_MAX) {
+            self.is_silent = true;
+            self.probe_at_ns = now_ns.saturating_add(limits::PROBE_NS);
+        }
     }
 }

@@ -41,16 +41,17 @@ impl Client {
         let server = multiget.keys[usize::from(positions[0])].server;
         match sent.coordinator {
             Some(coordinator) => self.heard(reply.header.id, coordinator),
-            None => {
-                let server = &mut self.servers[usize::from(server)];
-                server.is_silent = false;
-                if sent.is_switched {
-                    server.misses = 0;
-                }
-            }
+            None if sent.is_switched => self.servers[usize::from(server)].misses = 0,
+            None => {}
         }
+        let in_flight = self.in_flight;
         self.merge(sent.ticket, positions, reply);
         self.settle(sent.ticket, positions);
+        if self.in_flight < in_flight {
+            // Nothing is missing of a group: who has answered does not do it by halves.
+            let server = &mut self.servers[usize::from(sent.coordinator.unwrap_or(server))];
+            (server.is_silent, server.halves) = (false, 0);
+        }
         self.fail_if_too_large(sent.ticket);
         self.pump(now_ns, out);
         self.finish_if_done(sent.ticket);

@@ -164,8 +164,10 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) shim: SocketAddr,
-    /// It did not answer datagrams lately.
+    /// It did not answer datagrams lately, or not all of a group.
     pub(super) is_silent: bool,
+    /// Groups in a row of which it answered a part, and the rest had to be asked for over TCP.
+    pub(super) halves: u8,
     /// When it is tried again.
     pub(super) probe_at_ns: u64,
     /// Its groups under way.
@@ -183,6 +185,7 @@ impl Server {
         Self {
             shim,
             is_silent: false,
+            halves: 0,
             probe_at_ns: 0,
             in_flight: 0,
             waiting: VecDeque::new(),

@@ -135,6 +135,52 @@ fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
     assert_eq!((begin(&mut client, now_ns + 1, 0, 20), fetched(&mut client)), ([0, 0], 16 * 20));
 }
 
+/// What a shim answers to a request of a client: every key with this, and of its datagrams the first ones.
+fn half_answer(client: &mut Client, now_ns: u64, from: SocketAddr, data: &[u8], value: &[u8], most: usize) {
+    let options = ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 10, others_rate: 0 };
+    let asked = Shim::new(&options).datagram(0, from, data).unwrap();
+    let mut replies = Vec::new();
+    let found = asked.keys().map(|_| Found::Value(value)).collect::<Vec<_>>();
+    asked.answer(found.into_iter(), &mut Vec::new(), |reply| replies.push(reply.to_vec()));
+    replies.iter().take(most).for_each(|reply| client.datagram(now_ns, from, reply, &mut |_, _| {}));
+}
+
+#[test]
+fn a_shim_that_answers_three_groups_in_a_row_by_halves_is_silent_until_one_is_whole() {
+    let shim = hosts::shim_address(0);
+    let options =
+        ClientOptions { shims: vec![shim], mode: Mode::Cli, deadline_ns: 10 * PROBE_NS, resend_ns: 1_000, seed: 0 };
+    let (mut client, mut now_ns) = (Client::new(options), 0);
+    // Asks for two values that do not fit one datagram, and says how often; one of them comes, or both.
+    let mut ask = |client: &mut Client, later_ns: u64, most: usize| {
+        let (keys, mut sent) = (keys_of(0, 2), Vec::new());
+        now_ns += later_ns;
+        client
+            .begin(now_ns, now_ns, Op::MultiGet, keys.iter().map(Vec::as_slice), &mut |_, data| {
+                sent.push(data.to_vec())
+            })
+            .unwrap();
+        let asked = sent.len();
+        sent.iter().for_each(|data| half_answer(client, now_ns, shim, data, &[0; 1_000], most));
+        while client.groups().0 > 0 {
+            now_ns = client.due_at_ns().unwrap();
+            client.look(now_ns, &mut |_, _| {});
+        }
+        (asked, client.silent().count())
+    };
+    // Whole ones between them begin the count anew.
+    for most in [1, 1, 2, 1, 1] {
+        assert_eq!(ask(&mut client, 1, most), (1, 0));
+    }
+    assert_eq!(ask(&mut client, 1, 1), (1, 1));
+    assert_eq!(ask(&mut client, 1, 2), (0, 1));
+    // One that is asked from time to time and answered by half changes nothing, and a whole one does.
+    assert_eq!(ask(&mut client, PROBE_NS, 1), (1, 1));
+    assert_eq!(ask(&mut client, 1, 2), (0, 1));
+    assert_eq!(ask(&mut client, PROBE_NS, 2), (1, 0));
+    assert_eq!(ask(&mut client, 1, 1), (1, 0));
+}
+
 /// A client of two shims that coordinate, and where its first datagram for a multiget of both goes.
 fn asks_a_coordinator(client: &mut Client, now_ns: u64) -> Vec<(SocketAddr, Vec<u8>)> {
     let (keys, mut sent) = ([keys_of(0, 2), keys_of(1, 1)].concat(), Vec::new());
