@@ -94,6 +94,14 @@ impl Bucket {
     }
 }
 
+/// Under which address a source is counted. One host may have all addresses of a /64, so these are one source.
+fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
+}
+
 /// The sources that were seen.
 #[derive(Debug)]
 pub struct Admission {
@@ -127,6 +135,7 @@ impl Admission {
             }
             return if self.others.take(now_ns, self.others_rate) { Ok(false) } else { Err(Rejected::Rate) };
         }
+        let from = source(from);
         let is_full = self.sources.len() >= limits::SOURCES_MAX;
         if is_full && now_ns >= self.sweep_at_ns && !self.sources.contains_key(&from) {
             self.sweep_at_ns = now_ns.saturating_add(SWEEP_NS);
@@ -185,6 +194,18 @@ mod tests {
         assert_eq!(let_in(&mut admission, 0, "192.0.2.1", 3) + let_in(&mut admission, 0, "192.0.2.2", 9), 5);
         assert_eq!(admission.admit(0, "192.0.2.3".parse().unwrap()), Err(Rejected::Rate));
         assert_eq!(let_in(&mut admission, 3 * SECOND_NS, "192.0.2.1", 30), 5);
+    }
+
+    #[test]
+    fn addresses_of_ipv6_that_one_host_may_have_share_a_rate() {
+        let mut admission = admission(10, 0);
+        let found = (0..40u8).map(|last| let_in(&mut admission, 0, &format!("fd00::1:{last}:9"), 1)).sum::<usize>();
+        assert_eq!((found, admission.sources.len()), (10, 1));
+        assert_eq!(let_in(&mut admission, 0, "fd00:0:0:1::1", 20), 10);
+        // IPv4 within IPv6 is IPv4.
+        assert_eq!(let_in(&mut admission, 0, "::ffff:10.0.0.1", 20), 10);
+        assert_eq!(let_in(&mut admission, 0, "::ffff:10.0.0.2", 20), 10);
+        assert_eq!(let_in(&mut admission, 0, "10.0.0.2", 20), 0);
     }
 
     #[test]
