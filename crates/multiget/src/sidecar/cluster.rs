@@ -28,6 +28,8 @@ pub(super) struct Cluster {
     ask_at_ns: u64,
     /// Who was asked last.
     asked: usize,
+    /// It is logged that no more nodes can be known.
+    is_full: bool,
 }
 
 /// A command that may have to be sent again.
@@ -73,12 +75,24 @@ fn address(host: &str, from: IpAddr) -> Option<IpAddr> {
     if host.is_empty() || host == "?" { Some(from) } else { host.trim_matches(['[', ']']).parse().ok() }
 }
 
-/// The answer to CLUSTER SLOTS: ranges of slots, each with the node that has it. Nodes without an address, or with a name, are left out.
+/// The answer to CLUSTER SLOTS: ranges of slots, each with the node that has it. Nodes without an address, or with a name, are left out. None if
+/// it is none, or has slots twice or such as there are not: whoever reads it does so much work for each range as that has slots.
 fn ranges(answer: &[u8], from: IpAddr) -> Option<Vec<(usize, usize, SocketAddr)>> {
-    let (mut at, mut found) = (0, Vec::new());
-    for _ in 0..count(answer, &mut at)? {
+    let (mut at, mut found, mut slots) = (0, Vec::new(), 0);
+    let ranges = count(answer, &mut at)?;
+    if ranges > SLOTS {
+        return None;
+    }
+    for _ in 0..ranges {
         let parts = count(answer, &mut at)?;
         let (first, last) = (integer(answer, &mut at)?, integer(answer, &mut at)?);
+        if first > last || last >= SLOTS {
+            return None;
+        }
+        slots += last - first + 1;
+        if slots > SLOTS {
+            return None;
+        }
         let fields = count(answer, &mut at)?;
         let host = match next(answer, &mut at)? {
             Value::Bulk(host) => address(std::str::from_utf8(host).ok()?, from),
@@ -92,7 +106,7 @@ fn ranges(answer: &[u8], from: IpAddr) -> Option<Vec<(usize, usize, SocketAddr)>
         for _ in 3..parts {
             skip(answer, &mut at)?;
         }
-        if let Some(host) = host.filter(|_| first <= last && last < SLOTS) {
+        if let Some(host) = host {
             found.push((first, last, SocketAddr::new(host, port)));
         }
     }
@@ -169,12 +183,17 @@ impl Sidecar {
 
     /// The number of the server at this address, which is a new one if need be; none if there are too many.
     fn server_at(&mut self, node: SocketAddr) -> Option<usize> {
-        let shim_port = self.cluster.as_ref()?.shim_port;
+        let cluster = self.cluster.as_mut()?;
+        let shim_port = cluster.shim_port;
         let servers = &mut self.options.servers;
         if let Some(known) = servers.iter().position(|(server, _)| *server == node) {
             return Some(known);
         }
         if servers.len() == limits::SERVERS_MAX {
+            if !std::mem::replace(&mut cluster.is_full, true) {
+                let limit = limits::SERVERS_MAX;
+                tracing::warn!(%node, limit, "a node of the cluster is one more than a sidecar can know: what is sent there is answered with MOVED until the sidecar is started anew");
+            }
             return None;
         }
         let shim = SocketAddr::new(node.ip(), shim_port);
@@ -279,7 +298,15 @@ impl Sidecar {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Metadata, Subscriber};
+
+    use super::super::{Login, SidecarOptions};
     use super::*;
+    use crate::mode::Mode;
 
     const FROM: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
 
@@ -313,5 +340,68 @@ mod tests {
         ] {
             assert_eq!(ranges(bad.as_bytes(), FROM), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn an_answer_with_more_ranges_or_slots_than_there_are_is_refused() {
+        let range = |first: usize, last: usize| format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$0\r\n\r\n:6379\r\n");
+        let answer = |ranges: &[String]| ranges_of(&format!("*{}\r\n{}", ranges.len(), ranges.concat()));
+        let one_by_one: Vec<String> = (0..SLOTS).map(|slot| range(slot, slot)).collect();
+        assert_eq!(answer(&one_by_one), Some(SLOTS));
+        assert_eq!(answer(&[one_by_one.clone(), vec![range(0, 0)]].concat()), None);
+        assert_eq!(answer(&[range(0, SLOTS - 1), range(5, 5)]), None, "slots that stand there twice");
+        assert_eq!(answer(&[range(0, 99), range(100, SLOTS)]), None, "a slot that there is not");
+        assert_eq!(answer(&[range(99, 0)]), None, "a range that ends before it begins");
+        assert_eq!(ranges_of("*1000000000\r\n"), None);
+    }
+
+    fn ranges_of(answer: &str) -> Option<usize> {
+        ranges(answer.as_bytes(), FROM).map(|found| found.len())
+    }
+
+    /// Counts the warnings that are logged.
+    struct Warnings(Arc<AtomicUsize>);
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::WARN
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn more_nodes_than_a_sidecar_can_know_are_told_once() {
+        let mut sidecar = Sidecar::new(SidecarOptions {
+            servers: vec![(SocketAddr::new(FROM, 1), SocketAddr::new(FROM, 9700))],
+            mode: Mode::Tcp,
+            cluster: Some(9700),
+            login: Login::default(),
+            timeout_ns: 1,
+            resend_ns: 1,
+            seed: 0,
+        });
+        let warnings = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Warnings(warnings.clone()), || {
+            for port in 1..=limits::SERVERS_MAX as u16 {
+                assert_eq!(sidecar.server_at(SocketAddr::new(FROM, port)), Some(usize::from(port) - 1));
+            }
+            assert_eq!(warnings.load(Ordering::Relaxed), 0);
+            for port in 1_000..1_009 {
+                assert_eq!(sidecar.server_at(SocketAddr::new(FROM, port)), None);
+            }
+        });
+        assert_eq!(warnings.load(Ordering::Relaxed), 1);
     }
 }
