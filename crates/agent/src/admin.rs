@@ -38,7 +38,7 @@ impl AgentAdmin {
         Arc::new(Self { loops: Loops::new(loops), upstream, vips, draining: AtomicBool::new(false) })
     }
 
-    /// No dispatcher is to connect from now on.
+    /// No dispatcher is to connect from now on, but for connections that are here.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

@@ -18,13 +18,19 @@ pub(crate) fn start(
     is_idempotent: bool,
 ) {
     agent.metrics.requests.add(1);
-    if agent.exchanges.len() >= limits::EXCHANGES_MAX {
+    let Some((session_id, is_taken)) = agent.sessions.get(session).map(|one| (one.id, one.takes_requests)) else {
+        return;
+    };
+    let refusal = match agent.exchanges.len() >= limits::EXCHANGES_MAX {
+        _ if !is_taken => Some("the agent is ending"),
+        true => Some("the agent has as many requests as it may have"),
+        false => None,
+    };
+    if let Some(reason) = refusal {
         agent.metrics.failed.add(1);
-        let failed = Message::Failed { status: 503, reason: "the agent has as many requests as it may have" };
-        agent.sessions[session].send(io, ticket, &failed);
+        agent.sessions[session].send(io, ticket, &Message::Failed { status: 503, reason });
         return;
     }
-    let Some(session_id) = agent.sessions.get(session).map(|session| session.id) else { return };
     let times_ns = (io.now_ns(), io.now_ns() + agent.options.upstream_timeout_ns);
     let mut state = Exchange::new((session, session_id), ticket, times_ns);
     state.request.extend_from_slice(head);

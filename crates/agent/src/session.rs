@@ -11,7 +11,9 @@ use crate::state::{Agent, Open, Peer, Phase, Session};
 
 /// Somebody has connected to the control port: the agent speaks first.
 pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Accepted) {
-    if agent.is_draining || agent.sessions.len() >= limits::SESSIONS_MAX {
+    // One that ends still lets owners come back for their connections.
+    let is_over = agent.is_draining && agent.moves.flows() == 0;
+    if is_over || agent.sessions.len() >= limits::SESSIONS_MAX {
         debug!(peer = %origin.peer, "a control connection is closed at once: there are as many as there may be, or the agent is ending");
         io.close(conn);
         return;
@@ -32,6 +34,7 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
         heard_ns: io.now_ns(),
         exchanges: Default::default(),
         is_full: false,
+        takes_requests: !agent.is_draining,
     });
     agent.session_keys.insert(id, key);
     agent.set_peer(conn, Peer::Session(key));

@@ -166,6 +166,8 @@ pub(crate) struct Session {
     pub(crate) exchanges: HashMap<Ticket, usize>,
     /// Too much is written and not taken: no answers are read for it.
     pub(crate) is_full: bool,
+    /// Not if it came when the agent was ending: it is there for connections that go back.
+    pub(crate) takes_requests: bool,
 }
 
 /// How far a control connection is.

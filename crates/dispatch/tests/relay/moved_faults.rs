@@ -1,6 +1,6 @@
 //! The same promises while control connections are lost, agents and servers die, and clients reset their connections.
 
-use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
+use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, World, for_seeds};
 
 use crate::client::Outcome;
 use crate::requests::Request;
@@ -189,6 +189,33 @@ fn an_agent_that_ends_keeps_what_it_gives_back_until_that_is_there() {
     assert_eq!(check(&scene, 0, false), 2);
     let counted = scene.counted();
     assert_eq!((counted.clients, counted.returned, counted.gone), (1, 1, 0), "{counted:?}");
+    assert!(scene.world.run_until(20 * SECOND, |world| !world.is_running(agent)));
+}
+
+#[test]
+fn an_agent_that_ends_lets_a_dispatcher_come_back_for_what_it_has_of_it_and_begins_nothing_new() {
+    let plans = vec![vec![Request::Length(32 << 20), Request::Length(10)], vec![Request::Length(10)]];
+    let mut scene = Scene::handing_over(3, Options::calm(), 1, plans);
+    let (dispatcher, agent, [client, other]) =
+        (scene.dispatcher, scene.agents[0], [scene.clients[0], scene.clients[1]]);
+    assert!(scene.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == 1));
+    scene.world.post(client, ());
+    assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
+    assert_eq!(scene.world.host(agent).taken(), 1);
+    scene.world.post(agent, shunt_agent::AgentMail::Drain);
+    for conn in scene.world.host(agent).control_connections() {
+        scene.world.reset(agent, conn);
+    }
+    assert!(scene.world.run_until(SECOND, |world| world.host(dispatcher).backends_up() == 0));
+    let is_back = |world: &mut World| world.host(dispatcher).backends_up() == 1;
+    assert!(scene.world.run_until(SECOND, is_back), "it is not let in");
+    scene.world.post(other, ());
+    assert!(scene.world.run_until(SECOND, |world| world.host(other).is_done()));
+    assert!(matches!(scene.world.host(other).outcomes[..], [Outcome::Whole { status: 503, .. }]));
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert!(check(&scene, 0, true) >= 1, "the answer that was under way is whole");
+    let counted = scene.counted();
+    assert_eq!((counted.returned, counted.gone), (1, 0), "{counted:?}");
     assert!(scene.world.run_until(20 * SECOND, |world| !world.is_running(agent)));
 }
 
