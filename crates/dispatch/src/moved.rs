@@ -23,7 +23,7 @@ use crate::{answer, failing, links, reply, resume};
 enum Wanted {
     Freeze(Flow),
     Restore(Flow, Frozen),
-    Probe(Frozen),
+    Probe(Flow, Frozen),
     Reset(Option<TcpState>, u64),
     Send(AgentId, Ticket, Message<'static>),
     DropControl(AgentId),
@@ -35,6 +35,7 @@ struct Sink<'a> {
     backends: &'a [Backend],
     of_flow: &'a HashMap<Flow, usize>,
     clients: &'a Slab<Client>,
+    probes: &'a Slab<Flow>,
     wanted: Vec<Wanted>,
 }
 
@@ -56,8 +57,12 @@ impl OwnerSink for Sink<'_> {
         self.steer.seen(flow)
     }
 
-    fn probe(&mut self, _: Flow, frozen: Frozen) {
-        self.wanted.push(Wanted::Probe(frozen));
+    fn probe(&mut self, flow: Flow, frozen: Frozen) {
+        self.wanted.push(Wanted::Probe(flow, frozen));
+    }
+
+    fn is_probing(&self, flow: Flow) -> bool {
+        self.probes.iter().any(|(_, probed)| *probed == flow)
     }
 
     fn could_go_on(&self, flow: Flow, answer_sent: Option<u64>) -> bool {
@@ -97,8 +102,8 @@ impl OwnerSink for Sink<'_> {
 
 /// Has the owner do something, and does what it wants done.
 fn with<R>(dispatcher: &mut Dispatcher, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> R {
-    let Dispatcher { owner, steer, backends, of_flow, clients, .. } = dispatcher;
-    let mut sink = Sink { steer: &mut **steer, backends, of_flow, clients, wanted: Vec::new() };
+    let Dispatcher { owner, steer, backends, of_flow, clients, probes, .. } = dispatcher;
+    let mut sink = Sink { steer: &mut **steer, backends, of_flow, clients, probes, wanted: Vec::new() };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(dispatcher, io, wanted);
@@ -135,9 +140,10 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             }
             dispatcher.set_peer(conn, Peer::Client(client));
         }
-        Wanted::Probe(frozen) => {
+        Wanted::Probe(flow, frozen) => {
             let conn = io.restore(frozen);
-            dispatcher.set_peer(conn, Peer::Probe);
+            let probe = dispatcher.probes.insert(flow);
+            dispatcher.set_peer(conn, Peer::Probe(probe));
         }
         Wanted::Reset(state, frozen_at_ms) => {
             // Put in and aborted it sends a reset, or what makes the client say something, which is answered by one.
@@ -173,8 +179,9 @@ pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, ski
 pub(crate) fn frozen(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
     let client = match dispatcher.peer(conn) {
         Peer::Client(client) => client,
-        Peer::Probe => {
+        Peer::Probe(probe) => {
             dispatcher.set_peer(conn, Peer::Nobody);
+            dispatcher.probes.try_remove(probe);
             if outcome.is_err() {
                 // Its packets are held, and no reset leaves.
                 io.abort(conn);
@@ -214,7 +221,7 @@ pub(crate) fn restored(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId) {
             io.abort(conn);
         }
         // The kernel has asked the client what it has.
-        Peer::Probe => io.freeze(conn),
+        Peer::Probe(_) => io.freeze(conn),
         Peer::Backend(_) | Peer::Nobody => {}
     }
 }
@@ -326,5 +333,69 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
             dispatcher.take_exchange(client);
             dispatcher.remove_client(client);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_handover::session::{Instance, OwnerId, SharedKey};
+    use shunt_reactor::moving::Window;
+    use shunt_reactor::sim::{Options, SECOND, World};
+
+    use super::*;
+    use crate::options::DispatchOptions;
+
+    fn dispatcher() -> Dispatcher {
+        Dispatcher::new(DispatchOptions {
+            listen: vec![([192, 0, 2, 1], 80).into()],
+            backends: vec![([192, 0, 2, 10], 7000).into()],
+            key: SharedKey::new(&[1; 20]).expect("it is long enough"),
+            owner: OwnerId(1),
+            instance: Instance(1),
+            handover: Handover::Auto,
+            steer: None,
+            body_bytes_per_timeout: 256 * 30,
+            body_bytes_max: 1 << 30,
+            idle_timeout_ns: 60 * SECOND,
+            head_timeout_ns: 10 * SECOND,
+            body_timeout_ns: 30 * SECOND,
+            answer_timeout_ns: 40 * SECOND,
+            random: Box::new(|bytes| bytes.fill(1)),
+        })
+    }
+
+    #[test]
+    fn a_probe_is_known_until_it_is_out_of_the_loop_or_was_not_let_in() {
+        let state = TcpState {
+            local: ([192, 0, 2, 1], 80).into(),
+            peer: ([198, 51, 100, 7], 5000).into(),
+            send_sequence: 1,
+            receive_sequence: 1,
+            mss: 1448,
+            timestamp: None,
+            sack: true,
+            window_scales: None,
+            window: Window::default(),
+        };
+        let flow = Flow { local: state.local, peer: state.peer };
+        let mut world = World::new(1, Options::calm());
+        let host = world.add("dispatcher", dispatcher());
+        let probe = |dispatcher: &mut Dispatcher, io: &mut Io| {
+            carry_out(dispatcher, io, Wanted::Probe(flow, Frozen::without_queues(state)));
+            with(dispatcher, io, |_, _, sink| sink.is_probing(flow))
+        };
+        assert!(world.with(host, probe));
+        // Nobody has such a connection here.
+        world.run_for(SECOND);
+        let is_out = |dispatcher: &mut Dispatcher, io: &mut Io| {
+            assert!(dispatcher.probes.is_empty());
+            assert!(probe(dispatcher, io));
+            let conn = io.restore(Frozen::without_queues(state));
+            let other = dispatcher.probes.insert(flow);
+            dispatcher.set_peer(conn, Peer::Probe(other));
+            frozen(dispatcher, io, conn, Ok(Frozen::without_queues(state)));
+            dispatcher.probes.len()
+        };
+        assert_eq!(world.with(host, is_out), 1, "one of two");
     }
 }

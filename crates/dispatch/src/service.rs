@@ -46,7 +46,7 @@ impl Service for Dispatcher {
         match self.peer(conn) {
             Peer::Client(client) => intake::received(self, io, client, data),
             Peer::Backend(index) => heard::received(self, io, index, data),
-            Peer::Nobody | Peer::ToBeReset | Peer::Probe => data.len(),
+            Peer::Nobody | Peer::ToBeReset | Peer::Probe(_) => data.len(),
         }
     }
 
@@ -57,7 +57,11 @@ impl Service for Dispatcher {
                 self.set_peer(conn, Peer::Nobody);
                 links::lost(self, io, index, words(reason));
             }
-            Peer::Nobody | Peer::ToBeReset | Peer::Probe => {}
+            Peer::Probe(probe) => {
+                self.set_peer(conn, Peer::Nobody);
+                self.probes.try_remove(probe);
+            }
+            Peer::Nobody | Peer::ToBeReset => {}
         }
     }
 
@@ -71,7 +75,7 @@ impl Service for Dispatcher {
                 intake::go_on(self, io, client);
             }
             Peer::Backend(index) => links::drained(self, io, index),
-            Peer::Nobody | Peer::ToBeReset | Peer::Probe => {}
+            Peer::Nobody | Peer::ToBeReset | Peer::Probe(_) => {}
         }
     }
 

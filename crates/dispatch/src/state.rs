@@ -38,6 +38,8 @@ pub struct Dispatcher {
     pub(crate) steer: Box<dyn Steer>,
     /// The clients of these.
     pub(crate) moved: HashMap<Flow, usize>,
+    /// Those that are in the loop as [`Peer::Probe`].
+    pub(crate) probes: Slab<Flow>,
     /// All clients.
     pub(crate) of_flow: HashMap<Flow, usize>,
 }
@@ -52,7 +54,7 @@ pub(crate) enum Peer {
     /// A connection that nobody has is put in to be reset.
     ToBeReset,
     /// One whose agent is lost is put in and taken out, so that its client says what it has.
-    Probe,
+    Probe(usize),
 }
 
 /// Where a client's connection is.
@@ -198,6 +200,7 @@ impl Dispatcher {
             owner,
             steer,
             moved: HashMap::new(),
+            probes: Slab::new(),
             of_flow: HashMap::new(),
         }
     }

@@ -188,11 +188,19 @@ impl Owner {
                         self.control_lost(now_ms, agent, sink);
                     }
                     Some((Stage::InDoubt { .. } | Stage::Lost, _)) => self.agent_lost(now_ms, ticket, sink),
+                    // This process may have stood still: put in beside it, the connection would find its place taken.
+                    Some((Stage::Salvaging { .. }, _)) if self.is_probing(ticket, sink) => {
+                        self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.look_ms);
+                    }
                     Some((Stage::Salvaging { .. }, _)) => self.look(now_ms, ticket, sink),
                     _ => {}
                 },
             }
         }
+    }
+
+    fn is_probing(&self, ticket: Ticket, sink: &impl OwnerSink) -> bool {
+        self.moves.get(&ticket).is_some_and(|known| sink.is_probing(known.flow))
     }
 
     fn renew(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {

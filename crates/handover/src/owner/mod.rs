@@ -185,6 +185,10 @@ pub trait OwnerSink {
     }
     /// Puts the connection in and takes it out again, by which the client is made to say what it has. Nothing is to be called.
     fn probe(&mut self, _flow: Flow, _frozen: Frozen) {}
+    /// True while what was put in by that is not out again.
+    fn is_probing(&self, _flow: Flow) -> bool {
+        false
+    }
     /// True if the answer on this connection could go on from elsewhere: behind so many bytes, or behind some.
     fn could_go_on(&self, _flow: Flow, _answer_sent: Option<u64>) -> bool {
         false

@@ -17,6 +17,8 @@ pub(super) struct Said {
     /// The answer goes on behind these.
     pub(super) places: std::ops::Range<u64>,
     pub(super) probes: Vec<Frozen>,
+    /// A probe is in the loop still.
+    pub(super) is_probing: bool,
     pub(super) restored: Vec<Frozen>,
 }
 
@@ -45,6 +47,10 @@ impl OwnerSink for Said {
 
     fn probe(&mut self, _: Flow, frozen: Frozen) {
         self.probes.push(frozen);
+    }
+
+    fn is_probing(&self, _: Flow) -> bool {
+        self.is_probing
     }
 
     fn could_go_on(&self, _: Flow, answer_sent: Option<u64>) -> bool {

@@ -69,6 +69,26 @@ fn who_says_nothing_new_is_asked_again_and_given_up_in_the_end() {
 }
 
 #[test]
+fn it_is_not_put_in_while_a_probe_of_it_is_in_the_loop() {
+    let (mut owner, mut said) = lost(1..1_000);
+    owner.control_up(6_000, A, NEXT, &mut said);
+    says(&mut said, 500);
+    owner.tick(6_000 + limits::LOOK_MS, &mut said);
+    assert_eq!(said.probes.len(), 2);
+    says(&mut said, 500);
+    said.is_probing = true;
+    for look in 2..100 {
+        owner.tick(6_000 + look * limits::LOOK_MS, &mut said);
+    }
+    assert_eq!((said.probes.len(), said.restored.len(), said.outcomes.len()), (2, 0, 0));
+    said.is_probing = false;
+    owner.tick(6_000 + 100 * limits::LOOK_MS, &mut said);
+    owner.restored(flow(1), true, &mut said);
+    assert_eq!(said.outcomes, [(Ticket(1), Outcome::Salvaged { answer_sent: 500 })]);
+    assert!(owner.is_empty());
+}
+
+#[test]
 fn what_only_the_lost_agent_had_ends_it() {
     for (more, has_ended) in [(1, false), (0, true)] {
         let (mut owner, mut said) = lost(1..1_000);
