@@ -146,9 +146,12 @@ pub(crate) fn forget(agent: &mut Agent, ticket: Ticket) {
     }
 }
 
-/// Nobody wants an answer any more: what is relayed of it says only that its stream id is free.
-pub(crate) fn empty(agent: &mut Agent, ticket: Ticket) {
-    let Some(kept) = agent.kept.answers.get_mut(&ticket) else { return };
+/// Its owner wants an answer no more: what is relayed of it says only that its stream id is free. One for which a connection was given goes out on that.
+pub(crate) fn empty(agent: &mut Agent, session: SessionId, ticket: Ticket) {
+    if agent.moves.has_taken(session, ticket) {
+        return;
+    }
+    let Some(kept) = agent.kept.answers.get_mut(&ticket).filter(|kept| kept.session == session) else { return };
     let Some(header) = Header::decode(&kept.envelope) else { return };
     let before = kept.envelope.len();
     kept.envelope.clear();
@@ -186,4 +189,85 @@ fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
     agent.metrics.answers.of(Way::Direct).add(1);
     taken::is_out(agent, io, key);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use shunt_handover::message::Message;
+    use shunt_handover::session::{Instance, Protocol, SharedKey};
+    use shunt_reactor::moving::{Frozen, TcpState, Window};
+    use shunt_reactor::sim::{Options, World};
+    use shunt_wire::cql::envelope::opcode;
+
+    use super::*;
+    use crate::options::AgentOptions;
+
+    const OWN: SessionId = SessionId(1);
+    const OTHER: SessionId = SessionId(2);
+
+    fn agent(vip: SocketAddr) -> Agent {
+        Agent::new(AgentOptions {
+            protocol: Protocol::Cql,
+            upstream: ([192, 0, 2, 9], 9042).into(),
+            key: SharedKey::new(&[7; 32]).expect("it is long enough"),
+            instance: Instance(1),
+            threshold_bytes: Some(1),
+            hold_ns: 0,
+            vips: vec![vip],
+            own: None,
+            upstream_connections_max: 1,
+            upstream_timeout_ns: 1,
+            random: Box::new(|bytes| bytes.fill(1)),
+        })
+    }
+
+    fn keep(agent: &mut Agent, io: &Io, ticket: Ticket) {
+        let mut envelope = Vec::new();
+        let header = Header { response: true, ..Header::request(4, 5, opcode::RESULT) };
+        append(&mut envelope, header, |body| body.extend_from_slice(&[9; 100]));
+        assert!(reserve(agent, envelope.len()) && taken::may_offer(agent, io, OWN, ticket));
+        let proxy = ConnId { index: 0, generation: 1 };
+        let kept = Kept { session: OWN, link: 0, proxy, envelope, offered_ns: 0, shape: None };
+        agent.kept.answers.insert(ticket, kept);
+    }
+
+    fn connection(vip: SocketAddr) -> Frozen {
+        Frozen::without_queues(TcpState {
+            local: vip,
+            peer: ([198, 51, 100, 7], 5000).into(),
+            send_sequence: 1,
+            receive_sequence: 1,
+            mss: 1448,
+            timestamp: None,
+            sack: true,
+            window_scales: None,
+            window: Window::default(),
+        })
+    }
+
+    #[test]
+    fn only_its_owner_empties_an_answer_and_only_until_it_has_given_a_connection_for_it() {
+        let vip = ([192, 0, 2, 1], 9042).into();
+        let mut world = World::new(1, Options::calm());
+        let host = world.add("agent", agent(vip));
+        world.with(host, |agent, io| {
+            for (session, owner) in [(OWN, OwnerId(1)), (OTHER, OwnerId(2))] {
+                taken::session_up(agent, io, session, owner, Instance(1));
+            }
+            let (given, free) = (Ticket(7), Ticket(8));
+            [given, free].into_iter().for_each(|ticket| keep(agent, io, ticket));
+            let take = Message::Take { connection: connection(vip), answer_sent: 0 };
+            taken::heard(agent, io, OWN, given, &take).expect("owners say that");
+            let bytes = |agent: &Agent, ticket| agent.kept.answers[&ticket].envelope.len();
+            let (whole, of_void) = (HEADER_BYTES + 100, HEADER_BYTES + 4);
+            for (session, left) in [(OTHER, whole), (OWN, of_void)] {
+                empty(agent, session, given);
+                empty(agent, session, free);
+                assert_eq!((bytes(agent, given), bytes(agent, free)), (whole, left), "{session:?}");
+            }
+            assert_eq!(agent.kept.bytes(), whole + of_void);
+        });
+    }
 }

@@ -114,7 +114,7 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
         ) => {
             let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
             if *message == Message::Cancel {
-                kept::empty(agent, ticket);
+                kept::empty(agent, id, ticket);
             }
             let fits = taken::heard(agent, io, id, ticket, message);
             carry::out(agent, io);

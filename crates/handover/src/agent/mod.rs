@@ -269,6 +269,12 @@ impl Agent {
         self.moves.contains_key(&flow)
     }
 
+    /// True if the owner of this session has given a connection by this ticket.
+    #[must_use]
+    pub fn has_taken(&self, session: SessionId, ticket: Ticket) -> bool {
+        self.flow_of(session, ticket).is_some()
+    }
+
     /// True if nothing is kept of any connection or offer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
