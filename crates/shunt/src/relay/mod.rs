@@ -21,7 +21,7 @@ use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox,
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
-use part::{DrainTimes, LoopsPart, Notice};
+use part::{AcceptsUntil, DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
 pub(crate) use secret::{private_file, random};
 
@@ -183,7 +183,10 @@ where
         crate::print(&format!("metrics, health and status on http://{address}\n"));
     }
     let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
-    let part = LoopsPart::new(role.name, role.shown, acceptor, mailers, role.orders, notices, times);
+    // Owners may have to come back to an agent that ends, for their connections.
+    let accepts_until = if role.is_agent { AcceptsUntil::Ended } else { AcceptsUntil::Told };
+    let accepting = (acceptor, accepts_until);
+    let part = LoopsPart::new(role.name, role.shown, accepting, mailers, role.orders, notices, times);
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 

@@ -49,8 +49,11 @@ pub(crate) trait Shown: shunt_admin::Part {
 pub(super) struct LoopsPart<M> {
     name: &'static str,
     shown: Arc<dyn Shown>,
-    /// Until they are told to end.
+    /// Until they are told to end, or have ended.
     acceptor: Option<Acceptor>,
+    accepts_until: AcceptsUntil,
+    /// They were told to end.
+    is_leaving: bool,
     /// Seen when it was stopped, and not told yet.
     accepting_died: bool,
     mailers: Vec<Mailer<M>>,
@@ -62,6 +65,15 @@ pub(super) struct LoopsPart<M> {
     times: DrainTimes,
     /// It drains, and takes new connections until then.
     takes_new_until: Option<Instant>,
+}
+
+/// Until when connections are given to the loops.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum AcceptsUntil {
+    /// They are told to end.
+    Told,
+    /// They have ended: each refuses for itself what it does not need to end.
+    Ended,
 }
 
 /// How long the steps of a drain take.
@@ -77,18 +89,20 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
     pub(super) fn new(
         name: &'static str,
         shown: Arc<dyn Shown>,
-        acceptor: Acceptor,
+        (acceptor, accepts_until): (Acceptor, AcceptsUntil),
         mailers: Vec<Mailer<M>>,
         orders: Orders<M>,
         notices: Receiver<Notice>,
         times: DrainTimes,
     ) -> Self {
         let (acceptor, running) = (Some(acceptor), mailers.len());
-        let (accepting_died, waiting, takes_new_until) = (false, Vec::new(), None);
+        let (is_leaving, accepting_died, waiting, takes_new_until) = (false, false, Vec::new(), None);
         Self {
             name,
             shown,
             acceptor,
+            accepts_until,
+            is_leaving,
             accepting_died,
             mailers,
             orders,
@@ -100,13 +114,28 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         }
     }
 
-    /// Takes no new connection from now on, and finishes what is under way.
+    /// Finishes what is under way, and takes no new connection from now on but what the loops need for that.
     fn leave(&mut self) {
-        self.takes_new_until = None;
+        (self.takes_new_until, self.is_leaving) = (None, true);
+        if self.accepts_until == AcceptsUntil::Told {
+            self.stop_accepting();
+        }
+        self.order(self.orders.drain);
+    }
+
+    fn stop_accepting(&mut self) {
         if let Some(acceptor) = self.acceptor.take() {
             self.accepting_died = !acceptor.stop();
         }
-        self.order(self.orders.drain);
+    }
+
+    fn look_at_acceptor(&mut self) -> Option<Exit> {
+        let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
+        if dead.is_none() && !std::mem::take(&mut self.accepting_died) {
+            return None;
+        }
+        error!("the accepting thread has died, so the {} ends; the log says where", self.name);
+        Some(Exit::Internal)
     }
 
     fn order(&mut self, mail: M) {
@@ -127,10 +156,8 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
             self.leave();
         }
         self.retry();
-        let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
-        if dead.is_some() || std::mem::take(&mut self.accepting_died) {
-            error!("the accepting thread has died, so the {} ends; the log says where", self.name);
-            return Some(Exit::Internal);
+        if let Some(exit) = self.look_at_acceptor() {
+            return Some(exit);
         }
         while let Ok(notice) = self.notices.try_recv() {
             let (index, failure) = match notice {
@@ -144,12 +171,15 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
             self.running = self.running.saturating_sub(1);
             match failure {
                 Some(failure) => error!(index, %failure, "an event loop has died, so the {} ends", self.name),
-                None if self.acceptor.is_none() => continue,
+                None if self.is_leaving => continue,
                 None => error!(index, "an event loop has ended without being told to, so the {} ends", self.name),
             }
             return Some(Exit::Internal);
         }
-        None
+        if self.running == 0 {
+            self.stop_accepting();
+        }
+        self.look_at_acceptor()
     }
 
     fn has_retry(&self) -> bool {
@@ -192,5 +222,40 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
 
     fn give_up(&self) {
         error!(loops = self.running, "event loops do not end");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::mpsc::channel;
+
+    use shunt_agent::{AgentAdmin, AgentMail};
+    use shunt_reactor::{CoreSlot, listen, mailbox};
+
+    use super::*;
+
+    #[test]
+    fn loops_that_drain_get_new_connections_only_if_they_need_them_to_end() {
+        for (accepts_until, gets_more) in [(AcceptsUntil::Told, false), (AcceptsUntil::Ended, true)] {
+            let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+            let listener = listen(any).expect("a port is free");
+            let address = listener.local_addr().expect("it is bound");
+            let (mailer, _inbox) = mailbox(8).expect("files can be opened");
+            let slots = vec![CoreSlot { mailer: mailer.clone(), load: Arc::default() }];
+            let acceptor = Acceptor::start(vec![listener], slots).expect("threads can be started");
+            let (teller, notices) = channel();
+            let orders = Orders { drain: AgentMail::Drain, end: AgentMail::End };
+            let times = DrainTimes { delay: Duration::ZERO, limit: Duration::from_secs(1) };
+            let shown = AgentAdmin::new(Vec::new(), address, Vec::new());
+            let accepting = (acceptor, accepts_until);
+            let mut part = LoopsPart::new("agent", shown, accepting, vec![mailer], orders, notices, times);
+            assert!(TcpStream::connect(address).is_ok());
+            part.drain(None);
+            assert_eq!((TcpStream::connect(address).is_ok(), part.look()), (gets_more, None));
+            teller.send(Notice::LoopEnded { index: 0, failure: None }).expect("it is listened to");
+            assert_eq!((part.look(), part.has_ended()), (None, true));
+            assert!(TcpStream::connect(address).is_err(), "nobody is there any more");
+        }
     }
 }
