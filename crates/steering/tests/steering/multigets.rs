@@ -130,10 +130,11 @@ impl<'n> Splitting<'n> {
     /// All that has come for each server up to now, in an order of its own.
     fn received(&mut self) -> BTreeMap<u8, Vec<Vec<u8>>> {
         self.marks += 1;
-        let key = self.marks.to_be_bytes();
         let groups: Vec<Group> = (0..SERVERS).map(|server| Group { server, keys: 1 }).collect();
+        let keys: Vec<Vec<u8>> =
+            (0..SERVERS).map(|server| [&[server][..], &self.marks.to_be_bytes()].concat()).collect();
         let mut mark = Vec::new();
-        encode_request(&mut mark, Op::MultiGet, MARK, &groups, std::iter::repeat_n(&key[..], groups.len()));
+        encode_request(&mut mark, Op::MultiGet, MARK, &groups, keys.iter().map(Vec::as_slice));
         self.send(&mark, true);
         let from = self.client.local_addr().expect("an address");
         let (mut found, mut buffer) = (BTreeMap::<u8, Vec<Vec<u8>>>::new(), Vec::new());
@@ -273,7 +274,11 @@ fn request(random: &mut Random) -> Vec<u8> {
             let longest = [0, 4, 30, 250, 1024][random.index(5)];
             let mut key = vec![0; random.index(longest + 1)];
             random.fill(&mut key);
-            if keys.len() < KEYS_MAX && request_bytes(groups.len() + 1, bytes + key_bytes(&key)) <= DATAGRAM_BYTES_MAX {
+            let is_new = !keys.contains(&key);
+            if is_new
+                && keys.len() < KEYS_MAX
+                && request_bytes(groups.len() + 1, bytes + key_bytes(&key)) <= DATAGRAM_BYTES_MAX
+            {
                 bytes += key_bytes(&key);
                 keys.push(key);
                 group.keys += 1;
