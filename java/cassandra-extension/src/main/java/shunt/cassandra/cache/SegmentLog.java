@@ -84,9 +84,10 @@ final class SegmentLog
     private void open()
     {
         active = free.remove();
-        sequence = sequence + 1;
-        active.sequence = sequence;
+        // First: who sees the new segment before the buffer is there takes it for full, and what is written to it for read.
         moveBuffer((long) active.number * segmentPages);
+        active.sequence = sequence + 1;
+        sequence = active.sequence;
     }
 
     private void moveBuffer(long page)

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -11,6 +12,8 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.cassandra.schema.TableId;
 import org.junit.jupiter.api.Test;
 
@@ -151,5 +154,38 @@ class SegmentLogTest
         assertFalse(log.needsCollection());
         generation.end();
         assertEquals(0, log.victim().number, "all are garbage: the oldest");
+    }
+
+    /** A walk takes what it has read of a segment for read, and what is put there afterwards has to be behind that. */
+    @Test
+    void aSegmentThatIsWrittenNeverSeemsToHaveMorePagesThanLater() throws Exception
+    {
+        SegmentLog small = new SegmentLog(files, 3, 2 * SegmentLog.BUFFER_BYTES, statistics);
+        AtomicReference<String> wrong = new AtomicReference<>();
+        AtomicBoolean done = new AtomicBoolean();
+        Thread walk = new Thread(() -> {
+            while (!done.get() && wrong.get() == null)
+            {
+                SegmentLog.Segment last = small.after(small.sequence() - 1);
+                long life = last == null ? 0 : last.sequence;
+                if (life == 0)
+                    continue;
+                int before = small.pagesOf(last);
+                int after = small.pagesOf(last);
+                if (after < before && last.sequence == life)
+                    wrong.set("segment " + last.number + " had " + before + " pages, and then " + after);
+            }
+        });
+        walk.start();
+        byte[] body = new byte[3 * Page.BYTES];
+        for (int i = 0; i < 200_000 && wrong.get() == null; i++)
+        {
+            small.append(i, generation, new byte[] { 1 }, body);
+            while (small.needsCollection())
+                small.release(small.victim());
+        }
+        done.set(true);
+        walk.join();
+        assertNull(wrong.get());
     }
 }
