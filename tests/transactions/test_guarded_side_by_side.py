@@ -32,12 +32,15 @@ def test_what_is_under_way_with_a_fence_is_made_before_the_next_or_never(session
     base = uuid.uuid4().int % 1_000_000_000
     insert = session.prepare(f"INSERT INTO {table} (id, balance, owner) VALUES (?, ?, ?)")
     seen = {"applied": 0, "refused": 0, "unknown": 0}
-    for number in range(ROUNDS):
+    for number in range(4 * ROUNDS):
+        # On a busy machine nearly all of a flood may be sent behind the later fence.
+        if number >= ROUNDS and min(seen["applied"], seen["refused"]) > FLOOD / 4:
+            break
         fence = acquire(session, name, "a")
         rows = range(base + number * FLOOD, base + (number + 1) * FLOOD)
         flood = []
         for at, row in enumerate(rows):
-            if at == FLOOD * (number + 1) // (ROUNDS + 1):
+            if at == FLOOD * (number % ROUNDS + 1) // (ROUNDS + 1):
                 release(session, name, "a")
                 later = acquire(session, name, "b")
                 # Not from this thread's answer on alone: the rest of the flood is sent behind it.
