@@ -219,6 +219,14 @@ impl Sidecar {
         tracing::warn!(%name, held_bytes, "an application is closed: {why}; let it send less ahead");
     }
 
+    /// Forgets an application.
+    pub(super) fn remove_app(&mut self, app: usize) -> App {
+        self.give_turn_back(app);
+        let app = self.apps.remove(app);
+        self.set_peer(app.conn, super::Peer::Nobody);
+        app
+    }
+
     /// Sends what there is and closes.
     pub(super) fn close(&mut self, io: &mut Io, conn: ConnId) {
         if let Some(app) = self.app_of(conn) {

@@ -194,8 +194,7 @@ impl Sidecar {
                 keys.iter().try_for_each(|position| self.take(ticket, *position, values.next()))
             }
             (Op::MultiGet, _) if !is_one => {
-                let other = || Err("ERR the server has answered with another number of values".to_owned());
-                plain(first).and_then(|_| other())
+                plain(first).and(Err("ERR the server has answered with another number of values".to_owned()))
             }
             _ => self.take(ticket, keys[0], first),
         };

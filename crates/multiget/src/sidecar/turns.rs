@@ -4,7 +4,7 @@
 use shunt_reactor::{ConnId, Io};
 
 use super::Sidecar;
-use super::apps::{App, Held};
+use super::apps::Held;
 use crate::limits;
 
 impl Sidecar {
@@ -43,13 +43,5 @@ impl Sidecar {
     /// The application waits in line.
     pub(super) fn wait_in_line(&mut self, conn: ConnId) {
         self.line.push_back(conn);
-    }
-
-    /// Forgets an application.
-    pub(super) fn remove_app(&mut self, app: usize) -> App {
-        self.give_turn_back(app);
-        let app = self.apps.remove(app);
-        self.set_peer(app.conn, super::Peer::Nobody);
-        app
     }
 }

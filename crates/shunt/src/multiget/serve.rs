@@ -175,9 +175,11 @@ impl Serve {
         let mode = self.mode(&servers)?;
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
-        for _ in 0..if self.has_shims() { self.common.cores } else { 0 } {
-            // Each loop has a port of its own, so that answers come to who asked.
-            sockets.extend(datagrams("--from", self.from, 1)?);
+        if self.has_shims() {
+            for _ in 0..self.common.cores {
+                // Each loop has a port of its own, so that answers come to who asked.
+                sockets.extend(datagrams("--from", self.from, 1)?);
+            }
         }
         let sidecar = |_| {
             let mut seed = [0; 8];
