@@ -37,6 +37,7 @@ RING_FIRST = 73
 KEYSPACE = "bank"  # in Transfers.java too
 ACCOUNTS = 1000
 BALANCE = 1_000_000
+NOBODY = 0  # in crates/bench/src/load/transfers.rs too: what a lock has that nobody holds
 SERIAL = 0x08
 OWN_ACCOUNTS = 16
 JAVA = ("java", "scalardb")
@@ -60,12 +61,15 @@ class Transfers:
     table: str
     accounts: int
     mode: str | None = "unsafe"  # the table's; none: nodes decide
+    opening: int = BALANCE
 
 
 TRANSFERS = {"transaction": Transfers("two-rows", "accounts", ACCOUNTS, "full"), "one row": Transfers("one-row", "own", OWN_ACCOUNTS),
              "guarded": Transfers("guarded", "guarded", ACCOUNTS),
              "lwt": Transfers("lwt", "own_lwt", OWN_ACCOUNTS, None),
-             "decided": Transfers("lwt", "own_decided", OWN_ACCOUNTS, "conditional")}
+             "decided": Transfers("lwt", "own_decided", OWN_ACCOUNTS, "conditional"),
+             "lock": Transfers("lock", "locks_lwt", OWN_ACCOUNTS, None, NOBODY),
+             "lock decided": Transfers("lock", "locks_decided", OWN_ACCOUNTS, "conditional", NOBODY)}
 
 
 class Bank(Servers):
@@ -94,12 +98,18 @@ class Point:
 
 BETWEEN_TWO = ["write", "guarded", "transaction", *JAVA]
 ON_ONE_ROW = ["one row", "lwt", "decided"]
+OF_LOCKS = ["lock", "lock decided"]
+CLIENTS_MAX = 64
 POINTS = [
     *(Point(f"{clients} client{'s' if clients > 1 else ''}", (clients, 1), BETWEEN_TWO) for clients in (1, 4, 16, 64)),
     Point("1 client, one account", (1, 1), ON_ONE_ROW, 1),
     Point("16 clients, an account each", (OWN_ACCOUNTS, 1), ON_ONE_ROW, OWN_ACCOUNTS),
     Point("16 clients, one account", (16, 1), ON_ONE_ROW, 1),
     Point("64 clients, one account", (64, 1), ON_ONE_ROW, 1),
+    Point("16 clients, a lock each", (OWN_ACCOUNTS, 1), OF_LOCKS, OWN_ACCOUNTS),
+    Point("16 clients, 4 locks", (16, 1), OF_LOCKS, 4),
+    Point("16 clients, one lock", (16, 1), OF_LOCKS, 1),
+    Point("64 clients, one lock", (64, 1), OF_LOCKS, 1),
     Point("ordinary INSERTs, 64x1", (64, 1), list(ORDINARY)),
     Point("ordinary INSERTs, 8x128", (8, 128), list(ORDINARY)),
 ]
@@ -119,7 +129,7 @@ def open_accounts(node: str, proxy: Proxy, replicas: int) -> None:
             table = f"{KEYSPACE}.{transfers.table}"
             schema.query(f"CREATE TABLE {table} (id int PRIMARY KEY, balance int)")
             for account in range(transfers.accounts):
-                session.query(f"INSERT INTO {table} (id, balance) VALUES ({account}, {BALANCE})", cql.ALL)
+                session.query(f"INSERT INTO {table} (id, balance) VALUES ({account}, {transfers.opening})", cql.ALL)
             if transfers.mode:
                 schema.query(f"ALTER TABLE {table} WITH transactional_mode = '{transfers.mode}'")
         wait_for_modes(schema)
@@ -152,7 +162,7 @@ def total(node: str, arm: str) -> int:
     """What all accounts of the arm's table have. Of lightweight transactions each is read at SERIAL, which ends what is half done."""
     table, accounts = f"{KEYSPACE}.{TRANSFERS[arm].table}", TRANSFERS[arm].accounts
     with session_of(node) as session:
-        if arm == "lwt":
+        if TRANSFERS[arm].mode is None:
             rows = [session.query(f"SELECT balance FROM {table} WHERE id = {account}", SERIAL)[0] for account in range(accounts)]
         else:
             rows = session.query(f"SELECT balance FROM {table}", cql.QUORUM)
@@ -177,6 +187,8 @@ def expected_after(arm: str, before: int, result: dict) -> range:
         return range(before, before + 1)
     if TRANSFERS[arm].kind == "guarded":  # it writes no balance but 0
         return range(0, before + 1)
+    if TRANSFERS[arm].kind == "lock":  # whoever held one when the time was over; two holders are a wrong answer
+        return range(0, TRANSFERS[arm].accounts * CLIENTS_MAX + 1)
     taken = result["applied_so_far"]
     return range(before - taken - result["in_doubt_so_far"], before - taken + 1)
 
@@ -200,7 +212,7 @@ def load(servers: Bank, arm: str, point: Point, options, seconds: float) -> dict
     if arm == "guarded":
         arguments += ["--fence", servers.fence]
     result = generator.load(first, *point.shape, *arguments, "--transfers", transfers.kind, "--keyspace", KEYSPACE,
-                            "--table", transfers.table, "--keys", min(point.accounts, transfers.accounts), errors_count=arm != "lwt")
+                            "--table", transfers.table, "--keys", min(point.accounts, transfers.accounts), errors_count=transfers.mode is not None)
     check(arm, lambda: total(servers.node, arm), expected_after(arm, before, result))
     return result
 
@@ -211,6 +223,8 @@ def figures(result: dict, arm: str, contended: bool = False) -> dict:
     done = result["applied"] if arm in TRANSFERS else result["queries"]
     if not done or not result["latency_us"]:
         return {}
+    if arm in TRANSFERS and TRANSFERS[arm].kind == "lock":
+        done /= 2  # it was taken, and it was released
     each = result["queries"] / done
     latency = {} if contended else {"p50_us": result["latency_us"]["p50"], "p99_us": result["latency_us"]["p99"]}
     found = {**latency, "rate_per_s": done / result["seconds"], "cpu_us": each * sum(process["cpu_us_per_query"] for process in result["processes"]),

@@ -27,6 +27,14 @@ def test_where_clients_contend_no_latency_is_told():
     assert [point.label for point in transfers.POINTS if point.contended and "lwt" in point.arms] == ["16 clients, one account", "64 clients, one account"]
 
 
+def test_a_lock_is_taken_and_released_by_two_statements():
+    found, of_statements = transfers.figures(REPORT, "lock decided"), transfers.figures(REPORT, "decided")
+    assert (found["rate_per_s"], found["cpu_us"], found["p50_us"]) == (250.0, 40.0, of_statements["p50_us"])
+    assert found["errors_per_s"] == of_statements["errors_per_s"]
+    assert transfers.expected_after("lock", 0, REPORT) == range(0, transfers.OWN_ACCOUNTS * transfers.CLIENTS_MAX + 1)
+    assert max(point.shape[0] * point.shape[1] for point in transfers.POINTS if "lock" in point.arms) == transfers.CLIENTS_MAX
+
+
 def test_each_answer_to_a_write_counts():
     found = transfers.figures(REPORT, "write")
     assert (found["rate_per_s"], found["cpu_us"]) == (2000.0, 5.0) and "again_per_s" not in found

@@ -131,8 +131,9 @@ pub struct LoadArgs {
     /// Move amounts instead, in a table of --keyspace with a row for each of --keys from 0 on, all with balances enough. two-rows: a
     /// transaction of a proxy with --fleet that takes from one account and gives to another, both drawn from all; one-row: one
     /// that takes from the stream id's own account (all share those there are, if they are fewer); lwt: the same by UPDATE ..
-    /// IF balance = ?, with the balance that the stream id heard last, and again until it is applied; guarded: an UPDATE that needs a
-    /// lock, of --fence
+    /// IF balance = ?, with the balance that the stream id heard last, and again until it is applied; lock: an account
+    /// is a lock, free at 0, which the stream id takes by such an UPDATE, again until it is applied, and then releases by another;
+    /// guarded: an UPDATE that needs a lock, of --fence
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
         "distribution", "token_aware", "populate", "verify", "columns", "conditional", "locks", "create"])]
     pub transfers: Option<TransferKind>,

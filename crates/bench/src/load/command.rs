@@ -10,7 +10,7 @@ use std::{
 use shunt_reactor::{IoChoice, LoopOptions, mailbox, raise_fd_limit, run as run_loop};
 
 use crate::{
-    load::{Load, LoadArgs, LoadOptions, Mark, RoundReport, TransferKind, watch::Watch},
+    load::{Load, LoadArgs, LoadOptions, Mark, RoundReport, watch::Watch},
     measure::{Calibration, cpu},
 };
 
@@ -36,8 +36,7 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
     }
     let json = args.json;
     // A lock that nobody else asks for is granted, and accounts have enough: whatever else comes is a fault.
-    let lwt = args.transfers == Some(TransferKind::Lwt);
-    let all_applied = args.locks.is_some() || args.transfers.is_some() && !lwt;
+    let all_applied = args.locks.is_some() || args.transfers.is_some_and(|kind| !kind.is_repeated());
     let reports = run_watched(options, choice, watch, move |report| print(report, json))?;
     let faults = |report: &RoundReport| {
         if all_applied { report.not_applied + report.errors.values().sum::<u64>() } else { 0 }

@@ -89,6 +89,8 @@ pub(super) struct Generator {
     pub(super) mix: Mix,
     /// By stream id, what its account was last heard to have (transfers by lightweight transactions).
     pub(super) balances: Vec<i32>,
+    /// Likewise, that its account is a lock which it was told to hold.
+    pub(super) holds: Vec<bool>,
     /// Share of reads, if all else are updates of one column and any connection will do.
     pub(super) plain_reads: Option<f64>,
     pub(super) random: Random,
@@ -139,6 +141,7 @@ impl Generator {
             growth: Growth::new(options.keys, in_flight),
             plain_reads: plain.then(|| mix.share(Operation::Read)),
             mix,
+            holds: vec![false; if options.transfers.is_some() { in_flight } else { 0 }],
             balances: vec![0; if options.transfers.is_some() { in_flight } else { 0 }],
             queues: Queues::new(options.targets.len()),
             keys: Keys::new(options.keys, options.distribution),

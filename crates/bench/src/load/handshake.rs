@@ -210,7 +210,7 @@ impl Generator {
                 let (id, metadata_id) = (prepared.id, prepared.result_metadata_id);
                 let layout = self.options.layout;
                 let template = match self.options.transfers {
-                    Some(kind) => Template::of_ints(kind.values(0, 0).as_slice().len(), id, metadata_id, layout),
+                    Some(kind) => Template::of_ints(kind.values(0, 0, 0).as_slice().len(), id, metadata_id, layout),
                     None => Template::new(statement, &self.shape, id, metadata_id, layout),
                 };
                 *known = Some((prepared.id.to_vec(), template));

@@ -2,7 +2,7 @@
 //!
 //! Between two accounts, those are drawn from all of them. On one account, each stream id has its own if there are so many, and else
 //! they share them. A lightweight transaction is repeated with the balance that its answer tells until it is applied; the first of a
-//! stream id learns it so, the others know it from the one before.
+//! stream id learns it so, the others know it from the one before. So it is with accounts that are locks, which are taken and released.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResponsePrefix, ResultMessage};
@@ -13,7 +13,7 @@ use crate::load::{
     mix::Operation,
     session::{SessionRest, Slot},
     template::Statement,
-    transfers::{TransferKind, left, together},
+    transfers::{TransferKind, holder, left, together, turned},
 };
 
 /// What a transaction's answer says by: 1, or 0.
@@ -36,8 +36,8 @@ impl Generator {
 
     /// After an answer that is no success: `true` if the transfer goes on.
     pub(super) fn transfer_goes_on(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, asked: Slot) -> bool {
-        let goes_on =
-            self.options.transfers == Some(TransferKind::Lwt) && matches!(self.phase, Phase::WarmUp | Phase::Round(_));
+        let is_repeated = self.options.transfers.is_some_and(TransferKind::is_repeated);
+        let goes_on = is_repeated && matches!(self.phase, Phase::WarmUp | Phase::Round(_));
         if goes_on {
             self.put(io, rest, stream, asked);
         }
@@ -52,8 +52,8 @@ impl Generator {
         prefix: &ResponsePrefix<'_>,
         message: &[u8],
     ) -> bool {
-        let applied = if self.options.transfers == Some(TransferKind::Lwt) {
-            self.check_balance(owner, version, message)
+        let applied = if let Some(kind) = self.options.transfers.filter(|kind| kind.is_repeated()) {
+            self.check_balance(kind, owner, version, message)
         } else {
             let mut payload = prefix.custom_payload.iter().flat_map(|payload| payload.iter());
             match payload.find(|(name, _)| *name == APPLIED) {
@@ -70,21 +70,36 @@ impl Generator {
         applied == Some(true)
     }
 
-    /// What the answer to a lightweight transaction says, and what its client knows of the balance from then on.
-    fn check_balance(&mut self, owner: u64, version: u8, message: &[u8]) -> Option<bool> {
+    /// What the answer to a lightweight transaction says, and what its client knows of the balance from then on. Nobody else can have a lock
+    /// that a client holds and asks to release.
+    fn check_balance(&mut self, kind: TransferKind, owner: u64, version: u8, message: &[u8]) -> Option<bool> {
         let balance = self.balances.get_mut(owner as usize)?;
+        let holds = self.holds.get_mut(owner as usize)?;
         let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, message) else { return None };
         let row = rows.rows().next().and_then(Result::ok)?;
-        match row.get(0) {
+        let applied = match row.get(0) {
+            Some([1]) if kind == TransferKind::Lock => {
+                *balance = turned(*balance, owner);
+                true
+            }
             Some([1]) => {
                 *balance = left(*balance);
-                Some(true)
+                true
             }
             Some([0]) => {
                 *balance = i32::from_be_bytes(*row.get(1)?.first_chunk()?);
-                Some(false)
+                false
             }
-            _ => None,
+            _ => return None,
+        };
+        let held = std::mem::replace(holds, kind == TransferKind::Lock && *balance == holder(owner));
+        if held && !applied { None } else { Some(applied) }
+    }
+
+    /// What a client asked for was answered by an error: nobody knows whether it still holds a lock.
+    pub(super) fn in_doubt(&mut self, owner: u64) {
+        if let Some(holds) = self.holds.get_mut(owner as usize) {
+            *holds = false;
         }
     }
 }

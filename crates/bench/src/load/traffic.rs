@@ -92,7 +92,10 @@ impl Generator {
                 }
                 return true;
             }
-            (opcode::ERROR, Some(code)) => *self.counts.errors.entry(code as u32).or_insert(0) += 1,
+            (opcode::ERROR, Some(code)) => {
+                *self.counts.errors.entry(code as u32).or_insert(0) += 1;
+                self.in_doubt(owner_of(rest.index, self.options.outstanding, header.stream as u16));
+            }
             _ => self.counts.wrong_answers += 1,
         }
         false
@@ -155,7 +158,7 @@ impl Generator {
             Statement::TRANSFER => {
                 let balance = self.balances.get(owner as usize).copied().unwrap_or_default();
                 let Some(kind) = self.options.transfers else { return };
-                template.ints(kind.values(slot.key, balance).as_slice())
+                template.ints(kind.values(slot.key, balance, owner).as_slice())
             }
             _ => template.body(slot.key),
         };

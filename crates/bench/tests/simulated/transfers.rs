@@ -24,6 +24,8 @@ struct Bank {
     payers: HashMap<i32, u64>,
     /// Each so many-th is answered by an error: and every other of those is carried out nevertheless.
     fails: Option<u64>,
+    /// Gives a lock to who asks for it, whoever has it.
+    gives_twice: bool,
     readers: HashMap<ConnId, EnvelopeReader>,
 }
 
@@ -37,6 +39,7 @@ impl Bank {
             refused: 0,
             payers: HashMap::new(),
             fails: None,
+            gives_twice: false,
             readers: HashMap::new(),
         }
     }
@@ -79,7 +82,7 @@ impl Bank {
         if fails {
             answer.opcode = opcode::ERROR;
             encode::error(&mut out, 0x1001, "no");
-        } else if self.kind == TransferKind::Lwt {
+        } else if matches!(self.kind, TransferKind::Lwt | TransferKind::Lock) {
             let balance = self.balances[&values[1]].to_be_bytes();
             let columns = [("[applied]", native::BOOLEAN), ("balance", native::INT)];
             let mut rows = RowsWriter::new(&mut out, "k", "t", &columns[..if applied { 1 } else { 2 }]);
@@ -112,8 +115,8 @@ impl Bank {
                 *self.payers.entry(id).or_default() += 1;
                 *self.balances.get_mut(&id).expect("an account") -= less;
             }
-            (TransferKind::Lwt, &[balance, id, before]) => {
-                if self.balances[&id] != before {
+            (TransferKind::Lwt | TransferKind::Lock, &[balance, id, before]) => {
+                if self.balances[&id] != before && !(self.gives_twice && before == 0) {
                     return false;
                 }
                 *self.payers.entry(id).or_default() += 1;
@@ -221,6 +224,31 @@ fn a_lightweight_transaction_is_over_when_it_is_applied() {
     let latency = &world.host(load).rounds()[0].latency;
     assert!(latency.len() < world.host(load).rounds()[0].counts.answered / 2, "each answer counts as one");
     assert!(counts.answered > 2 * bank.applied && latency.len() <= bank.applied, "{}", latency.len());
+}
+
+fn locks() -> Bank {
+    Bank { balances: (0..ACCOUNTS).map(|id| (id, 0)).collect(), ..Bank::new(TransferKind::Lock) }
+}
+
+#[test]
+fn locks_are_taken_and_released_also_after_errors() {
+    for fails in [None, Some(5)] {
+        for (accounts, of_locks) in [(ACCOUNTS as u64, 15), (1, 1)] {
+            let (world, load, bank) = run(5, Bank { fails, ..locks() }, accounts);
+            let (counts, bank) = (world.host(load).counts(), world.host(bank));
+            assert!(bank.applied > 50 && bank.payers.len() == of_locks, "{} of {:?}", bank.applied, bank.payers);
+            assert_eq!(counts.wrong_answers, 0);
+            assert_eq!(accounts == 1 || fails.is_some(), counts.not_applied > 0, "nobody else's lock is asked for");
+            let held = bank.balances.values().filter(|&&holder| holder != 0).count();
+            assert!(held <= of_locks, "{held} are held by {of_locks}");
+        }
+    }
+}
+
+#[test]
+fn a_lock_with_two_holders_is_a_wrong_answer() {
+    let (world, load, _) = run(6, Bank { gives_twice: true, ..locks() }, 1);
+    assert!(world.host(load).counts().wrong_answers > 10);
 }
 
 #[test]
