@@ -81,3 +81,28 @@ def test_without_scalardb_a_note_says_why(monkeypatch, capsys):
     assert transfers.java(None, None, [], 3, options) is None and options.arms == ["write"]
     note = json.loads(capsys.readouterr().out)
     assert note["kind"] == "note" and note["text"].endswith("ScalarDB's jars: [ERROR] no such version")
+
+
+def test_what_failed_is_measured_once_more_and_told_but_not_a_wrong_sum(monkeypatch, capsys):
+    point, options = transfers.POINTS[0], Namespace(json=True)
+    asked = []
+
+    def fails(*errors):
+        asked.clear()
+        left = list(errors)
+
+        def once(*_):
+            asked.append(1)
+            if left:
+                raise left.pop(0)
+            return {"rate_per_s": 1}
+        monkeypatch.setattr(transfers, "once", once)
+
+    fails(RuntimeError("answered wrongly: {'0x1001': 3}"))
+    assert transfers.twice(None, "guarded", point, options, 1) == {"rate_per_s": 1} and len(asked) == 2
+    assert "0x1001" in json.loads(capsys.readouterr().out)["text"]
+    for errors, times in ((RuntimeError(), RuntimeError()), 2), ((transfers.WrongTotal(),), 1):
+        fails(*errors)
+        with pytest.raises(RuntimeError):
+            transfers.twice(None, "guarded", point, options, 1)
+        assert len(asked) == times
