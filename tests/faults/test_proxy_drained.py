@@ -6,14 +6,13 @@ import re
 
 import pytest
 
-from harness.load import Load
+from harness.load import WRITE_TIMEOUT, Load
 from harness import cql
 from harness.proxy import Proxy
 
 LISTEN, ADMIN = "127.0.0.1:9045", "127.0.0.1:9183"
 QUERIES = 40
 TRIES = 3
-WRITE_TIMEOUT = 0x1100
 ARRIVED_SECONDS = 4  # within which all are with the proxy; nodes give a write five
 
 
