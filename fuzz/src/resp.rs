@@ -30,7 +30,7 @@ fn pass_over(stream: &[u8], piece: usize, is_sound: bool) {
                 Ok(step) => {
                     assert!(!is_sound || step == Step::Waits, "{step:?} of what is not too long");
                     match step {
-                        Step::TooLong(length) => at += length,
+                        Step::TooLong { length, .. } => at += length,
                         Step::Part(length) => {
                             at += length;
                             break;

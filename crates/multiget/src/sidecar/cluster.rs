@@ -11,7 +11,7 @@ use shunt_wire::resp::{Scanner, Value, Version, put_command, value};
 
 use super::Sidecar;
 use super::apps::{App, Held};
-use super::links::Expected;
+use super::links::{Expected, version};
 use crate::client::Ticket;
 use crate::limits;
 use crate::place::{Places, SLOTS};
@@ -226,7 +226,7 @@ impl Sidecar {
         }
         match expected {
             Expected::App { conn, sequence, again: Some(again) } => {
-                let version = if index.is_multiple_of(2) { Version::Two } else { Version::Three };
+                let version = version(index);
                 self.send_again(io, (server, version, to.is_moved), conn, sequence, again);
             }
             Expected::Fetch { ticket, op, keys, hops } => {

@@ -62,6 +62,11 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
     [link(), link()]
 }
 
+/// Which version of RESP is spoken on the link of this index.
+pub(super) fn version(index: usize) -> Version {
+    if index.is_multiple_of(2) { Version::Two } else { Version::Three }
+}
+
 impl Link {
     pub(super) fn address(&self) -> SocketAddr {
         self.address
@@ -114,10 +119,12 @@ impl Sidecar {
 
     pub(super) fn link_received(&mut self, io: &mut Io, index: usize, data: &[u8]) -> usize {
         let mut at = 0;
+        let is_three = version(index) == Version::Three;
         loop {
-            let (answer, length) = match self.links[index].scanner.find_or_pass_over(&data[at..]) {
-                Ok(Found::Whole(length)) => (Cow::Borrowed(&data[at..at + length]), length),
-                Ok(Found::TooLong(length)) => (Cow::Owned(self.too_long(index)), length),
+            let (answer, length, kind) = match self.links[index].scanner.find_or_pass_over(&data[at..]) {
+                Ok(Found::Whole(length)) => (Cow::Borrowed(&data[at..at + length]), length, data[at]),
+                // What is there of it are its last bytes, which may be any.
+                Ok(Found::TooLong { length, kind }) => (Cow::Owned(self.too_long(index)), length, kind),
                 Ok(Found::Waits) => return at,
                 Ok(Found::Part(length)) => return at + length,
                 Err(error) => {
@@ -125,10 +132,9 @@ impl Sidecar {
                     return data.len();
                 }
             };
-            // Of RESP3: nobody's answer, but something that the server says by itself.
-            let is_push = data[at] == b'>';
             at += length;
-            if is_push {
+            // Nobody's answer, but something that the server says by itself; in RESP2 there is none.
+            if is_three && kind == b'>' {
                 continue;
             }
             let Some((expected, _)) = self.links[index].expected.pop_front() else {

@@ -246,10 +246,10 @@ impl Service for Store {
             match self.scanner.find_or_pass_over(&data[at..]) {
                 Ok(Answer::Whole(length)) if self.take_answer(io, &data[at..at + length]) => at += length,
                 // Its client is told to ask over TCP, and learns there that it asks for too much.
-                Ok(Answer::TooLong(length)) if self.take_answer(io, TOO_BIG) => at += length,
+                Ok(Answer::TooLong { length, .. }) if self.take_answer(io, TOO_BIG) => at += length,
                 Ok(Answer::Waits) => break at,
                 Ok(Answer::Part(length)) => break at + length,
-                Ok(Answer::Whole(_) | Answer::TooLong(_)) | Err(_) => {
+                Ok(Answer::Whole(_) | Answer::TooLong { .. }) | Err(_) => {
                     io.abort(conn);
                     self.lose(io);
                     break data.len();

@@ -193,16 +193,21 @@ fn what_an_application_that_is_gone_has_asked_for_is_given_up() {
     assert_eq!(metrics.errors.get(), 0);
 }
 
-#[test]
-fn an_answer_that_is_too_long_is_an_error_to_who_asked_and_to_nobody_else() {
+/// One asks for a value of these bytes that is longer than an answer may be, and another one of the same server for what is not, over the same connection.
+fn asks_for_too_much(version: &[u8], byte: u8) {
     let (mut scene, script) = scene(7, Options::calm());
     let other = scene.world.add("other", Script::new(listen_address()));
     for server in scene.servers.clone() {
         scene.world.with(server, |server, _| {
-            server.values.insert(b"huge".to_vec(), vec![b'v'; limits::COMMAND_BYTES_MAX]);
+            server.values.insert(b"huge".to_vec(), vec![byte; limits::COMMAND_BYTES_MAX]);
         });
     }
-    // The same server, and so the same connection.
+    scene.world.run_for(SECOND);
+    for script in [script, other] {
+        send(&mut scene, script, &[b"HELLO", version]);
+        scene.world.run_for(SECOND);
+        scene.world.with(script, |script, _| script.received.clear());
+    }
     send(&mut scene, script, &[b"GETRANGE", b"huge", b"0", b"-1"]);
     send(&mut scene, script, &[b"GET", b"huge"]);
     send(&mut scene, other, &[b"INCR", b"{huge}:counter"]);
@@ -218,6 +223,18 @@ fn an_answer_that_is_too_long_is_an_error_to_who_asked_and_to_nobody_else() {
     let metrics = scene.world.host(scene.sidecar).metrics();
     assert_eq!(metrics.links_lost.get(), 0);
     assert!(scene.world.held(scene.sidecar).unread < 1 << 20);
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_an_error_to_who_asked_and_to_nobody_else() {
+    asks_for_too_much(b"2", b'v');
+}
+
+#[test]
+fn a_value_that_is_too_long_is_not_taken_for_what_a_server_says_by_itself() {
+    for version in [b"2", b"3"] {
+        asks_for_too_much(version, b'>');
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub struct Scanner {
     bytes_max: usize,
     /// The answer is longer than the limit, and so many bytes more are those of a string in it.
     passed_over: Option<usize>,
+    /// What that answer began with, which is thrown away before its end is there.
+    kind: u8,
 }
 
 /// What bytes begin with, for who passes over answers that are too long.
@@ -24,7 +26,12 @@ pub enum Step {
     /// So many bytes of an answer that is too long. They are to be thrown away: next is what is behind them.
     Part(usize),
     /// So many bytes which are the last of an answer that is too long.
-    TooLong(usize),
+    TooLong {
+        /// How many.
+        length: usize,
+        /// The first byte of the answer, which is not among them if parts came before.
+        kind: u8,
+    },
 }
 
 /// What a line says of what follows.
@@ -51,7 +58,7 @@ fn head_of(line: &[u8]) -> Result<Head, Malformed> {
 impl Scanner {
     /// For answers of at most so many bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { at: 0, left: 1, bytes_max, passed_over: None }
+        Self { at: 0, left: 1, bytes_max, passed_over: None, kind: 0 }
     }
 
     /// The length of the answer that `bytes` begins with, if it is there as a whole. Until then the same bytes have to be shown again, with more
@@ -97,7 +104,10 @@ impl Scanner {
             match self.find(bytes) {
                 Ok(Some(length)) => return Ok(Step::Whole(length)),
                 Ok(None) => return Ok(Step::Waits),
-                Err(Malformed::TooLong { .. }) => self.passed_over = Some(0),
+                Err(Malformed::TooLong { .. }) => {
+                    // Nothing of it was passed over before, so the bytes are those from its start.
+                    (self.passed_over, self.kind) = (Some(0), bytes.first().copied().unwrap_or_default());
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -109,8 +119,9 @@ impl Scanner {
                 return Ok(Step::Part(at));
             }
             if self.left == 0 {
+                let kind = self.kind;
                 *self = Self::new(self.bytes_max);
-                return Ok(Step::TooLong(at));
+                return Ok(Step::TooLong { length: at, kind });
             }
             let Some((head, behind)) = line(&bytes[at..])? else {
                 return Ok(if at == 0 { Step::Waits } else { Step::Part(at) });

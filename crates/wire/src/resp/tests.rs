@@ -111,8 +111,8 @@ fn answers_that_are_none_or_too_long_are_refused() {
     }
 }
 
-/// What is found in a stream that arrives in pieces by who passes over what is longer than this: the lengths of answers, 0 of those passed over. And the most bytes that it kept.
-fn passed_over(stream: &[u8], piece: usize, limit: usize) -> Result<(Vec<usize>, usize), Malformed> {
+/// What is found in a stream that arrives in pieces by who passes over what is longer than this: the first bytes of answers, with their lengths, 0 of those passed over. And the most bytes that it kept.
+fn passed_over(stream: &[u8], piece: usize, limit: usize) -> Result<(Vec<(u8, usize)>, usize), Malformed> {
     let (mut scanner, mut at, mut found, mut kept) = (Scanner::new(limit), 0, Vec::new(), 0);
     for arrived in (0..stream.len()).step_by(piece).map(|start| (start + piece).min(stream.len())) {
         loop {
@@ -123,11 +123,11 @@ fn passed_over(stream: &[u8], piece: usize, limit: usize) -> Result<(Vec<usize>,
                     break;
                 }
                 Step::Whole(length) => {
-                    found.push(length);
+                    found.push((stream[at], length));
                     at += length;
                 }
-                Step::TooLong(length) => {
-                    found.push(0);
+                Step::TooLong { length, kind } => {
+                    found.push((kind, 0));
                     at += length;
                 }
             }
@@ -152,13 +152,18 @@ fn answers_that_are_too_long_are_passed_over_and_others_are_found_behind_them() 
         format!("*60\r\n{many}"),
         format!("|1\r\n+a\r\n$300\r\n{long}\r\n%1\r\n+b\r\n_\r\n"),
         format!("+{long}\r\n"),
+        format!("$300\r\n{}\r\n", ">".repeat(300)),
+        format!(">2\r\n+a\r\n$300\r\n{long}\r\n"),
         "$-1\r\n".to_owned(),
     ];
-    let lengths = answers.iter().map(|answer| if answer.len() > limit { 0 } else { answer.len() });
-    let (lengths, stream) = (lengths.collect::<Vec<_>>(), answers.concat().into_bytes());
+    let expected = answers.iter().map(|answer| {
+        let length = if answer.len() > limit { 0 } else { answer.len() };
+        (answer.as_bytes()[0], length)
+    });
+    let (expected, stream) = (expected.collect::<Vec<_>>(), answers.concat().into_bytes());
     for piece in 1..=stream.len() {
         let (found, kept) = passed_over(&stream, piece, limit).unwrap();
-        assert_eq!(found, lengths, "pieces of {piece}");
+        assert_eq!(found, expected, "pieces of {piece}");
         // A line is kept until it ends.
         assert!(kept <= 304, "{kept} bytes kept of pieces of {piece}");
     }
