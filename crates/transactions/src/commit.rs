@@ -17,6 +17,10 @@ const LOOK_EVERY: u64 = if BUCKET_RECORDS < 64 { 1 } else { BUCKET_RECORDS / 64 
 const AGAIN_MS: u64 = 50;
 const AGAIN_MAX_MS: u64 = 2_000;
 
+/// So far clocks of nodes and proxies may be apart, as they are kept, microseconds: a row that is further in the future than that was written
+/// with a timestamp that somebody chose, or by a wrong clock.
+const APART_US: i64 = 1_000_000;
+
 impl Transactions {
     /// The transaction has read, and this is what it does.
     pub fn decided(&mut self, now: Now, id: TransactionId, decision: Decision, sink: &mut impl Sink) {
@@ -117,11 +121,14 @@ impl Transactions {
         is_committed
     }
 
-    /// Timestamps of this shard are above this one from now on. `false`: it is further in the future than this member may write.
-    pub fn raise(&mut self, shard: u8, timestamp_us: i64) -> bool {
+    /// Timestamps of this shard are above this one from now on. `false`: it is further in the future than clocks may be apart, or than
+    /// this member may write.
+    pub fn raise(&mut self, now: Now, shard: u8, timestamp_us: i64) -> bool {
         let Some(shard) = self.shards.get_mut(usize::from(shard)) else { return false };
+        // Clients choose timestamps of rows. The next lease goes by those of this shard, so the lease's limit alone would follow them.
+        let is_soon = timestamp_us <= now.wall_us.saturating_add(APART_US) && timestamp_us < self.lease.ts_limit_us;
         // What a former owner was allowed to write is below its floor, which this member may not have reached yet.
-        let is_near = timestamp_us <= shard.last_timestamp_us || timestamp_us < self.lease.ts_limit_us;
+        let is_near = timestamp_us <= shard.last_timestamp_us || is_soon;
         if is_near {
             shard.last_timestamp_us = shard.last_timestamp_us.max(timestamp_us);
         }

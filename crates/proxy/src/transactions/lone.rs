@@ -147,14 +147,18 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     }
     let (table, _) = core.fleet.transactions.table();
     // Without a lease it is refused for that.
-    if matches!(decision, Decision::Alone(_)) && table.has_lease(now) && !table.raise(shard, latest_us) {
-        let why = format!(
-            "Shunt: the row has a value with the timestamp {latest_us}, which is in the future: nothing can be written over it before then, \
-             and nothing was"
-        );
-        return Err(Fault::invalid(why).into());
+    if matches!(decision, Decision::Alone(_)) && table.has_lease(now) && !table.raise(now, shard, latest_us) {
+        return Err(from_the_future(latest_us, now.wall_us).into());
     }
     Ok(decision)
+}
+
+fn from_the_future(latest_us: i64, wall_us: i64) -> Fault {
+    let ahead_ms = latest_us.saturating_sub(wall_us) / 1_000;
+    Fault::invalid(format!(
+        "Shunt: the row has a value with the timestamp {latest_us}, which is in the future, {ahead_ms} ms ahead of this proxy's clock: nothing \
+         can be written over it before then, and nothing was. Ask again then, and look for who wrote it USING TIMESTAMP or by a wrong clock"
+    ))
 }
 
 /// What becomes of a statement, by its row.

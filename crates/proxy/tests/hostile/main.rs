@@ -36,6 +36,7 @@ mod client_pace;
 mod client_protocol;
 
 mod told;
+mod transaction_future;
 mod transaction_log;
 mod transaction_ring;
 mod transaction_shares;

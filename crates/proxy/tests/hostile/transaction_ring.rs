@@ -54,6 +54,8 @@ pub struct Bank {
     pub writes: Writes,
     /// Nobody answers who reads a row.
     pub reads_unanswered: bool,
+    /// Each row has 1 as its value, which was written with this timestamp.
+    pub valued_us: Option<i64>,
     /// What was written, acknowledged or not: the text, and its timestamp.
     pub written: Vec<(String, Option<i64>)>,
     /// How often it was asked which table has a name.
@@ -107,6 +109,18 @@ fn error(request: &Request<'_>, code: i32, message: &str) -> Action {
 
 fn void(request: &Request<'_>) -> Action {
     answer(request, &1i32.to_be_bytes())
+}
+
+/// Columns of a row as it is read for a statement that is decided by the proxy: a value, for how long it lives, and when it was written.
+const VALUED: [(&str, &[u8]); 3] = [("v", native::INT), ("ttl(v)", native::INT), ("writetime(v)", native::BIGINT)];
+
+/// Such a row.
+fn valued(written_us: i64) -> Vec<u8> {
+    bytes::body(|out| {
+        let mut writer = RowsWriter::new(out, "bank", "t", &VALUED);
+        writer.value(Some(&1i32.to_be_bytes())).value(None).value(Some(&written_us.to_be_bytes()));
+        writer.finish();
+    })
 }
 
 /// The text in quotes after this.
@@ -184,8 +198,11 @@ impl Bank {
     }
 
     fn prepare(&mut self, request: &Request<'_>, text: String) -> Action {
-        let columns = [("v", native::INT)];
-        let result = if text.starts_with("SELECT") { &columns[..] } else { &[] };
+        let result = match text.starts_with("SELECT") {
+            true if text.contains("WRITETIME(v)") => &VALUED[..],
+            true => &VALUED[..1],
+            false => &[],
+        };
         let known = self.prepared.iter().position(|known| *known == text);
         let place = known.unwrap_or(self.prepared.len());
         if known.is_none() {
@@ -212,6 +229,9 @@ impl Bank {
         if text.starts_with("SELECT") {
             if self.reads_unanswered {
                 return Action::Silence;
+            }
+            if let Some(valued_us) = self.valued_us.filter(|_| text.contains("WRITETIME(v)")) {
+                return answer(request, &valued(valued_us));
             }
             let body = bytes::body(|out| RowsWriter::new(out, "bank", "t", &[("v", native::INT)]).finish());
             return answer(request, &body);

@@ -76,9 +76,44 @@ fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_tim
     assert_eq!((transactions.counters().alone, transactions.open_records()), (1, 0));
     assert!(!transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said), "it has ended");
     assert_eq!(said.locked, [first, second]);
-    assert!(transactions.raise(1, 100) && !transactions.raise(1, 1_000), "that is further than the lease allows");
+    assert!(
+        transactions.raise(NOW, 1, 100) && !transactions.raise(NOW, 1, 1_000),
+        "that is further than the lease allows"
+    );
     transactions.decided(NOW, second, Decision::Alone(1), &mut said);
     assert_eq!(said.alone[1], (second, 101));
+}
+
+/// Who writes to his own table can choose any timestamp; all keyspaces of the shard, and the next lease, go by its clock.
+#[test]
+fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
+    let (mut transactions, mut said, [first, second]) = two();
+    assert!(transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
+    let second_us = 1_000_000;
+    let limit_us = |now: Now| now.wall_us + 12 * second_us;
+    let mut now = NOW;
+    for _ in 0..10 {
+        let lease = Lease { valid_until_ns: u64::MAX, ts_limit_us: limit_us(now) };
+        transactions.set_lease(now, lease, &mut said);
+        let before = transactions.last_timestamp_us(1);
+        assert!(!transactions.raise(now, 1, now.wall_us + 11 * second_us), "as far as the lease allows");
+        assert!(!transactions.raise(now, 1, now.wall_us + second_us + 1));
+        assert_eq!(transactions.last_timestamp_us(1), before);
+        // A clock that is ahead by as much as those of nodes are.
+        assert!(transactions.raise(now, 1, now.wall_us + second_us));
+        assert_eq!(transactions.last_timestamp_us(1), now.wall_us + second_us);
+        now.wall_us += 2 * second_us;
+    }
+    // What a former owner's clock has come to is where this one began: rows of its are no news.
+    let claim = Claim(4);
+    transactions.gain(2, limit_us(now), claim);
+    for (ahead_us, is_known) in [(11 * second_us, true), (12 * second_us, true), (12 * second_us + 1, false)] {
+        assert_eq!(transactions.raise(now, 2, now.wall_us + ahead_us), is_known);
+        assert_eq!(transactions.last_timestamp_us(2), limit_us(now));
+    }
+    assert!(transactions.raise(now, 1, i64::MIN) && !transactions.raise(now, 1, i64::MAX));
+    transactions.decided(now, second, Decision::Alone(1), &mut said);
+    assert_eq!(said.alone[1], (second, now.wall_us));
 }
 
 #[test]

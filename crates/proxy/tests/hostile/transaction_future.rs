@@ -1,0 +1,43 @@
+//! A client that writes rows of its own table with timestamps in the future does not move the clock that others write by.
+
+use shunt_reactor::sim::SECOND;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::INVALID;
+
+use super::transaction_ring::{Bank, TransactionTestbed};
+
+const SECOND_US: i64 = 1_000_000;
+
+#[test]
+fn rows_from_the_future_do_not_take_the_clock_of_their_shard_along() {
+    let bank = Bank::with(&[("bank", "t"), ("bank", "u")]);
+    bank.lock().unwrap().mode = Some("conditional");
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let [eve, ann] = [0, 1].map(|_| ring.client(None));
+    // What the shard's clock shows: a statement without a condition is written with it.
+    let shown_us = |ring: &mut TransactionTestbed, row: i32| {
+        let answer = ring.ask(ann, &format!("INSERT INTO bank.u (id, v) VALUES ({row}, 1)"));
+        assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+        ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp")
+    };
+    let began_us = shown_us(&mut ring, 0);
+    for row in 1..=20 {
+        // The lease, and so its limit, is renewed meanwhile.
+        ring.run_for(4 * SECOND);
+        let ahead_us = shown_us(&mut ring, row) + 11 * SECOND_US;
+        ring.bank.lock().unwrap().valued_us = Some(ahead_us);
+        let answer = ring.ask(eve, &format!("UPDATE bank.t SET v = 2 WHERE id = {row} IF v = 1"));
+        let (code, message) = answer.error();
+        assert!(code == INVALID && message.contains("in the future"), "{code}: {message}");
+    }
+    // The clock of whoever reads this shows 80 seconds more, and the turns of the simulation.
+    let passed_us = shown_us(&mut ring, 0) - began_us;
+    assert!((80 * SECOND_US..90 * SECOND_US).contains(&passed_us), "{passed_us}");
+    // That of a node may be a little ahead.
+    let ahead_us = shown_us(&mut ring, 0) + SECOND_US / 2;
+    ring.bank.lock().unwrap().valued_us = Some(ahead_us);
+    let answer = ring.ask(eve, "UPDATE bank.t SET v = 2 WHERE id = 100 IF v = 1");
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+    let written_us = ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp");
+    assert!(written_us > ahead_us, "it is not hidden");
+}
