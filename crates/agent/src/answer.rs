@@ -71,8 +71,9 @@ struct Found {
 }
 
 fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: &[u8]) -> Step {
-    let connection = &mut agent.upstreams[upstream];
-    let state = &mut agent.exchanges[exchange];
+    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+        return Step::Gone;
+    };
     let read = |connection: &mut crate::state::Upstream| -> Result<Option<Found>, Refusal> {
         let Some(head) = connection.reader.read(data)? else { return Ok(None) };
         let response = ResponseHead::read(head, state.to_head)?;
@@ -105,7 +106,9 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
         }
         let Exchange { session, ticket, .. } = *state;
         let interim = Message::Response { head: &found.forwarded, framing: message::Framing::None };
-        agent.sessions[session].send(io, ticket, &interim);
+        if let Some(session) = agent.sessions.get_mut(session) {
+            session.send(io, ticket, &interim);
+        }
         return Step::Used(found.bytes);
     }
     connection.body = Some(BodyReader::new(found.framing));
@@ -119,7 +122,7 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
 
 /// Decides on an answer whose head is there.
 fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    let state = &mut agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     match (agent.options.threshold_bytes, state.answer.framing) {
         (Some(threshold), Framing::Length(length)) if length >= threshold => offer(agent, io, exchange),
         (Some(_), Framing::Chunked | Framing::UntilClose) => {
@@ -132,18 +135,23 @@ fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
 }
 
 fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: &[u8]) -> Step {
-    if let Some(key) = agent.exchanges[exchange].direct {
+    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+        return Step::Gone;
+    };
+    if let Some(key) = state.direct {
         return direct(agent, io, (upstream, exchange, key), data);
     }
-    let connection = &mut agent.upstreams[upstream];
-    let state = &mut agent.exchanges[exchange];
     let Some(reader) = &mut connection.body else { return Step::Wait };
     if state.answer.stage == Stage::Offered {
         // It is read on when the owner has said how it goes.
         io.pause_reading(connection.conn);
         return Step::Wait;
     }
-    let session = &mut agent.sessions[state.session];
+    let Some(session) = agent.sessions.get_mut(state.session) else {
+        // Its session is lost, and it has no connection of its client's: nobody waits for it.
+        request::cancel(agent, io, exchange);
+        return Step::Gone;
+    };
     let is_held = state.answer.stage == Stage::Held;
     // What is held is bounded by the threshold, what is sent by credit and by what the control connection takes.
     let room = match is_held {
@@ -190,7 +198,9 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
 /// Bytes of a body that goes out on its client's own connection.
 fn direct(agent: &mut Agent, io: &mut Io, (upstream, exchange, key): (usize, usize, usize), data: &[u8]) -> Step {
     let room = taken::room(agent, io, key);
-    let connection = &mut agent.upstreams[upstream];
+    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+        return Step::Gone;
+    };
     if room == 0 {
         io.pause_reading(connection.conn);
         return Step::Wait;
@@ -202,7 +212,7 @@ fn direct(agent: &mut Agent, io: &mut Io, (upstream, exchange, key): (usize, usi
         Err(refusal) => return refuse(agent, io, exchange, refusal),
     };
     let is_complete = reader.is_complete();
-    agent.exchanges[exchange].deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
+    state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     taken::put(agent, io, key, &visible[..used]);
     if is_complete {
         finish_direct(agent, io, exchange);
@@ -212,13 +222,13 @@ fn direct(agent: &mut Agent, io: &mut Io, (upstream, exchange, key): (usize, usi
 
 /// Asks the owner how the answer is to go to the client. Until it says so nothing more is read.
 fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    let Exchange { session_id, ticket, .. } = agent.exchanges[exchange];
+    let Some(&Exchange { session_id, ticket, .. }) = agent.exchanges.get(exchange) else { return };
     if !taken::may_offer(agent, io, session_id, ticket) {
         agent.metrics.relayed.of(Why::NoRoom).add(1);
         return relay(agent, io, exchange);
     }
     agent.metrics.offers.add(1);
-    let state = &mut agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.answer.stage = Stage::Offered;
     (state.offered_ns, state.deadline_ns) = (Some(io.now_ns()), io.now_ns() + limits::OFFER_NS);
     if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
@@ -226,12 +236,14 @@ fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
     let answer = &state.answer;
     let offer = Message::Offer { head: &answer.head, framing: framing(answer.framing), etag: &answer.etag };
-    agent.sessions[state.session].send(io, state.ticket, &offer);
+    if let Some(session) = agent.sessions.get_mut(state.session) {
+        session.send(io, state.ticket, &offer);
+    }
 }
 
 /// The owner wants the answer that it was offered.
 pub(crate) fn fetch(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    if agent.exchanges[exchange].answer.stage == Stage::Offered {
+    if agent.exchanges.get(exchange).is_some_and(|state| state.answer.stage == Stage::Offered) {
         agent.metrics.relayed.of(Why::Fetched).add(1);
         relay(agent, io, exchange);
     }
@@ -249,12 +261,13 @@ pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// Sends the head, and of the body what there is.
 fn relay(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    let state = &mut agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
+    let Some(session) = agent.sessions.get_mut(state.session) else { return request::cancel(agent, io, exchange) };
     state.answer.stage = Stage::Relayed;
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     let answer = &state.answer;
     let response = Message::Response { head: &answer.head, framing: framing(answer.framing) };
-    agent.sessions[state.session].send(io, state.ticket, &response);
+    session.send(io, state.ticket, &response);
     state.answer.head = Vec::new();
     state.answer.etag = Vec::new();
     pump(agent, io, exchange);
@@ -266,7 +279,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if state.answer.stage != Stage::Relayed {
         return;
     }
-    let session = &mut agent.sessions[state.session];
+    let Some(session) = agent.sessions.get_mut(state.session) else { return request::cancel(agent, io, exchange) };
     let kept = &mut state.answer.kept;
     let sent = kept.len().min(usize::try_from(state.credit).unwrap_or(usize::MAX));
     if sent > 0 {
@@ -293,16 +306,18 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
 /// The answer is out.
 fn finish(agent: &mut Agent, io: &mut Io, exchange: usize) {
     agent.metrics.answers.of(Way::Relayed).add(1);
-    let state = &agent.exchanges[exchange];
-    if state.answer.framing != Framing::None {
-        agent.sessions[state.session].send(io, state.ticket, &Message::End);
+    let Some(state) = agent.exchanges.get(exchange) else { return };
+    if state.answer.framing != Framing::None
+        && let Some(session) = agent.sessions.get_mut(state.session)
+    {
+        session.send(io, state.ticket, &Message::End);
     }
     free(agent, io, exchange);
 }
 
 /// The exchange is over, and its connection to the server is free.
 fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    let state = &agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get(exchange) else { return };
     // A server that answered before it had the whole request may take the rest for another one.
     let was_whole = state.request_is_complete;
     if let Some(upstream) = request::forget(agent, exchange) {

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::limits;
 use crate::metrics::{Left, Way, Why};
-use crate::state::{Agent, Peer, Stage, Taken, Wanted};
+use crate::state::{Agent, Exchange, Peer, Stage, Taken, Wanted};
 use crate::{answer, ask, kept, link, request, taken};
 
 /// Does all that is wanted, in order; what is done may want more.
@@ -214,11 +214,13 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseRe
 fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (SessionId, Ticket), answer_sent: u64) {
     let Some(key) = agent.of_flow.get(&flow).copied() else { return };
     let exchange = exchange_of(agent, session, ticket);
-    let Some(exchange) = exchange.filter(|exchange| agent.exchanges[*exchange].answer.head.len() as u64 >= answer_sent)
-    else {
+    let state = exchange.and_then(|exchange| Some((exchange, agent.exchanges.get_mut(exchange)?)));
+    // What has begun to be relayed has no head any more.
+    let has_answer = |state: &Exchange| state.answer.stage == Stage::Offered;
+    let state = state.filter(|(_, state)| has_answer(state) && state.answer.head.len() as u64 >= answer_sent);
+    let (Some((exchange, state)), Some(taken)) = (state, agent.taken.get_mut(key)) else {
         return taken::no_answer(agent, io, flow, answer_sent);
     };
-    let (taken, state) = (&mut agent.taken[key], &mut agent.exchanges[exchange]);
     state.answer.stage = Stage::Direct;
     (state.direct, state.is_taken) = (Some(key), true);
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;

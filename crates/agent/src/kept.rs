@@ -170,12 +170,14 @@ pub(crate) fn start(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) 
 fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
     let Some(key) = agent.of_flow.get(&flow).copied() else { return false };
     let Some(Kept { mut envelope, shape, .. }) = take(agent, ticket) else { return false };
-    let Some(Shape { header, segments_lz4 }) = shape else {
-        release(agent, envelope.len());
+    let room = envelope.len();
+    let (Some(Shape { header, segments_lz4 }), Some(front), Some(taken)) =
+        (shape, envelope.first_chunk_mut::<HEADER_BYTES>(), agent.taken.get_mut(key))
+    else {
+        release(agent, room);
         return false;
     };
-    envelope[..HEADER_BYTES].copy_from_slice(&header);
-    let taken = &mut agent.taken[key];
+    *front = header;
     taken.kept_bytes = envelope.len();
     let out = io.output(taken.conn);
     let before = out.len();

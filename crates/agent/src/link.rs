@@ -204,7 +204,9 @@ fn read_header(agent: &mut Agent, key: usize, header: Header) {
     } else {
         Reading::Passing(bytes)
     };
-    agent.links[key].reading = reading;
+    if let Some(link) = agent.links.get_mut(key) {
+        link.reading = reading;
+    }
 }
 
 /// Is this the answer to be taken in? Then there is room for it.
@@ -246,8 +248,8 @@ fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
 
 /// An answer goes back into its link's stream, between two envelopes.
 pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
-    let Some(key) = agent.kept.answers.get(&ticket).map(|kept| kept.link) else { return };
-    match agent.links.get_mut(key).filter(|link| link.proxy == agent.kept.answers[&ticket].proxy) {
+    let Some((key, proxy)) = agent.kept.answers.get(&ticket).map(|kept| (kept.link, kept.proxy)) else { return };
+    match agent.links.get_mut(key).filter(|link| link.proxy == proxy) {
         Some(link) => link.relayed.push_back(ticket),
         // Who asked for it knows that the link is gone.
         None => kept::forget(agent, ticket),

@@ -99,7 +99,9 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
         }
         (Message::End, Some(exchange)) => request::end(agent, io, exchange),
         (Message::Credit { bytes }, Some(exchange)) => {
-            agent.exchanges[exchange].credit = agent.exchanges[exchange].credit.saturating_add(u64::from(*bytes));
+            if let Some(state) = agent.exchanges.get_mut(exchange) {
+                state.credit = state.credit.saturating_add(u64::from(*bytes));
+            }
             answer::pump(agent, io, exchange);
         }
         (
@@ -186,3 +188,6 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
         answer::pump(agent, io, exchange);
     }
 }
+
+#[cfg(test)]
+mod tests;

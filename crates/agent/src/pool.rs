@@ -25,9 +25,10 @@ pub(crate) fn connect(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// The exchange has this connection, and what there is of its request is sent.
 fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
-    let connection = &mut agent.upstreams[upstream];
+    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+        return;
+    };
     connection.exchange = Some(exchange);
-    let state = &mut agent.exchanges[exchange];
     state.upstream = Some(upstream);
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     io.output(connection.conn).extend_from_slice(&state.request);
@@ -39,7 +40,7 @@ fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
 
 /// Gives credit for what the server has taken of a request's body, now or when it has.
 pub(crate) fn give_credit(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    let state = &mut agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else { return };
     if state.request_taken == 0 || state.request_is_complete {
         return;

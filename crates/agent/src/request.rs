@@ -28,7 +28,9 @@ pub(crate) fn start(
     };
     if let Some(reason) = refusal {
         agent.metrics.failed.add(1);
-        agent.sessions[session].send(io, ticket, &Message::Failed { status: 503, reason });
+        if let Some(session) = agent.sessions.get_mut(session) {
+            session.send(io, ticket, &Message::Failed { status: 503, reason });
+        }
         return;
     }
     let times_ns = (io.now_ns(), io.now_ns() + agent.options.upstream_timeout_ns);
@@ -38,7 +40,9 @@ pub(crate) fn start(
     state.is_repeatable = is_idempotent && !has_body;
     state.to_head = head.starts_with(b"HEAD ");
     let exchange = agent.exchanges.insert(state);
-    agent.sessions[session].exchanges.insert(ticket, exchange);
+    if let Some(session) = agent.sessions.get_mut(session) {
+        session.exchanges.insert(ticket, exchange);
+    }
     pool::assign(agent, io, exchange);
 }
 
@@ -47,7 +51,7 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
     let Some(&exchange) = agent.sessions.get(session).and_then(|session| session.exchanges.get(&ticket)) else {
         return true;
     };
-    let state = &mut agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return true };
     let Some(credit) = state.request_credit.checked_sub(bytes.len() as u64).filter(|_| !state.request_is_complete)
     else {
         return false;
@@ -69,7 +73,7 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
 
 /// A request's body is complete.
 pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
-    let state = &mut agent.exchanges[exchange];
+    let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.request_is_complete = true;
     state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
 }
@@ -85,8 +89,8 @@ pub(crate) fn cancel(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// Says why an exchange has failed, and ends it.
 pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16, reason: &str) {
+    let Some(&Exchange { session, ticket, direct, .. }) = agent.exchanges.get(exchange) else { return };
     agent.metrics.failed.add(1);
-    let Exchange { session, ticket, direct, .. } = agent.exchanges[exchange];
     if let Some(key) = direct {
         tracing::warn!(reason, "an answer on its client's own connection is broken off");
         taken::broken_off(agent, io, key);

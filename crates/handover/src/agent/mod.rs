@@ -5,6 +5,7 @@
 //! | offered | `FETCH` | | relay | |
 //! | offered | `TAKE` that may not be | `REFUSED` | | offered |
 //! | offered | `TAKE` | expect | restore | restoring |
+//! | any of the next | `FETCH`, `CANCEL` | | the session ends: no owner says that | |
 //! | restoring | not restored | disown | `REFUSED` | offered |
 //! | restoring | restored | own, `TAKEN` | start the answer | sending |
 //! | sending | the answer is out and acknowledged | | | done |

@@ -83,7 +83,7 @@ impl Agent {
     /// An owner says something about an offer or a connection.
     ///
     /// # Errors
-    /// It is nothing that owners say about them.
+    /// It is nothing that owners say about them, or not of an offer whose connection they have given.
     pub fn heard(
         &mut self,
         now_ms: u64,
@@ -96,6 +96,11 @@ impl Agent {
         let id = OfferId { session, ticket };
         let flow = self.flow_of(session, ticket);
         match message {
+            // A connection is here, or on its way, for this answer, which goes out on that or on none: relayed or thrown away, it would be missing there.
+            // An owner that wants it otherwise waits for `REFUSED`, `RETURN` or `CLOSED`.
+            Message::Fetch | Message::Cancel if flow.is_some() => {
+                return Err(Unexpected("FETCH or CANCEL of an offer for which a connection was given"));
+            }
             Message::Fetch => self.fetch(id, sink),
             Message::Cancel => self.cancel(id, sink),
             Message::Take { connection, answer_sent } => self.take(now_ms, id, connection, *answer_sent, sink),

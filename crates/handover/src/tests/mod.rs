@@ -43,6 +43,7 @@ const WHOLE: Bounds = Bounds {
     asks_late: false,
     left_out: None,
     looks_once: false,
+    says_more: false,
     is_sparse: false,
 };
 const FAULTS: Bounds = Bounds { breaks: 3, kills: 2, failures: 2, ticks: 12, ..WHOLE };
@@ -83,6 +84,14 @@ fn control_connections_that_break_close_no_connection() {
     let (sum, whole) = all(Bounds { breaks: 4, ..WHOLE });
     assert_eq!(whole, seeds());
     assert!(u64::from(sum.handed_over) > seeds() * 2, "some are handed over once more: {sum:?}");
+}
+
+#[test]
+fn an_owner_that_fetches_or_cancels_what_it_has_given_loses_its_session_and_no_answer() {
+    for bounds in [Bounds { says_more: true, ..WHOLE }, Bounds { says_more: true, breaks: 2, ..WHOLE }] {
+        let (_, whole) = all(bounds);
+        assert_eq!(whole, seeds());
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::sinks::AtOwner;
 use super::world::{Exchange, Link, OWNER, Wire, World, flow};
-use crate::agent::SessionId;
+use crate::agent::{AgentSink, SessionId};
 use crate::message::{Message, Ticket};
 use crate::session::OwnerId;
 
@@ -66,8 +66,14 @@ impl World {
                 }
             }
             Wire::Control(ticket, message) => {
-                if let Err(unexpected) = machine.heard(now_ms, session, ticket, &message, at) {
-                    at.world.violate(unexpected.0);
+                let is_wrong = owners.says_more && matches!(message, Message::Fetch | Message::Cancel);
+                match machine.heard(now_ms, session, ticket, &message, at) {
+                    Err(_) if is_wrong => {
+                        at.drop_session(session);
+                        machine.session_lost(now_ms, session, at);
+                    }
+                    Err(unexpected) => at.world.violate(unexpected.0),
+                    Ok(()) => {}
                 }
             }
             _ => at.world.violate("an owner answers"),

@@ -71,8 +71,13 @@ impl OwnerSink for AtOwner<'_> {
     }
 
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>) {
-        self.world.handed_over += u32::from(matches!(message, Message::Take { .. }));
+        let is_take = matches!(message, Message::Take { .. });
+        self.world.handed_over += u32::from(is_take);
         self.say(agent.0 as usize, Wire::Control(ticket, message));
+        if is_take && self.world.bounds.says_more {
+            let more = if ticket.0.is_multiple_of(2) { Message::Fetch } else { Message::Cancel };
+            self.say(agent.0 as usize, Wire::Control(ticket, more));
+        }
     }
 
     fn drop_control(&mut self, agent: AgentId) {

@@ -46,6 +46,8 @@ pub(super) struct Bounds {
     pub(super) left_out: Option<Step>,
     /// Whoever freezes a connection does not look again if its bytes have moved.
     pub(super) looks_once: bool,
+    /// Behind each `TAKE` the owner says `FETCH` or `CANCEL` of the same offer, as no owner does that is in order.
+    pub(super) says_more: bool,
     /// One packet of a kind is under way at a time, and none is sent that has no news. For searches through all states.
     pub(super) is_sparse: bool,
 }
