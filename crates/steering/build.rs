@@ -24,12 +24,24 @@ fn main() {
         }
         // A compiler that nobody but these programs needs must not keep anybody from the rest. What there was may be of another source.
         let _ = fs::remove_file(object);
-        if let Ok(done) = done {
-            println!("cargo:warning={clang} cannot compile {}, and this build cannot steer: {done}", source.display());
+        match done {
+            Ok(done) => {
+                let source = source.display();
+                println!("cargo:warning={clang} cannot compile {source}, and this build cannot steer: {done}");
+            }
+            Err(error) => {
+                println!("cargo:warning={clang} cannot be run ({error}), and this build cannot steer packets")
+            }
         }
         false
     };
     if ["handover", "gateway", "multiget"].map(compile) == [true; 3] {
         println!("cargo:rustc-cfg=has_programs");
+        return;
+    }
+    // Who installs a compiler then and builds again is to have the programs.
+    let path = env::var_os("PATH").unwrap_or_default();
+    for directory in env::split_paths(&path).filter(|directory| directory.is_dir()) {
+        println!("cargo:rerun-if-changed={}", directory.display());
     }
 }

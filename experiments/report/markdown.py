@@ -18,8 +18,9 @@ plots of it below `target`. Single measurements are not kept.
 
 "Theirs" is what a paper found. Paper 1 is D. Kawanami et al., "A Proxy-Based Query Aggregation Method for Distributed Key-Value
 Stores", FiCloudW 2018; paper 2 is later work of the same group on a faster proxy; paper 3 is S. Klauck et al., "Eliminating the Bandwidth
-Bottleneck of Central Query Dispatching Through TCP Connection Hand-Over", BTW 2019; paper 5 is P. Menon et al., "CaSSanDra: An SSD Boosted
-Key-Value Store", ICDE 2014.
+Bottleneck of Central Query Dispatching Through TCP Connection Hand-Over", BTW 2019; paper 4 is J. Bang, "High-Performance Multiget
+Coordination for Distributed Key-Value Stores" (NetMC), a master's thesis of Sungshin Women's University, 2024; paper 5 is P. Menon et al.,
+"CaSSanDra: An SSD Boosted Key-Value Store", ICDE 2014.
 """
 RUNS_SHOWN = 2  # of each scenario, beside one another; older ones are in their files
 

@@ -111,13 +111,13 @@ Examples:
 
 const DISPATCH_EXAMPLES: &str = "\
 Examples:
-  shunt dispatch --listen 0.0.0.0:80 --backend 10.0.0.7:7000 10.0.0.8:7000 --key-file /etc/shunt/key
+  shunt dispatch --listen 0.0.0.0:80 --backend 10.0.0.7:7001 10.0.0.8:7001 --key-file /etc/shunt/key
       GET and HEAD go to the backend with the fewest requests in flight, all else to the first one.
 
   shunt dispatch --config dispatch.toml --log debug
       A flag goes before the file. The file has the same names with `_` for `-`:
           listen = \"0.0.0.0:80\"
-          backend = [\"10.0.0.7:7000\", \"10.0.0.8:7000\"]
+          backend = [\"10.0.0.7:7001\", \"10.0.0.8:7001\"]
           key_file = \"/etc/shunt/key\"
 
 Signals:
@@ -128,8 +128,8 @@ Signals:
 const AGENT_EXAMPLES: &str = "\
 Examples:
   head -c 32 /dev/urandom | base64 > key && chmod 600 key
-  shunt agent --listen 10.0.0.7:7000 --upstream 127.0.0.1:8080 --protocol http --key-file key
-      Beside a stock server on 127.0.0.1:8080; dispatchers with the same key connect to port 7000.
+  shunt agent --listen 10.0.0.7:7001 --upstream 127.0.0.1:8080 --protocol http --key-file key
+      Beside a stock server on 127.0.0.1:8080; dispatchers with the same key connect to port 7001.
 
   shunt agent --config agent.toml
       The file has the same names with `_` for `-`: listen, upstream, key_file, vip = [\"203.0.113.10:80\"], ...
@@ -240,7 +240,7 @@ pub(crate) enum Command {
     /// Answer a dispatcher's requests, beside a stock HTTP server
     #[command(after_help = format!("{AGENT_EXAMPLES}\n{}", exit::HELP))]
     Agent(Box<AgentCommand>),
-    /// Read keys of several Redis servers at once, in datagrams
+    /// Read keys of several Redis servers at once: a sidecar that splits MGET, over TCP or in datagrams
     #[command(after_help = format!("{MULTIGET_EXAMPLES}\n{}", exit::HELP))]
     Multiget(Box<Multiget>),
     /// Load the programs that steer packets of connections which were handed over, or split multigets; show or remove them
