@@ -10,6 +10,8 @@ pub const SERVERS_MAX: usize = 256;
 pub const KEYS_MAX: usize = 10_000;
 /// Multigets of one event loop at a time. Applications that ask for more wait in line; a coordinator drops more.
 pub const MULTIGETS_MAX: usize = 4096;
+/// Multigets under way that one of several servers has not answered its keys of: so one that is silent holds up nobody but who asks it.
+pub const SERVER_MULTIGETS_MAX: usize = MULTIGETS_MAX / 2;
 /// Groups in a row that a shim answers by halves, so that the rest is asked for over TCP, before it is taken for silent: each holds its place in the window as long as one without any answer.
 pub const HALVES_MAX: u8 = 3;
 /// How often the keys of a group are asked for in datagrams before they are asked for over TCP.
@@ -54,6 +56,8 @@ pub const LINK_COMMANDS_MAX: usize = 64 << 10;
 pub const CONNECT_NS: u64 = 1_000 * MS;
 /// After it failed, commands are refused at once for so long.
 pub const BACK_OFF_NS: u64 = 200 * MS;
+/// After a server was silent they are refused for as long, then for twice as long each time it is still silent, and for so long at most: by then one that has come back is known.
+pub const BACK_OFF_NS_MAX: u64 = 10 * BACK_OFF_NS;
 /// Where the slots of a cluster are is asked so often at most.
 pub const SLOTS_NS: u64 = 500 * MS;
 /// How often a command is sent elsewhere by the nodes of a cluster before their answer stands.

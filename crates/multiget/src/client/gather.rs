@@ -33,9 +33,19 @@ impl State {
 pub(super) struct Key {
     bytes: Range<usize>,
     pub(super) server: u8,
+    /// Which of the parts it is in.
+    part: u8,
     /// Which of the groups it is in, if it is in one.
     pub(super) group: u16,
     pub(super) state: State,
+}
+
+/// All keys of one server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) server: u8,
+    /// Keys without an answer.
+    pub(super) left: u16,
 }
 
 /// Keys of one server that fit one request.
@@ -63,6 +73,7 @@ pub(super) struct Multiget {
     values: Vec<u8>,
     /// Keys without an answer.
     pub(super) left: usize,
+    pub(super) parts: Vec<Part>,
     pub(super) groups: Vec<Group>,
     /// Which groups go in one request at first.
     pub(super) batches: Vec<Range<u16>>,
@@ -73,20 +84,29 @@ impl Multiget {
     pub(super) fn new<'k>(user: u64, op: Op, asked: impl ExactSizeIterator<Item = &'k [u8]>, places: &Places) -> Self {
         let mut positions: HashMap<&[u8], u16> = HashMap::with_capacity(asked.len());
         let (mut keys, mut key_bytes, mut order) = (Vec::new(), Vec::new(), Vec::with_capacity(asked.len()));
+        let (mut parts, mut part_of): (Vec<Part>, _) = (Vec::new(), [0; limits::SERVERS_MAX]);
         for key in asked {
             let position = *positions.entry(key).or_insert_with(|| {
                 let start = key_bytes.len();
                 key_bytes.extend_from_slice(key);
                 let server = places.server(key) as u8;
                 let bytes = start..key_bytes.len();
-                keys.push(Key { bytes, server, group: u16::MAX, state: State::Wanted });
+                let part = &mut part_of[usize::from(server)];
+                // Until it has one its part is the first, which is another's.
+                if parts.get(usize::from(*part)).is_none_or(|part| part.server != server) {
+                    *part = parts.len() as u8;
+                    parts.push(Part { server, left: 0 });
+                }
+                let part = *part;
+                parts[usize::from(part)].left += 1;
+                keys.push(Key { bytes, server, part, group: u16::MAX, state: State::Wanted });
                 (keys.len() - 1) as u16
             });
             order.push(position);
         }
         let (left, values) = (keys.len(), Vec::new());
         let (groups, batches, ids) = (Vec::new(), Vec::new(), Vec::new());
-        Self { user, op, keys, key_bytes, order, values, left, groups, batches, ids }
+        Self { user, op, keys, key_bytes, order, values, left, parts, groups, batches, ids }
     }
 
     pub(super) fn key(&self, position: u16) -> &[u8] {
@@ -151,11 +171,9 @@ impl Multiget {
         }
     }
 
-    /// Takes an answer; false if there was one before.
-    pub(super) fn answer(&mut self, position: u16, value: Option<&[u8]>) -> bool {
-        let Some(key) = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open()) else {
-            return false;
-        };
+    /// Takes an answer, and says how many its server's part still wants; nothing if there was one before.
+    pub(super) fn answer(&mut self, position: u16, value: Option<&[u8]>) -> Option<Part> {
+        let key = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open())?;
         key.state = match value {
             None => State::Nothing,
             Some(value) => {
@@ -165,7 +183,9 @@ impl Multiget {
             }
         };
         self.left -= 1;
-        true
+        let part = &mut self.parts[usize::from(key.part)];
+        part.left -= 1;
+        Some(*part)
     }
 
     /// A key is over without an answer.

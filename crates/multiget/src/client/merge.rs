@@ -61,16 +61,18 @@ impl Client {
         let not_once = leaves_out!(self, not_once);
         let mut over_tcp = Vec::new();
         for (position, item) in positions.iter().zip(reply) {
-            let Some(multiget) = self.get_mut(ticket) else { return };
             let is_new = match item.status {
-                Status::Hit => multiget.answer(*position, Some(item.value)),
-                Status::Miss => multiget.answer(*position, None),
+                Status::Hit => self.answer(ticket, *position, Some(item.value)),
+                Status::Miss => self.answer(ticket, *position, None),
                 Status::TooBig | Status::AskOverTcp => {
                     over_tcp.push(*position);
                     true
                 }
             };
-            if not_once && !is_new {
+            if not_once
+                && !is_new
+                && let Some(multiget) = self.get_mut(ticket)
+            {
                 multiget.left = multiget.left.saturating_sub(1);
             }
             self.counts.duplicates += u64::from(!is_new);
@@ -106,11 +108,21 @@ impl Client {
 
     /// A key that was asked for over TCP has this value, or none.
     pub fn fetched(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) {
-        if let Some(multiget) = self.get_mut(ticket) {
-            multiget.answer(position, value);
+        if self.answer(ticket, position, value) {
             self.fail_if_too_large(ticket);
             self.finish_if_done(ticket);
         }
+    }
+
+    /// A key has an answer; false if it had one before, or its multiget is over.
+    fn answer(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) -> bool {
+        let Some(part) = self.get_mut(ticket).and_then(|multiget| multiget.answer(position, value)) else {
+            return false;
+        };
+        if part.left == 0 {
+            self.servers[usize::from(part.server)].multigets -= 1;
+        }
+        true
     }
 
     /// A server that was asked over TCP has refused, or could not be asked.

@@ -172,6 +172,8 @@ pub(super) struct Server {
     pub(super) probe_at_ns: u64,
     /// Its groups under way.
     pub(super) in_flight: usize,
+    /// Multigets under way with keys of it that have no answer.
+    pub(super) multigets: usize,
     /// Requests that wait until it has fewer under way; first in line among those that wait.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
     /// Requests in a row that it was to answer for all and did not, or of which a switch was to send it a part and no answer came.
@@ -188,6 +190,7 @@ impl Server {
             halves: 0,
             probe_at_ns: 0,
             in_flight: 0,
+            multigets: 0,
             waiting: VecDeque::new(),
             misses: 0,
             tried_at_ns: 0,
@@ -309,6 +312,7 @@ impl Client {
         }
         self.counts.begun += 1;
         let multiget = Multiget::new(user, op, keys, &self.places);
+        multiget.parts.iter().for_each(|part| self.servers[usize::from(part.server)].multigets += 1);
         let entry = self.multigets.vacant_entry();
         let slot = entry.key();
         entry.insert(multiget);
@@ -369,6 +373,9 @@ impl Client {
         self.get(ticket)?;
         let multiget = self.multigets.remove(ticket.slot as usize);
         self.alive_groups -= multiget.groups.len();
+        for part in multiget.parts.iter().filter(|part| part.left > 0) {
+            self.servers[usize::from(part.server)].multigets -= 1;
+        }
         let generation = &mut self.generations[ticket.slot as usize];
         *generation = generation.wrapping_add(1);
         if !leaves_out!(self, ids_stay) {
@@ -426,6 +433,11 @@ impl Client {
     /// Multigets under way.
     pub fn under_way(&self) -> usize {
         self.multigets.len()
+    }
+
+    /// Of these, those that a server has not answered its keys of.
+    pub fn multigets_at(&self, server: usize) -> usize {
+        self.servers.get(server).map_or(0, |server| server.multigets)
     }
 
     /// Groups under way, and those that wait for room.

@@ -35,8 +35,8 @@ pub(super) enum Held {
     Until(Way),
     /// For all answers of both ways.
     Quiet,
-    /// For fewer multigets of all.
-    Turn,
+    /// For fewer multigets of all, or of a server: in this line.
+    Turn(usize),
 }
 
 /// What a command keeps in memory until it is answered.
@@ -72,8 +72,8 @@ pub(super) struct App {
     in_datagrams: usize,
     over_tcp: usize,
     pub(super) held: Option<Held>,
-    /// It waited for its turn to begin a multiget, and this is it.
-    pub(super) has_turn: bool,
+    /// It waited in this line for its turn to begin a multiget, and this is it.
+    pub(super) turn: Option<usize>,
     /// What was read of a command that is not there as a whole.
     pub(super) begun: Option<Command>,
     /// Nothing more is read: it has said QUIT, or broken the protocol.
@@ -93,7 +93,7 @@ impl App {
             in_datagrams: 0,
             over_tcp: 0,
             held: None,
-            has_turn: false,
+            turn: None,
             begun: None,
             is_closing: false,
         }
@@ -143,7 +143,7 @@ impl App {
 
     fn may_go_on(&self, io: &Io) -> bool {
         match self.held {
-            None | Some(Held::Turn) => false,
+            None | Some(Held::Turn(_)) => false,
             Some(Held::Room) => self.has_room(io),
             Some(Held::Until(Way::Tcp)) => self.over_tcp == 0,
             Some(Held::Until(_)) => self.in_datagrams == 0,

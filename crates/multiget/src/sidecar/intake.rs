@@ -40,7 +40,10 @@ impl Sidecar {
                     let is_hello = route == Route::Here("HELLO");
                     let quiet = (is_hello && !self.apps[app].is_quiet()).then_some(Held::Quiet);
                     let waits = quiet.or_else(|| self.apps[app].waits(way));
-                    let turn = || (way == Way::Datagrams && !self.take_turn(app)).then_some(Held::Turn);
+                    let turn = || match way {
+                        Way::Datagrams => self.wait_for_turn(app, command.arguments(bytes, 1)),
+                        Way::Here | Way::Tcp => None,
+                    };
                     if let Some(held) = waits.or_else(turn) {
                         self.hold(io, app, held);
                         break;
@@ -114,9 +117,9 @@ impl Sidecar {
         io.pause_reading(app.conn);
         match held {
             Held::Room => io.notify_drained(app.conn, DRAINED_BYTES),
-            Held::Turn => {
+            Held::Turn(line) => {
                 let conn = app.conn;
-                self.wait_in_line(conn);
+                self.wait_in_line(io, conn, line);
             }
             Held::Until(_) | Held::Quiet => {}
         }

@@ -39,8 +39,18 @@ pub(super) struct Link {
     unsent: Vec<u8>,
     /// In the order of their answers, with when they were asked.
     expected: VecDeque<(Expected, u64)>,
-    /// Until when commands are refused, and why: connecting has failed. A connection that was lost is made again for the next command.
-    refused: Option<(u64, String)>,
+    /// Why commands are refused: connecting has failed, or nothing was answered. A connection that was lost otherwise is made again for the next command.
+    refused: Option<Refused>,
+    /// For how long after the next time that nothing is answered.
+    back_off_ns: u64,
+}
+
+#[derive(Debug)]
+struct Refused {
+    until_ns: u64,
+    why: String,
+    /// Then one command tries the connection, and all others are refused until there is an answer: what waits for a server takes room from those that wait for others.
+    is_silent: bool,
 }
 
 /// Two for each server.
@@ -58,6 +68,7 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
         unsent: Vec::new(),
         expected: VecDeque::new(),
         refused: None,
+        back_off_ns: limits::BACK_OFF_NS,
     };
     [link(), link()]
 }
@@ -76,6 +87,13 @@ impl Link {
     fn begins(&self) -> bool {
         matches!(self.expected.front(), Some((Expected::Begins(_), _)))
     }
+
+    /// Why a command is not sent now.
+    fn refusal(&self, now_ns: u64) -> Option<&str> {
+        let refused = self.refused.as_ref()?;
+        let is_tried = refused.is_silent && self.conn.is_some();
+        (is_tried || now_ns < refused.until_ns).then_some(refused.why.as_str())
+    }
 }
 
 impl Sidecar {
@@ -91,14 +109,12 @@ impl Sidecar {
         let index = 2 * server + usize::from(version == Version::Three);
         let now_ns = io.now_ns();
         let link = &mut self.links[index];
+        if let Some(why) = link.refusal(now_ns) {
+            return Err(why.to_owned());
+        }
         let conn = match link.conn {
             Some(conn) => conn,
             None => {
-                if let Some((until_ns, why)) = &link.refused
-                    && now_ns < *until_ns
-                {
-                    return Err(why.clone());
-                }
                 let conn = io.connect(link.address, limits::CONNECT_NS);
                 link.conn = Some(conn);
                 let expect = |step| link.expected.push_back((Expected::Begins(step), now_ns));
@@ -137,10 +153,14 @@ impl Sidecar {
             if is_three && kind == b'>' {
                 continue;
             }
-            let Some((expected, _)) = self.links[index].expected.pop_front() else {
+            let link = &mut self.links[index];
+            let Some((expected, _)) = link.expected.pop_front() else {
                 self.lose(io, index, "has answered what nobody asked");
                 return data.len();
             };
+            if !matches!(expected, Expected::Begins(_)) {
+                (link.refused, link.back_off_ns) = (None, limits::BACK_OFF_NS);
+            }
             self.link_answer(io, index, expected, &answer);
             if self.links[index].conn.is_none() {
                 return data.len();
@@ -227,7 +247,7 @@ impl Sidecar {
         let link = &mut self.links[index];
         let (server, expected) = (link.server, std::mem::take(&mut link.expected));
         // Of a server that has not let the connection begin, or is not there.
-        let is_refused = link.refused.as_ref().is_some_and(|(until_ns, _)| io.now_ns() < *until_ns);
+        let is_refused = link.refused.as_ref().is_some_and(|refused| io.now_ns() < refused.until_ns);
         let was_sent = std::mem::take(&mut link.unsent).is_empty() && !is_refused;
         self.metrics.links_lost.add(1);
         for (expected, _) in expected {
@@ -252,8 +272,10 @@ impl Sidecar {
             _ => "has closed the connection",
         };
         self.links[index].conn = None;
-        if matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut) {
-            self.refuse(io, index, what);
+        match reason {
+            CloseReason::ConnectFailed(_) => self.refuse(io, index, what),
+            CloseReason::ConnectTimedOut => self.refuse_silent(io, index, what),
+            _ => {}
         }
         self.lose(io, index, what);
     }
@@ -261,7 +283,17 @@ impl Sidecar {
     /// The server is left alone for a while.
     fn refuse(&mut self, io: &Io, index: usize, what: &str) {
         let link = &mut self.links[index];
-        link.refused = Some((io.now_ns() + limits::BACK_OFF_NS, format!("ERR the server {} {what}", link.address)));
+        let why = format!("ERR the server {} {what}", link.address);
+        link.refused = Some(Refused { until_ns: io.now_ns() + limits::BACK_OFF_NS, why, is_silent: false });
+    }
+
+    /// The same for longer each time, for it is known only after a time limit that the server is silent still.
+    fn refuse_silent(&mut self, io: &Io, index: usize, what: &str) {
+        let link = &mut self.links[index];
+        let why =
+            format!("ERR the server {} {what} - until it answers, one command at a time is sent to it", link.address);
+        link.refused = Some(Refused { until_ns: io.now_ns() + link.back_off_ns, why, is_silent: true });
+        link.back_off_ns = (2 * link.back_off_ns).min(limits::BACK_OFF_NS_MAX);
     }
 
     /// Links whose first command has waited for too long are of no use.
@@ -272,6 +304,8 @@ impl Sidecar {
             if self.links[index].expected.front().is_some_and(is_late) {
                 let text = format!("has not answered within {} ms (--timeout-ms)", timeout_ns / 1_000_000);
                 self.lose(io, index, &text);
+                // Only then, for what is lost was sent.
+                self.refuse_silent(io, index, &text);
             }
         }
     }

@@ -32,7 +32,6 @@ mod service;
 mod turns;
 mod weight;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -48,6 +47,7 @@ use crate::place::{Places, SLOTS};
 use apps::App;
 use cluster::Cluster;
 use links::Link;
+use turns::Turns;
 
 /// The timer of the client, which has something to do then.
 const DUE: u64 = 2;
@@ -99,9 +99,7 @@ pub struct Sidecar {
     links: Vec<Link>,
     askers: Slab<Asker>,
     /// Applications that wait to begin a multiget.
-    line: VecDeque<ConnId>,
-    /// How many of them may, and have not yet.
-    turns: usize,
+    turns: Turns,
     /// What applications take up together: as they were weighed last, and what has come since; and how much that may be.
     apps_bytes: usize,
     apps_bytes_max: usize,
@@ -134,8 +132,7 @@ impl Sidecar {
             peers: Vec::new(),
             links: links::all(&options.servers),
             askers: Slab::new(),
-            line: VecDeque::new(),
-            turns: 0,
+            turns: Turns::default(),
             apps_bytes: 0,
             apps_bytes_max: limits::APPS_BYTES_MAX,
             cluster: options.cluster.map(Cluster::new),

@@ -9,7 +9,7 @@ use shunt_wire::netmc::{Item, KEYS_MAX, Op, ReplyWriter, Request, Status, Trim};
 use super::history::{History, value};
 use super::hosts::{Server, State, Switch, address, coordinated, shim_address};
 use crate::client::{Client, ClientOptions, Event, Failure, Ticket, Weakened};
-use crate::limits::WINDOW_GROUPS;
+use crate::limits::{SERVERS_MAX, WINDOW_GROUPS};
 use crate::mode::Mode;
 use crate::place;
 use crate::shim::{Asked, Coordinator};
@@ -216,7 +216,8 @@ impl World {
             if let Some(open) = asking.iter().position(|asking| !asking.is_over) {
                 return Err(format!("multiget {open} was never over"));
             }
-            if (client.under_way(), client.groups(), client.ids()) != (0, (0, 0), 0) {
+            let unanswered = (0..SERVERS_MAX).map(|server| client.multigets_at(server)).sum::<usize>();
+            if (client.under_way() + unanswered, client.groups(), client.ids()) != (0, (0, 0), 0) {
                 return Err(format!("left over: {:?}, {} IDs", client.groups(), client.ids()));
             }
             if let Some(server) = self.servers.iter().find(|server| server.under_way() > 0) {

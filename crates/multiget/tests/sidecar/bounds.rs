@@ -10,24 +10,31 @@ use crate::{Scene, listen_address, whole};
 /// Larger than any that a command of these tests brings by itself.
 const LARGE: usize = 900_000;
 
-fn scene(seed: u64, options: Options) -> (Scene, HostId<Script>) {
+pub(crate) fn scene(seed: u64, options: Options) -> (Scene, HostId<Script>) {
     let mut scene = Scene::new(seed, options, 0);
     let script = scene.world.add("script", Script::new(listen_address()));
     scene.world.run_for(SECOND);
     (scene, script)
 }
 
-fn send(scene: &mut Scene, script: HostId<Script>, words: &[&[u8]]) {
+pub(crate) fn send(scene: &mut Scene, script: HostId<Script>, words: &[&[u8]]) {
     scene.world.with(script, |script, io| script.send(io, words));
 }
 
-fn freeze(scene: &mut Scene) {
+/// A key that another server has than this one's.
+pub(crate) fn key_elsewhere(scene: &Scene, key: &[u8]) -> Vec<u8> {
+    let places = Places::Equal(scene.servers.len());
+    let mut others = (0..100).map(|other| format!("other {other}").into_bytes());
+    others.find(|other| places.server(other) != places.server(key)).expect("a key of another server")
+}
+
+pub(crate) fn freeze(scene: &mut Scene) {
     for server in scene.servers.clone() {
         scene.world.freeze(server);
     }
 }
 
-fn thaw(scene: &mut Scene) {
+pub(crate) fn thaw(scene: &mut Scene) {
     for server in scene.servers.clone() {
         scene.world.thaw(server);
     }
@@ -245,8 +252,9 @@ fn who_asks_for_as_much_as_may_be_costs_others_time_and_no_error() {
     let other = scene.world.add("other", Script::new(listen_address()));
     scene.world.run_for(SECOND);
     freeze(&mut scene);
-    for script in all.clone() {
-        (0..2 * limits::PIPELINE_MAX).for_each(|_| send(&mut scene, script, &[b"GET", b"key"]));
+    let elsewhere = key_elsewhere(&scene, b"key");
+    for (script, key) in all.iter().zip([b"key", elsewhere.as_slice()].into_iter().cycle()) {
+        (0..2 * limits::PIPELINE_MAX).for_each(|_| send(&mut scene, *script, &[b"GET", key]));
     }
     scene.world.run_for(SECOND);
     let metrics = scene.world.host(scene.sidecar).metrics();
@@ -343,12 +351,10 @@ fn of_many_commands_that_are_never_complete_the_longest_are_given_up() {
 fn values_that_wait_for_others_of_their_multiget_count() {
     let (mut scene, many, other) = crowd(12);
     let places = Places::Equal(scene.servers.len());
-    let slow =
-        (0..100).map(|key| format!("slow {key}")).find(|key| places.server(key.as_bytes()) != places.server(b"large"));
-    let slow = slow.expect("a key of another server");
-    scene.world.freeze(scene.servers[places.server(slow.as_bytes())]);
+    let slow = key_elsewhere(&scene, b"large");
+    scene.world.freeze(scene.servers[places.server(&slow)]);
     for script in many {
-        (0..2).for_each(|_| send(&mut scene, script, &[b"MGET", b"large", slow.as_bytes()]));
+        (0..2).for_each(|_| send(&mut scene, script, &[b"MGET", b"large", &slow]));
     }
     scene.world.run_for(2 * SECOND);
     let metrics = scene.world.host(scene.sidecar).metrics();

@@ -7,6 +7,7 @@ mod cluster;
 mod login;
 mod script;
 mod server;
+mod turns;
 
 use std::net::SocketAddr;
 
