@@ -48,10 +48,14 @@ pub const APP_BYTES_MAX: usize = 256 << 20;
 pub const APPS_BYTES_MAX: usize = 1 << 30;
 /// Bytes of a command, and of an answer: what Redis takes of one string by default is more.
 pub const COMMAND_BYTES_MAX: usize = 64 << 20;
-/// Bytes written to a server and not taken by it; beyond that its commands are refused.
+/// Bytes written to a server and not taken by it; with more, applications wait in line with what they have for it.
 pub const LINK_BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// Commands that wait for one server's answer, of one event loop.
+/// Commands that wait for one server's answer, of one event loop; with as many, applications wait in line with what they have for it.
 pub const LINK_COMMANDS_MAX: usize = 64 << 10;
+/// With so many bytes or commands they are refused. What is let in when there is room is not more, but nobody knows before what datagrams will not bring, or where nodes of a cluster will send commands.
+pub const LINK_BACKLOG_BYTES_REFUSED: usize = LINK_BACKLOG_BYTES_MAX + 2 * COMMAND_BYTES_MAX;
+/// The same of commands.
+pub const LINK_COMMANDS_REFUSED: usize = LINK_COMMANDS_MAX + 2 * KEYS_MAX;
 /// How long connecting to a server may take.
 pub const CONNECT_NS: u64 = 1_000 * MS;
 /// After it failed, commands are refused at once for so long.

@@ -440,6 +440,11 @@ impl Client {
         self.servers.get(server).map_or(0, |server| server.multigets)
     }
 
+    /// A server is asked over TCP, and not in datagrams first.
+    pub(crate) fn is_asked_over_tcp(&self, server: usize) -> bool {
+        self.options.mode == Mode::Tcp || self.servers.get(server).is_some_and(|server| server.is_silent)
+    }
+
     /// Groups under way, and those that wait for room.
     pub fn groups(&self) -> (usize, usize) {
         (self.in_flight, self.waiting.len() + self.servers.iter().map(|server| server.waiting.len()).sum::<usize>())

@@ -6,6 +6,7 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::resp::{Command, Version, put_error};
 
 use super::Sidecar;
+use super::turns::Line;
 use crate::limits;
 
 const UNTAKEN: &str = "it has asked for more than it takes";
@@ -35,8 +36,8 @@ pub(super) enum Held {
     Until(Way),
     /// For all answers of both ways.
     Quiet,
-    /// For fewer multigets of all, or of a server: in this line.
-    Turn(usize),
+    /// For fewer multigets of all, or less for a server: in this line.
+    Turn(Line),
 }
 
 /// What a command keeps in memory until it is answered.
@@ -72,8 +73,8 @@ pub(super) struct App {
     in_datagrams: usize,
     over_tcp: usize,
     pub(super) held: Option<Held>,
-    /// It waited in this line for its turn to begin a multiget, and this is it.
-    pub(super) turn: Option<usize>,
+    /// It waited in this line for its turn to send a command on, and this is it.
+    pub(super) turn: Option<Line>,
     /// What was read of a command that is not there as a whole.
     pub(super) begun: Option<Command>,
     /// Nothing more is read: it has said QUIT, or broken the protocol.

@@ -40,9 +40,10 @@ impl Sidecar {
                     let is_hello = route == Route::Here("HELLO");
                     let quiet = (is_hello && !self.apps[app].is_quiet()).then_some(Held::Quiet);
                     let waits = quiet.or_else(|| self.apps[app].waits(way));
-                    let turn = || match way {
-                        Way::Datagrams => self.wait_for_turn(app, command.arguments(bytes, 1)),
-                        Way::Here | Way::Tcp => None,
+                    let turn = || match route {
+                        Route::Multiget => self.wait_for_turn(io, app, command.arguments(bytes, 1)),
+                        Route::Server(server) => self.wait_for_link(io, app, server),
+                        Route::Here(_) | Route::Refused(_) => None,
                     };
                     if let Some(held) = waits.or_else(turn) {
                         self.hold(io, app, held);
@@ -111,16 +112,13 @@ impl Sidecar {
         }
     }
 
-    pub(super) fn hold(&mut self, io: &mut Io, app: usize, held: Held) {
-        let app = &mut self.apps[app];
+    pub(super) fn hold(&mut self, io: &mut Io, index: usize, held: Held) {
+        let app = &mut self.apps[index];
         app.held = Some(held);
         io.pause_reading(app.conn);
         match held {
             Held::Room => io.notify_drained(app.conn, DRAINED_BYTES),
-            Held::Turn(line) => {
-                let conn = app.conn;
-                self.wait_in_line(io, conn, line);
-            }
+            Held::Turn(line) => self.wait_in_line(io, index, line),
             Held::Until(_) | Held::Quiet => {}
         }
     }

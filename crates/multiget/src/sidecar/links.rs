@@ -73,6 +73,11 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
     [link(), link()]
 }
 
+/// The link to a server on which this version of RESP is spoken.
+pub(super) fn link_index(server: usize, version: Version) -> usize {
+    2 * server + usize::from(version == Version::Three)
+}
+
 /// Which version of RESP is spoken on the link of this index.
 pub(super) fn version(index: usize) -> Version {
     if index.is_multiple_of(2) { Version::Two } else { Version::Three }
@@ -106,7 +111,7 @@ impl Sidecar {
         expected: Expected,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), String> {
-        let index = 2 * server + usize::from(version == Version::Three);
+        let index = link_index(server, version);
         let now_ns = io.now_ns();
         let link = &mut self.links[index];
         if let Some(why) = link.refusal(now_ns) {
@@ -125,12 +130,25 @@ impl Sidecar {
         };
         let link = &mut self.links[index];
         let unsent_bytes = link.unsent.len() + io.backlog(conn);
-        if link.expected.len() >= limits::LINK_COMMANDS_MAX || unsent_bytes > limits::LINK_BACKLOG_BYTES_MAX {
+        if link.expected.len() >= limits::LINK_COMMANDS_REFUSED || unsent_bytes > limits::LINK_BACKLOG_BYTES_REFUSED {
             return Err(format!("ERR the server {} does not keep up: try again later", link.address));
         }
         write(if link.begins() { &mut link.unsent } else { io.output(conn) });
         link.expected.push_back((expected, now_ns));
+        self.has_full_link |= self.is_link_full(io, index, 0);
         Ok(())
+    }
+
+    /// A link has as much as it may, with so many commands that are promised.
+    pub(super) fn is_link_full(&self, io: &Io, index: usize, promised: usize) -> bool {
+        let Some(link) = self.links.get(index) else { return false };
+        let unsent_bytes = link.unsent.len() + link.conn.map_or(0, |conn| io.backlog(conn));
+        link.expected.len() + promised >= limits::LINK_COMMANDS_MAX || unsent_bytes > limits::LINK_BACKLOG_BYTES_MAX
+    }
+
+    /// Whether one is full, as is noticed at once when it becomes so.
+    pub(super) fn look_for_full_links(&mut self, io: &Io) {
+        self.has_full_link = self.has_full_link && (0..self.links.len()).any(|index| self.is_link_full(io, index, 0));
     }
 
     pub(super) fn link_received(&mut self, io: &mut Io, index: usize, data: &[u8]) -> usize {

@@ -18,7 +18,7 @@
 //! | `cluster.rs` | where the slots of a cluster are, and commands that its nodes send elsewhere |
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
-//! | `turns.rs` | who is next while as many multigets are under way as may be |
+//! | `turns.rs` | who is next while as much is under way as may be |
 //! | `weight.rs` | what all applications take up together |
 
 mod apps;
@@ -98,8 +98,10 @@ pub struct Sidecar {
     /// For each server one of each version of RESP, for an answer has the form of its version.
     links: Vec<Link>,
     askers: Slab<Asker>,
-    /// Applications that wait to begin a multiget.
+    /// Applications that wait until others have less under way.
     turns: Turns,
+    /// A link had as much as it may, since that was looked at last.
+    has_full_link: bool,
     /// What applications take up together: as they were weighed last, and what has come since; and how much that may be.
     apps_bytes: usize,
     apps_bytes_max: usize,
@@ -133,6 +135,7 @@ impl Sidecar {
             links: links::all(&options.servers),
             askers: Slab::new(),
             turns: Turns::default(),
+            has_full_link: false,
             apps_bytes: 0,
             apps_bytes_max: limits::APPS_BYTES_MAX,
             cluster: options.cluster.map(Cluster::new),

@@ -70,6 +70,7 @@ impl Service for Sidecar {
         if key == TICK {
             io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
             self.lose_late(io);
+            self.look_for_full_links(io);
             self.ask_for_slots(io);
             self.carry_out(io);
             self.weigh(io);

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use shunt_multiget::limits;
 use shunt_multiget::mode::Mode;
 use shunt_multiget::place::{SLOTS, slot};
 use shunt_multiget::{Login, Sidecar, SidecarOptions};
@@ -151,17 +152,26 @@ impl Service for Node {
     fn turn_ended(&mut self, _io: &mut Io) {}
 }
 
+struct Tier {
+    world: World,
+    shared: Rc<RefCell<Shared>>,
+    sidecar: HostId<Sidecar>,
+    nodes: Vec<HostId<Node>>,
+}
+
 /// Nodes, and a sidecar that is told one of them.
-fn scene(seed: u64) -> (World, Rc<RefCell<Shared>>, HostId<Sidecar>) {
+fn scene(seed: u64) -> Tier {
     let mut world = World::new(seed, whole(seed));
     let owners = (0..SLOTS).map(|slot| (slot * usize::from(NODES) / SLOTS) as u8).collect();
     let shared = Shared { values: HashMap::new(), owners, moving: HashMap::new(), sent_elsewhere: 0 };
     let shared = Rc::new(RefCell::new(shared));
-    for index in 0..NODES {
+    let add = |index| {
         let (versions, asking) = (HashMap::new(), HashSet::new());
         let node = world.add("node", Node { index, shared: shared.clone(), versions, asking });
         world.listen(node, server_address(index));
-    }
+        node
+    };
+    let nodes = (0..NODES).map(add).collect();
     let shim = SocketAddr::from(([192, 0, 2, 10], 9700));
     let sidecar = Sidecar::new(SidecarOptions {
         servers: vec![(server_address(0), shim)],
@@ -174,7 +184,7 @@ fn scene(seed: u64) -> (World, Rc<RefCell<Shared>>, HostId<Sidecar>) {
     });
     let sidecar = world.add("sidecar", sidecar);
     world.listen(sidecar, listen_address());
-    (world, shared, sidecar)
+    Tier { world, shared, sidecar, nodes }
 }
 
 fn count(answers: &[u8]) -> usize {
@@ -185,7 +195,7 @@ fn count(answers: &[u8]) -> usize {
 fn commands_that_are_sent_ahead_do_not_overtake_those_that_are_sent_elsewhere() {
     const COMMANDS: usize = 400;
     for_seeds(30, |seed| {
-        let (mut world, shared, _) = scene(seed);
+        let Tier { mut world, shared, .. } = scene(seed);
         let app = world.add("app", Script::new(listen_address()));
         let mut random = Random::new(seed ^ 9);
         let (mut settled, mut sent_elsewhere) = (0, 0);
@@ -210,7 +220,7 @@ fn commands_that_are_sent_ahead_do_not_overtake_those_that_are_sent_elsewhere() 
 fn while_slots_move_answers_are_in_order_and_say_what_was_true_at_their_turn() {
     let mut sent_elsewhere = 0;
     for_seeds(60, |seed| {
-        let (mut world, shared, sidecar) = scene(seed);
+        let Tier { mut world, shared, sidecar, .. } = scene(seed);
         let mut random = Random::new(seed ^ 7);
         let apps: Vec<_> =
             (0..3).map(|index| world.add("app", App::new(listen_address(), index, &mut random))).collect();
@@ -224,4 +234,31 @@ fn while_slots_move_answers_are_in_order_and_say_what_was_true_at_their_turn() {
         sent_elsewhere += shared.borrow().sent_elsewhere;
     });
     assert!(sent_elsewhere > 1_000, "{sent_elsewhere} commands were sent elsewhere");
+}
+
+#[test]
+fn many_keys_of_one_node_cost_others_time_and_no_error() {
+    // No multiple of three, so that no shims are asked.
+    let Tier { mut world, sidecar, nodes, .. } = scene(4);
+    let many: Vec<_> = (0..8).map(|_| world.add("many", Script::new(listen_address()))).collect();
+    let [other, writer] = [(); 2].map(|()| world.add("other", Script::new(listen_address())));
+    world.run_for(SECOND);
+    nodes.iter().for_each(|node| world.freeze(*node));
+    let keys: Vec<Vec<u8>> = (0..limits::KEYS_MAX).map(|key| format!("{{tag}}{key}").into_bytes()).collect();
+    let words: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
+    for script in &many {
+        (0..2).for_each(|_| world.with(*script, |script, io| script.send(io, &words)));
+    }
+    world.run_for(SECOND);
+    world.with(other, |other, io| other.send(io, &[b"GET", b"{tag}"]));
+    world.with(writer, |writer, io| writer.send(io, &[b"INCR", b"{tag}counter"]));
+    world.run_for(SECOND);
+    nodes.iter().for_each(|node| world.thaw(*node));
+    world.run_for(60 * SECOND);
+    let metrics = world.host(sidecar).metrics();
+    assert_eq!(metrics.errors.get(), 0);
+    assert_eq!(String::from_utf8_lossy(&world.host(other).received), "$-1\r\n");
+    assert_eq!(String::from_utf8_lossy(&world.host(writer).received), ":1\r\n");
+    let answer = format!("*{}\r\n{}", keys.len(), "$-1\r\n".repeat(keys.len()));
+    assert!(many.iter().all(|script| world.host(*script).received == answer.repeat(2).as_bytes()));
 }

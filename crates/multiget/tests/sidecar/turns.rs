@@ -1,4 +1,4 @@
-//! Servers that are silent, and whose turn it is meanwhile.
+//! Servers that are silent, or have as much as they may, and whose turn it is meanwhile.
 
 use shunt_multiget::limits;
 use shunt_multiget::place::Places;
@@ -101,4 +101,45 @@ fn who_asks_two_servers_that_have_as_much_as_they_may_has_its_turn() {
         assert!(*received == answer.repeat(limits::PIPELINE_MAX).as_bytes(), "{} bytes", received.len());
     }
     assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
+}
+
+/// So many applications send each of these commands so often to a server that stands still, then another one does something there. All are answered, and nobody has an error.
+fn many_send(seed: u64, many: usize, times: usize, words: &[&[u8]]) {
+    let (mut scene, first) = scene(seed, Options::calm());
+    let mut all = vec![first];
+    all.extend((1..many).map(|_| scene.world.add("greedy", Script::new(listen_address()))));
+    let other = scene.world.add("other", Script::new(listen_address()));
+    let late = scene.world.add("late", Script::new(listen_address()));
+    scene.world.run_for(SECOND);
+    freeze(&mut scene);
+    for script in all.clone() {
+        (0..times).for_each(|_| send(&mut scene, script, words));
+    }
+    scene.world.run_for(SECOND);
+    send(&mut scene, other, &[b"INCR", b"{key}:counter"]);
+    send(&mut scene, late, &[b"GET", b"{key}:counter"]);
+    scene.world.run_for(SECOND);
+    let metrics = scene.world.host(scene.sidecar).metrics();
+    assert_eq!(metrics.errors.get(), 0);
+    thaw(&mut scene);
+    scene.world.run_for(60 * SECOND);
+    assert_eq!(String::from_utf8_lossy(&scene.world.host(other).received), ":1\r\n");
+    assert!(scene.world.host(late).received.starts_with(b"$"));
+    for script in all {
+        assert!(scene.world.host(script).received == b"+OK\r\n".repeat(times));
+    }
+    assert_eq!((metrics.errors.get(), metrics.links_lost.get()), (0, 0));
+}
+
+#[test]
+fn who_sends_more_commands_than_wait_for_one_server_costs_others_time_and_no_error() {
+    let scripts = limits::LINK_COMMANDS_MAX / limits::PIPELINE_MAX + 6;
+    many_send(16, scripts, 2 * limits::PIPELINE_MAX, &[b"SET", b"key", b"value"]);
+}
+
+#[test]
+fn who_sends_more_bytes_than_wait_for_one_server_costs_others_time_and_no_error() {
+    let value = vec![b'v'; 900_000];
+    let scripts = 2 * limits::LINK_BACKLOG_BYTES_MAX / limits::APP_ASKED_BYTES_MAX;
+    many_send(17, scripts, 10, &[b"SET", b"key", &value]);
 }
