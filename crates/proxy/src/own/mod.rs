@@ -323,8 +323,13 @@ mod tests {
         let read = |who| Part::Read { job: 1, read: 1, who: Who(who) };
         let name = |who| Part::Name { number: 1, who: Who(who) };
         let planning = |who| Part::Text { planning: 1, place: 1, who: Who(who) };
+        let right = |who| Part::Permission { pool: PoolId::NONE, number: 1, who: Who(who) };
         for (part, count) in [
-            (Part::MayChange { pool: PoolId::NONE, number: 1 }, Share::Rights.most()),
+            // Whoever asks for what it has no right to, again and again, keeps nobody else's rights from being found.
+            (right(1), Share::Rights.most_of_one()),
+            (right(2), Share::Rights.most_of_one()),
+            (right(3), 0),
+            (Part::MayChange { pool: PoolId::NONE, number: 1 }, 0),
             // Whoever has many texts planned keeps nobody from reading modes and rules.
             (planning(1), Share::Plans.most_of_one()),
             (planning(2), Share::Plans.most_of_one()),

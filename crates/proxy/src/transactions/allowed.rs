@@ -4,8 +4,11 @@
 //! statement that the node refuses before it does anything: for the role's want of a right, or, if it has it, for what is wrong with
 //! the statement. Nodes look at rights first. What was said is kept with the pool's login for `auth_cache_ms`.
 //!
+//! Requests that need the same right wait for one question, if they come at about the time it is asked. What no node has said yes to is asked
+//! about each time; so one role has half of the questions, and of the room to wait, at most.
+//!
 //! This must never: allow what was refused or not found out; use what was said of one login for another; allow a request that came later
-//! than `auth_cache_ms` after the node was asked.
+//! than `auth_cache_ms` after the node was asked; refuse one by what a node was asked before it came.
 
 use std::sync::Arc;
 
@@ -16,19 +19,13 @@ use shunt_wire::cql::message::{Consistency, error_code};
 
 use super::known::Known;
 use super::question;
-use super::verdicts::Waiting;
+use super::verdicts::{Inquiry, Right, Waiting};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::Login;
 use crate::ids::PoolId;
 use crate::own::{self, Heard, Whose};
-use crate::transactions::part::Part;
-
-/// Verdicts that are kept; beyond that all are forgotten.
-const VERDICTS_MAX: usize = 16_384;
-/// Requests that wait for one, and bytes of them.
-const WAITING_MAX: usize = 4_096;
-const WAITING_BYTES_MAX: usize = 16 << 20;
+use crate::transactions::part::{Part, Who};
 
 /// Sends a transaction on when it is known that its client may do all that it does.
 pub(super) fn ask(
@@ -65,68 +62,106 @@ fn go_on(
         let lock = guard.map(|is_fast| if is_fast { Table::FastLocks } else { Table::Locks });
         let lock = lock.map(|table| (Some(Arc::clone(login)), question::qualified("shunt", table.name()), false));
         let mut rights = known.tables.iter().flat_map(right).flatten().chain(lock);
-        rights.find(|right| {
-            core.fleet.transactions.allowed.verdicts.get(right).is_none_or(|until_ns| came_ns > *until_ns)
-        })
+        rights.find(|right| !core.fleet.transactions.allowed.is_known(right, came_ns))
     });
     let Some(right) = missing else {
         return core.fleet.transactions.allow(ticket, login, known, message);
     };
-    let allowed = &mut core.fleet.transactions.allowed;
-    if allowed.waiting.len() >= WAITING_MAX || allowed.bytes + message.len() > WAITING_BYTES_MAX {
-        let fault = Fault::overloaded("Shunt: too many requests wait for a node to say if their roles may do this");
-        return core.fleet.transactions.fail(ticket.0, &fault.into());
+    match wait_for(core, io, pool, &right, (came_ns, message.len())) {
+        Ok((number, who)) => {
+            let one = Waiting { who, pool, ticket, known: Arc::clone(known), guard, message, came_ns };
+            core.fleet.transactions.allowed.wait(number, one);
+        }
+        Err(fault) => core.fleet.transactions.fail(ticket.0, &fault.into()),
     }
-    allowed.number += 1;
-    let number = allowed.number;
+}
+
+/// The number of the question whose answer says if there is this right, which is asked if it is not yet; and whose share of those who wait for
+/// one a request counts to.
+fn wait_for(
+    core: &mut Core,
+    io: &mut Io,
+    pool: PoolId,
+    right: &Right,
+    (came_ns, bytes): (u64, usize),
+) -> Result<(u64, Who), Fault> {
+    // The client may be gone, and another login have its pool's place.
+    let of_login = core.router.pools.get(pool).filter(|pool| pool.key.login == right.0);
+    let Some(role) = of_login.map(|pool| pool.names.whole_role.as_deref()) else { return Err(unlearnt()) };
+    let who = role.map_or(Who::FORMER, Who::of);
+    let allowed = &mut core.fleet.transactions.allowed;
+    if !allowed.has_room(who, bytes) {
+        return Err(Fault::overloaded(
+            "Shunt: too many requests, or too many of this role, wait for a node to say if they may do this; nothing was written, ask again",
+        ));
+    }
+    if let Some(number) = allowed.inquiry(right, came_ns) {
+        return Ok((number, who));
+    }
+    let number = allowed.next_number();
+    let whose = Whose::Transaction(Part::Permission { pool, number, who });
+    if !core.fleet.own.has_room(&whose) {
+        return Err(Fault::overloaded(
+            "Shunt: nodes are being asked about as many rights, or as many of this role, as they may be at once; nothing was written, ask again",
+        ));
+    }
     let asked_ns = io.read_clock_ns();
     let text = question::about(&right.1, right.2);
-    let whose = Whose::Transaction(Part::Permission { pool, number });
-    // The client may be gone, and another login have its pool's place.
-    let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.0);
-    if !is_same || !own::ask::ask_in(core, io, pool, whose, &text, Consistency::LOCAL_ONE) {
-        return core.fleet.transactions.fail(ticket.0, &unlearnt().into());
+    if !own::ask::ask_in(core, io, pool, whose, &text, Consistency::LOCAL_ONE) {
+        return Err(unlearnt());
     }
-    let allowed = &mut core.fleet.transactions.allowed;
-    allowed.bytes += message.len();
-    allowed
-        .waiting
-        .insert(number, Waiting { ticket, known: Arc::clone(known), guard, message, came_ns, right, asked_ns });
+    core.fleet.transactions.allowed.asks(number, right.clone(), asked_ns);
+    Ok((number, who))
+}
+
+/// What is known of a right by the answer to a question.
+enum Word {
+    Yes,
+    No(Fault),
+    /// Nobody has said.
+    Nothing,
+}
+
+fn word(heard: &Heard<'_>, writes: bool) -> Word {
+    match heard {
+        Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
+            Word::No(Fault::new(FaultKind::Unauthorized, error.message.to_owned()))
+        }
+        Heard::Error(error) if error.code != error_code::INVALID => Word::Nothing,
+        Heard::Error(error) if question::is_about_nothing(error.message, writes) => Word::Yes,
+        // There is no such table, perhaps.
+        Heard::Error(error) => Word::No(Fault::invalid(error.message.to_owned())),
+        _ => Word::Nothing,
+    }
 }
 
 /// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64), heard: &Heard<'_>) {
+pub(super) fn heard(core: &mut Core, io: &mut Io, (asked_in, number): (PoolId, u64), heard: &Heard<'_>) {
     let allowed = &mut core.fleet.transactions.allowed;
-    let Some(Waiting { ticket, known, guard, message, came_ns, right, asked_ns }) = allowed.waiting.remove(&number)
-    else {
-        return;
-    };
-    allowed.bytes -= message.len();
+    let Some(Inquiry { right, asked_ns, mut waiting }) = allowed.answered(number) else { return };
     // An answer to what a former pool in this place had asked is of another login, perhaps.
-    let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.0);
-    match heard {
-        Heard::Error(error)
-            if error.code == error_code::INVALID && is_same && question::is_about_nothing(error.message, right.2) =>
-        {
-            let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
-            let allowed = &mut core.fleet.transactions.allowed;
-            if allowed.verdicts.len() >= VERDICTS_MAX {
-                allowed.verdicts.clear();
+    let is_same = core.router.pools.get(asked_in).is_some_and(|pool| pool.key.login == right.0);
+    let word = if is_same { word(heard, right.2) } else { Word::Nothing };
+    let login = right.0.clone();
+    if matches!(word, Word::Yes) {
+        let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
+        let allowed = &mut core.fleet.transactions.allowed;
+        waiting.extend(allowed.others(&right));
+        // Counted from when the node was asked, and so it counts for all that came before.
+        allowed.allow(right, asked_ns.saturating_add(cache_ns));
+    }
+    for Waiting { pool, ticket, known, guard, message, came_ns, .. } in waiting {
+        let fault = match &word {
+            // Of one that came behind the question it says nothing: the right may have been granted, or the table made, in between.
+            Word::No(fault) if came_ns <= asked_ns => fault.clone(),
+            // Others have links of their own.
+            Word::Nothing if pool == asked_in => unlearnt(),
+            _ => {
+                go_on(core, io, (pool, login.clone()), ticket, (&known, guard), message, came_ns);
+                continue;
             }
-            // A request that waits counts from when the node was asked, which was after it came.
-            let login = right.0.clone();
-            allowed.verdicts.insert(right, asked_ns + cache_ns);
-            go_on(core, io, (pool, login), ticket, (&known, guard), message, came_ns);
-        }
-        Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
-            let fault = Fault::new(FaultKind::Unauthorized, error.message.to_owned());
-            core.fleet.transactions.fail(ticket.0, &fault.into());
-        }
-        // There is no such table, perhaps.
-        Heard::Error(error) if error.code == error_code::INVALID => {
-            core.fleet.transactions.fail(ticket.0, &Fault::invalid(error.message.to_owned()).into());
-        }
-        _ => core.fleet.transactions.fail(ticket.0, &unlearnt().into()),
+        };
+        core.fleet.transactions.fail(ticket.0, &fault.into());
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
         Part::Confirm(member) => confirm::heard(core, io, member, heard),
         Part::Modes => modes::heard(core, io, heard),
         Part::Rules => ruled::heard(core, io, heard),
-        Part::Permission { pool, number } => allowed::heard(core, io, (pool, number), heard),
+        Part::Permission { pool, number, .. } => allowed::heard(core, io, (pool, number), heard),
         Part::Nothing => {}
     }
 }

@@ -42,8 +42,8 @@ pub(crate) enum Part {
     MayChange { pool: PoolId, number: u64 },
     /// Nobody waits for it.
     Nothing,
-    /// It shows if the login of a pool may read a table, or write to it.
-    Permission { pool: PoolId, number: u64 },
+    /// It shows if the login of a pool may read a table, or write to it, for this client first.
+    Permission { pool: PoolId, number: u64, who: Who },
 }
 
 /// One of the writes of a committed transaction.
@@ -141,6 +141,7 @@ impl Part {
     /// The client whose it is, of kinds of which one client alone could take all there may be.
     pub(crate) fn who(self) -> Option<Who> {
         match self {
+            Part::Permission { who, .. } => Some(who),
             Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
             Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
             Part::Alone { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => Some(who),

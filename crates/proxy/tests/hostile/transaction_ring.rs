@@ -81,6 +81,10 @@ pub struct Bank {
     pub sent_back_by: usize,
     /// What is answered to the question if a role may read a table, or write to it.
     pub rights: Rights,
+    /// Nobody answers that of tables whose names begin so.
+    pub rights_unanswered: Option<&'static str>,
+    /// How often it was asked.
+    pub rights_asked: usize,
     /// Replicas of each keyspace.
     pub replicas: u16,
     shards: BTreeMap<i32, Row>,
@@ -274,6 +278,10 @@ impl Bank {
         }
         let writes = text.starts_with("INSERT INTO") && text.contains(" JSON '{}'");
         if writes || text.contains("LIMIT 0") {
+            self.rights_asked += 1;
+            if self.rights_unanswered.is_some_and(|table| text.contains(table)) {
+                return Some(Action::Silence);
+            }
             let about_nothing = if writes {
                 "Invalid null value in condition for column id"
             } else {
@@ -425,6 +433,11 @@ impl TransactionTestbed {
 
     pub fn ask(&mut self, client: HostId<simulated::Client>, text: &str) -> Answer {
         self.ring.ask(client, text)
+    }
+
+    /// Statements of its own that the proxy has asked.
+    pub fn own_statements(&self) -> u64 {
+        self.ring.testbed.scene.metrics[0].own_statements.get()
     }
 
     /// A number of the proxy's only core.

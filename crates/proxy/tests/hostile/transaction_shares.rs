@@ -1,10 +1,10 @@
 //! A client that asks for more transactions than can be carried out leaves others theirs.
 
 use shunt_proxy::config::Secret;
-use shunt_reactor::sim::SECOND;
+use shunt_reactor::sim::{MICROSECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::OVERLOADED;
+use shunt_wire::cql::message::error_code::{OVERLOADED, UNAUTHORIZED};
 
 use super::transaction_ring::{Bank, Rights, TransactionTestbed, Writes, put, read_and_put};
 
@@ -144,4 +144,70 @@ fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
     ring.run_for(5 * SECOND);
     assert!(ring.bank.lock().unwrap().modes_read > before + 1, "they are read every two seconds");
+}
+
+/// What there is no right to is asked each time: whoever wants that keeps nobody else's rights from being found.
+#[test]
+fn one_role_that_has_many_rights_asked_for_leaves_another_room_to_have_its_own_found() {
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    ring.bank.lock().unwrap().rights_unanswered = Some("bank.x");
+    let one = |number: i16| bytes::query(4, number, &put(&format!("bank.x{number}"), 1, 1));
+    ring.send(eve, &(0..600).flat_map(one).collect::<Vec<u8>>());
+    ring.run_for(SECOND);
+    let refused = ring.answers(eve);
+    assert!(refused.len() > 300, "{}", refused.len());
+    assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED), "{:?}", refused[0].error());
+    let answer = ring.ask(ann, &put("bank.u", 1, 1));
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+}
+
+#[test]
+fn requests_that_need_the_same_rights_wait_for_one_question_about_each() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    // It is planned, then: that a proxy's own login may write is asked in the same way.
+    assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    let before = ring.bank.lock().unwrap().rights_asked;
+    ring.send(eve, &(0..200).flat_map(|stream| bytes::query(4, stream, &put("bank.t", 1, 1))).collect::<Vec<u8>>());
+    ring.run_for(SECOND);
+    let answers = ring.answers(eve);
+    assert_eq!(
+        (answers.len(), ring.bank.lock().unwrap().rights_asked - before),
+        (200, 2),
+        "to read it, and to write to it"
+    );
+    assert!(answers.iter().all(|answer| answer.opcode() == opcode::RESULT));
+}
+
+/// The right may have been granted in between.
+#[test]
+fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().rights = Rights::None;
+    let before = ring.bank.lock().unwrap().rights_asked;
+    let asked = ring.own_statements();
+    ring.send(eve, &bytes::query(4, 1, &put("bank.t", 1, 1)));
+    while ring.own_statements() == asked {
+        ring.run_for(MICROSECOND);
+    }
+    // It is on its way, and comes before the answer.
+    ring.send(eve, &bytes::query(4, 2, &put("bank.t", 1, 1)));
+    while ring.bank.lock().unwrap().rights_asked == before {
+        ring.run_for(MICROSECOND);
+    }
+    ring.bank.lock().unwrap().rights = Rights::All;
+    ring.run_for(SECOND);
+    let mut answers = ring.answers(eve);
+    answers.sort_by_key(|answer| answer.header.stream);
+    assert_eq!(answers[0].error().0, UNAUTHORIZED);
+    assert_eq!(answers[1].opcode(), opcode::RESULT, "{:?}", answers[1]);
+    assert_eq!(
+        ring.bank.lock().unwrap().rights_asked - before,
+        3,
+        "the first to read it, once more, and to write to it"
+    );
 }
