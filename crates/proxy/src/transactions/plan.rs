@@ -416,5 +416,5 @@ use drafting::Drafting;
 use lone::Lone;
 
 pub(super) use calls::Moment;
-pub(super) use carry_out::{Decided, RowRead, push};
+pub(super) use carry_out::{Decided, RowRead, bytes_of, push};
 pub(super) use outline::{Outline, Single, qualified};

@@ -198,7 +198,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
         Heard::Result(ResultMessage::Rows(rows)) if let Some(place) = own => {
             let broken = || Fault::overloaded("Shunt: a row of shunt_meta is not as a proxy writes it; nothing was written");
             match job.own.learn(place, rows) {
-                Some(()) => grow(core, number, raw.len()).err(),
+                Some(()) => grow(core, number, raw.len()).err().map(Failed::from),
                 None => Some(broken().into()),
             }
         }
@@ -224,12 +224,12 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
                 Some(Fault::invalid(format!("Shunt: the SELECT of a transaction found more than {most} rows")).into())
             } else {
                 job.selected = Some(raw.into());
-                grow(core, number, raw.len()).err()
+                grow(core, number, raw.len()).err().map(Failed::from)
             }
         }
         Heard::Result(ResultMessage::Rows(rows)) => {
             job.rows[usize::from(read)] = first_row(rows);
-            grow(core, number, raw.len()).err()
+            grow(core, number, raw.len()).err().map(Failed::from)
         }
         // Its columns have changed since it was prepared: as text it is not asked for these.
         Heard::Error(error) if error.unprepared_id().is_some() => match ask_read(core, io, number, read) {
@@ -254,7 +254,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
 }
 
 /// A transaction has so many bytes more.
-fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Failed> {
+pub(super) fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Fault> {
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(()) };
     job.bytes += bytes;
@@ -262,8 +262,8 @@ fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Failed> {
         return Ok(());
     }
     let why =
-        "Shunt: transactions of this role, or all of them, read more than this proxy may keep; nothing was written";
-    Err(Fault::overloaded(why).into())
+        "Shunt: transactions of this role, or all of them, have more than this proxy may keep; nothing was written";
+    Err(Fault::overloaded(why))
 }
 
 fn first_row(rows: &Rows<'_>) -> RowRead {
@@ -299,7 +299,7 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     match decided {
         Ok(To::Decide(decision, bytes)) => match grow(core, number, bytes) {
             Ok(()) => decide(core, io, id, decision),
-            Err(failed) => give_up(core, io, number, &failed),
+            Err(fault) => give_up(core, io, number, &fault.into()),
         },
         Ok(To::TellAgain(head, body)) => {
             let ticket = job.ticket;

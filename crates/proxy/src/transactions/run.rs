@@ -16,10 +16,10 @@ use super::observe::Original;
 use super::outbox::Wanted;
 use super::own_rows::OwnRows;
 use super::part::{OneWrite, Parked, Part, Who};
-use super::plan::{Moment, Plan};
+use super::plan::{Moment, Plan, bytes_of};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{answer, levels, modes, observe, planning, ruled, still, writes};
+use super::{answer, levels, modes, observe, planning, reads, ruled, still, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::Verdict;
@@ -182,10 +182,14 @@ fn begin_as(
         ));
     }
     let moment = plan.has_calls().then(|| Moment::new(io.wall_us(), core.context.random()));
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
+    job.is_observed = is_observed;
+    let (values, counted) = (plan.bind(&asked.values)?, job.bytes);
+    // They take the message's place, and are more where a value is named more often than it was sent.
+    reads::grow(core, number, bytes_of(&values).saturating_sub(counted))?;
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(()) };
-    job.is_observed = is_observed;
-    job.values = plan.bind(&asked.values)?;
+    job.values = values;
     if let Some(moment) = &moment {
         if asked.besides.guard.is_some() {
             return Err(Fault::invalid(

@@ -19,6 +19,10 @@ const KEY_BYTES_MAX: usize = 65_535;
 const GOCQL: &str =
     "; gocql sends the values of a transaction if its text ends with APPLY BATCH behind COMMIT TRANSACTION";
 
+/// Bytes of the values that are bound: as many as a request may have. A value that is named more often than it is sent counts as often as it is
+/// named, for that is what is kept of it.
+const BOUND_BYTES_MAX: usize = 3 << 20;
+
 /// Bytes of the values that a transaction answers: they have to fit between proxies too.
 const RETURNED_BYTES_MAX: usize = 3 << 20;
 
@@ -104,15 +108,25 @@ impl Plan {
                 if is_gocql { GOCQL } else { "" }
             )));
         }
+        let given: Vec<Wire<'_>> = if values.is_named() {
+            let names = || self.markers.iter().map(|marker| &*marker.name);
+            let found = values.with_names(names());
+            names().map(|name| found.get(name).copied().unwrap_or(Wire::Unset)).collect()
+        } else {
+            values.iter().map(|(_, value)| value).collect()
+        };
+        // Before anything is copied.
+        let bytes: usize = given.iter().filter_map(|value| value.bytes()).map(<[u8]>::len).sum();
+        if bytes > BOUND_BYTES_MAX {
+            let why = too_much("binds", BOUND_BYTES_MAX).message;
+            return Err(InvalidRequest::new(format!("{why}, each counted as often as its name stands in the text")));
+        }
         let owned = |value: Wire<'_>| match value {
             Wire::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
             Wire::Null => Value::Null,
             Wire::Unset => Value::Unset,
         };
-        let values: Vec<Value> = match values.is_named() {
-            true => self.markers.iter().map(|marker| values.named(&marker.name).map_or(Value::Unset, owned)).collect(),
-            false => values.iter().map(|(_, value)| owned(value)).collect(),
-        };
+        let values: Vec<Value> = given.into_iter().map(owned).collect();
         let transaction = &self.draft.outline.transaction;
         for one_row in &self.draft.one_row {
             if values.get(usize::from(one_row.marker)) != Some(&Value::Bytes(1_i32.to_be_bytes().to_vec())) {
@@ -305,6 +319,12 @@ impl Bound<'_> {
         }
         Ok(Some(returned))
     }
+}
+
+/// About what these take in memory.
+pub(in super::super) fn bytes_of(values: &[Value]) -> usize {
+    let bytes = |value: &Value| if let Value::Bytes(bytes) = value { bytes.len() } else { 0 };
+    size_of_val(values) + values.iter().map(bytes).sum::<usize>()
 }
 
 pub(in super::super) fn push(list: &mut ValueList, value: &Value) {

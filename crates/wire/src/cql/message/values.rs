@@ -4,6 +4,8 @@
 //! set. The list is walked once when its message is decoded, to find what follows it; after that reading it cannot
 //! fail.
 
+use std::collections::{HashMap, HashSet};
+
 use super::primitive::Reader;
 use super::put;
 use crate::error::{DecodeError, Problem};
@@ -87,6 +89,12 @@ impl<'a> Values<'a> {
         self.iter().find(|(found, _)| *found == Some(name)).map(|(_, value)| value)
     }
 
+    /// Those of the values that have one of these names, and of each name the first, as [`Values::named`] finds it. The list is walked once,
+    /// however many names there are.
+    pub fn with_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> HashMap<&'n str, Value<'a>> {
+        first_of_each(&names.into_iter().collect(), self.iter())
+    }
+
     /// The values in order, each with its name if the values have names.
     #[inline]
     pub fn iter(&self) -> ValuesIter<'a> {
@@ -98,6 +106,19 @@ impl<'a> Values<'a> {
         put::short(out, self.count);
         out.extend_from_slice(self.items);
     }
+}
+
+fn first_of_each<'n, 'a>(
+    names: &HashSet<&'n str>,
+    values: impl Iterator<Item = (Option<&'a str>, Value<'a>)>,
+) -> HashMap<&'n str, Value<'a>> {
+    let mut found = HashMap::with_capacity(names.len());
+    for (name, value) in values {
+        if let Some(name) = name.and_then(|name| names.get(name)) {
+            found.entry(*name).or_insert(value);
+        }
+    }
+    found
 }
 
 /// Iterator of [`Values::iter`].
@@ -230,6 +251,30 @@ mod tests {
         assert_eq!(values.named("b"), Some(Value::Bytes(b"")));
         assert_eq!(values.named("c"), None);
         assert_eq!(values.get(0), Some(Value::Bytes(b"x")));
+    }
+
+    #[test]
+    fn values_are_found_by_many_names_as_by_each() {
+        let mut list = ValueList::named(4);
+        list.push_named("a", Value::Bytes(b"x")).push_named("b", Value::Null).push_named("a", Value::Unset);
+        let (values, names) = (list.values(), ["b", "a", "c", "a"]);
+        let found = values.with_names(names);
+        assert!(names.iter().all(|name| found.get(name).copied() == values.named(name)), "{found:?}");
+        let mut list = ValueList::positional(4);
+        assert!(list.push(Value::Null).values().with_names([""]).is_empty(), "they have no names");
+    }
+
+    #[test]
+    fn values_are_walked_once_however_many_names_are_looked_for() {
+        let mut list = ValueList::named(4);
+        let names: Vec<String> = (0..u16::MAX).map(|number| format!("n{number}")).collect();
+        names.iter().for_each(|name| _ = list.push_named(name, Value::Null));
+        for most in [100, 4_096, 65_535] {
+            let mut steps = 0;
+            let wanted = names.iter().rev().take(most).map(String::as_str).collect();
+            let found = first_of_each(&wanted, list.values().iter().inspect(|_| steps += 1));
+            assert_eq!((found.len(), steps), (most, 65_535));
+        }
     }
 
     #[test]

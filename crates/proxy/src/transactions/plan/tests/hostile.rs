@@ -72,3 +72,28 @@ fn a_type_that_is_deep_in_itself_is_refused() {
     let deep = format!("{}int{}", "frozen<list<".repeat(20_000), ">>".repeat(20_000));
     assert!(table_of(&[], &deep).is_err());
 }
+
+/// A name stands in a text more often than its value does in a message, and each of its places is bound.
+#[test]
+fn a_value_that_is_named_more_often_than_it_is_sent_is_counted_as_often() {
+    let text = |places: usize| {
+        let names = vec![":a"; places].join(", ");
+        format!("BEGIN TRANSACTION UPDATE accounts SET tags = {{{names}}} WHERE id = 1; COMMIT TRANSACTION")
+    };
+    let bind = |places: usize, bytes: usize| {
+        let draft = draft(&text(places)).expect("a transaction");
+        let shown = shown(&draft, &[]);
+        let plan = Plan::new(draft, &shown).expect("a plan");
+        let mut list = ValueList::named(4);
+        list.push_named("a", shunt_wire::cql::message::Value::Bytes(&vec![b'a'; bytes]));
+        plan.bind(&list.values()).map(|values| {
+            assert_eq!(bytes_of(&values), places * (bytes + size_of::<Value>()), "what its client's share is counted");
+            values.len()
+        })
+    };
+    let refused = bind(4_096, 1 << 20).expect_err("4 GiB");
+    assert!(refused.message.contains("binds values of more than 3145728 bytes"), "{}", refused.message);
+    assert_eq!(bind(1, 3 << 20), Ok(1), "as much as a request may have");
+    assert_eq!(bind(4_096, 768), Ok(4_096));
+    assert!(bind(4_096, 769).is_err());
+}
