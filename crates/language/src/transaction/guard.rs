@@ -4,6 +4,8 @@
 //! It is for clients that cannot send this beside their statements. An `INSERT` has no place for it; a batch may have it in any of its statements
 //! that has one.
 
+use std::collections::HashSet;
+
 use crate::ast::{
     ColumnCondition, Comparison, Conditions, Inner, Literal, LiteralKind, MarkerSource, Mutation, Statement, Term,
     Transaction,
@@ -90,7 +92,8 @@ pub fn may_be_guarded(text: &str) -> bool {
 /// Takes what names locks out of an `UPDATE`, a `DELETE` or a batch. None: nothing does, or it is none of these.
 ///
 /// # Errors
-/// A condition has a name that only these have, and is none of them; or it stands beside others.
+/// A condition has a name that only these have, and is none of them; or it stands beside others. Or what is left has more bind markers than a
+/// transaction may.
 pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     if text.len() > super::TEXT_BYTES_MAX || !may_be_guarded(text) {
         return Ok(None);
@@ -111,14 +114,24 @@ pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     }
     rest.push_str(text.get(at..).unwrap_or_default());
     let mut guards = Guards { all, markers: transaction.markers.len(), names: Vec::new() };
-    let gone: Vec<(u16, String)> = guards.gone().map(|(index, name, _)| (index, name.to_owned())).collect();
-    let stays = |name: &str| {
-        let left =
-            (0u16..).zip(&transaction.markers).filter(|(index, _)| !gone.iter().any(|(place, _)| place == index));
-        left.into_iter().any(|(_, marker)| marker.name.as_deref() == Some(name))
-    };
-    guards.names = gone.iter().filter(|(_, name)| !stays(name)).map(|(_, name)| name.clone()).collect();
+    let left = guards.markers.saturating_sub(guards.gone().count());
+    if left > super::MARKERS_MAX {
+        return Err(InvalidRequest::new(format!(
+            "a statement that names a lock has {left} bind markers: {} are the most",
+            super::MARKERS_MAX
+        )));
+    }
+    guards.names = names_gone(&guards, &transaction);
     Ok(Some((rest, guards)))
+}
+
+/// The names of markers that were taken out which no other marker has.
+fn names_gone(guards: &Guards, transaction: &Transaction) -> Vec<String> {
+    // Whoever sends a text has shown no right to anything yet: each marker is looked at once, however many guards there are.
+    let gone: HashSet<usize> = guards.gone().map(|(index, ..)| usize::from(index)).collect();
+    let left = transaction.markers.iter().enumerate().filter(|(index, _)| !gone.contains(index));
+    let stay: HashSet<&str> = left.filter_map(|(_, marker)| marker.name.as_deref()).collect();
+    guards.gone().map(|(_, name, _)| name).filter(|name| !stay.contains(name)).map(str::to_owned).collect()
 }
 
 fn conditions(inner: &Inner) -> Option<&[ColumnCondition]> {

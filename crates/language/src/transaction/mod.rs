@@ -55,6 +55,8 @@ use place::at_reference;
 pub const STATEMENTS_MAX: usize = 100;
 /// Most rows that the `SELECT` of a transaction may return.
 pub const ROWS_MAX: usize = 100;
+/// Most bind markers of a transaction: each is looked for among what is read.
+pub const MARKERS_MAX: usize = 4_096;
 /// Longest text of a transaction.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 

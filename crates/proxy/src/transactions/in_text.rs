@@ -3,6 +3,8 @@
 //!
 //! From where it is read the text is without it, and so are the values: nothing behind [`super::take`] knows from where a guard is.
 
+use std::collections::{HashMap, HashSet};
+
 use shunt_language::transaction::guard::{Given, Guards};
 use shunt_wire::cql::message::{Value, ValueList, Values};
 
@@ -15,15 +17,16 @@ pub(super) fn besides<'a>(guards: &'a Guards, values: Values<'a>, payload: Besid
     if !values.is_named() && given != wanted {
         return Err(Fault::invalid(format!("there were {wanted} markers(?) in CQL but {given} bound variables")));
     }
+    let given = GivenValues::of(guards, values);
     let mut found = payload.guard;
     for guard in &guards.all {
         let name = match &guard.lock {
             Given::Literal(name) => name.as_str(),
-            Given::Marker { index, name } => std::str::from_utf8(value(values, *index, name)?).unwrap_or_default(),
+            Given::Marker { index, name } => std::str::from_utf8(given.value(*index, name)?).unwrap_or_default(),
         };
         let fence = match &guard.fence {
             Given::Literal(fence) => Some(*fence),
-            Given::Marker { index, name } => value(values, *index, name)?.try_into().ok().map(i64::from_be_bytes),
+            Given::Marker { index, name } => given.value(*index, name)?.try_into().ok().map(i64::from_be_bytes),
         };
         let guard = fence.and_then(|fence| checked(name, fence, guard.is_fast)).ok_or_else(|| {
             Fault::invalid(
@@ -38,27 +41,47 @@ pub(super) fn besides<'a>(guards: &'a Guards, values: Values<'a>, payload: Besid
     Ok(Besides { guard: found, ..payload })
 }
 
-fn value<'a>(values: Values<'a>, index: u16, name: &str) -> Result<&'a [u8], Fault> {
-    let value = if values.is_named() { values.named(name) } else { values.get(usize::from(index)) };
-    value
-        .and_then(Value::bytes)
-        .ok_or_else(|| Fault::invalid(format!("Shunt: no value is bound to {name}, of a guard")))
+/// The values of guards, found in one walk over those of a request.
+enum GivenValues<'g, 'a> {
+    ByName(HashMap<&'g str, Value<'a>>),
+    InOrder(Vec<Value<'a>>),
+}
+
+impl<'g, 'a> GivenValues<'g, 'a> {
+    fn of(guards: &'g Guards, values: Values<'a>) -> GivenValues<'g, 'a> {
+        match values.is_named() {
+            true => GivenValues::ByName(values.with_names(guards.gone().map(|(_, name, _)| name))),
+            false => GivenValues::InOrder(values.iter().map(|(_, value)| value).collect()),
+        }
+    }
+
+    fn value(&self, index: u16, name: &str) -> Result<&'a [u8], Fault> {
+        let value = match self {
+            GivenValues::ByName(values) => values.get(name),
+            GivenValues::InOrder(values) => values.get(usize::from(index)),
+        };
+        value
+            .and_then(|value| value.bytes())
+            .ok_or_else(|| Fault::invalid(format!("Shunt: no value is bound to {name}, of a guard")))
+    }
 }
 
 /// The values without those of the guard.
 pub(super) fn without(guards: &Guards, values: Values<'_>, version: u8) -> ValueList {
     if values.is_named() {
         let mut list = ValueList::named(version);
+        let gone: HashSet<&str> = guards.names.iter().map(String::as_str).collect();
         for (name, value) in values.iter().filter_map(|(name, value)| Some((name?, value))) {
-            if !guards.names.iter().any(|gone| gone == name) {
+            if !gone.contains(name) {
                 list.push_named(name, value);
             }
         }
         return list;
     }
     let mut list = ValueList::positional(version);
-    for (index, (_, value)) in (0u16..).zip(values.iter()) {
-        if !guards.gone().any(|(gone, ..)| gone == index) {
+    let gone: HashSet<usize> = guards.gone().map(|(index, ..)| usize::from(index)).collect();
+    for (index, (_, value)) in values.iter().enumerate() {
+        if !gone.contains(&index) {
             list.push(value);
         }
     }

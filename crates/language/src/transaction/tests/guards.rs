@@ -103,3 +103,32 @@ fn what_is_no_guard_is_refused_by_name() {
         assert!(guarded(&batch).is_err(), "{batch}");
     }
 }
+
+/// A batch of so many guarded statements, with so many markers besides in the first.
+fn batch(guards: usize, markers: usize) -> String {
+    let guard = "IF \"shunt:lock\" = ? AND \"shunt:fence\" = ?";
+    let list = vec!["?"; markers - 1].join(",");
+    let first = format!("UPDATE t SET l = [{list}] WHERE k = ? {guard}\n");
+    let others = format!("UPDATE t SET l = 1 WHERE k = 1 {guard}\n").repeat(guards - 1);
+    format!("BEGIN BATCH {first}{others}APPLY BATCH")
+}
+
+/// Each marker compared with each guard's, once for each guard, would be 2.6 billion steps; and nobody has asked yet who may.
+#[test]
+fn a_batch_has_as_many_guards_and_markers_as_it_may_and_no_more() {
+    let (_, guards) = guarded(&batch(100, 4_096)).expect("as many as may be").expect("guards");
+    assert_eq!((guards.all.len(), guards.markers, guards.gone().count()), (100, 4_296, 200));
+    assert_eq!(guards.names.len(), 200);
+    for markers in [4_097, 65_000, 65_335] {
+        let error = guarded(&batch(100, markers)).expect_err("too many");
+        assert!(error.message.contains(&format!("{markers} bind markers: 4096 are the most")), "{}", error.message);
+    }
+}
+
+#[test]
+fn a_name_that_something_else_has_too_is_given_a_value_still() {
+    let text = "BEGIN BATCH UPDATE t SET a = :l WHERE k = 1 IF \"shunt:lock\" = :l AND \"shunt:fence\" = :f \
+                UPDATE t SET a = 1 WHERE k = 2 IF \"shunt:lock\" = :m AND \"shunt:fence\" = :f; APPLY BATCH";
+    let (_, guards) = guarded(text).expect("guards").expect("there are some");
+    assert_eq!(guards.names, ["f", "m", "f"]);
+}

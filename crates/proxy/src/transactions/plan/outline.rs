@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shunt_language::ast::{QualifiedName, Statement, quoted_name};
-use shunt_language::transaction::{self, Inner, Transaction};
+use shunt_language::transaction::{self, Inner, MARKERS_MAX, Transaction};
 use shunt_language::{InvalidRequest, Refusal};
 use shunt_wire::cql::statement::{self, Kind};
 
@@ -22,9 +22,8 @@ pub(in super::super) struct Outline {
     pub(in super::super) tables: Vec<(String, bool)>,
 }
 
-/// References to rows in one transaction, and its bind markers: each is looked for among what is read.
+/// References to rows in one transaction: each is looked for among what is read, as bind markers are.
 const REFERENCES_MAX: usize = 1_000;
-const MARKERS_MAX: usize = 4_096;
 
 pub(in super::super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
     match &inner.statement {
