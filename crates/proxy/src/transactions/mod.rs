@@ -59,6 +59,7 @@ mod levels;
 mod log;
 mod lone;
 mod look;
+mod mentions;
 pub(crate) mod modes;
 mod named;
 mod names;

@@ -7,6 +7,7 @@
 //! Everything here is free of I/O. What must never be: a write that gives another result when it is made again, for a recovery
 //! makes it again; a partition that is read or written and not locked.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use shunt_transactions::Partition;
 use shunt_wire::cql::message::{ErrorMessage, Prepared as Answer, Rows, error_code};
 use shunt_wire::cql::types as wire;
 
+use super::mentions::Mentions;
 use super::schema::{Several, Table};
 
 /// A statement by itself.
@@ -142,7 +144,8 @@ pub(super) struct Plan {
     asks_columns: Vec<bool>,
 }
 
-/// True if a column may be named in a text, in upper or lower case, as a word. Quotes in a name are doubled there: then it may.
+/// True if a column may be named in a text, in upper or lower case, as a word. Quotes in a name are doubled there: then it may. For one column:
+/// [`Mentions`] looks for many.
 fn is_in(name: &str, text: &str) -> bool {
     let (name, text) = (name.as_bytes(), text.as_bytes());
     let is_of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
@@ -333,15 +336,15 @@ impl Plan {
             let reads = of_reads.iter().zip(&self.read_columns).enumerate().filter(|(read, (key, _))| {
                 key.table.id == table.id && key.parts.len() == key_parts && !self.is_returned(*read)
             });
-            let mut read: Option<Vec<&str>> = None;
+            let mut read: Option<HashSet<&str>> = None;
             for (_, (_, columns)) in reads {
                 read.get_or_insert_default().extend(columns.iter().map(|column| &*column.name));
             }
-            let is_read = |name: &str| read.as_ref().is_some_and(|read| read.contains(&name));
-            let names_other = |text: &str| table.beside_key().any(|name| is_in(name, text) && !is_read(name));
             let written = of_writes.iter().zip(&self.draft.writes);
             let mut texts = written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
-            texts.any(|text| read.is_none() || names_other(text))
+            let Some(read) = read else { return texts.next().is_some() };
+            let others: Mentions<'_> = table.beside_key().filter(|name| !read.contains(name)).collect();
+            texts.any(|text| others.may_be_in(text))
         };
         self.tables().into_iter().map(needs).collect()
     }

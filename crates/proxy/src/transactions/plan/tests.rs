@@ -9,6 +9,7 @@ use crate::transactions::schema::{self, Types};
 use shunt_transactions::Mode;
 
 mod calls;
+mod columns;
 mod hostile;
 mod lone;
 
