@@ -10,6 +10,7 @@ use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 
+use super::mentions::Mentions;
 use super::rules::Rules;
 use super::switching::Told;
 
@@ -199,10 +200,9 @@ impl TableModes {
         if self.is_behind {
             return true;
         }
-        let text = text.to_ascii_lowercase();
         let routed = self.routed.values().flatten().filter(|(_, routing)| **routing != OBSERVED);
-        let names = routed.map(|(name, _)| &**name).chain(self.rules.tables());
-        names.map(|name| name.to_ascii_lowercase()).any(|name| text.contains(&name))
+        let names: Mentions<'_> = routed.map(|(name, _)| &**name).chain(self.rules.tables()).collect();
+        names.may_be_in(text)
     }
 
     /// True of a statement on one of these tables, and of one of which nobody can say which it is on: it is read as a transaction, and refused.
@@ -390,5 +390,47 @@ mod tests {
         }
         assert!(modes.may_be_in("BEGIN BATCH insert into KS.RULED") && !modes.may_be_in("INSERT INTO ks.bare"));
         assert!(modes.take_any(None, Access::Write) && !modes.take_any(None, Access::Read));
+    }
+
+    /// To miss one would let a write past what a transaction holds.
+    #[test]
+    fn a_table_is_found_in_a_text_however_it_is_written() {
+        let mut modes = TableModes::default();
+        for table in ["mixed", "Quoted", "_low", "9th", "n\u{e4}me"] {
+            modes.add("ks", table, "mixed_reads");
+        }
+        for text in [
+            "INSERT INTO ks.mixed(k) VALUES (1)",
+            "INSERT INTO ks.MiXeD (k) VALUES (1)",
+            "INSERT INTO KS .\tmixed(k) VALUES (1)",
+            "INSERT INTO \"ks\".\"mixed\"(k) VALUES (1)",
+            "INSERT INTO\"mixed\"(k) VALUES (1)",
+            "INSERT INTO ks./* */mixed/* */(k) VALUES (1)",
+            "INSERT INTO --\nmixed--\n(k) VALUES (1)",
+            "INSERT INTO //\rmixed//\r(k) VALUES (1)",
+            "UPDATE mixed",
+            "UPDATE ks.\"Quoted\" SET v = 1 WHERE k = 1",
+            "DELETE FROM ks.\"_low\" WHERE k = 1",
+            "DELETE FROM ks.\"9th\" WHERE k = 1",
+            "DELETE FROM ks.\"n\u{e4}me\" WHERE k = 1",
+            "DELETE FROM \"a\"\"b\".mixed WHERE k = 1",
+            "INSERT INTO bare (k) VALUES ('''') UPDATE mixed SET v = 1 WHERE k = 'x'",
+            "INSERT INTO bare (k) VALUES ($$'$$)UPDATE \u{e4}mixed",
+        ] {
+            assert!(modes.may_be_in(text), "{text}");
+        }
+        assert!(!modes.may_be_in("INSERT INTO ks.bare (k) VALUES (1)") && !modes.may_be_in(""));
+    }
+
+    /// Each of these names looked for in the whole of this text would be more than a hundred billion steps.
+    #[test]
+    fn ten_thousand_tables_are_looked_for_in_the_longest_text_at_once() {
+        let mut modes = TableModes::default();
+        for number in 0..10_000 {
+            modes.add("ks", &format!("tabletabletable{number}"), "mixed_reads");
+        }
+        let text = "tabletable ".repeat((16 << 20) / 11);
+        assert!(!modes.may_be_in(&text));
+        assert!(modes.may_be_in(&format!("{text} tabletabletable9999")));
     }
 }
