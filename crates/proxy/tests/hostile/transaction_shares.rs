@@ -5,6 +5,7 @@ use shunt_reactor::sim::{MICROSECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{OVERLOADED, UNAUTHORIZED};
+use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode};
 
 use super::transaction_ring::{Bank, Rights, TransactionTestbed, Writes, put, read_and_put};
 
@@ -210,4 +211,36 @@ fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
         3,
         "the first to read it, once more, and to write to it"
     );
+}
+
+/// A value that is named in three places is three values to the proxy, and counted so.
+#[test]
+fn values_count_as_often_as_they_are_named() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve"]));
+    let eve = ring.client(Some(("eve", "secret")));
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().reads_unanswered = true;
+    let refused_of = |ring: &mut TransactionTestbed, places: usize| {
+        let conditions = vec!["a.v = :v"; places].join(" AND ");
+        let text = format!(
+            "BEGIN TRANSACTION LET a = (SELECT v FROM bank.t WHERE id = 1); IF {conditions} THEN \
+             INSERT INTO bank.t (id, v) VALUES (1, 1); END IF COMMIT TRANSACTION"
+        );
+        let mut list = ValueList::named(4);
+        list.push_named("v", Value::Bytes(&vec![0; 1 << 20]));
+        for stream in 0..30 {
+            let params = QueryParams { values: list.values(), ..QueryParams::simple(Consistency::ONE) };
+            let body = bytes::body(|out| encode::query(out, 4, &text, &params));
+            ring.send(eve, &bytes::request(4, stream, opcode::QUERY, &body));
+            ring.run_for(SECOND / 20);
+        }
+        let refused = ring.answers(eve).iter().filter(|answer| answer.error().0 == OVERLOADED).count();
+        ring.run_for(20 * SECOND);
+        ring.answers(eve);
+        assert_eq!(ring.metrics().open.get(), 0, "there is room again");
+        refused
+    };
+    assert_eq!(refused_of(&mut ring, 1), 0, "30 MiB");
+    let refused = refused_of(&mut ring, 3);
+    assert!((10..30).contains(&refused), "{refused} of 90 MiB");
 }
