@@ -20,7 +20,10 @@ pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u
             put_error(&mut out, &text);
         }
         ("COMMAND", _) => put_array(&mut out, 0),
-        ("AUTH", _) => put_error(&mut out, "ERR AUTH called without any password configured: shunt multiget logs in to the servers itself, leave the password out"),
+        ("AUTH", _) => put_error(
+            &mut out,
+            "ERR AUTH called without any password configured: shunt multiget logs in to the servers itself, leave the password out",
+        ),
         ("QUIT", _) => {
             app.is_closing = true;
             put_simple(&mut out, "OK");
@@ -66,7 +69,10 @@ fn hello(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
         match behind {
             [given, behind @ ..] if is(option, "SETNAME") => (name, rest) = (Some(given.to_vec()), behind),
             _ if is(option, "AUTH") => {
-                return put_error(out, "ERR AUTH called without any password configured: shunt multiget logs in to the servers itself, leave the password out");
+                return put_error(
+                    out,
+                    "ERR AUTH called without any password configured: shunt multiget logs in to the servers itself, leave the password out",
+                );
             }
             _ => return put_error(out, "ERR syntax error in HELLO option"),
         }
