@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 
 use shunt_handover::message::{Message, Ticket};
 use shunt_handover::owner::{AgentId, Outcome, Owner, OwnerSink, Seen, aged};
-use shunt_handover::{Flow, Steer};
+use shunt_handover::{Clients, Flow, Steer};
 use shunt_reactor::moving::{Frozen, NotFrozen, TcpState};
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
@@ -35,6 +35,7 @@ struct Sink<'a> {
     backends: &'a [Backend],
     of_flow: &'a HashMap<Flow, usize>,
     clients: &'a Slab<Client>,
+    of_process: &'a Clients,
     probes: &'a Slab<Flow>,
     wanted: Vec<Wanted>,
 }
@@ -91,8 +92,12 @@ impl OwnerSink for Sink<'_> {
         self.wanted.push(Wanted::DropControl(agent));
     }
 
-    fn is_here(&self, flow: Flow) -> bool {
-        self.of_flow.contains_key(&flow)
+    fn claim(&mut self, flow: Flow) -> bool {
+        self.of_process.claim(flow)
+    }
+
+    fn unclaim(&mut self, flow: Flow) {
+        self.of_process.left(flow);
     }
 
     fn outcome(&mut self, flow: Flow, ticket: Ticket, outcome: Outcome) {
@@ -102,8 +107,9 @@ impl OwnerSink for Sink<'_> {
 
 /// Has the owner do something, and does what it wants done.
 fn with<R>(dispatcher: &mut Dispatcher, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> R {
-    let Dispatcher { owner, steer, backends, of_flow, clients, probes, .. } = dispatcher;
-    let mut sink = Sink { steer: &mut **steer, backends, of_flow, clients, probes, wanted: Vec::new() };
+    let Dispatcher { owner, steer, backends, of_flow, clients, probes, options, .. } = dispatcher;
+    let of_process = &options.clients;
+    let mut sink = Sink { steer: &mut **steer, backends, of_flow, clients, of_process, probes, wanted: Vec::new() };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(dispatcher, io, wanted);
@@ -337,6 +343,9 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
 }
 
 #[cfg(test)]
+mod claimed;
+
+#[cfg(test)]
 mod tests {
     use shunt_handover::session::{Instance, OwnerId, SharedKey};
     use shunt_reactor::moving::Window;
@@ -348,6 +357,7 @@ mod tests {
     fn dispatcher() -> Dispatcher {
         Dispatcher::new(DispatchOptions {
             listen: vec![([192, 0, 2, 1], 80).into()],
+            clients: Clients::default(),
             backends: vec![([192, 0, 2, 10], 7000).into()],
             key: SharedKey::new(&[1; 20]).expect("it is long enough"),
             owner: OwnerId(1),

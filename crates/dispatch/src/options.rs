@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use shunt_handover::Steer;
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
+use shunt_handover::{Clients, Steer};
 
 use crate::policy::Handover;
 
@@ -15,6 +15,8 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 pub struct DispatchOptions {
     /// Where clients connect: connections to other addresses are not its own.
     pub listen: Vec<SocketAddr>,
+    /// Those of all event loops of this process, which steer by one table.
+    pub clients: Clients,
     /// Agents, the primary first.
     pub backends: Vec<SocketAddr>,
     /// The key that the agents have as well.
@@ -72,6 +74,7 @@ mod tests {
         let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
         let options = |listen: &[&str]| DispatchOptions {
             listen: listen.iter().map(|text| address(text)).collect(),
+            clients: Clients::default(),
             backends: Vec::new(),
             key: shunt_handover::session::SharedKey::new(&[1; 20]).expect("a key"),
             owner: OwnerId(1),

@@ -237,11 +237,13 @@ impl Dispatcher {
         let flow = client.flow;
         let key = self.clients.insert(client);
         self.of_flow.insert(flow, key);
+        self.options.clients.came(flow);
         key
     }
 
     pub(crate) fn remove_client(&mut self, key: usize) -> Option<Client> {
         let state = self.clients.try_remove(key)?;
+        self.options.clients.left(state.flow);
         // The next one of these addresses may be there already.
         if self.of_flow.get(&state.flow) == Some(&key) {
             self.of_flow.remove(&state.flow);

@@ -1,7 +1,7 @@
 //! Connection hand-over: a client's TCP connection goes from the process that owns its session (the dispatcher) to an agent beside the
 //! backend that has a large answer, and comes back when the answer is out.
 //!
-//! Without I/O, clock or threads: events and the time come in, actions go out.
+//! Without I/O, clock or threads: events and the time come in, actions go out. What loops have in common is in `clients.rs` alone.
 //!
 //! | file | what is there |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `agent/` | the side beside a backend: answers that are offered, and connections to send them on |
 //! | `message/` | the control protocol: messages as bytes, and bytes as messages |
 //! | `session.rs` | both sides show that they have the key, and what follows from it |
+//! | `clients.rs` | which clients' connections the event loops of one process have |
 //! | `steer.rs` | what sends the packets of a connection elsewhere |
 //! | `types.rs` | what both sides have in common; a TCP connection as plain data is the reactor's |
 //! | `deadlines.rs`, `limits.rs` | what is due when; bounds |
@@ -23,6 +24,7 @@
 //! `docs/internals/handover.md` draws the states.
 
 pub mod agent;
+mod clients;
 mod deadlines;
 pub mod limits;
 pub mod message;
@@ -35,6 +37,7 @@ mod weakened;
 #[cfg(test)]
 mod tests;
 
+pub use clients::Clients;
 pub use shunt_reactor::moving::{Frozen, NotFrozen, TcpState, Window};
 pub use steer::{Anywhere, Steer};
 pub use types::{Flow, Unexpected};

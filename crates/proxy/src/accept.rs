@@ -2,6 +2,7 @@
 //!
 //! Nothing here is per query. Logging in is [`crate::client::login`], being closed [`crate::client::closing`].
 
+use shunt_handover::Flow;
 use shunt_reactor::{Accepted, ConnId, Io};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -31,6 +32,9 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     let deadline_ns = io.now_ns() + core.context.config.handshake_timeout_ms * 1_000_000;
     let slot = core.clients.insert(conn, origin.local, origin.peer, deadline_ns);
     core.connections.set(conn, Peer::Client(slot));
+    if let Some(handover) = core.handover.as_deref() {
+        handover.client_came(Flow { local: origin.local, peer: origin.peer });
+    }
     core.context.metrics.clients.add(1);
     let per_core = core.context.config.clients_max.div_ceil(core.context.config.cores.max(1));
     if core.clients.len() > per_core {

@@ -3,7 +3,11 @@
 
 mod support;
 
+use std::net::SocketAddr;
+
 use shunt_agent::{Agent, AgentMail};
+use shunt_handover::message::Ticket;
+use shunt_handover::session::{OwnerId, SharedKey};
 use shunt_proxy::control::state::CoreMail;
 use shunt_proxy::metrics::{HandedOver, Histogram};
 use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Options, Random, SECOND, World, for_seeds};
@@ -11,6 +15,7 @@ use shunt_wire::cql::compression::Algorithm;
 
 use support::chaos::{Chaos, network};
 use support::client::ClientMail;
+use support::liar::Liar;
 use support::scene::{Scene, SceneOptions};
 
 /// Answers went over clients' own connections; of others that were offered: they were relayed at once, or after their client's connection was to leave.
@@ -236,4 +241,43 @@ fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
         all.stays += counted.stays;
     });
     assert!(all.sent > 1000 && all.came_back > 50 && all.broken > 5 && all.stays > 50, "{all:?}");
+}
+
+#[test]
+fn no_agent_is_believed_to_have_the_connection_of_a_client_of_any_core() {
+    const CLIENTS: usize = 6;
+    let mut options = SceneOptions::new(11, Options::calm());
+    (options.hands_over, options.cores) = (true, 2);
+    let mut scene = Scene::new(options);
+    for _ in 0..CLIENTS {
+        scene.add_client(|_| ());
+    }
+    scene.wait_ready(10 * SECOND);
+    assert!(scene.metrics.iter().all(|core| core.clients.get() > 0), "each core has some");
+    assert_eq!(scene.known_clients.len(), CLIENTS);
+    // An agent that has the key comes in the place of another.
+    scene.world.kill(scene.agents[0]);
+    let liar = scene.world.add("liar", Liar::new(SharedKey::new(&[7; 32]).unwrap()));
+    scene.world.listen(liar, SocketAddr::new([10, 1, 0, 1].into(), scene.options.config.handover_agent_port));
+    let owners = [0, 1].map(OwnerId);
+    let has_come =
+        |world: &mut World| world.with(liar, |liar, _| owners.into_iter().all(|owner| liar.has_control(owner)));
+    assert!(scene.world.run_until(30 * SECOND, has_come), "not both cores have connected");
+    // Clients are among those; all others are nobody's.
+    let proxy = scene.proxy;
+    let peers: Vec<SocketAddr> = (1..=40).map(|host| ([10, 0, 0, host], 32_768).into()).collect();
+    for owner in owners {
+        for (peer, ticket) in peers.iter().zip((owner.0 + 1) << 32..) {
+            scene.world.with(liar, |liar, io| liar.hold(io, owner, Ticket(ticket), (proxy, *peer)));
+        }
+        scene.world.run_for(SECOND);
+    }
+    let count = |owner, name: &str| {
+        let heard = scene.world.host(liar).heard.iter();
+        heard.filter(|(by, ticket, said)| *by == owner && ticket.0 > 0 && said == name).count()
+    };
+    let first = (count(owners[0], "Release"), count(owners[0], "HeldAck"));
+    assert_eq!(first, (CLIENTS, peers.len() - CLIENTS), "clients of both cores are refused");
+    let second = (count(owners[1], "Release"), count(owners[1], "HeldAck"));
+    assert_eq!(second, (peers.len(), 0), "so are those that the first core has taken over");
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
 use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
+use shunt_handover::Clients;
 use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World};
@@ -131,6 +132,7 @@ impl Scene {
         let dispatcher = Dispatcher::new(DispatchOptions {
             listen: vec![address(1, 80)],
             body_bytes_per_timeout: 256 * 30,
+            clients: Clients::default(),
             backends: (0..backends as u8).map(|index| address(10 + index, 7000)).collect(),
             key: SharedKey::new(&ours).unwrap(),
             owner: OwnerId(1),

@@ -115,17 +115,21 @@ impl Owner {
                 self.enter(ticket, Stage::There);
             }
             Some(_) => return sink.send(id, ticket, Message::Release),
-            // This process has given it up, and its client was told so by a reset; or its addresses are somebody else's now.
-            None if from == self.instance || sink.is_here(flow) || self.flows.contains_key(&flow) => {
+            // This process has given it up, and its client was told so by a reset; or there is no room for it; or its addresses are those of a client
+            // that is here now, perhaps in another loop: the loops of a process share the table of steering entries, and this one's would send away
+            // the packets of that client.
+            None if from == self.instance
+                || self.flows.contains_key(&flow)
+                || self.moves.len() >= self.limits.flows
+                || !sink.claim(flow) =>
+            {
                 return sink.send(id, ticket, Message::Release);
             }
-            None => {
-                let is_full = self.moves.len() >= self.limits.flows;
-                if is_full || !sink.steer(flow, id, self.limits.lease_ms) {
-                    return sink.send(id, ticket, Message::Release);
-                }
-                self.adopt(now_ms, id, ticket, flow);
+            None if !sink.steer(flow, id, self.limits.lease_ms) => {
+                sink.unclaim(flow);
+                return sink.send(id, ticket, Message::Release);
             }
+            None => self.adopt(now_ms, id, ticket, flow),
         }
         sink.send(id, ticket, Message::HeldAck);
         self.say_recall(ticket, sink);
@@ -150,6 +154,7 @@ impl Owner {
                 is_recalled: false,
                 state: None,
                 kept: None,
+                is_claimed: true,
                 stage,
             },
         );

@@ -205,8 +205,11 @@ pub trait OwnerSink {
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>);
     /// Ends the control connection to this agent, which does not answer. [`Owner::control_lost`] need not be called.
     fn drop_control(&mut self, agent: AgentId);
-    /// True if a connection of these addresses is here.
-    fn is_here(&self, flow: Flow) -> bool;
+    /// An agent says that it has this connection, from a process before this one. False if it cannot be so: this process has a client of its addresses,
+    /// in whichever of its loops and wherever the connection is, or another loop has claimed it. If not, it is claimed from now on.
+    fn claim(&mut self, flow: Flow) -> bool;
+    /// What was claimed is so no more: it has ended, or it is a client of this loop by now.
+    fn unclaim(&mut self, flow: Flow);
     /// The hand-over has ended.
     fn outcome(&mut self, flow: Flow, ticket: Ticket, outcome: Outcome);
 }
@@ -273,6 +276,8 @@ struct Move {
     /// As it was frozen.
     state: Option<TcpState>,
     kept: Option<Kept>,
+    /// It was handed over by a process before this one.
+    is_claimed: bool,
     stage: Stage,
 }
 

@@ -49,6 +49,7 @@ impl Owner {
                 is_recalled: false,
                 state: None,
                 kept: None,
+                is_claimed: false,
                 stage,
             },
         );
@@ -245,6 +246,9 @@ impl Owner {
         if let Some(known) = self.moves.remove(&ticket) {
             self.flows.remove(&known.flow);
             sink.unsteer(known.flow);
+            if known.is_claimed {
+                sink.unclaim(known.flow);
+            }
         }
         self.deadlines.clear(Due::Wait(ticket));
         self.deadlines.clear(Due::Renewal(ticket));

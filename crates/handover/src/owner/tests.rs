@@ -1,7 +1,7 @@
 //! What the model has no room for: bounds, agents that lie, and connections of a former process.
 
 use super::*;
-use crate::{Frozen, NotFrozen, TcpState, Unexpected, Window};
+use crate::{Clients, Frozen, NotFrozen, TcpState, Unexpected, Window};
 
 pub(super) const A: AgentId = AgentId(1);
 pub(super) const B: AgentId = AgentId(2);
@@ -12,7 +12,7 @@ pub(super) struct Said {
     pub(super) done: Vec<&'static str>,
     pub(super) outcomes: Vec<(Ticket, Outcome)>,
     pub(super) cannot_steer: bool,
-    pub(super) here: Vec<Flow>,
+    pub(super) clients: Clients,
     pub(super) seen: Option<Seen>,
     /// The answer goes on behind these.
     pub(super) places: std::ops::Range<u64>,
@@ -74,8 +74,12 @@ impl OwnerSink for Said {
         self.done.push("drop control");
     }
 
-    fn is_here(&self, flow: Flow) -> bool {
-        self.here.contains(&flow)
+    fn claim(&mut self, flow: Flow) -> bool {
+        self.clients.claim(flow)
+    }
+
+    fn unclaim(&mut self, flow: Flow) {
+        self.clients.left(flow);
     }
 
     fn outcome(&mut self, _: Flow, ticket: Ticket, outcome: Outcome) {
@@ -188,7 +192,7 @@ fn connections_of_a_former_process_are_taken_over_if_their_addresses_are_free() 
     let (mut owner, mut said) = owner(OwnerLimits { flows: 2, ..OwnerLimits::default() });
     owner.found_pinned(0, flow(1));
     owner.found_pinned(0, flow(9));
-    said.here.push(flow(2));
+    said.clients.came(flow(2));
     for (ticket, port, from) in [(101, 1, Instance(99)), (102, 2, Instance(99)), (103, 3, Instance(1))] {
         owner.heard(0, A, Ticket(ticket), &held(port, from), &mut said).unwrap();
     }
@@ -201,6 +205,24 @@ fn connections_of_a_former_process_are_taken_over_if_their_addresses_are_free() 
     said.done.clear();
     owner.tick(limits::PINNED_MS, &mut said);
     assert_eq!(said.done, ["steer", "unsteer", "reset"], "the renewal of one, the end of the other");
+}
+
+#[test]
+fn what_is_taken_over_is_claimed_before_all_loops_until_it_is_over() {
+    let held = |from| Message::Held { local: flow(1).local, peer: flow(1).peer, from };
+    let [(mut one, mut said), (mut other, mut heard)] = [owner(OwnerLimits::default()), owner(OwnerLimits::default())];
+    heard.clients = said.clients.clone();
+    one.heard(0, A, Ticket(101), &held(Instance(99)), &mut said).unwrap();
+    assert_eq!(said.messages, [(A, Ticket(101), Message::HeldAck)]);
+    other.heard(0, B, Ticket(102), &held(Instance(99)), &mut heard).unwrap();
+    assert_eq!((&heard.messages[..], heard.done.len()), (&[(B, Ticket(102), Message::Release)][..], 0));
+    let closed = Message::Closed { reason: Ending::Client, answer_sent: 9, is_complete: true };
+    one.heard(0, A, Ticket(101), &closed, &mut said).unwrap();
+    assert!(said.clients.is_empty(), "it is over");
+    // One that cannot be steered is not kept.
+    heard.cannot_steer = true;
+    other.heard(0, B, Ticket(103), &held(Instance(99)), &mut heard).unwrap();
+    assert!(heard.messages.last() == Some(&(B, Ticket(103), Message::Release)) && heard.clients.is_empty());
 }
 
 #[test]

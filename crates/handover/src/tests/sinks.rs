@@ -88,9 +88,11 @@ impl OwnerSink for AtOwner<'_> {
         }
     }
 
-    fn is_here(&self, _: Flow) -> bool {
-        self.world.hosts[OWNER].socket.is_some() || self.world.hosts[OWNER].restoring.is_some()
+    fn claim(&mut self, _: Flow) -> bool {
+        self.world.hosts[OWNER].socket.is_none() && self.world.hosts[OWNER].restoring.is_none()
     }
+
+    fn unclaim(&mut self, _: Flow) {}
 
     fn outcome(&mut self, _: Flow, ticket: Ticket, outcome: Outcome) {
         let Some((request, exchange)) = self.service.exchange else {

@@ -40,10 +40,8 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason)
 fn gone(core: &mut Core, io: &mut Io, slot: u32) {
     if let Some(client) = core.clients.get(slot) {
         core.connections.forget(client.conn);
-        if client.is_away
-            && let Some(handover) = core.handover.as_deref_mut()
-        {
-            handover.client_left(Flow { local: client.local, peer: client.peer });
+        if let Some(handover) = core.handover.as_deref_mut() {
+            handover.client_left(Flow { local: client.local, peer: client.peer }, client.is_away);
         }
     }
     forget(core, io, slot);

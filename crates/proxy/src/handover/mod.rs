@@ -28,7 +28,7 @@ use shunt_handover::Flow;
 use shunt_handover::message::Ticket;
 use shunt_handover::owner::{Owner, OwnerLimits};
 use shunt_handover::session::{Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SharedKey};
-pub use shunt_handover::{Anywhere, Steer};
+pub use shunt_handover::{Anywhere, Clients, Steer};
 
 use state::{Agent, Away, Offer};
 
@@ -43,6 +43,8 @@ pub struct HandoverOptions {
     pub owner: OwnerId,
     /// This run of the process.
     pub instance: Instance,
+    /// Those of all cores of this process, which steer by one table.
+    pub clients: Clients,
     /// Where packets go.
     pub steer: Box<dyn Steer>,
     /// Where nonces come from.
@@ -88,9 +90,17 @@ impl Handover {
         Box::new(OwnerHandshake::new(key, Protocol::Cql, options.owner, options.instance, nonce))
     }
 
-    /// A client is gone whose connection is away.
-    pub(crate) fn client_left(&mut self, flow: Flow) {
-        self.left.push(flow);
+    /// A client has connected.
+    pub(crate) fn client_came(&self, flow: Flow) {
+        self.options.clients.came(flow);
+    }
+
+    /// A client is gone. Its connection, if that is away, is known until it is back.
+    pub(crate) fn client_left(&mut self, flow: Flow, is_away: bool) {
+        match is_away {
+            true => self.left.push(flow),
+            false => self.options.clients.left(flow),
+        }
     }
 
     /// True if there is such a one.

@@ -16,7 +16,6 @@ use tracing::{debug, warn};
 
 use super::state::{Agent, Place};
 use super::{Handover, Steer, agents, offers};
-use crate::client::clients::Clients;
 use crate::client::closing;
 use crate::core::{Core, Peer};
 use crate::ids::ClientRef;
@@ -35,7 +34,7 @@ enum Wanted {
 struct Sink<'a> {
     steer: &'a mut dyn Steer,
     agents: &'a [Agent],
-    clients: &'a Clients,
+    of_process: &'a shunt_handover::Clients,
     wanted: Vec<Wanted>,
 }
 
@@ -73,8 +72,12 @@ impl OwnerSink for Sink<'_> {
         self.wanted.push(Wanted::DropControl(agent));
     }
 
-    fn is_here(&self, flow: Flow) -> bool {
-        self.clients.iter().any(|(_, client)| client.local == flow.local && client.peer == flow.peer)
+    fn claim(&mut self, flow: Flow) -> bool {
+        self.of_process.claim(flow)
+    }
+
+    fn unclaim(&mut self, flow: Flow) {
+        self.of_process.left(flow);
     }
 
     fn outcome(&mut self, flow: Flow, ticket: Ticket, outcome: Outcome) {
@@ -84,9 +87,8 @@ impl OwnerSink for Sink<'_> {
 
 /// Has the owner do something, and does what it wants done; `None`: nothing is handed over.
 fn with<R>(core: &mut Core, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> Option<R> {
-    let Core { handover: Some(handover), clients, .. } = &mut *core else { return None };
-    let Handover { options, agents, owner, .. } = &mut **handover;
-    let mut sink = Sink { steer: &mut *options.steer, agents, clients, wanted: Vec::new() };
+    let Handover { options, agents, owner, .. } = core.handover.as_deref_mut()?;
+    let mut sink = Sink { steer: &mut *options.steer, agents, of_process: &options.clients, wanted: Vec::new() };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(core, io, wanted);
@@ -275,8 +277,11 @@ fn ended(core: &mut Core, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outc
     let away = handover.away.remove(&flow);
     let offer = handover.offers.remove(&ticket);
     let client = away.map(|away| away.client);
-    if let Some(client) = client.and_then(|client| core.clients.find_mut(client)) {
-        client.is_away = false;
+    match client.map(|client| core.clients.find_mut(client)) {
+        Some(Some(client)) => client.is_away = false,
+        // It was gone before its connection was.
+        Some(None) => handover.options.clients.left(flow),
+        None => {}
     }
     let whole = matches!(outcome, Outcome::Back { is_complete: true, .. });
     match (outcome, &offer) {

@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod history;
 pub mod hostile;
 pub mod journal;
+pub mod liar;
 pub mod model;
 pub mod operation;
 pub mod registers;

@@ -10,7 +10,7 @@ use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_proxy::config::{Config, Window};
 use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
 use shunt_proxy::core::{Core, CoreOptions};
-use shunt_proxy::handover::{Anywhere, HandoverOptions};
+use shunt_proxy::handover::{Anywhere, Clients, HandoverOptions};
 use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
@@ -83,6 +83,8 @@ pub struct Scene {
     pub clients: Vec<HostId<Client>>,
     pub hostiles: Vec<HostId<Hostile>>,
     pub metrics: Vec<Arc<CoreMetrics>>,
+    /// Clients' connections that any core has.
+    pub known_clients: Clients,
     pub memory: Memory,
     pub ring: Ring,
     pub options: SceneOptions,
@@ -123,6 +125,7 @@ impl Scene {
         let config = Arc::new(Config { cores: options.cores, listen, ..options.config.clone() });
         let metrics: Vec<Arc<CoreMetrics>> =
             (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
+        let known_clients = Clients::default();
         let cores = (0..options.cores)
             .map(|index| {
                 let core = Core::new(CoreOptions {
@@ -134,7 +137,7 @@ impl Scene {
                     control: sender.clone(),
                     cores: Vec::new(),
                     state_file: None,
-                    handover: options.hands_over.then(|| handover(&options, index)),
+                    handover: options.hands_over.then(|| handover(&options, &known_clients, index)),
                     seed: options.seed ^ index as u64,
                 });
                 let core = world.add(&format!("core {index}"), core);
@@ -148,6 +151,7 @@ impl Scene {
             nodes,
             instances: agents.len() as u64,
             agents,
+            known_clients,
             cores,
             clients: Vec::new(),
             hostiles: Vec::new(),
@@ -369,6 +373,10 @@ impl Scene {
             let agent = self.world.host(*agent);
             assert_eq!((agent.taken(), agent.kept_bytes()), (0, 0));
         }
+        if self.options.hands_over {
+            let clients: u64 = self.metrics.iter().map(|metrics| metrics.clients.get()).sum();
+            assert_eq!(self.known_clients.len() as u64, clients, "those that are connected are known, and no others");
+        }
         for (core, metrics) in self.cores.iter().zip(&self.metrics) {
             assert!(self.world.host(*core).has_handed_back());
             assert_eq!(metrics.in_flight.get(), 0, "in flight");
@@ -388,8 +396,9 @@ fn random(seed: u64) -> shunt_proxy::handover::Random {
     Box::new(move |bytes| random.fill(bytes))
 }
 
-fn handover(options: &SceneOptions, core: usize) -> HandoverOptions {
+fn handover(options: &SceneOptions, clients: &Clients, core: usize) -> HandoverOptions {
     HandoverOptions {
+        clients: clients.clone(),
         key: SharedKey::new(&[7; 32]).unwrap(),
         owner: OwnerId(core as u64),
         instance: Instance(core as u64),

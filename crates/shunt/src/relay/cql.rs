@@ -2,7 +2,7 @@
 
 use shunt_handover::session::{Instance, SharedKey};
 use shunt_proxy::config::{Config, Handover};
-use shunt_proxy::handover::{HandoverOptions, Steer};
+use shunt_proxy::handover::{Clients, HandoverOptions, Steer};
 use tracing::warn;
 
 use super::secret;
@@ -14,6 +14,7 @@ use crate::exit::Failure;
 pub(crate) struct HandsOver {
     key: SharedKey,
     instance: Instance,
+    clients: Clients,
 }
 
 impl HandsOver {
@@ -22,7 +23,7 @@ impl HandsOver {
         let path = config.handover_key_file.as_deref().filter(|_| config.handover == Handover::Auto);
         let Some(path) = path else { return Ok(None) };
         let key = secret::key("--handover-key-file", path)?;
-        Ok(Some(Self { key, instance: secret::instance() }))
+        Ok(Some(Self { key, instance: secret::instance(), clients: Clients::default() }))
     }
 
     /// What this core needs; `None`: this host cannot, and the log says why.
@@ -37,7 +38,7 @@ impl HandsOver {
         };
         let owner = secret::owner(config.handover_name.as_deref(), listen, core);
         let (key, instance, random) = (self.key.clone(), self.instance, Box::new(secret::random));
-        Some(HandoverOptions { key, owner, instance, steer, random })
+        Some(HandoverOptions { key, owner, instance, clients: self.clients.clone(), steer, random })
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use shunt_dispatch::{Anywhere, DispatchAdmin, DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
+use shunt_handover::Clients;
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
@@ -126,11 +127,13 @@ impl DispatchCommand {
         let (instance, first) = (secret::instance(), self.listen[0]);
         let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let mut handover_is = "auto".to_owned();
+        let clients = Clients::default();
         let service = |core| {
             let steer = self.steering().inspect_err(|why| handover_is.clone_from(why)).ok();
             let handover = if steer.is_some() { Handover::Auto } else { Handover::Off };
             Dispatcher::new(DispatchOptions {
                 listen: listening.clone(),
+                clients: clients.clone(),
                 body_bytes_per_timeout: self.body_bytes_per_timeout(),
                 backends: backends.clone(),
                 key: key.clone(),
