@@ -6,7 +6,7 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::resp::{Command, Version, put_error};
 
 use super::Sidecar;
-use super::turns::Line;
+use super::lines::Line;
 use crate::limits;
 
 const UNTAKEN: &str = "it has asked for more than it takes";

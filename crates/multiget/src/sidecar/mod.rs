@@ -18,12 +18,14 @@
 //! | `cluster.rs` | where the slots of a cluster are, and commands that its nodes send elsewhere |
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
+//! | `lines.rs` | applications that wait, in line |
 //! | `turns.rs` | who is next while as much is under way as may be |
 //! | `weight.rs` | what all applications take up together |
 
 mod apps;
 mod cluster;
 mod intake;
+mod lines;
 mod links;
 mod local;
 mod multigets;
@@ -46,8 +48,8 @@ use crate::mode::Mode;
 use crate::place::{Places, SLOTS};
 use apps::App;
 use cluster::Cluster;
+use lines::Turns;
 use links::Link;
-use turns::Turns;
 
 /// The timer of the client, which has something to do then.
 const DUE: u64 = 2;

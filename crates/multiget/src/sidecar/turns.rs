@@ -1,116 +1,16 @@
 //! Whose turn it is while as much is under way as may be: applications wait in line, and each that comes to the front sends one command on. So one
-//! that sends thousands ahead costs others time, and no errors.
+//! that sends thousands ahead costs others time, and no errors. The lines are in `lines.rs`.
 //!
-//! There is a line for a multiget's place at whatever server, one for that at each server, and one for each connection to a server that has as many commands
-//! or bytes as it may. One of several servers has at most half of the places: if it is silent those who ask it wait, and nobody else.
+//! One of several servers has at most half of the places: if it is silent those who ask it wait, and nobody else.
 
-use std::collections::VecDeque;
-
-use shunt_reactor::{ConnId, Io};
+use shunt_reactor::Io;
 use shunt_wire::resp::Version;
 
 use super::Sidecar;
 use super::apps::Held;
+use super::lines::Line;
 use super::links::link_index;
 use crate::limits;
-
-/// What is waited for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Line {
-    /// The place of a multiget.
-    Any,
-    /// That of one that asks this server.
-    Server(usize),
-    /// Room in the connection of this index, for any other command.
-    Link(usize),
-}
-
-impl Line {
-    /// Its place among all. A server has a line, and two connections.
-    fn index(self) -> usize {
-        match self {
-            Line::Any => 0,
-            Line::Server(server) => 1 + 3 * server,
-            Line::Link(link) => 2 + 3 * (link / 2) + link % 2,
-        }
-    }
-
-    fn of_index(index: usize) -> Self {
-        match index.checked_sub(1).map(|index| (index / 3, index % 3)) {
-            None => Line::Any,
-            Some((server, 0)) => Line::Server(server),
-            Some((server, more)) => Line::Link(2 * server + more - 1),
-        }
-    }
-
-    fn is_for_a_place(self) -> bool {
-        !matches!(self, Line::Link(_))
-    }
-}
-
-/// Who waits for a turn, and who has one.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    lines: Vec<Queue>,
-    /// Applications that wait for the place of a multiget, and for a connection.
-    waiting: usize,
-    waiting_for_links: usize,
-    /// How many of the former may begin a multiget, and have not yet.
-    given: usize,
-    /// The line that has the next turn, for each that has somebody in it has one after the other.
-    next: usize,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<ConnId>,
-    given: usize,
-}
-
-impl Turns {
-    fn queue(&mut self, line: Line) -> &mut Queue {
-        let index = line.index();
-        if self.lines.len() <= index {
-            self.lines.resize_with(index + 1, Queue::default);
-        }
-        &mut self.lines[index]
-    }
-
-    fn count(&mut self, line: Line) -> &mut usize {
-        if line.is_for_a_place() { &mut self.waiting } else { &mut self.waiting_for_links }
-    }
-
-    fn is_waited_for(&self, line: Line) -> bool {
-        self.lines.get(line.index()).is_some_and(|queue| !queue.waiting.is_empty())
-    }
-
-    fn given_at(&self, line: Line) -> usize {
-        self.lines.get(line.index()).map_or(0, |queue| queue.given)
-    }
-
-    /// Commands that may be sent over a connection, and are not yet: each is one, for how many keys a multiget has is not known before.
-    fn given_at_link(&self, link: usize) -> usize {
-        let multigets = if link.is_multiple_of(2) { self.given_at(Line::Server(link / 2)) } else { 0 };
-        multigets + self.given_at(Line::Link(link))
-    }
-
-    /// Who waits longest in a line.
-    fn take_next(&mut self, line: Line) -> Option<ConnId> {
-        let conn = self.queue(line).waiting.pop_front()?;
-        *self.count(line) -= 1;
-        Some(conn)
-    }
-
-    fn give(&mut self, line: Line) {
-        self.given += usize::from(line.is_for_a_place());
-        self.queue(line).given += 1;
-    }
-
-    fn take_back(&mut self, line: Line) {
-        self.given -= usize::from(line.is_for_a_place());
-        self.queue(line).given -= 1;
-    }
-}
 
 impl Sidecar {
     /// There is room for one multiget more that is promised to nobody.
@@ -179,12 +79,11 @@ impl Sidecar {
     /// Lets those who wait longest go on, as far as there is room, one of each line after the other.
     pub(super) fn give_turns(&mut self, io: &mut Io) {
         let mut passed = 0;
-        while passed < self.turns.lines.len()
+        while passed < self.turns.lines()
             && (self.turns.waiting_for_links > 0 || (self.turns.waiting > 0 && self.has_free_turn()))
         {
-            let index = self.turns.next % self.turns.lines.len();
-            self.turns.next = index + 1;
-            passed = if self.give_turn(io, Line::of_index(index)) { 0 } else { passed + 1 };
+            let line = self.turns.next_line();
+            passed = if self.give_turn(io, line) { 0 } else { passed + 1 };
         }
     }
 
@@ -215,8 +114,7 @@ impl Sidecar {
     pub(super) fn wait_in_line(&mut self, io: &mut Io, app: usize, line: Line) {
         self.give_turn_back(app);
         let Some(conn) = self.apps.get(app).map(|app| app.conn) else { return };
-        self.turns.queue(line).waiting.push_back(conn);
-        *self.turns.count(line) += 1;
+        self.turns.wait(line, conn);
         self.give_turns(io);
     }
 }
