@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from harness import hosts, jars
-from harness.cql import Connection
+from harness.cql import Connection, CqlError
 from harness.hosts import VIP
 from harness.moved_ring import PORT, Ring
 
@@ -136,6 +136,8 @@ def test_a_client_that_sends_many_small_queries_while_its_connection_is_away_has
     try:
         before = ring.sent_directly()
         ring.hosts.inside("client", lambda: asyncio.run(asyncio.wait_for(work(), 300)))
+    except CqlError as error:
+        pytest.fail(f"{error}\n{ring.log('proxy')}\n{ring.log('agent')}")
     finally:
         ring.hosts.limit("backend0", 0)
     assert ring.sent_directly() - before == rounds, ring.log("proxy")
