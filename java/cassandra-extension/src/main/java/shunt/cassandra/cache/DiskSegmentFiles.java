@@ -60,6 +60,7 @@ final class DiskSegmentFiles implements SegmentFiles
                 logger.info("row cache: {} segments of an earlier run deleted in {}; the SSD tier starts empty, because writes "
                             + "may have taken place that this cache was not told of", old, directory);
             direct = hasDirectIo();
+            checkSpace(directory, segments, segmentBytes);
             for (int i = 0; i < segments; i++)
             {
                 allocate(path(i), segmentBytes);
@@ -71,6 +72,16 @@ final class DiskSegmentFiles implements SegmentFiles
             close();
             throw e;
         }
+    }
+
+    /** Before any is allocated: a file system gives a file all the blocks it has before it says that they are too few, and until they are given
+     * back whoever else writes to that disk, Cassandra's commit log perhaps, is told that it is full. */
+    private static void checkSpace(Path directory, int segments, long segmentBytes) throws IOException
+    {
+        long free = Files.getFileStore(directory).getUsableSpace();
+        if (segmentBytes > free / segments)
+            throw new IOException("cannot keep " + segments + " segments of " + segmentBytes + " bytes in " + directory + ": " + free
+                                  + " bytes are free there (no space left on device)");
     }
 
     private static FileChannel lock(Path directory) throws IOException
