@@ -114,7 +114,7 @@ def test_events_come_whole_to_a_connection_that_moves(ring):
 
 def test_a_client_that_sends_many_small_queries_while_its_connection_is_away_has_its_answer(ring):
     """Nobody reads them meanwhile, and each takes the kernel of the agent's host many times its bytes."""
-    value, rounds, small = bytes(range(256)) * (4 * MIB // 256), 5, 1000
+    value, rounds, small = bytes(range(256)) * (4 * MIB // 256), 5, 400
 
     async def work() -> None:
         client = await Connection.open(VIP, PORT, timeout_seconds=60)
