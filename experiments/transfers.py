@@ -402,10 +402,10 @@ def once(servers: Bank, arm: str, point: Point, options, seconds: float) -> dict
 
 def twice(servers: Bank, arm: str, point: Point, options, seconds: float) -> dict:
     """A machine that stands still for a second has the proxy refuse what it can no longer decide, and say that it is to be asked again. So what
-    failed is measured once more, and the report says so; a wrong sum is the end of the run."""
+    failed is measured once more, and the report says so; a wrong answer, as of a lock with two holders, and a wrong sum are the end of the run."""
     try:
         return once(servers, arm, point, options, seconds)
-    except WrongTotal:
+    except (WrongTotal, generator.WrongAnswers):
         raise
     except RuntimeError as error:
         told = f"measured once more ({arm}, {point.label}): {error}"

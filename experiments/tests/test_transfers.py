@@ -83,7 +83,7 @@ def test_without_scalardb_a_note_says_why(monkeypatch, capsys):
     assert note["kind"] == "note" and note["text"].endswith("ScalarDB's jars: [ERROR] no such version")
 
 
-def test_what_failed_is_measured_once_more_and_told_but_not_a_wrong_sum(monkeypatch, capsys):
+def test_what_failed_is_measured_once_more_and_told_but_not_what_is_wrong(monkeypatch, capsys):
     point, options = transfers.POINTS[0], Namespace(json=True)
     asked = []
 
@@ -101,8 +101,18 @@ def test_what_failed_is_measured_once_more_and_told_but_not_a_wrong_sum(monkeypa
     fails(RuntimeError("answered wrongly: {'0x1001': 3}"))
     assert transfers.twice(None, "guarded", point, options, 1) == {"rate_per_s": 1} and len(asked) == 2
     assert "0x1001" in json.loads(capsys.readouterr().out)["text"]
-    for errors, times in ((RuntimeError(), RuntimeError()), 2), ((transfers.WrongTotal(),), 1):
+    for errors, times in ((RuntimeError(), RuntimeError()), 2), ((transfers.WrongTotal(),), 1), ((transfers.generator.WrongAnswers(),), 1):
         fails(*errors)
         with pytest.raises(RuntimeError):
             transfers.twice(None, "guarded", point, options, 1)
         assert len(asked) == times
+
+
+@pytest.mark.parametrize("wrong, code", [(1, 2), (1, 0), (0, 2)])
+def test_a_wrong_answer_is_known_by_itself_whatever_the_exit_code(monkeypatch, wrong, code):
+    said = json.dumps({"wrong_answers": wrong, "error_share": 0, "errors": {}, "connections_lost": 0, "queries_lost": 0})
+    out = Namespace(returncode=code, stdout=said + "\n", stderr="")
+    monkeypatch.setattr(transfers.generator.subprocess, "run", lambda *_, **__: out)
+    with pytest.raises(RuntimeError) as raised:
+        transfers.generator.load("a:1", 1, 1)
+    assert isinstance(raised.value, transfers.generator.WrongAnswers) == (wrong > 0)
