@@ -194,7 +194,7 @@ fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::SocketAddr;
 
     use shunt_handover::message::Message;
@@ -235,7 +235,8 @@ mod tests {
         agent.kept.answers.insert(ticket, kept);
     }
 
-    fn connection(vip: SocketAddr) -> Frozen {
+    /// A client's connection to this address, with nothing under way.
+    pub(crate) fn connection(vip: SocketAddr) -> Frozen {
         Frozen::without_queues(TcpState {
             local: vip,
             peer: ([198, 51, 100, 7], 5000).into(),

@@ -354,8 +354,8 @@ mod tests {
     use super::*;
     use crate::options::DispatchOptions;
 
-    fn dispatcher() -> Dispatcher {
-        Dispatcher::new(DispatchOptions {
+    pub(super) fn options() -> DispatchOptions {
+        DispatchOptions {
             listen: vec![([192, 0, 2, 1], 80).into()],
             clients: Clients::default(),
             backends: vec![([192, 0, 2, 10], 7000).into()],
@@ -371,7 +371,7 @@ mod tests {
             body_timeout_ns: 30 * SECOND,
             answer_timeout_ns: 40 * SECOND,
             random: Box::new(|bytes| bytes.fill(1)),
-        })
+        }
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
         };
         let flow = Flow { local: state.local, peer: state.peer };
         let mut world = World::new(1, Options::calm());
-        let host = world.add("dispatcher", dispatcher());
+        let host = world.add("dispatcher", Dispatcher::new(options()));
         let probe = |dispatcher: &mut Dispatcher, io: &mut Io| {
             carry_out(dispatcher, io, Wanted::Probe(flow, Frozen::without_queues(state)));
             with(dispatcher, io, |_, _, sink| sink.is_probing(flow))

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use shunt_handover::agent::SessionId;
 use shunt_handover::message::{Decoder, Encoder, Error};
 use shunt_handover::session::{Instance, OwnerHandshake, OwnerId, SharedKey};
-use shunt_reactor::moving::{Frozen, TcpState, Window};
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Service};
 
 use super::*;
+use crate::kept::tests::connection;
 use crate::options::AgentOptions;
 
 const TICKET: Ticket = Ticket(7);
@@ -192,18 +192,7 @@ fn message(control: &mut Control, message: &Message<'_>) -> Vec<u8> {
 }
 
 fn take() -> Message<'static> {
-    let connection = Frozen::without_queues(TcpState {
-        local: vip(),
-        peer: ([198, 51, 100, 7], 5000).into(),
-        send_sequence: 1,
-        receive_sequence: 1,
-        mss: 1448,
-        timestamp: None,
-        sack: true,
-        window_scales: None,
-        window: Window::default(),
-    });
-    Message::Take { connection, answer_sent: 0 }
+    Message::Take { connection: connection(vip()), answer_sent: 0 }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use shunt_handover::session::{AgentHandshake, Established, Instance, OwnerId, Pr
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, Service};
 
+use super::tests::options;
 use super::*;
 use crate::options::DispatchOptions;
 
@@ -141,24 +142,9 @@ impl Loops {
         let agent = world.add("agent", Liar::new());
         world.listen(agent, address(10, 7000));
         let loops = [1, 2].map(|owner| {
-            let dispatcher = Dispatcher::new(DispatchOptions {
-                listen: vec![address(1, 80)],
-                clients: clients.clone(),
-                body_bytes_per_timeout: 256 * 30,
-                backends: vec![address(10, 7000)],
-                key: key(),
-                owner: OwnerId(owner),
-                instance: Instance(1),
-                handover: Handover::Auto,
-                steer: Some(Box::new(table.clone())),
-                body_bytes_max: 1 << 30,
-                idle_timeout_ns: 60 * SECOND,
-                head_timeout_ns: 10 * SECOND,
-                body_timeout_ns: 30 * SECOND,
-                answer_timeout_ns: 40 * SECOND,
-                random: Box::new(|bytes| bytes.fill(1)),
-            });
-            world.add("dispatcher", dispatcher)
+            let steer: Option<Box<dyn Steer>> = Some(Box::new(table.clone()));
+            let dispatcher = DispatchOptions { clients: clients.clone(), owner: OwnerId(owner), steer, ..options() };
+            world.add("dispatcher", Dispatcher::new(dispatcher))
         });
         // The kernel gives new connections to one loop or another; here to the second.
         world.listen(loops[1], address(1, 80));
