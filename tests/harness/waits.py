@@ -1,0 +1,67 @@
+"""Waits of the tests: for events, with a deadline that only ends a test whose event never comes.
+
+Where a test is about time itself, `unpaused` says whether the machine stood still meanwhile.
+"""
+
+import threading
+import time
+
+DEADLINE_SECONDS = 180  # far beyond what a busy machine needs
+TICK_SECONDS = 0.05
+
+
+class Late(TimeoutError):
+    """The event of a wait did not come. The runner knows a test that fails with it as one without an answer."""
+
+
+def until(condition, what: str, within_seconds: float = DEADLINE_SECONDS, every_seconds: float = 0.1, told=None):
+    """The first true value of `condition()`. `what` names the event; `told()` says what there was instead."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise Late(f"after {within_seconds} s not yet: {what}" + (f"\n{told()}" if told else ""))
+        time.sleep(every_seconds)
+
+
+class Clock:
+    """Notices pauses of this process, and so of the machine: the longest time between two ticks that are due every 50 ms."""
+
+    def __init__(self):
+        self.longest_seconds = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> "Clock":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        before = time.monotonic()
+        while not self._ended.wait(TICK_SECONDS):
+            now = time.monotonic()
+            self.longest_seconds = max(self.longest_seconds, now - before)
+            before = now
+
+
+def unpaused(step, pause_seconds: float, times: int = 5):
+    """The result of `step()`, which only counts if the machine paused for less than `pause_seconds` meanwhile. Otherwise the step is
+    repeated, whatever came of it: an exception of a paused step is no verdict either."""
+    for _ in range(times):
+        failure = result = None
+        with Clock() as clock:
+            try:
+                result = step()
+            except Exception as error:  # noqa: BLE001 (judged by the clock)
+                failure = error
+        if clock.longest_seconds < pause_seconds:
+            if failure:
+                raise failure
+            return result
+    raise Late(f"the machine paused for {pause_seconds} s or longer in each of {times} attempts (the last: {clock.longest_seconds:.1f} s)")
