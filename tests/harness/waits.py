@@ -51,13 +51,17 @@ class Clock:
 
 
 def unpaused(step, pause_seconds: float, times: int = 5):
-    """The result of `step()`, which only counts if the machine paused for less than `pause_seconds` meanwhile. Otherwise the step is
-    repeated, whatever came of it: an exception of a paused step is no verdict either."""
+    """The result of `step()`, which counts only if the machine paused for less than `pause_seconds` meanwhile; else the step runs again.
+
+    A step returns what it saw and asserts only what no pause can excuse: an AssertionError fails at once, paused or not.
+    """
     for _ in range(times):
         failure = result = None
         with Clock() as clock:
             try:
                 result = step()
+            except AssertionError:
+                raise
             except Exception as error:  # noqa: BLE001 (judged by the clock)
                 failure = error
         if clock.longest_seconds < pause_seconds:
