@@ -37,6 +37,9 @@ pub mod transaction;
 pub mod types;
 pub mod values;
 
+#[cfg(test)]
+mod tests;
+
 use std::process::ExitCode;
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};

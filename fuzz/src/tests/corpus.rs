@@ -1,6 +1,6 @@
 //! Runs every target on its corpus and on mutations of it.
 
-use shunt_fuzz::{TARGETS, runner, seeds};
+use crate::{TARGETS, runner, seeds};
 
 const ITERATIONS: u64 = 20_000;
 const SEED: u64 = 1;

@@ -1,0 +1,67 @@
+"""Servers that suites share, by kind. Each must live to the end and stop in good order: that is a test of its own."""
+
+import os
+from pathlib import Path
+
+from harness.cluster import Cluster
+from harness.embedded import Embedded
+from harness.proxy import Proxy
+
+# A change of the schema may take a busy node longer than the default deadline of a query.
+PATIENT = ["--query-timeout-ms", "60000"]
+
+
+class EmbeddedNodes:
+    """Embedded nodes: one alone, or three behind a proxy in the same process."""
+
+    def __init__(self, proxied: bool, log: Path):
+        make = Embedded.through_proxy if proxied else Embedded.direct
+        self.process = make(log=log)
+        self.environment = self.process.environment
+
+    def start(self) -> None:
+        self.process.start()
+
+    def stop(self) -> str | None:
+        """The complaint, if it did not live to the end or did not stop in good order."""
+        return _complaint(self.process)
+
+
+class Ring:
+    """Three Cassandra nodes, of which some have the extension, and with `proxied` a proxy in front of them."""
+
+    def __init__(self, extended: int, proxied: bool, log: Path):
+        self.ring = Cluster("ring", extended=int(os.environ.get("SHUNT_EXTENDED", extended)), fleeting=True)
+        self.front = Proxy(self.ring.contacts, options=PATIENT, log=log) if proxied else None
+        self.environment = {"SHUNT_RING": self.ring.contacts, "SHUNT_RF": "3"}
+
+    def start(self) -> None:
+        self.ring.start(wipe=True)
+        if self.front:
+            self.front.start(ready_within_seconds=300)
+            self.environment["SHUNT_CONTACT"] = self.front.listen
+
+    def stop(self) -> str | None:
+        try:
+            return _complaint(self.front) if self.front else None
+        finally:
+            self.ring.stop()
+
+
+def _complaint(process) -> str | None:
+    alive, status = process.alive(), process.stop()
+    if alive and status == 0:
+        return None
+    return f"{'ended by itself' if not alive else 'did not stop in good order'}, status {status}; its log ends with\n{process.log_tail(60)}"
+
+
+def make(service, logs: Path):
+    log = logs / f"service-{service.name.replace(' ', '-')}.log"
+    if service.kind == "embedded":
+        return EmbeddedNodes(log=log, **service.options)
+    if service.kind == "ring":
+        return Ring(log=log, **service.options)
+    raise ValueError(f"{service.name}: there is no kind of service {service.kind!r}")
+
+
+KINDS = ("embedded", "ring")

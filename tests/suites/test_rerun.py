@@ -1,0 +1,203 @@
+"""What is tried again and what is not: the runner itself runs made-up suites, with tests that fail in every way."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+sys.path.insert(0, "scripts")
+
+from runner import rerun  # noqa: E402 (the path comes first)
+from runner.run import Run  # noqa: E402
+from runner.table import Suite  # noqa: E402
+
+# Fails at its first run only, by the line given.
+ONCE = """
+    from pathlib import Path
+    def test_it():
+        seen = Path(__file__).with_suffix(".seen")
+        if not seen.exists():
+            seen.touch()
+            {}
+"""
+ALWAYS = """
+    def test_it():
+        {}
+"""
+NO_HOST = ("exec('class NoHostAvailable(Exception): pass'); error = locals()['NoHostAvailable']('all closed'); "
+           "error.errors = {'127.0.0.1': ConnectionResetError('closed')}; raise error")
+WRONG_HOST = NO_HOST.replace("ConnectionResetError", "ValueError")
+
+
+@pytest.fixture
+def play(tmp_path, capsys):
+    """Runs files of tests as suites, one each: (numbers, what the runner printed)."""
+
+    def run(*bodies: str):
+        suites = []
+        for number, body in enumerate(bodies):
+            file = tmp_path / f"test_made_up_{number}.py"
+            file.write_text(textwrap.dedent(body))
+            words = f"{sys.executable} -m pytest -q -p no:cacheprovider -p harness.verdicts -c /dev/null --rootdir {tmp_path}"
+            suites.append(Suite(f"suite {number}", f"{words} {file}", ["test"], 1, 0.5, counts="pytest", again=words + " {tests}"))
+        of_suites = Run(suites, [], {}, logs=tmp_path / "logs")
+        of_suites.play()
+        of_suites.print_summary()
+        return of_suites.totals(), capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize(("fault", "name"), [
+    ("raise TimeoutError('no event')", "TimeoutError"),
+    ("raise ConnectionRefusedError('nobody there')", "ConnectionRefusedError"),
+    ("raise ConnectionResetError('closed')", "ConnectionResetError"),
+    ("import subprocess; subprocess.run(['sleep', '60'], timeout=0.1)", "TimeoutExpired"),
+    (NO_HOST, "NoHostAvailable"),
+])
+def test_a_missing_answer_is_tried_once_more_and_named(play, fault, name):
+    totals, printed = play(ONCE.format(fault))
+    assert totals == (1, 0), printed
+    closing = [line for line in printed.splitlines() if line.startswith("ran twice: ")]
+    assert len(closing) == 1 and "test_it" in closing[0] and name in closing[0] and "passed the second time" in closing[0]
+    assert printed.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_a_second_missing_answer_fails(play):
+    totals, printed = play(ALWAYS.format("raise TimeoutError('no event')"))
+    assert totals == (0, 1) and "FAILED again" in printed
+
+
+@pytest.mark.parametrize("fault", [
+    "assert [1] == [2]",
+    "assert False, 'TimeoutError: only in the words'",
+    "raise ValueError('wrong')",
+    "import subprocess, sys; assert subprocess.run([sys.executable, '-c', 'raise SystemExit(3)']).returncode == 0",
+    "import subprocess, sys; subprocess.run([sys.executable, '-c', 'raise SystemExit(3)'], check=True)",
+    WRONG_HOST,
+    "import pytest; pytest.fail('leaked 3 files')",
+    "raise ExceptionGroup('two', [TimeoutError(), ValueError()])",
+])
+def test_a_verdict_fails_at_once(play, fault):
+    totals, printed = play(ONCE.format(fault))
+    assert totals == (0, 1), printed
+    assert "ran twice" not in printed and "once more" not in printed
+
+
+def test_a_crash_fails_though_every_test_passed(play):
+    totals, printed = play(ALWAYS.format("import os, signal, subprocess; p = subprocess.Popen(['sleep', '60']); "
+                                         "os.kill(p.pid, signal.SIGSEGV); p.wait()"))
+    assert totals[1] == 1 and "ended with -11" in printed
+
+
+def test_a_crash_behind_a_missing_answer_fails_at_once(play):
+    totals, printed = play(ONCE.format("import os, signal, subprocess; p = subprocess.Popen(['sleep', '60']); "
+                                       "os.kill(p.pid, signal.SIGABRT); p.wait(); raise ConnectionResetError('closed')"))
+    assert totals[1] >= 1 and "ran twice" not in printed
+
+
+def test_a_panic_in_a_log_fails_though_every_test_passed(play, tmp_path):
+    log = tmp_path / "server.log"
+    body = (f"import subprocess; log = open({str(log)!r}, 'wb'); "
+            "subprocess.Popen(['echo', \"thread 'core-0' panicked at src/lib.rs:1\"], stdout=log).wait()")
+    totals, printed = play(ALWAYS.format(body))
+    assert totals[1] == 1 and "panic in" in printed and "server.log" in printed
+
+
+def test_more_than_three_missing_answers_fail_and_none_is_tried_again(play):
+    totals, printed = play(*[ONCE.format("raise TimeoutError('no event')")] * 4)
+    assert totals == (0, 4) and "none tried again" in printed
+
+
+def test_three_missing_answers_are_tried_again(play):
+    totals, printed = play(*[ONCE.format("raise TimeoutError('no event')")] * 3)
+    assert totals == (3, 0) and printed.count("passed the second time") == 3
+
+
+def test_nothing_is_tried_again_beside_a_verdict(play):
+    totals, printed = play(ONCE.format("raise TimeoutError('no event')"), ALWAYS.format("assert False"))
+    assert totals == (0, 2) and "ran twice" not in printed
+
+
+def test_a_set_up_that_fails_is_one_failure_of_all_its_tests(play):
+    totals, printed = play("""
+        import pytest
+        from pathlib import Path
+        @pytest.fixture(scope="module")
+        def server():
+            seen = Path(__file__).with_suffix(".seen")
+            if not seen.exists():
+                seen.touch()
+                raise TimeoutError("it did not start")
+        @pytest.mark.parametrize("number", range(9))
+        def test_it(server, number): pass
+    """)
+    assert totals == (9, 0), printed
+
+
+def test_a_suite_that_runs_nothing_fails(play):
+    totals, _ = play("x = 1")
+    assert totals == (0, 1)
+
+
+GO_OUTPUT = """\
+--- PASS: TestPaging (0.10s)
+    driver_test.go:30: gocql: no response received from cassandra within timeout period
+--- FAIL: TestQuorum (11.00s)
+    driver_test.go:40: read 3, wrote 4
+--- FAIL: TestValues (0.20s)
+FAIL
+"""
+JAVA_OUTPUT = """\
+[ERROR] com.shunt.PagingTest.pages -- Time elapsed: 2.1 s <<< ERROR!
+com.datastax.oss.driver.api.core.DriverTimeoutException: Query timed out after PT2S
+\tat com.datastax.X.y(X.java:1)
+
+[ERROR] com.shunt.ValuesTest.sets -- Time elapsed: 0.1 s <<< FAILURE!
+org.opentest4j.AssertionFailedError: expected: <1> but was: <2>
+
+[ERROR] com.shunt.LocksTest.held -- Time elapsed: 0.1 s <<< ERROR!
+com.datastax.oss.driver.api.core.AllNodesFailedException: All 1 node(s) tried failed: [com.datastax.oss.driver.api.core.servererrors.ServerError: x]
+"""
+RUST_OUTPUT = """\
+---- paging::pages stdout ----
+
+thread 'paging::pages' (12) panicked at tests/driver/paging.rs:10:5:
+called `Result::unwrap()` on an `Err` value: RequestTimeout(30s)
+note: run with `RUST_BACKTRACE=1`
+
+---- values::sets stdout ----
+
+thread 'values::sets' (13) panicked at tests/driver/values.rs:10:5:
+assertion `left == right` failed
+  left: 1
+
+failures:
+    paging::pages
+"""
+
+
+@pytest.mark.parametrize(("counts", "text", "unanswered", "wrong"), [
+    ("go", GO_OUTPUT, ["TestQuorum"], ["TestValues"]),
+    ("surefire", JAVA_OUTPUT, ["com.shunt.PagingTest#pages"], ["com.shunt.ValuesTest#sets", "com.shunt.LocksTest#held"]),
+    ("cargo", RUST_OUTPUT, ["paging::pages"], ["values::sets"]),
+])
+def test_other_languages_tell_missing_answers_from_wrong_ones(tmp_path, counts, text, unanswered, wrong):
+    suite = Suite("driver", "run", ["test"], 1, 1, counts=counts, again="run -run {test}")
+    failures = rerun.failures_of(suite, text, tmp_path / "none", len(unanswered) + len(wrong))
+    assert [failure.tests[0] for failure in failures if failure.unanswered] == unanswered
+    assert [failure.tests[0] for failure in failures if not failure.unanswered] == wrong
+    assert rerun.command(suite, failures[0], {})[-1] == failures[0].tests[0]
+
+
+def test_failures_that_the_output_does_not_name_are_verdicts(tmp_path):
+    suite = Suite("driver", "run", ["test"], 1, 1, counts="go", again="run {test}")
+    failures = rerun.failures_of(suite, GO_OUTPUT, tmp_path / "none", 3)
+    assert not rerun.candidates(failures) and any(failure.reason == "see its log" for failure in failures)
+
+
+def test_the_drivers_exceptions_are_known():
+    names = "from cassandra import Timeout, OperationTimedOut, Unavailable; from cassandra.connection import ConnectionException"
+    checks = "from harness.verdicts import is_unanswered as so; assert so(OperationTimedOut()) and so(ConnectionException('x'))"
+    subprocess.run([sys.executable, "-c", f"{names}; {checks}"], check=True, env={"PYTHONPATH": "tests", "PATH": "/usr/bin:/bin"})
