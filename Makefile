@@ -17,16 +17,16 @@ run: ## build Shunt, run three embedded nodes and the proxy on 127.0.0.1:9042; n
 run-cassandra: ## build Shunt, start a one-node Cassandra and the proxy in front of it on 127.0.0.1:9042
 	@scripts/run-cassandra
 
-test: ## everything CI runs: half an hour on two processors
+test: ## everything CI runs; the aim is 20 minutes on two processors
 	@scripts/test
 
-test-long: ## larger forms of the same tests, every driver with every store, a soak: an afternoon
+test-long: ## beside `make test`: larger forms of it, every driver with every store, a soak; takes an afternoon
 	@scripts/test long
 
 lint: ## formatting, clippy, house rules
 	@scripts/test lint
 
-unit: ## unit, property and simulation tests, and the fuzz targets over their corpus
+unit: ## unit, property, simulation and fuzz tests, for use all day: less than 5 minutes after a first build
 	@scripts/test unit
 
 e2e: ## drivers, cqlsh and faults against a real three-node ring
