@@ -1,9 +1,17 @@
 """A fleet of three proxies: before the ring that SHUNT_RING names, or before an embedded node."""
 
+import os
+
 import pytest
 
 from locks import fleet as fleets
-from locks.fleet import LEASE_MS, VERSIONS, Fleet
+from locks.fleet import LEASE_MS, STEADY_LEASE_MS, Fleet, insistent
+
+# Their tests wait for a lease to end, and for locks in memory to be granted again after that.
+OF_FAULTS = ("test_faults", "test_formats", "test_histories")
+# The most that a lock in memory is held for, and that a request waits for a lock. No test waits
+# for so long: it is late before that.
+MEMORY_TTL_MS, WAIT_MAX_MS = 600_000, 500_000
 
 
 @pytest.fixture(scope="session")
@@ -17,25 +25,36 @@ def nodes():
 def fleet(nodes, request):
     contact, replicas = nodes
     name = request.module.__name__.rsplit(".", 1)[-1]
-    # So long no locks in memory are granted after a proxy has died, which is what the tests of faults wait for.
-    port, lease_ms, memory_ttl_ms = (9360, LEASE_MS, 5_000) if name in ("test_faults", "test_histories") else (9350, 6_000, 30_000)
-    fleet = Fleet(contact, name, replicas, port, lease_ms, memory_ttl_ms, query_timeout_ms=4_000 if port == 9360 else 30_000)
+    if name in OF_FAULTS:
+        fleet = Fleet(contact, name, replicas, 9360, LEASE_MS, memory_ttl_ms=5_000)
+    else:
+        fleet = steady(contact, name, replicas, 9350)
     try:
         yield fleet.start()
     finally:
         fleet.stop()
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+def steady(contact: str, name: str, replicas: int, port: int, **more) -> Fleet:
+    """A fleet that goes on as it is while the machine stands still for some seconds."""
+    more = {"query_timeout_ms": 120_000, "lock_wait_max_ms": WAIT_MAX_MS, **more}
+    return Fleet(
+        contact, name, replicas, port, STEADY_LEASE_MS, memory_ttl_ms=MEMORY_TTL_MS, **more
+    )
+
+
+@pytest.fixture(scope="module")
 def session(fleet, request):
-    """A driver's, in each of these versions of the protocol. A module whose tests need only one has its own."""
-    session = fleet.connect(version=request.param)
-    session.version = request.param
+    """A driver's, in version 4 of the protocol. What versions differ in is framing, so a few tests
+    are enough for the others: @pytest.mark.parametrize("session", VERSIONS, indirect=True)"""
+    version = getattr(request, "param", 4)
+    session = insistent(fleet.connect(version=version, timeout_seconds=MEMORY_TTL_MS / 1000))
+    session.version = version
     yield session
     session.cluster.shutdown()
 
 
 @pytest.fixture
 def name(request, session):
-    """Of a lock that no other test takes."""
-    return f"{request.node.name}-{session.version}"
+    """Of a lock that no other test takes, nor this one when it runs again."""
+    return f"{request.node.name}-{session.version}-{os.getpid()}"

@@ -1,6 +1,7 @@
 """A fleet of proxies before nodes, and clients that take locks through it."""
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -8,8 +9,9 @@ from contextlib import contextmanager
 
 from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
+from cassandra.protocol import IsBootstrappingErrorMessage
 from cassandra.query import dict_factory
 
 from harness import jars, proxy
@@ -17,8 +19,13 @@ from harness.cluster import SUPERUSER
 from harness.cluster import Cluster as Ring
 from harness.driver import PATIENT
 from harness.embedded import Embedded
+from harness.waits import DEADLINE_SECONDS, Late, until
 
 LEASE_MS = 3000  # in the tests of faults, which wait for it
+# Where nobody waits for it. It is renewed at a third, so a machine that stands still for 10 s does
+# not end it.
+STEADY_LEASE_MS = 20_000
+NOT_ANSWERED = 4  # exit code of commands: no node answered, or not every proxy
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
 # Of the protocol, which clients use of whom it does not matter otherwise.
 VERSIONS = [int(version) for version in os.environ.get("SHUNT_FLEET_VERSIONS", "3 4 5").split()]
@@ -60,11 +67,12 @@ class Fleet:
 
     def start(self) -> "Fleet":
         # Fleets of other tests before the same nodes do not run any more.
-        made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name, "--beside-others",
-                               "--replicas", str(self.replicas), "--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms), *self.tool_options],
-                              capture_output=True, text=True, timeout=240, check=False)
+        options = ["--beside-others", "--replicas", str(self.replicas)]
+        times = ["--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms)]
+        made = self.run("init", *options, *times)
         if made.returncode:
-            raise RuntimeError(f"shunt fleet init: {made.stderr}")
+            error = Late if made.returncode == NOT_ANSWERED else RuntimeError
+            raise error(f"shunt fleet init: {made.stderr}")
         for one in self.proxies:
             one.start()
         self.wait_until_settled(len(self.proxies))
@@ -75,30 +83,48 @@ class Fleet:
             if one.process is not None:
                 one.kill()
 
+    def run(self, command: str, *more: str) -> subprocess.CompletedProcess:
+        """A command on the fleet, as operators give it."""
+        of_fleet = ["--contact-points", self.contact_points, "--name", self.name]
+        words = [str(proxy.binary()), "fleet", command, *of_fleet, *self.tool_options, *more]
+        return subprocess.run(words, capture_output=True, text=True, check=False,
+                              timeout=DEADLINE_SECONDS)
+
     def status(self, *more: str) -> str:
-        return subprocess.run([str(proxy.binary()), "fleet", "status", "--contact-points", self.contact_points, "--name", self.name,
-                               *self.tool_options, *more],
-                              capture_output=True, text=True, timeout=120, check=True).stdout
+        """What the command prints. Where a node did not answer it in time it is asked again."""
+        failed = []
+
+        def printed() -> str | None:
+            done = self.run("status", *more)
+            failed[:] = [done.stderr]
+            return done.stdout if done.returncode == 0 else None
+
+        return until(printed, f"the status of fleet {self.name}", told=lambda: failed)
 
     def shards(self) -> dict:
         """How many shards each live member has, by address."""
         rows = [line.split() for line in self.status().splitlines()[2:]]
         return {row[0]: int(row[2]) for row in rows if row[1] == "live"}
 
-    def wait_until_settled(self, members: int, within_seconds: float = 120) -> None:
+    def wait_until_settled(self, members: int, within_seconds: float = DEADLINE_SECONDS) -> None:
         """Until so many members have all shards among them, evenly."""
-        deadline = time.monotonic() + within_seconds
-        while True:
-            try:
-                shards = self.shards()
-            except subprocess.SubprocessError:  # a node that does not answer in time, which is no more than another moment
-                shards = {}
-            if len(shards) == members and sum(shards.values()) == 64 and max(shards.values()) - min(shards.values()) <= 1:
-                return
-            if time.monotonic() > deadline:
-                logs = "\n".join(one.log_tail() for one in self.proxies)
-                raise RuntimeError(f"the fleet has not settled:\n{self.status()}\n{logs}")
-            time.sleep(0.1)
+
+        def is_settled() -> bool:
+            self.check()
+            shards = self.shards()
+            counts = shards.values()
+            is_all = len(shards) == members and sum(counts) == 64
+            return is_all and max(counts) - min(counts) <= 1
+
+        until(is_settled, f"fleet {self.name} is settled", within_seconds,
+              told=lambda: "\n".join([self.status(), *(one.log_tail() for one in self.proxies)]))
+
+    def check(self) -> None:
+        """No proxy has ended but by a signal of a test's, or in order."""
+        ended = [one for one in self.proxies if one.process is not None and not one.alive()]
+        for one in ended:
+            code = one.process.returncode
+            assert code in (0, -signal.SIGKILL), (code, one.log_tail())
 
     @contextmanager
     def without(self, victim: proxy.Proxy):
@@ -110,8 +136,8 @@ class Fleet:
         finally:
             victim.resume()
 
-    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40, login: tuple | None = None,
-                heartbeat_seconds: float = 60, **more):
+    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 120,
+                login: tuple | None = None, heartbeat_seconds: float = 60, **more):
         """A session that goes round all proxies, or keeps to one of them. Who goes on while a proxy stands still, which answers nothing, learns of
         it by heartbeats; to all others they would take a machine that is busy for such a proxy, and what was asked of it would be asked twice."""
         hosts = [one.host for one in self.proxies]
@@ -120,11 +146,43 @@ class Fleet:
                                    consistency_level=ConsistencyLevel.QUORUM)
         contact = hosts if to is None else [hosts[to]]
         more = {**PATIENT, **more}
+        heartbeat_timeout = heartbeat_seconds if 0 < heartbeat_seconds < 60 else DEADLINE_SECONDS
         cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version,
-                          idle_heartbeat_interval=heartbeat_seconds, idle_heartbeat_timeout=max(2, heartbeat_seconds),
+                          idle_heartbeat_interval=heartbeat_seconds,
+                          idle_heartbeat_timeout=heartbeat_timeout,
                           execution_profiles={EXEC_PROFILE_DEFAULT: profile},
                           auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
         return cluster.connect()
+
+
+def is_refused_by_all(error: NoHostAvailable) -> bool:
+    """Every proxy that was asked has said that it has done nothing: others are to be asked."""
+    return bool(error.errors) and all(
+        isinstance(one, IsBootstrappingErrorMessage) for one in error.errors.values()
+    )
+
+
+def insistent(session):
+    """The session, whose statements are asked again where all proxies have refused them: one that
+    did not run for as long as its lease lasts, on a machine that stood still, has to become a
+    member again."""
+    execute = session.execute
+
+    def execute_until_served(statement, *arguments, **named):
+        refused = []
+
+        def answer() -> list | None:
+            try:
+                return [execute(statement, *arguments, **named)]
+            except NoHostAvailable as error:
+                if not is_refused_by_all(error):
+                    raise
+                refused[:] = [repr(error)]
+
+        return until(answer, f"some proxy serves {statement}", told=lambda: refused)[0]
+
+    session.execute = execute_until_served
+    return session
 
 
 @contextmanager
@@ -134,8 +192,8 @@ def with_logins(name: str, first: int, network: str, cache_ms: int):
     rings."""
     ring = Ring(name, nodes=1, first=first, authentication=True, network=network)
     ring.start(wipe=True)
-    fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=network,
-                  more=["--auth-cache-ms", str(cache_ms)])
+    fleet = Fleet(ring.contacts, "permissions", 1, 9370, STEADY_LEASE_MS, 600_000, proxies=2,
+                  login=SUPERUSER, network=network, more=["--auth-cache-ms", str(cache_ms)])
     try:
         yield fleet
     finally:
@@ -144,29 +202,37 @@ def with_logins(name: str, first: int, network: str, cache_ms: int):
 
 
 class Grants:
-    """What clients know of one lock: grants in the order in which they were begun to be counted on. Any two of one lock that
-    overlap, and any fence that is not above all that were granted before, is a fault."""
+    """What clients know of locks: grants in the order in which clients began to count on them. A
+    grant that overlaps another of the same lock is a fault, and so is a fence that is not above
+    all that were granted before."""
 
     def __init__(self):
         self.guard = threading.Lock()
         self.faults, self.count = [], 0
-        self.holder = {}
+        self.holder = {}  # by lock: who counts on it, and until when
         self.highest = {}
 
-    def granted(self, lock: str, owner: str, fence: int) -> None:
+    def granted(self, lock: str, owner: str, fence: int, until: float) -> bool:
+        """Whether the client may count on it. One that stood still until its time was over may
+        not."""
         with self.guard:
+            now = time.monotonic()
+            if now >= until:
+                return False
             self.count += 1
-            if lock in self.holder:
-                self.faults.append(f"{lock}: {owner} was granted it while {self.holder[lock]} held it")
+            holder, its_end = self.holder.get(lock, (None, now))
+            if now < its_end:
+                self.faults.append(f"{lock}: {owner} was granted it while {holder} held it")
             if fence <= self.highest.get(lock, 0):
                 self.faults.append(f"{lock}: {owner} has fence {fence} after {self.highest[lock]}")
             self.highest[lock] = max(fence, self.highest.get(lock, 0))
-            self.holder[lock] = owner
+            self.holder[lock] = owner, until
+            return True
 
     def ends(self, lock: str, owner: str) -> None:
         """Before the release is sent, or when the client may not count on the lock any more."""
         with self.guard:
-            if self.holder.get(lock) == owner:
+            if self.holder.get(lock, (None,))[0] == owner:
                 del self.holder[lock]
 
 
@@ -181,11 +247,14 @@ class Threads:
             thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failed=None, *_):
         self.going = False
+        deadline = time.monotonic() + DEADLINE_SECONDS
         for thread in self.threads:
-            thread.join(90)
-        assert not any(thread.is_alive() for thread in self.threads), "a client has no answer"
+            thread.join(max(0, deadline - time.monotonic()))
+        # What has failed in the block is not to be hidden by this.
+        if failed is None and any(thread.is_alive() for thread in self.threads):
+            raise Late("a client has no answer")
 
 
 class Workers(Threads):
@@ -196,11 +265,14 @@ class Workers(Threads):
         self.names = [f"{table}-{number}" for number in range(locks)]
         self.grants = Grants()
         self.errors = {}
+        self.turns = [0] * clients  # that each has ended
+        # They are to learn soon of a proxy that stands still. What they are not told in time they
+        # take for lost, and go on.
         self.session = fleet.connect(timeout_seconds=3, heartbeat_seconds=2)
         self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(clients)]
 
-    def __exit__(self, *_):
-        super().__exit__()
+    def __exit__(self, *error):
+        super().__exit__(*error)
         self.session.cluster.shutdown()
 
     def work(self, number: int) -> None:
@@ -215,26 +287,36 @@ class Workers(Threads):
                 self.errors[kind] = self.errors.get(kind, 0) + 1
                 self.grants.ends(name, owner)
                 time.sleep(0.05)
+            self.turns[number] = count
 
     def once(self, name: str, owner: str) -> None:
-        asked = time.monotonic()
+        # A client counts its time from when it asked: the lock ends later than that.
+        until = time.monotonic() + self.ttl
         acquire = f"INSERT INTO shunt.{self.table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL {self.ttl}"
         row = self.session.execute(acquire, (name, owner, 500)).one()
-        if not row["[applied]"]:
+        if not row["[applied]"] or not self.grants.granted(name, owner, row["fence"], until):
             return
-        # A client counts its time from when it asked, and holds the lock for a small part of it. One that was answered later than
-        # that must not count on the lock.
-        if time.monotonic() - asked > self.ttl / 2:
-            return
-        self.grants.granted(name, owner, row["fence"])
         time.sleep(0.002)
         self.grants.ends(name, owner)
         self.session.execute(f"DELETE FROM shunt.{self.table} WHERE name = %s IF owner = %s AND fence = %s", (name, owner, row["fence"]))
 
-    def wait_for_grants(self, more: int, within_seconds: float = 120) -> None:
+    def wait_for_grants(self, more: int) -> None:
         """Until so many locks more were granted."""
-        wanted, deadline = self.grants.count + more, time.monotonic() + within_seconds
-        while self.grants.count < wanted:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.grants.count} of {wanted} grants; errors: {self.errors}\n{self.fleet.status()}")
-            time.sleep(0.05)
+        wanted = self.grants.count + more
+
+        def are_granted() -> bool:
+            self.fleet.check()
+            assert not self.grants.faults, self.grants.faults[:5]
+            return self.grants.count >= wanted
+
+        until(are_granted, f"{wanted} grants",
+              told=lambda: f"{self.grants.count}; errors: {self.errors}\n{self.fleet.status()}")
+
+    def wait_for_turns(self) -> None:
+        """Until each client has ended what it was doing, and has asked for something since."""
+        wanted = [count + 2 for count in self.turns]
+
+        def have_all() -> bool:
+            return all(count >= least for count, least in zip(self.turns, wanted))
+
+        until(have_all, "every client has an answer, if only an error")

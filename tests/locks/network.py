@@ -3,8 +3,9 @@ that can lose all that one sends to another. Needs root."""
 
 import os
 import subprocess
-import time
 from pathlib import Path
+
+from harness.waits import until
 
 PREFIX, INTERFACE = "10.74", "shunt-cuts"  # of an interface of this host, which is removed with the router
 NODE = f"{PREFIX}.0.1"
@@ -16,11 +17,14 @@ class Namespace:
     def __init__(self):
         self.holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
         self.within = ["nsenter", "--target", str(self.holder.pid), "--net"]
-        deadline = time.monotonic() + 60
-        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-            if time.monotonic() > deadline or self.holder.poll() is not None:
+        own = os.readlink("/proc/self/ns/net")
+
+        def is_made() -> bool:
+            if self.holder.poll() is not None:
                 raise RuntimeError("unshare --net has made no namespace")
-            time.sleep(0.01)
+            return os.readlink(f"/proc/{self.holder.pid}/ns/net") != own
+
+        until(is_made, "unshare --net has made a namespace", every_seconds=0.01)
         self.ip("link set lo up")
 
     def ip(self, arguments: str) -> None:
@@ -84,6 +88,5 @@ class Network:
         for namespace in (self.router, *self.namespaces):
             namespace.close()
         # The interfaces go with the namespace of their other ends, a moment after its last process.
-        deadline = time.monotonic() + 60
-        while Path(f"/sys/class/net/{self.interface}").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        interface = Path(f"/sys/class/net/{self.interface}")
+        until(lambda: not interface.exists(), f"{interface} is gone", every_seconds=0.01)

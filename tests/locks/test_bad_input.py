@@ -5,7 +5,11 @@ import pytest
 from cassandra import InvalidRequest
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
+from locks.conftest import MEMORY_TTL_MS, WAIT_MAX_MS
+from locks.fleet import VERSIONS
+
 DAY = 24 * 60 * 60
+TTL = 300  # of what a test has to find held
 TABLES = ("locks", "fast_locks")
 EXCLUSIVE = "INSERT INTO shunt.{} (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?"
 SHARED = "INSERT INTO shunt.rwlocks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 5"
@@ -30,7 +34,8 @@ def is_free(session, table, name) -> bool:
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("ttl, wait, says", [
     (0, 0, "TTL"), (-1, 0, "TTL"), (2**31 - 1, 0, "TTL"), (-(2**31), 0, "TTL"), (None, 0, "TTL"), (UNSET_VALUE, 0, "TTL"),
-    (DAY + 1, 0, "TTL"), (5, 5_000, "wait_ms"), (5, 4_000, "wait_ms"), (5, -1, "wait_ms"), (30, 30_001, "wait_ms"),
+    (DAY + 1, 0, "TTL"), (5, 5_000, "wait_ms"), (5, 4_000, "wait_ms"), (5, -1, "wait_ms"),
+    (MEMORY_TTL_MS // 1000, WAIT_MAX_MS + 1, "wait_ms"),
 ], ids=str)
 def test_times(session, name, table, ttl, wait, says):
     refused(session, EXCLUSIVE.format(table), (name, "o", wait, ttl), says)
@@ -38,11 +43,22 @@ def test_times(session, name, table, ttl, wait, says):
 
 
 def test_the_longest_times_that_may_be(session, name):
-    for table, ttl, wait in (("locks", DAY, 0), ("fast_locks", 30, 0), ("locks", 5, 3_999)):
+    fast_max = MEMORY_TTL_MS // 1000
+    for table, ttl, wait in (
+        ("locks", DAY, 0),
+        ("fast_locks", fast_max, 0),
+        ("locks", 100, 98_999),
+        ("locks", 600, WAIT_MAX_MS),
+    ):
         row = session.execute(session.prepare(EXCLUSIVE.format(table)), (f"{name}-{ttl}", "o", wait, ttl)).one()
         assert row["[applied]"] and row["ttl_ms"] <= ttl * 1000
         assert session.execute(session.prepare(RELEASE.format(table)), (f"{name}-{ttl}", "o", row["fence"])).one()["[applied]"]
-    refused(session, EXCLUSIVE.format("fast_locks"), (name, "o", 0, 31), "30 s is the most")
+    refused(
+        session,
+        EXCLUSIVE.format("fast_locks"),
+        (name, "o", 0, fast_max + 1),
+        f"{fast_max} s is the most",
+    )
     refused(session, EXCLUSIVE.format("locks"), (name, "o", 0, DAY + 1), f"{DAY} s is the most")
 
 
@@ -70,12 +86,13 @@ def test_the_longest_names_and_owners(session):
     assert (len(name.encode()), row["[applied]"], row["name"], row["owner"]) == (1024, True, name, owner)
 
 
+@pytest.mark.parametrize("session", VERSIONS, indirect=True)
 def test_modes_fences_and_limits(session, name):
     for mode in ("", None, "s", "SX", "R", UNSET_VALUE):
         if session.version > 3 or mode is not UNSET_VALUE:
             refused(session, SHARED, (name, "o", mode), "mode")
     assert is_free(session, "rwlocks", name)
-    row = session.execute(session.prepare(EXCLUSIVE.format("locks")), (name, "o", 0, 20)).one()
+    row = session.execute(session.prepare(EXCLUSIVE.format("locks")), (name, "o", 0, TTL)).one()
     refused(session, RELEASE.format("locks"), (name, "o", None), "fence")
     refused(session, RENEW.format("locks"), (5, "o", name, "p", row["fence"]), "owner")
     refused(session, LOOK.format("locks"), (name, 0), "LIMIT")

@@ -1,23 +1,34 @@
 """A proxy that is killed and started again with `--fleet-state` proves that its former process has ended: its locks need not wait
 for the lease, which is so long here that nothing in these tests could have waited for it."""
 
+import os
 import subprocess
-import time
 
 import pytest
 from cassandra.cluster import NoHostAvailable
 
 from harness.proxy import binary
-from locks.fleet import Fleet
+from harness.waits import DEADLINE_SECONDS, until
+from locks.fleet import Fleet, insistent
 
-LEASE_MS, MEMORY_TTL_MS, PORT = 60_000, 1_000, 9390
-WITHIN_SECONDS = 45
+LEASE_MS, MEMORY_TTL_MS, PORT = 60_000, 1_000, 9390  # that is the longest lease there is
+WITHIN_SECONDS = 45  # of a start: after that an answer would show nothing
 
 
 @pytest.fixture(scope="module")
 def fleet(nodes, tmp_path_factory):
     contact, replicas = nodes
-    fleet = Fleet(contact, "test_restart", replicas, PORT, LEASE_MS, MEMORY_TTL_MS, proxies=1)
+    # Of its own: a fleet of an earlier run before the same nodes has leases yet.
+    fleet = Fleet(
+        contact,
+        f"test_restart_{os.getpid()}",
+        replicas,
+        PORT,
+        LEASE_MS,
+        MEMORY_TTL_MS,
+        proxies=1,
+        query_timeout_ms=30_000,
+    )
     one, = fleet.proxies
     one.state = tmp_path_factory.mktemp("state") / "fleet"
     one.options += ["--fleet-state", str(one.state)]
@@ -28,17 +39,20 @@ def fleet(nodes, tmp_path_factory):
 
 
 def acquire(fleet, names, owner) -> dict:
-    """What is answered for each, asked until there is an answer; names the one that got none in time."""
-    session, deadline, found = fleet.connect(), time.monotonic() + WITHIN_SECONDS, {}
+    """What is answered for each, asked until there is an answer."""
+    session, found = fleet.connect(), {}
+
+    def all_are_answered() -> bool:
+        text = "INSERT INTO shunt.locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 600"
+        try:
+            for name in set(names) - set(found):
+                found[name] = session.execute(text, (name, owner)).one()
+        except NoHostAvailable:
+            return False
+        return True
+
     try:
-        for name in names:
-            while name not in found:
-                try:
-                    text = "INSERT INTO shunt.locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 600"
-                    found[name] = session.execute(text, (name, owner)).one()
-                except NoHostAvailable:
-                    assert time.monotonic() < deadline, f"{name} waits for the lease:\n{fleet.status()}"
-                    time.sleep(0.1)
+        until(all_are_answered, "no lock waits for the lease", WITHIN_SECONDS, told=fleet.status)
     finally:
         session.cluster.shutdown()
     return found
@@ -54,7 +68,7 @@ def test_a_proxy_that_was_killed_serves_its_locks_again_at_once(fleet):
         again = acquire(fleet, names, "bob")
         assert {name: (row["[applied]"], row["owner"], row["fence"]) for name, row in again.items()} == \
             {name: (False, "ann", row["fence"]) for name, row in held.items()}
-    session = fleet.connect()
+    session = insistent(fleet.connect())
     for name in names:
         assert session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = 'ann'", (name,)).one()["[applied]"]
     session.cluster.shutdown()
@@ -64,6 +78,6 @@ def test_two_proxies_do_not_share_the_file(fleet):
     one = fleet.proxies[0]
     other = subprocess.run([str(binary()), "proxy", "--listen", f"{one.host}:{PORT + 4}", "--admin", "off", "--contact-points",
                             fleet.contact_points, "--fleet", fleet.name, "--fleet-state", str(one.state)],
-                           capture_output=True, text=True, timeout=60, check=False)
+                           capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     assert other.returncode == 2 and "another process has it" in other.stderr and str(one.state) in other.stderr, other
     assert one.alive()

@@ -1,15 +1,20 @@
 """What an application sees of locks, through three proxies and the Python driver."""
 
-import threading
-import time
+import queue
 
 import pytest
 from cassandra import InvalidRequest
 from cassandra.query import BatchStatement
 
 from harness import cql
+from harness.waits import Late, until
+from locks.conftest import MEMORY_TTL_MS, WAIT_MAX_MS
+from locks.fleet import VERSIONS, insistent
 
-TTL = 20
+# Longer than any test that finds a lock held. Who waits does so for longer than a test waits for
+# anything.
+TTL, WAIT_MS = 550, WAIT_MAX_MS
+FRAMED_IN_EACH_VERSION = pytest.mark.parametrize("session", VERSIONS, indirect=True)
 
 
 def acquire(session, name, owner, table="locks", wait_ms=0, ttl=TTL):
@@ -26,6 +31,22 @@ def share(session, name, owner, mode, table="rwlocks", wait_ms=0):
     return session.execute(text, (name, owner, mode, wait_ms)).one()
 
 
+def waits_for(table):
+    insert = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, {WAIT_MS})"
+    return f"{insert} IF NOT EXISTS USING TTL {TTL}"
+
+
+def see_waiters(session, name, count, table="locks"):
+    """Waits until so many wait for a lock that is held."""
+    text = f"SELECT waiters FROM shunt.{table} WHERE name = %s"
+    until(
+        lambda: session.execute(text, (name,)).one()["waiters"] >= count,
+        f"{count} wait for {name}",
+        every_seconds=0.005,
+    )
+
+
+@FRAMED_IN_EACH_VERSION
 @pytest.mark.parametrize("table", ["locks", "fast_locks"])
 def test_a_lock_is_held_by_one_and_its_fences_rise(session, name, table):
     fences = []
@@ -44,6 +65,7 @@ def test_a_lock_is_held_by_one_and_its_fences_rise(session, name, table):
     assert fences == sorted(set(fences))
 
 
+@FRAMED_IN_EACH_VERSION
 def test_prepared_statements_do_what_texts_do(session, name):
     insert = session.prepare("INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?")
     renew = session.prepare("UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?")
@@ -61,40 +83,43 @@ def test_prepared_statements_do_what_texts_do(session, name):
 
 def test_a_lock_ends_with_its_time(session, name):
     first = acquire(session, name, "ann", ttl=1)
-    row = acquire(session, name, "bob", wait_ms=10_000, ttl=TTL)
+    row = acquire(session, name, "bob", wait_ms=WAIT_MS, ttl=TTL)
     assert row["[applied]"] and row["fence"] > first["fence"]
-    assert row["ttl_ms"] > (TTL - 10) * 1000 - 1000
+    assert row["ttl_ms"] > TTL * 1000 - WAIT_MS - 1000
     release(session, name, "bob")
 
 
 @pytest.mark.parametrize("table", ["locks", "fast_locks"])
-def test_a_hundred_wait_over_three_proxies_and_are_granted_in_order(fleet, name, table):
-    sessions = [fleet.connect(to=number) for number in range(3)]
+def test_many_wait_over_three_proxies_and_are_granted_in_order(fleet, name, table):
+    count = 40
+    sessions = [insistent(fleet.connect(to=number, timeout_seconds=TTL)) for number in range(3)]
     try:
-        assert acquire(sessions[0], name, "first", table, ttl=30)["[applied]"]
-        text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, 28000) IF NOT EXISTS USING TTL 30"
-        count = 100
-        granted, done = [], threading.Event()
-
-        def hears(rows, owner):
-            if not rows[0]["[applied]"]:
-                done.set()
-                return
-            granted.append((owner, rows[0]["fence"]))
-            drop = f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s"
-            sessions[len(granted) % 3].execute_async(drop, (name, owner))
-            if len(granted) == count:
-                done.set()
-
+        assert acquire(sessions[0], name, "first", table)["[applied]"]
+        text = waits_for(table)
+        answers = queue.Queue()
         for number in range(count):
             owner = f"{number:03}"
             future = sessions[number % 3].execute_async(text, (name, owner))
-            future.add_callback(hears, owner)
+            future.add_callbacks(
+                lambda rows, owner: answers.put((owner, rows[0])),
+                lambda error, owner: answers.put((owner, error)),
+                callback_args=(owner,),
+                errback_args=(owner,),
+            )
             # The order is that of arrival at the lock's owner, so each has arrived before the next is sent.
-            while sessions[0].execute(f"SELECT waiters FROM shunt.{table} WHERE name = %s", (name,)).one()["waiters"] <= number:
-                pass
+            see_waiters(sessions[0], name, number + 1, table)
         release(sessions[1], name, "first", table)
-        assert done.wait(90)
+        granted = []
+        while len(granted) < count:
+            try:
+                owner, row = answers.get(timeout=180)
+            except queue.Empty:
+                raise Late(f"{len(granted)} of {count} were granted") from None
+            if isinstance(row, Exception):
+                raise row
+            assert row["[applied]"], (owner, row)
+            granted.append((owner, row["fence"]))
+            assert release(sessions[len(granted) % 3], name, owner, table)["[applied]"]
         assert [owner for owner, _ in granted] == [f"{number:03}" for number in range(count)]
         fences = [fence for _, fence in granted]
         assert fences == sorted(set(fences))
@@ -108,13 +133,20 @@ def test_readers_share_and_queue_behind_a_writer(session, name, table):
     assert share(session, name, "r1", "S", table)["[applied]"]
     assert share(session, name, "r2", "S", table)["[applied]"]
     writer = session.execute_async(
-        f"INSERT INTO shunt.{table} (name, owner, mode, wait_ms) VALUES (%s, 'w', 'X', 28000) IF NOT EXISTS USING TTL 30", (name,))
-    queue = f"SELECT owner, mode, state FROM shunt.lock_queue WHERE name = %s AND fast = {'true' if 'fast' in table else 'false'}"
-    while len(session.execute(queue, (name,)).all()) < 3:
-        time.sleep(0.01)
+        f"INSERT INTO shunt.{table} (name, owner, mode, wait_ms) "
+        f"VALUES (%s, 'w', 'X', {WAIT_MS}) IF NOT EXISTS USING TTL {TTL}",
+        (name,),
+    )
+    fast = "true" if "fast" in table else "false"
+    look = f"SELECT owner, mode, state FROM shunt.lock_queue WHERE name = %s AND fast = {fast}"
+    until(
+        lambda: len(session.execute(look, (name,)).all()) == 3,
+        "the writer waits",
+        every_seconds=0.01,
+    )
     late = share(session, name, "r3", "S", table)
     assert not late["[applied]"], "a reader that does not wait does not overtake the writer"
-    states = [(row["owner"], row["mode"], row["state"]) for row in session.execute(queue, (name,))]
+    states = [(row["owner"], row["mode"], row["state"]) for row in session.execute(look, (name,))]
     assert states == [("r1", "S", "held"), ("r2", "S", "held"), ("w", "X", "waiting")]
     holders = session.execute(f"SELECT owner FROM shunt.{table} WHERE name = %s", (name,)).all()
     assert [row["owner"] for row in holders] == ["r1", "r2"]
@@ -144,14 +176,12 @@ def test_the_lock_of_a_client_that_is_gone_goes_to_the_next(fleet, name, session
     assert acquire(session, name, "holder")["[applied]"]
     for to in range(3):
         leaving = fleet.connect(to=to)
-        waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (%s, %s, 25000) IF NOT EXISTS USING TTL 30"
+        waits = waits_for("locks")
         leaving.execute_async(waits, (name, f"leaves-{to}"))
-        while session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()["waiters"] < 1:
-            time.sleep(0.01)
+        see_waiters(session, name, 1)
         stays = session.execute_async(waits, (name, f"stays-{to}"))
         leaving.cluster.shutdown()
-        while session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()["waiters"] < 1:
-            time.sleep(0.01)
+        see_waiters(session, name, 1)
         previous = "holder" if to == 0 else f"stays-{to - 1}"
         assert release(session, name, previous)["[applied]"]
         assert stays.result().one()["[applied]"]
@@ -167,30 +197,30 @@ def test_a_client_that_is_gone_leaves_the_queue_whichever_proxy_it_had_asked(fle
     def queue():
         return [row["owner"] for row in session.execute(f"SELECT * FROM shunt.lock_queue WHERE name = %s AND fast = {fast}", (name,))]
 
-    def until(expected):
-        deadline = time.monotonic() + 20
-        while (found := queue()) != expected:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.01)
+    def see(expected):
+        until(
+            lambda: queue() == expected, f"the queue is {expected}", every_seconds=0.01, told=queue
+        )
 
-    assert acquire(session, name, "holder", table, ttl=30)["[applied]"]
-    waits = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, 25000) IF NOT EXISTS USING TTL 30"
+    assert acquire(session, name, "holder", table)["[applied]"]
+    waits = waits_for(table)
     leaving, owners = [fleet.connect(to=to) for to in range(3)], ["holder"]
     for to, one in enumerate(leaving):
         owners.append(f"leaves-{to}")
         one.execute_async(waits, (name, owners[-1]))
-        until(owners)
+        see(owners)
     stays = session.execute_async(waits, (name, "stays"))
-    until([*owners, "stays"])
+    see([*owners, "stays"])
     for one in leaving:
         one.cluster.shutdown()
-    until(["holder", "stays"])
+    see(["holder", "stays"])
     assert release(session, name, "holder", table)["[applied]"]
     assert stays.result().one()["[applied]"]
     assert queue() == ["stays"]
     assert release(session, name, "stays", table)["[applied]"]
 
 
+@FRAMED_IN_EACH_VERSION
 @pytest.mark.parametrize("prepared", [False, True])
 def test_several_locks_are_taken_all_or_none(session, name, prepared):
     names = [f"{name}-{prepared}-{number}" for number in range(8)]
@@ -228,7 +258,8 @@ REFUSED = (
     "INSERT INTO shunt.locks (name, owner) VALUES ('n', null) IF NOT EXISTS USING TTL 5",
     "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES ('n', 'o', 4500) IF NOT EXISTS USING TTL 5",
     "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 100000",
-    "INSERT INTO shunt.fast_locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 31",
+    "INSERT INTO shunt.fast_locks (name, owner) VALUES ('n', 'o') "
+    f"IF NOT EXISTS USING TTL {MEMORY_TTL_MS // 1000 + 1}",
     "INSERT INTO shunt.rwlocks (name, owner, mode) VALUES ('n', 'o', 'R') IF NOT EXISTS USING TTL 5",
     "UPDATE shunt.locks SET owner = 'x' WHERE name = 'n'",
     "UPDATE shunt.locks USING TTL 5 SET owner = 'x' WHERE name = 'n' IF owner = 'y'",
@@ -294,19 +325,26 @@ def test_changes_of_the_tables_are_refused_with_what_to_do_and_others_are_not(fl
     inside.execute(f"DROP TABLE {made}")
     inside.cluster.shutdown()
     contact, port = nodes[0].split(",")[0].rsplit(":", 1)
+    tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shunt'"
     with cql.Session(contact, int(port)) as direct:
-        tables = direct.query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shunt'")
-    assert len(tables) == 6
+        # A node hears of a change of the schema from others.
+        until(
+            lambda: len(direct.query(tables)) == 6,
+            "a node has the tables that were there",
+            told=lambda: direct.query(tables),
+        )
 
 
 def test_use_and_the_tables_metadata(fleet, session):
     tables = session.cluster.metadata.keyspaces["shunt"].tables
     assert {"locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"} <= set(tables)
-    own = fleet.connect()
+    own = insistent(fleet.connect())
     try:
         own.set_keyspace("shunt")
         name = f"unqualified-{session.version}"
-        assert own.execute("INSERT INTO locks (name, owner) VALUES (%s, 'o') IF NOT EXISTS USING TTL 5", (name,)).one()["[applied]"]
+        assert own.execute(
+            "INSERT INTO locks (name, owner) VALUES (%s, 'o') IF NOT EXISTS USING TTL 300", (name,)
+        ).one()["[applied]"]
         prepared = own.prepare("DELETE FROM locks WHERE name = ? IF owner = ?")
         assert own.execute(prepared, (name, "o")).one()["[applied]"]
     finally:

@@ -1,19 +1,21 @@
 """`shunt lock`: a command runs while it holds a lock."""
 
+import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 from harness.proxy import binary
+from harness.waits import DEADLINE_SECONDS, until
+
+# A command that goes on until this file is there.
+UNTIL_THERE = "while [ ! -e {} ]; do sleep 0.05; done"
 
 
-@pytest.fixture(scope="module")
-def session(fleet):
-    session = fleet.connect()
-    yield session
-    session.cluster.shutdown()
+@pytest.fixture
+def name(request):
+    return f"{request.node.name}-{os.getpid()}"
 
 
 def lock(fleet, *arguments, **more):
@@ -22,62 +24,119 @@ def lock(fleet, *arguments, **more):
                             stderr=subprocess.PIPE, text=True, **more)
 
 
+def ended(run) -> tuple:
+    """(exit code, output, what it says of errors)"""
+    out, err = run.communicate(timeout=DEADLINE_SECONDS)
+    return run.returncode, out, err
+
+
 def holder(session, name, table="locks"):
     return session.execute(f"SELECT owner, fence FROM shunt.{table} WHERE name = %s", (name,)).one()
 
 
-def wait_for_holder(session, name, table="locks"):
-    deadline = time.monotonic() + 90
-    while holder(session, name, table) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return holder(session, name, table)
+def wait_for_holder(session, name):
+    return until(lambda: holder(session, name), f"somebody holds {name}", every_seconds=0.05)
 
 
-def test_a_command_knows_its_lock_and_its_exit_code_comes_through(fleet, session):
-    run = lock(fleet, "--owner", "me", "shell", "--", "sh", "-c", "echo $SHUNT_LOCK_NAME $SHUNT_LOCK_FENCE; exit 7")
-    out, err = run.communicate(timeout=60)
-    assert run.returncode == 7, err
-    name, fence = out.split()
-    assert name == "shell" and int(fence) > 0
-    assert holder(session, "shell") is None, "it was released"
+def test_a_command_knows_its_lock_and_its_exit_code_comes_through(fleet, session, name):
+    run = lock(
+        fleet,
+        "--owner",
+        "me",
+        "--ttl",
+        "300",
+        name,
+        "--",
+        "sh",
+        "-c",
+        "echo $SHUNT_LOCK_NAME $SHUNT_LOCK_FENCE; exit 7",
+    )
+    code, out, err = ended(run)
+    assert code == 7, err
+    said, fence = out.split()
+    assert said == name and int(fence) > 0
+    assert holder(session, name) is None, "it was released"
 
 
-def test_who_does_not_get_it_says_so_and_runs_nothing(fleet, session):
-    held = lock(fleet, "taken", "--", "sleep", "30")
+def test_who_does_not_get_it_says_so_and_runs_nothing(fleet, session, name):
+    held = lock(fleet, "--ttl", "300", name, "--", "sleep", "3600")
     try:
-        wait_for_holder(session, "taken")
-        run = lock(fleet, "--wait", "0", "taken", "--", "echo", "ran")
-        out, err = run.communicate(timeout=60)
-        assert (run.returncode, out) == (75, "") and f"is held by {holder(session, 'taken')['owner']} (fence" in err
-        run = lock(fleet, "--wait", "2", "-E", "3", "taken", "--", "echo", "ran")
-        assert (run.communicate(timeout=60)[0], run.returncode) == ("", 3)
+        owner = wait_for_holder(session, name)["owner"]
+        code, out, err = ended(
+            lock(fleet, "--ttl", "300", "--wait", "0", name, "--", "echo", "ran")
+        )
+        assert (code, out) == (75, "") and f"is held by {owner} (fence" in err
+        assert ended(
+            lock(fleet, "--ttl", "300", "--wait", "1", "-E", "3", name, "--", "echo", "ran")
+        )[:2] == (3, "")
     finally:
         held.send_signal(signal.SIGTERM)
-        held.communicate(timeout=60)
-    assert held.returncode == 128 + signal.SIGTERM, "the command was told"
-    assert holder(session, "taken") is None
+        code = ended(held)[0]
+    assert code == 128 + signal.SIGTERM, "the command was told"
+    assert holder(session, name) is None
 
 
-def test_it_is_renewed_for_as_long_as_the_command_runs(fleet, session):
-    run = lock(fleet, "--ttl", "6", "long", "--", "sleep", "14")
-    first = wait_for_holder(session, "long")
-    time.sleep(9)
-    assert holder(session, "long") == first
-    assert run.wait(60) == 0
-    assert holder(session, "long") is None
+def test_it_is_renewed_for_as_long_as_the_command_runs(fleet, session, name, tmp_path):
+    """At a third of its time. What is left then is more than the 10 s that a machine may stand
+    still."""
+    run = lock(
+        fleet, "--ttl", "24", name, "--", "sh", "-c", UNTIL_THERE.format(tmp_path / "renewed")
+    )
+
+    def seen() -> tuple:
+        row = session.execute(
+            "SELECT owner, fence, ttl_ms FROM shunt.locks WHERE name = %s", (name,)
+        ).one()
+        return (row["owner"], row["fence"], row["ttl_ms"]) if row else None
+
+    *first, left = until(seen, f"somebody holds {name}", every_seconds=0.05)
+    lowest = [left]
+
+    def has_more_time() -> bool:
+        *now, left = seen() or (None, None)
+        assert now == first, "it is one hold"
+        # What is left becomes less with time, and more by a renewal only.
+        lowest[0], before = min(lowest[0], left), lowest[0]
+        return left > before
+
+    until(has_more_time, "it is renewed", every_seconds=0.05, told=lambda: lowest)
+    (tmp_path / "renewed").touch()
+    assert ended(run)[0] == 0
+    assert holder(session, name) is None
 
 
-def test_a_command_whose_lock_is_lost_is_stopped(fleet, session):
-    run = lock(fleet, "--ttl", "3", "--owner", "me", "lost", "--", "sleep", "60")
-    wait_for_holder(session, "lost")
-    assert session.execute("DELETE FROM shunt.locks WHERE name = 'lost' IF owner = 'me'").one()["[applied]"]
-    out, err = run.communicate(timeout=60)
-    assert run.returncode == 76 and "lost" in err, (out, err)
+def test_a_command_whose_lock_is_lost_is_stopped(fleet, session, name):
+    run = lock(fleet, "--ttl", "12", "--owner", "me", name, "--", "sleep", "3600")
+    wait_for_holder(session, name)
+    # One that ended by itself meanwhile is lost as well.
+    session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = 'me'", (name,))
+    code, out, err = ended(run)
+    assert code == 76 and "lost" in err, (out, err)
 
 
-def test_a_reader_shares(fleet, session):
-    readers = [lock(fleet, "--shared", "--fast", "read", "--", "sh", "-c", "sleep 3; echo done") for _ in range(2)]
-    writer = lock(fleet, "--fast", "read", "--", "echo", "wrote")
-    outs = [run.communicate(timeout=60)[0] for run in [*readers, writer]]
-    assert outs == ["done\n", "done\n", "wrote\n"]
+def test_a_reader_shares(fleet, session, name, tmp_path):
+    """Each reader waits for the other."""
+    readers = []
+    for own, others in (("a", "b"), ("b", "a")):
+        other, last = (UNTIL_THERE.format(tmp_path / file) for file in (others, "last"))
+        waits = f"touch {tmp_path / own}; {other}; {last}; echo done"
+        readers.append(
+            lock(fleet, "--shared", "--fast", "--ttl", "300", name, "--", "sh", "-c", waits)
+        )
+    until(
+        lambda: (tmp_path / "a").exists() and (tmp_path / "b").exists(),
+        "both read",
+        every_seconds=0.05,
+    )
+    writer = lock(fleet, "--fast", "--ttl", "300", "--wait", "500", name, "--", "echo", "wrote")
+    queue = "SELECT state FROM shunt.lock_queue WHERE name = %s AND fast = true"
+    until(
+        lambda: (
+            [row["state"] for row in session.execute(queue, (name,))] == ["held", "held", "waiting"]
+        ),
+        "the writer waits",
+        every_seconds=0.05,
+    )
+    assert writer.poll() is None
+    (tmp_path / "last").touch()
+    assert [ended(run)[1] for run in [*readers, writer]] == ["done\n", "done\n", "wrote\n"]
