@@ -3,16 +3,21 @@
 import json
 import shutil
 import subprocess
-import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from . import cql, extension, jars
+from . import cql, extension, jars, waits
 from .node import Node, Settings
 
 STATE = jars.TARGET / "ring"
 TOKENS_PER_NODE = 8
 NODES_PLANNED = 3  # the fixed tokens divide the ring evenly between so many nodes
 SUPERUSER = ("cassandra", "cassandra")
+# A file system in memory, and what has to be free there: of a ring that does not last no file needs a disk.
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 3 << 30
+# No change of the schema is flushed, and no system table at a DROP or TRUNCATE: that is most of their time.
+FLEETING = ["-Dcassandra.test.flush_local_schema_changes=false", "-Dcassandra.unsafesystem=true"]
 
 
 def tokens_of(index: int, total: int) -> list:
@@ -32,17 +37,20 @@ class Cluster:
     """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... or in another `network`, whose addresses this
     host must have. Its files are in target/ring/<name>.
 
-    The first `extended` nodes, joined ones counted too, load the Cassandra extension. A `fleeting` ring does not flush
-    every change of its schema, which halves their time, and so must not be restarted.
+    The first `extended` nodes, joined ones counted too, load the Cassandra extension. With `in_memory` the nodes' files
+    are there, if there is room: they outlive the nodes, not the machine. A `fleeting` ring is so too, and flushes no
+    change of its schema, so that its nodes must not be restarted.
     """
 
     def __init__(self, name: str = "ring", nodes: int = 3, first: int = 1, authentication: bool = False,
                  heap_mb: int = 512, optimise: bool = False, extended: int = 0, fleeting: bool = False,
-                 network: str = "127.0.0"):
+                 network: str = "127.0.0", in_memory: bool = False):
         self.directory = STATE / name
         self.name, self.first, self.authentication = name, first, authentication
         self.heap_mb, self.optimise, self.planned, self.extended = heap_mb, optimise, nodes, extended
-        self.fleeting, self.network = fleeting, network
+        self.fleeting, self.network, self.in_memory = fleeting, network, in_memory or fleeting
+        # Whoever loads the ring finds the same: two checkouts have rings of the same name.
+        self._memory = MEMORY / f"shunt-ring-{name}-{zlib.crc32(str(self.directory).encode()):08x}"
         self.nodes = [self._node(index) for index in range(nodes)]
 
     @classmethod
@@ -66,7 +74,8 @@ class Cluster:
         (self.directory / "cluster.json").write_text(json.dumps({
             "nodes": self.planned, "first": self.first, "authentication": self.authentication,
             "heap_mb": self.heap_mb, "optimise": self.optimise, "extended": self.extended,
-            "fleeting": self.fleeting, "network": self.network, "joined": len(self.nodes) - self.planned}))
+            "fleeting": self.fleeting, "network": self.network, "in_memory": self.in_memory,
+            "joined": len(self.nodes) - self.planned}))
 
     def _node(self, index: int) -> Node:
         seeds = [f"{self.network}.{self.first + seed}" for seed in range(self.planned)]
@@ -75,7 +84,14 @@ class Cluster:
             seeds=seeds, tokens=tokens_of(index, self.planned), authentication=self.authentication,
             bootstrap=index >= self.planned, replicas_of_system=min(3, self.planned),
             heap_mb=self.heap_mb, optimise=self.optimise, agent=extension.agent() if index < self.extended else "",
-            java_options=["-Dcassandra.test.flush_local_schema_changes=false"] if self.fleeting else []))
+            java_options=[*FLEETING] if self.fleeting else [], storage=self._storage(index)))
+
+    def _storage(self, index: int) -> "Path | None":
+        """Where a node has its files; None is its directory."""
+        if not self.in_memory or not MEMORY.is_dir():
+            return None
+        roomy = self._memory.is_dir() or shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+        return self._memory / f"node{index + 1}" if roomy else None
 
     @property
     def contacts(self) -> str:
@@ -88,8 +104,7 @@ class Cluster:
     def start(self, wipe: bool = False) -> None:
         """Starts every node that does not run, and returns when all see each other up. Data stays, unless wiped."""
         if wipe:
-            self.stop()
-            shutil.rmtree(self.directory, ignore_errors=True)
+            self.stop(wipe=True)
         self.save()
         for node in self.nodes:
             node.start()
@@ -106,21 +121,35 @@ class Cluster:
         return node
 
     def stop(self, wipe: bool = False) -> None:
+        """In good order, or with kill -9 where nobody sees the data again: that takes no seconds."""
+        end = Node.kill if wipe or self.fleeting else Node.stop
         with ThreadPoolExecutor(len(self.nodes)) as together:
-            list(together.map(Node.stop, self.nodes))
+            list(together.map(end, self.nodes))
+        if wipe or self.fleeting:
+            shutil.rmtree(self._memory, ignore_errors=True)
         if wipe:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def wait_up(self, timeout_seconds: float = 300) -> None:
         """Until every running node knows all the others and has every one of them up, and all agree on the schema."""
-        deadline = time.monotonic() + timeout_seconds
-        while True:
+        problem = None
+
+        def complete() -> bool:
+            nonlocal problem
             problem = self._problem()
-            if problem is None:
-                return
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"ring {self.name} not complete after {timeout_seconds} s: {problem}")
-            time.sleep(0.3)
+            return problem is None
+
+        try:
+            waits.until(complete, f"ring {self.name} is complete", timeout_seconds, 0.3)
+        except waits.Late as late:
+            raise waits.NotReady(f"{late}: {problem}") from None
+
+    def wait_down(self, node: Node) -> None:
+        """Until every other node that runs has that one for down, though its process may be there."""
+        others = [other for other in self.nodes if other is not node and other.pid()]
+        waits.until(lambda: all(other.has_down(node) for other in others),
+                    f"{node.address} is down to all others",
+                    told=lambda: "\n".join(other.log_tail(10) for other in others))
 
     def _problem(self) -> str | None:
         running = [node for node in self.nodes if node.pid()]

@@ -15,6 +15,7 @@ QUERY, RESULT, PREPARE, EXECUTE, REGISTER, EVENT = 0x07, 0x08, 0x09, 0x0A, 0x0B,
 AUTH_RESPONSE, AUTH_SUCCESS = 0x0F, 0x10
 ONE, TWO, THREE, QUORUM, ALL, LOCAL_QUORUM = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
 STREAMS_MAX = 32768
+ANSWER_SECONDS = 60  # unless a caller knows better: a busy machine is no reason to give a query up
 HEADER = struct.Struct(">BBhBi")
 
 
@@ -131,7 +132,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
 
     @classmethod
-    async def open(cls, host: str, port: int, version: int = 4, credentials=None, timeout_seconds: float = 20):
+    async def open(cls, host: str, port: int, version: int = 4, credentials=None, timeout_seconds: float = ANSWER_SECONDS):
         """Connects and goes through STARTUP, with (user, password) if the server asks."""
         loop = asyncio.get_running_loop()
         _, connection = await asyncio.wait_for(
@@ -208,7 +209,7 @@ class Connection(asyncio.Protocol):
                 return stream
         raise RuntimeError("all stream ids are in use")
 
-    async def request(self, opcode: int, body: bytes, timeout_seconds: float = 20):
+    async def request(self, opcode: int, body: bytes, timeout_seconds: float = ANSWER_SECONDS):
         """Sends a request and returns (opcode, body) of its answer; raises CqlError, ConnectionLost or TimeoutError."""
         if self.lost.done():
             raise ConnectionLost(str(self.lost.result()))
@@ -218,13 +219,13 @@ class Connection(asyncio.Protocol):
         self._transport.write(HEADER.pack(self.version, 0, stream, opcode, len(body)) + body)
         return await asyncio.wait_for(answer, timeout_seconds)
 
-    async def query(self, text: str, consistency: int = ONE, timeout_seconds: float = 20) -> list:
+    async def query(self, text: str, consistency: int = ONE, timeout_seconds: float = ANSWER_SECONDS) -> list:
         data = text.encode()
         body = struct.pack(">i", len(data)) + data + struct.pack(">HB", consistency, 0)
         _, result = await self.request(QUERY, body, timeout_seconds)
         return rows(result)
 
-    async def prepare(self, text: str, timeout_seconds: float = 20) -> bytes:
+    async def prepare(self, text: str, timeout_seconds: float = ANSWER_SECONDS) -> bytes:
         """The statement id."""
         data = text.encode()
         _, result = await self.request(PREPARE, struct.pack(">i", len(data)) + data, timeout_seconds)
@@ -232,7 +233,7 @@ class Connection(asyncio.Protocol):
         reader.integer()
         return reader.take(reader.short())
 
-    async def execute(self, statement: bytes, values: list, consistency: int = ONE, timeout_seconds: float = 20) -> list:
+    async def execute(self, statement: bytes, values: list, consistency: int = ONE, timeout_seconds: float = ANSWER_SECONDS) -> list:
         """Values are serialized already: bytes, or None for null."""
         parts = [struct.pack(">H", len(statement)), statement, struct.pack(">HBH", consistency, 1, len(values))]
         for value in values:
@@ -251,7 +252,7 @@ class Connection(asyncio.Protocol):
 class Session:
     """The same for code that does not run in an event loop."""
 
-    def __init__(self, host: str, port: int, credentials=None, timeout_seconds: float = 20):
+    def __init__(self, host: str, port: int, credentials=None, timeout_seconds: float = ANSWER_SECONDS):
         self._runner = asyncio.Runner()
         self._timeout_seconds = timeout_seconds
         try:

@@ -1,23 +1,32 @@
 """cqlsh from PyPI, unmodified."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from . import waits
+
 CQLSH = Path(sys.executable).with_name("cqlsh")
+# What it says when the server was late, and not wrong.
+NO_ANSWER = re.compile(
+    r"OperationTimedOut|NoHostAvailable|Unable to connect|[Tt]imed out|\b(Read|Write)Timeout\b")
 
 
 def run(script: str, host: str, port: int, home: Path, options=(), fails: bool = False, typed: bool = False) -> str:
     """Runs statements in one session; gives what was printed. `typed`: as a person types them, line by line, and with prompts."""
-    command = [sys.executable, CQLSH, host, str(port), "--no-color", "--request-timeout", "60", "--connect-timeout", "20", *options]
+    command = [sys.executable, CQLSH, host, str(port), "--no-color",
+               "--request-timeout", "180", "--connect-timeout", "60", *options]
     if typed:
         command.append("--tty")
     else:
         file = home / "script.cql"
         file.write_text(script)
         command += ["-f", str(file)]
-    result = subprocess.run(command, input=script if typed else "", capture_output=True, text=True, timeout=240,
-                            env={"HOME": str(home), "PATH": "/usr/bin:/bin"})
-    assert (result.returncode != 0) == fails, result.stdout + result.stderr
-    return result.stdout + result.stderr
-
+    result = subprocess.run(command, input=script if typed else "", capture_output=True, text=True,
+                            timeout=600, cwd=home, env={"HOME": str(home), "PATH": "/usr/bin:/bin"})
+    said = result.stdout + result.stderr
+    if result.returncode != 0 and not fails and NO_ANSWER.search(said):
+        raise waits.Late(said)
+    assert (result.returncode != 0) == fails, said
+    return said

@@ -2,4 +2,7 @@
 
 # Suites share the processors with the ring, and nodes that start: reading the schema may take longer than the two seconds
 # that are the driver's default.
-PATIENT = {"control_connection_timeout": 20, "connect_timeout": 20}
+PATIENT = {"control_connection_timeout": 60, "connect_timeout": 60}
+# For tests that neither stop nor kill the server which the driver is connected to: a late answer
+# closes no connection.
+UNDISTURBED = {**PATIENT, "idle_heartbeat_timeout": 180}

@@ -3,10 +3,9 @@
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from . import cql, jars
+from . import cql, jars, waits
 from .proxy import binary
 
 
@@ -39,7 +38,7 @@ class Embedded:
         """What the drivers' suites have to know."""
         return {"SHUNT_CONTACT": self.contact, "SHUNT_RING": ",".join(self.nodes), "SHUNT_RF": "1", "SHUNT_STORE": "node"}
 
-    def start(self, ready_within_seconds: float = 90, wipe: bool = True) -> "Embedded":
+    def start(self, ready_within_seconds: float = waits.DEADLINE_SECONDS, wipe: bool = True) -> "Embedded":
         if not binary().is_file():
             raise RuntimeError(f"{binary()} is missing: cargo build --release -p shunt")
         host, port = self.contact.rsplit(":", 1)
@@ -52,14 +51,16 @@ class Embedded:
             self.process = subprocess.Popen([str(binary()), *self.arguments, "--data", str(self.directory)],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                             start_new_session=True)
-        deadline = time.monotonic() + ready_within_seconds
-        while not cql.answers(host, int(port), 2):
-            ended = self.process.poll()
-            if ended is not None or time.monotonic() > deadline:
-                self.stop(0)
-                what = f"ended with {ended}" if ended is not None else f"not ready after {ready_within_seconds} s"
-                raise RuntimeError(f"shunt {self.arguments[0]} {what}; the end of its log:\n{self.log_tail()}")
-            time.sleep(0.05)
+        what = f"shunt {self.arguments[0]}"
+        try:
+            waits.until(lambda: not self.alive() or cql.answers(host, int(port), 2),
+                        f"{what} answers CQL on {self.contact}", ready_within_seconds, 0.05)
+        except waits.Late as late:
+            self.stop(0)
+            raise waits.NotReady(f"{late}; the end of its log:\n{self.log_tail()}") from None
+        if not self.alive():
+            raise RuntimeError(f"{what} ended with {self.process.returncode}; the end of its log:\n"
+                               f"{self.log_tail()}")
         return self
 
     def alive(self) -> bool:
@@ -72,7 +73,7 @@ class Embedded:
         self.process.kill()
         self.process.wait(60)
 
-    def stop(self, timeout_seconds: float = 90) -> int | None:
+    def stop(self, timeout_seconds: float = waits.DEADLINE_SECONDS) -> int | None:
         """SIGTERM and wait; the exit code, negative if it had to be killed."""
         if self.alive():
             self.process.send_signal(signal.SIGTERM)

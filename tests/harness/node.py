@@ -1,17 +1,18 @@
 """One Cassandra process on a loopback address."""
 
 import os
+import re
 import signal
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cql, jars
+from . import cql, jars, waits
 
 CQL_PORT = 19042
 STORAGE_PORT = 17000
 READY_TIMEOUT_SECONDS = 400
+ENDS_WITHIN_SECONDS = 180  # after SIGKILL: the kernel may have to wait for a disk first
 
 
 @dataclass
@@ -183,16 +184,18 @@ class Node:
 
     def wait_ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
         """Returns once the node answers CQL."""
-        deadline = time.monotonic() + timeout_seconds
-        while True:
-            if cql.answers(self.address, self.settings.cql_port):
-                return
-            if not self.pid():
-                raise RuntimeError(f"{self.address} ended while starting; the end of {self.log}:\n{self.log_tail()}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.address} not ready after {timeout_seconds} s; the end of {self.log}:\n"
-                                   f"{self.log_tail()}")
-            time.sleep(0.2)
+        try:
+            waits.until(self._ready, f"{self.address} answers CQL", timeout_seconds, 0.2)
+        except waits.Late as late:
+            raise waits.NotReady(f"{late}; the end of {self.log}:\n{self.log_tail()}") from None
+
+    def _ready(self) -> bool:
+        if cql.answers(self.address, self.settings.cql_port):
+            return True
+        if not self.pid():
+            raise RuntimeError(f"{self.address} ended while starting; the end of {self.log}:\n"
+                               f"{self.log_tail()}")
+        return False
 
     def signal(self, number: int) -> None:
         pid = self.pid()
@@ -200,7 +203,7 @@ class Node:
             raise RuntimeError(f"{self.address} does not run")
         os.kill(pid, number)
 
-    def stop(self, timeout_seconds: float = 30) -> None:
+    def stop(self, timeout_seconds: float = 120) -> None:
         """SIGTERM, and SIGKILL for one that does not end in time. A paused one is killed at once."""
         if self.pid() is None:
             return
@@ -215,8 +218,8 @@ class Node:
         if self.pid() is None:
             return
         self.signal(signal.SIGKILL)
-        if not self._ended(10):
-            raise RuntimeError(f"{self.address}: process {self.pid()} survives SIGKILL")
+        if not self._ended(ENDS_WITHIN_SECONDS):
+            raise waits.NotReady(f"{self.address}: process {self.pid()} survives SIGKILL")
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
@@ -225,16 +228,25 @@ class Node:
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
+    def wrote(self, text: str) -> bool:
+        """True if that is in the log of this node."""
+        return self.log.is_file() and text in self.log.read_text(errors="replace")
+
+    def has_down(self, other: "Node") -> bool:
+        """True if this node's log said last of another one that it is down."""
+        said = re.findall(rf"/{re.escape(other.address)}:\d+ is now (UP|DOWN)",
+                          self.log.read_text(errors="replace"))
+        return said[-1:] == ["DOWN"]
+
     def log_tail(self, lines: int = 40) -> str:
         if not self.log.is_file():
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _ended(self, timeout_seconds: float) -> bool:
-        deadline = time.monotonic() + timeout_seconds
-        while self.pid() is not None:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.1)
+        try:
+            waits.until(lambda: self.pid() is None, f"{self.address} has ended", timeout_seconds, 0.05)
+        except waits.Late:
+            return False
         (self.directory / "pid").unlink(missing_ok=True)
         return True

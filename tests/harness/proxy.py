@@ -3,15 +3,16 @@
 import os
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from . import cql, jars, processes
+from . import cql, jars, processes, waits
 
 LISTEN = "127.0.0.1:9042"
 ADMIN = "127.0.0.1:9180"
+# A schema change on a busy machine may take a node longer than the default deadline of a query, 12 s.
+PATIENT_PROXY = ["--query-timeout-ms", "30000"]
 
 
 def binary() -> Path:
@@ -32,7 +33,7 @@ class Proxy:
         self.log = log or jars.TARGET / "ring" / f"proxy-{self.port}.log"
         self.process = None
 
-    def start(self, ready_within_seconds: float = 90) -> "Proxy":
+    def start(self, ready_within_seconds: float = waits.DEADLINE_SECONDS) -> "Proxy":
         if not binary().is_file():
             raise RuntimeError(f"{binary()} is missing: cargo build --release -p shunt")
         if cql.answers(self.host, self.port, 1):
@@ -43,15 +44,19 @@ class Proxy:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                             start_new_session=True)
-        deadline = time.monotonic() + ready_within_seconds
-        while not self.ready():
-            ended = self.process.poll()
-            if ended is not None or time.monotonic() > deadline:
-                self.kill()
-                what = f"ended with {ended}" if ended is not None else f"not ready after {ready_within_seconds} s"
-                raise RuntimeError(f"shunt proxy {what}; the end of its log:\n{self.log_tail()}")
-            time.sleep(0.05)
+        try:
+            waits.until(self._ready_or_ended, f"shunt proxy on {self.listen} is ready",
+                        ready_within_seconds, 0.05)
+        except waits.Late as late:
+            self.kill()
+            raise waits.NotReady(f"{late}; the end of its log:\n{self.log_tail()}") from None
+        if not self.alive():
+            raise RuntimeError(f"shunt proxy ended with {self.process.returncode}; the end of its log:\n"
+                               f"{self.log_tail()}")
         return self
+
+    def _ready_or_ended(self) -> bool:
+        return not self.alive() or self.ready()
 
     def ready(self) -> bool:
         return self.get("/readyz")[0] == 200 and cql.answers(self.host, self.port, 2)
@@ -77,7 +82,7 @@ class Proxy:
         """The exit code."""
         return self.process.wait(timeout_seconds)
 
-    def stop(self, timeout_seconds: float = 90) -> int | None:
+    def stop(self, timeout_seconds: float = waits.DEADLINE_SECONDS) -> int | None:
         """SIGTERM and wait; the exit code, negative if it had to be killed."""
         if self.process is None:
             return None

@@ -1,8 +1,10 @@
-"""A missed read is forgiven only while nodes disagreed about who has which row."""
+"""A missed read is forgiven only while nodes disagreed about who has which row; an answer that did not
+come is no wrong one."""
 
 import pytest
 
-from harness.load import Load, Missed
+from harness import waits
+from harness.load import OVERLOADED, UNAVAILABLE, Load, Missed
 
 
 @pytest.fixture
@@ -36,4 +38,30 @@ def test_a_value_that_nobody_wrote_never_is(load):
 def test_without_a_disagreement_no_missed_read_is(load):
     load.wrong = [missed(3, 4)]
     with pytest.raises(AssertionError, match="Missed"):
+        load.assert_clients_unharmed()
+
+
+def test_a_query_without_an_answer_is_late(load):
+    load.silent = ["key"]
+    with pytest.raises(waits.Late, match="key"):
+        load.assert_clients_unharmed()
+
+
+def test_a_query_that_no_node_took_is_late_unless_that_is_the_fault(load):
+    load.errors[OVERLOADED], load.messages[OVERLOADED] = 1, "the link was lost"
+    with pytest.raises(waits.Late, match="the link was lost"):
+        load.assert_clients_unharmed()
+    load.assert_clients_unharmed({OVERLOADED})
+
+
+@pytest.mark.parametrize("harm", ["wrong", "lost", "error"])
+def test_what_is_wrong_comes_before_what_is_late(load, harm):
+    load.silent, load.errors[OVERLOADED], load.messages[OVERLOADED] = ["key"], 1, "the link was lost"
+    if harm == "wrong":
+        load.wrong = [missed(3, 4)]
+    elif harm == "lost":
+        load.lost = ["client 1"]
+    else:
+        load.errors[UNAVAILABLE], load.messages[UNAVAILABLE] = 1, "no replica"
+    with pytest.raises(AssertionError):
         load.assert_clients_unharmed()

@@ -3,6 +3,7 @@
 Where a test is about time itself, `unpaused` says whether the machine stood still meanwhile.
 """
 
+import asyncio
 import threading
 import time
 
@@ -12,6 +13,10 @@ TICK_SECONDS = 0.05
 
 class Late(TimeoutError):
     """The event of a wait did not come. The runner knows a test that fails with it as one without an answer."""
+
+
+class NotReady(Late, RuntimeError):
+    """A server that runs did not begin to serve, or did not end, by the deadline."""
 
 
 def until(condition, what: str, within_seconds: float = DEADLINE_SECONDS, every_seconds: float = 0.1, told=None):
@@ -24,6 +29,21 @@ def until(condition, what: str, within_seconds: float = DEADLINE_SECONDS, every_
         if time.monotonic() > deadline:
             raise Late(f"after {within_seconds} s not yet: {what}" + (f"\n{told()}" if told else ""))
         time.sleep(every_seconds)
+
+
+async def until_async(condition, what: str, within_seconds: float = DEADLINE_SECONDS,
+                      every_seconds: float = 0.1, told=None):
+    """`until` for an event loop, in which others go on meanwhile. `condition` may be a coroutine."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        found = condition()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise Late(f"after {within_seconds} s not yet: {what}" + (f"\n{told()}" if told else ""))
+        await asyncio.sleep(every_seconds)
 
 
 class Clock:
