@@ -11,15 +11,22 @@ SMALL = 200
 MIB = 1 << 20
 
 
+class Wrong(Exception):
+    """An answer is. All other errors say that there was none."""
+
+    EXIT_CODE = 3
+
+
 def content(number: int, size: int) -> bytes:
     return random.Random(number * 1_000_003 + size).randbytes(size)
 
 
 def main(contact: str, port: int, version: int, compression: str, sizes: list, rounds: int, reads: int = 0) -> dict:
-    """Writes and reads at once, so many rounds; before that each of the values by itself, so often."""
-    profile = ExecutionProfile(request_timeout=60)
+    """Writes and reads at once, so many rounds; before that each of the values by itself, so often. Small ones are there for rounds alone."""
+    profile = ExecutionProfile(request_timeout=180)
     cluster = Cluster([contact], port=port, protocol_version=version, compression={"off": False, "on": True}[compression],
-                      execution_profiles={EXEC_PROFILE_DEFAULT: profile}, control_connection_timeout=60, connect_timeout=60)
+                      execution_profiles={EXEC_PROFILE_DEFAULT: profile}, control_connection_timeout=180, connect_timeout=180,
+                      idle_heartbeat_timeout=180)
     session = cluster.connect()
     session.execute("CREATE KEYSPACE IF NOT EXISTS moved WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
     session.execute("CREATE TABLE IF NOT EXISTS moved.blobs (k int PRIMARY KEY, v blob)")
@@ -27,13 +34,14 @@ def main(contact: str, port: int, version: int, compression: str, sizes: list, r
     select = session.prepare("SELECT v FROM moved.blobs WHERE k = ?")
     for number, size in enumerate(sizes):
         session.execute(insert, (number, content(number, size)))
-    for number in range(SMALL):
-        session.execute(insert, (1000 + number, content(1000 + number, 100)))
+    small = range(1000, 1000 + SMALL if rounds else 1000)
+    for future in [session.execute_async(insert, (key, content(key, 100))) for key in small]:
+        future.result()
     checked = 0
     for _ in range(reads):
         for number, size in enumerate(sizes):
             if list(session.execute(select, (number,)))[0].v != content(number, size):
-                raise AssertionError(f"value {number} is not the one asked for")
+                raise Wrong(f"value {number} is not the one asked for")
             checked += 1
     for turn in range(rounds):
         under_way = []
@@ -49,7 +57,7 @@ def main(contact: str, port: int, version: int, compression: str, sizes: list, r
         for future, expected in under_way:
             rows = list(future.result())
             if len(rows) != 1 or hashlib.sha256(rows[0].v).digest() != hashlib.sha256(expected).digest():
-                raise AssertionError(f"an answer is not the one asked for: {len(rows)} rows, {len(expected)} bytes expected")
+                raise Wrong(f"an answer is not the one asked for: {len(rows)} rows, {len(expected)} bytes expected")
             checked += 1
     cluster.shutdown()
     return {"checked": checked}
@@ -57,4 +65,8 @@ def main(contact: str, port: int, version: int, compression: str, sizes: list, r
 
 if __name__ == "__main__":
     contact, port, version, compression, sizes, rounds, reads = sys.argv[1:]
-    print(json.dumps(main(contact, int(port), int(version), compression, json.loads(sizes), int(rounds), int(reads))))
+    try:
+        print(json.dumps(main(contact, int(port), int(version), compression, json.loads(sizes), int(rounds), int(reads))))
+    except Wrong as wrong:
+        print(wrong, file=sys.stderr)
+        sys.exit(Wrong.EXIT_CODE)

@@ -10,24 +10,30 @@ from pathlib import Path
 import pytest
 
 from harness import rogue
-from harness.relay import Relay, why_not
+from harness.relay import Relay, expect, steady, why_not
+from harness.waits import DEADLINE_SECONDS, until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is missing")
+
+
+# With an answer to each request in it, far more than the dispatcher may have.
+FLOOD_BYTES = 64 << 20
 
 
 def resident_mib(pid: int) -> int:
     return int(next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")).split()[1]) >> 10
 
 
-def flood(relay, request: bytes, seconds: float, takes: bool = False) -> None:
-    """Asks on and on, and takes nothing, or a little now and then."""
+def flood(relay, request: bytes, takes: bool = False) -> None:
+    """Asks on and on, and takes nothing, or a little now and then: until nobody reads it any more, or it has asked for far more than may be kept."""
     with socket.create_connection(("127.0.0.1", relay.port)) as client:
         client.setblocking(False)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        sent = refused = 0
+        while refused < 75 and sent < FLOOD_BYTES:
             try:
-                client.send(request * 1000)
+                sent += client.send(request * 1000)
             except BlockingIOError:
+                refused += 1
                 time.sleep(0.02)
             except ConnectionError:
                 return
@@ -42,9 +48,9 @@ def flood(relay, request: bytes, seconds: float, takes: bool = False) -> None:
 def test_a_client_that_asks_on_and_takes_nothing_costs_no_more_than_a_bound(tmp_path, takes):
     with Relay(tmp_path, servers=1) as relay:
         (relay.files / "60000").write_bytes(bytes(60_000))
-        flood(relay, b"GET /60000 HTTP/1.1\r\nHost: a\r\n\r\n", 4, takes)
+        flood(relay, b"GET /60000 HTTP/1.1\r\nHost: a\r\n\r\n", takes)
         assert resident_mib(relay.names["dispatch"].pid) < 100
-        with urllib.request.urlopen(relay.url("/60000"), timeout=60) as answer:
+        with urllib.request.urlopen(relay.url("/60000"), timeout=DEADLINE_SECONDS) as answer:
             assert len(answer.read()) == 60_000
 
 
@@ -52,22 +58,24 @@ def test_errors_that_nobody_takes_are_not_kept_without_a_bound(tmp_path):
     with Relay(tmp_path, servers=1) as relay:
         relay.signal("agent-0").wait(60)
         del relay.names["agent-0"]
-        flood(relay, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 4)
+        flood(relay, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert resident_mib(relay.names["dispatch"].pid) < 100
 
 
+@steady
 def test_a_client_that_takes_its_time_has_all_answers_to_what_it_asked_at_once(tmp_path):
     with Relay(tmp_path, servers=1) as relay:
         (relay.files / "60000").write_bytes(bytes(range(240)) * 250)
         with socket.create_connection(("127.0.0.1", relay.port)) as client:
-            client.settimeout(90)
+            client.settimeout(DEADLINE_SECONDS)
             client.sendall(b"GET /60000 HTTP/1.1\r\nHost: a\r\n\r\n" * 99 + b"GET /60000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             received = bytearray()
             while data := client.recv(65_536):
                 received += data
                 if len(received) < 1_000_000:
                     time.sleep(0.05)
-        assert received.count(b"HTTP/1.1 200 OK") == 100 and received.count(bytes(range(240)) * 250) == 100
+        expect(received.count(b"HTTP/1.1 200 OK") == 100, received.count(b"HTTP/1.1 200 OK"))
+        assert received.count(bytes(range(240)) * 250) == 100
 
 
 def test_a_body_that_trickles_is_given_up(tmp_path):
@@ -76,25 +84,26 @@ def test_a_body_that_trickles_is_given_up(tmp_path):
         with socket.create_connection(("127.0.0.1", relay.port)) as client:
             client.sendall(b"PUT /put/slow HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
             client.settimeout(0.1)
-            said, deadline = b"", time.monotonic() + 90
-            while not said and time.monotonic() < deadline:
+
+            def said() -> bytes:
                 try:
                     client.send(b"x")
                 except ConnectionError:
                     pass  # it is closed, and what was said before is still to be read
                 try:
-                    said = client.recv(1000)
+                    return client.recv(1000)
                 except TimeoutError:
-                    pass
-            assert b"408 Request Timeout" in said
+                    return b""
+
+            assert b"408 Request Timeout" in until(said, "the client is told something", every_seconds=0)
 
 
 def test_an_empty_line_behind_a_request_begins_none(tmp_path):
-    with Relay(tmp_path, servers=1, dispatch_options=["--head-timeout-ms", "3s"]) as relay:
+    with Relay(tmp_path, servers=1, dispatch_options=["--head-timeout-ms", "1s"]) as relay:
         (relay.files / "one").write_bytes(b"1")
         with socket.create_connection(("127.0.0.1", relay.port)) as client:
             for _ in range(2):
-                client.settimeout(60)
+                client.settimeout(DEADLINE_SECONDS)
                 client.sendall(b"GET /one HTTP/1.1\r\nHost: a\r\n\r\n\r\n")
                 said = b""
                 while not said.endswith(b"\r\n\r\n1"):
@@ -102,8 +111,8 @@ def test_an_empty_line_behind_a_request_begins_none(tmp_path):
                     assert data, said
                     said += data
                 assert said.startswith(b"HTTP/1.1 200 ")
-                # Beyond the time that a head has, of which the line would be the first.
-                client.settimeout(5)
+                # Beyond the time that a head has, of which the line would be the first. However late it is, nothing is said.
+                client.settimeout(2.5)
                 with pytest.raises(TimeoutError):
                     client.recv(1000)
 
@@ -160,30 +169,35 @@ class Overlapping(Listening):
     def begun(self, head: bytes) -> socket.socket:
         """A client whose answer has begun."""
         client = socket.create_connection(("127.0.0.1", self.port))
-        client.settimeout(90)
+        client.settimeout(DEADLINE_SECONDS)
         client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n" + head)
         said = b""
         while b"begun" not in said:
             data = client.recv(1000)
-            assert data, said
+            expect(data, said)
             said += data
         return client
 
 
+@steady
 def test_a_body_that_trickles_behind_an_answer_that_has_begun_is_given_up(tmp_path):
     agent_options = ["--upstream-connections-max", "4"]
-    with Overlapping(tmp_path, servers=1, dispatch_options=["--body-timeout-ms", "6s"], agent_options=agent_options) as relay:
+    with Overlapping(tmp_path, servers=1, dispatch_options=["--body-timeout-ms", "3s"], agent_options=agent_options) as relay:
         relay.wait_until_it_answers()
         clients = [relay.begun(b"Content-Length: 100000000\r\n\r\n") for _ in range(4)]
-        deadline = time.monotonic() + 90
-        while clients and time.monotonic() < deadline:
-            for client in list(clients):
-                try:
-                    client.send(b"x")
-                except ConnectionError:
-                    clients.remove(client)
-            time.sleep(0.2)
-        assert not clients
+
+        def is_closed(client: socket.socket) -> bool:
+            try:
+                client.send(b"x")
+                return False
+            except ConnectionError:
+                return True
+
+        def are_all_closed() -> bool:
+            clients[:] = [client for client in clients if not is_closed(client)]
+            return not clients
+
+        until(are_all_closed, "all are given up", every_seconds=0.2)
         relay._await(lambda: relay._status("/") == 204, "the server's connections are free")
 
 
@@ -222,18 +236,17 @@ class OddServer(Listening):
 
 def test_a_server_that_says_on_and_on_that_it_is_at_work_is_given_up(tmp_path):
     with OddServer(tmp_path, b"HTTP/1.1 102 Processing\r\n\r\n", 0.01) as relay:
-        deadline = time.monotonic() + 60
-        while True:
+
+        def said() -> bytes:
             with socket.create_connection(("127.0.0.1", relay.port)) as client:
-                client.settimeout(60)
+                client.settimeout(DEADLINE_SECONDS)
                 client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 said = client.makefile("rb").read()
             # Before it has an agent, the dispatcher says 503.
-            if b"HTTP/1.1 503 " not in said:
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert b"HTTP/1.1 502 " in said and b"too many interim answers" in said and 10 < said.count(b" 102 ") < 200
+            return b"" if b"HTTP/1.1 503 " in said else said
+
+        told = until(said, "the dispatcher has an agent")
+        assert b"HTTP/1.1 502 " in told and b"too many interim answers" in told and 10 < told.count(b" 102 ") < 200
 
 
 class WithRogue(Listening):
@@ -282,10 +295,13 @@ def test_an_agent_that_sends_what_it_may_not_is_given_up(tmp_path, what, why):
     relay = WithRogue(tmp_path, servers=2)
     relay.what = what
     with relay:
-        log, clients, deadline = tmp_path / "dispatch.log", [], time.monotonic() + 90
-        while why not in log.read_text() and time.monotonic() < deadline:
+        clients = []
+
+        def is_given_up() -> bool:
             client = socket.create_connection(("127.0.0.1", relay.port))
             client.sendall(b"GET /victim HTTP/1.1\r\nHost: a\r\n\r\n")
             clients.append(client)
-            time.sleep(0.2)
-        assert why in log.read_text() and resident_mib(relay.names["dispatch"].pid) < 150
+            return why in relay.log("dispatch")
+
+        until(is_given_up, "the agent is given up", every_seconds=0.2, told=lambda: relay.log("dispatch"))
+        assert resident_mib(relay.names["dispatch"].pid) < 150

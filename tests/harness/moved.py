@@ -1,6 +1,7 @@
 """Stock nginx servers on hosts of their own, an agent beside each, and a dispatcher whose clients' connections move to them."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,8 +9,11 @@ from . import hosts
 from .hosts import VIP, VIP6, Hosts
 from .proxy import binary
 from .relay import Relay
+from .waits import until
 
 PORT, AGENT_PORT, SERVER_PORT, ADMIN_PORT = 8080, 7001, 8081, 9180
+# A client may take nothing for long: on a machine that stands still now and then nobody is given up for that.
+PATIENT = ("--handover", "auto", "--body-timeout-ms", "180s")
 
 
 class Moved(Relay):
@@ -18,7 +22,7 @@ class Moved(Relay):
     # Whether there are several dispatchers, whether all speak IPv6, and how many hosts have a server.
     gateway, ip6, backends = False, False, 2
 
-    def __init__(self, directory: Path, dispatch_options=("--handover", "auto"), agent_options=(), user: int | None = None):
+    def __init__(self, directory: Path, dispatch_options=PATIENT, agent_options=(), user: int | None = None):
         """`user`: who dispatcher and agents run as, with CAP_NET_ADMIN alone; none: as who runs this. Must be able to go into the directory."""
         super().__init__(directory, dispatch_options=dispatch_options, agent_options=agent_options)
         self.user = user
@@ -71,18 +75,53 @@ class Moved(Relay):
 
     def start_agent(self, index: int):
         host = f"backend{index}"
-        # On a machine that stands still now and then a chunked answer is large only later than an agent waits for it.
+        # On a machine that stands still now and then a chunked answer is large only later than an agent waits for it. One
+        # that is small ends, and waits for nothing.
         self._run(f"agent-{index}", [binary(), "agent", "--listen", hosts.at(self.address(host), AGENT_PORT), "--upstream",
                                      f"127.0.0.1:{SERVER_PORT}", "--key-file", self.key, "--vip", self.vip(),
-                                     "--handover-pins", self.pins(host), "--hold-ms", "10s", *self.agent_options])
+                                     "--handover-pins", self.pins(host), "--hold-ms", "60s", *self.agent_options])
         self._await(lambda: self._answers(host, self.address(host), AGENT_PORT), f"the agent on {host} listens")
+
+    def metrics(self, host: str = "dispatcher") -> str:
+        """What a dispatcher has counted."""
+        command = self.hosts.on(host, ["curl", "-s", f"http://{hosts.at(self.address(host), ADMIN_PORT)}/metrics"])
+
+        def page() -> str:
+            return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+        return until(page, f"the metrics of {host}", every_seconds=0.05)
+
+    def metric(self, name: str, host: str = "dispatcher") -> int:
+        found = re.search(rf"^{re.escape(name)} (\d+)$", self.metrics(host), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def peers(self, host: str, place: str) -> set:
+        """Clients whose connections are elsewhere, or here, as a host's tables have them."""
+        return set(re.findall(rf"^ +{place} +\S+ <- (\S+)$", self.switch(host, "status"), re.MULTILINE))
+
+    def away(self) -> set:
+        """Clients whose connections are elsewhere; one that has ended may be among them until its agent has told."""
+        return self.peers("dispatcher", "elsewhere")
+
+    def backend_of_moved(self, former: set) -> int:
+        """Which backend has the one connection that has gone elsewhere since, once one has it."""
+        found = []
+
+        def has_it() -> bool:
+            new = self.away() - former
+            found[:] = [index for index in range(2) if new & self.peers(f"backend{index}", "here")]
+            return len(found) == 1
+
+        self._await(has_it, "one agent has the connection")
+        return found[0]
 
     def has_both_agents(self) -> bool:
         """The dispatcher is connected to each; one that was away is tried again within seconds."""
-        page = subprocess.run(self.hosts.on("client", ["curl", "-s", f"http://{hosts.at(self.address('dispatcher'), ADMIN_PORT)}/metrics"]),
-                              capture_output=True, text=True, check=False).stdout
-        links = [line.split()[1] for line in page.splitlines() if line.startswith("shunt_dispatch_backend_links{")]
+        links = [line.split()[1] for line in self.metrics().splitlines() if line.startswith("shunt_dispatch_backend_links{")]
         return len(links) == 2 and "0" not in links
+
+    def await_agents(self) -> None:
+        self._await(self.has_both_agents, "the dispatcher has both agents")
 
     def start_dispatcher(self, host: str = "dispatcher"):
         backends = [hosts.at(self.address(backend), AGENT_PORT) for backend in self.hosts.backends]
@@ -99,7 +138,14 @@ class Moved(Relay):
         raise NotImplementedError("ask on the host")
 
     def curl(self, host: str, *options: str) -> subprocess.CompletedProcess:
-        return subprocess.run(self.hosts.on(host, ["curl", "-s", "-S", "--max-time", "240", *options]), capture_output=True, check=False)
+        """Errors of HTTP end it, so that their texts are taken for no answer."""
+        command = ["curl", "-s", "-S", "--fail", "--fail-early", "--max-time", "240", *options]
+        return subprocess.run(self.hosts.on(host, command), capture_output=True, check=False)
+
+    def start_client(self, *options: str) -> subprocess.Popen:
+        """A client that takes little more than a pipe holds until it is read from."""
+        command = ["curl", "-s", "-S", "--fail", "--fail-early", "--max-time", "600", *options]
+        return subprocess.Popen(self.hosts.on("client", command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def _host_of(self, name: str) -> str:
         if name.startswith("dispatch"):
@@ -122,5 +168,5 @@ class Moved(Relay):
         return subprocess.run(self.hosts.on(host, command), capture_output=True, check=False).returncode == 0
 
     def _status(self, path: str) -> int:
-        out = self.curl("client", "--max-time", "30", "-o", "/dev/null", "-w", "%{http_code}", self.url(path)).stdout
+        out = self.curl("client", "--max-time", "60", "-o", "/dev/null", "-w", "%{http_code}", self.url(path)).stdout
         return int(out or 0)

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from . import hosts
@@ -12,10 +11,13 @@ from .cluster import tokens_of
 from .hosts import VIP, Hosts
 from .node import Settings, java_command, yaml_of
 from .proxy import binary
+from .relay import DIRECTORIES, expect
+from .waits import until
 
 PORT, AGENT_PORT, ADMIN_PORT = 9042, 7001, 9180
 # The Python driver's program.
 CLIENT = Path(__file__).resolve().parents[1] / "dispatch" / "cql_client.py"
+WRONG = 3  # its exit code, if an answer was
 
 
 class Ring:
@@ -26,6 +28,7 @@ class Ring:
         self.directory, self.hosts, self.processes = directory, Hosts(directory / "bpf", backends=max(2, nodes)), {}
         self.nodes = self.hosts.backends[:nodes]
         self.contacts = [f"{hosts.address(host)}:{PORT}" for host in self.nodes]
+        DIRECTORIES.add(directory)
         self.key = directory / "key"
         self.key.write_text("words that nobody guesses at all")
         self.key.chmod(0o600)
@@ -82,7 +85,7 @@ class Ring:
                                                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         for host in self.nodes:
             asked = ["bash", "-c", f"exec 3<>/dev/tcp/{hosts.address(host)}/{PORT}"]
-            self.wait("Cassandra listens", lambda: subprocess.run(self.hosts.on(host, asked), capture_output=True, check=False).returncode == 0, 180)
+            self.wait("Cassandra listens", lambda: subprocess.run(self.hosts.on(host, asked), capture_output=True, check=False).returncode == 0)
 
     def named(self, what: str, host: str) -> str:
         """The first one's number is left out."""
@@ -96,6 +99,8 @@ class Ring:
     def start_proxy(self) -> None:
         self.start("proxy", "dispatcher", "proxy", "--listen", f"{VIP}:{PORT}", "--contact-points", ",".join(self.contacts), "--cores", "1",
                    "--admin", f"{hosts.address('dispatcher')}:{ADMIN_PORT}", "--handover", "auto", "--handover-key-file", self.key,
+                   # On a machine that stands still now and then.
+                   "--query-timeout-ms", "120s", "--connect-timeout-ms", "60s", "--handshake-timeout-ms", "60s", "--heartbeat-interval-ms", "120s",
                    *self.pins("dispatcher", "--handover-pins"))
         self.wait("the agents are connected", lambda: self.counted("shunt_handover_agents", 'core="0"') == len(self.nodes))
 
@@ -109,15 +114,27 @@ class Ring:
     def sent_directly(self) -> int:
         return self.counted("shunt_handover_answers_total", 'way="handed_over"')
 
-    def wait(self, what: str, is_so, seconds: int = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not is_so():
-            assert time.monotonic() < deadline, f"{what}: not in time\n" + "\n".join(map(self.log, self.processes))
-            time.sleep(0.05)
+    def wait(self, what: str, is_so) -> None:
+        """Waits for something as long as all processes run."""
+
+        def holds():
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            if ended:
+                raise RuntimeError(f"{what}: {ended} ended\n{self.logs()}")
+            return is_so()
+
+        until(holds, what, every_seconds=0.05, told=self.logs)
+
+    def logs(self) -> str:
+        return "\n".join(map(self.log, self.processes))
 
     def log(self, name: str) -> str:
         return "\n".join((self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-30:])
 
-    def client(self, version: int, compression: str, sizes: list, rounds: int, reads: int = 0) -> subprocess.Popen:
-        return subprocess.Popen(self.hosts.on("client", [sys.executable, CLIENT, VIP, PORT, version, compression, json.dumps(sizes), rounds, reads]),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def asked(self, version: int, compression: str, sizes: list, rounds: int, reads: int = 0) -> int:
+        """How many answers the Python driver's program has had, all of which were right."""
+        command = [sys.executable, CLIENT, VIP, PORT, version, compression, json.dumps(sizes), rounds, reads]
+        done = subprocess.run(self.hosts.on("client", command), capture_output=True, text=True, check=False, timeout=900)
+        assert done.returncode != WRONG, f"{done.stderr}\n{self.logs()}"
+        expect(done.returncode == 0, f"{done.stderr}\n{self.logs()}")
+        return json.loads(done.stdout)["checked"]

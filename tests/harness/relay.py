@@ -1,15 +1,26 @@
 """Stock nginx servers, an agent beside each, and a dispatcher in front, all on loopback."""
 
+import functools
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from .ports import free_port
 from .proxy import binary
+from .waits import Late, unpaused, until
+
+# The form that `make test-long` runs: more of the same.
+IS_WHOLE = "SHUNT_DISPATCH_WHOLE" in os.environ
+# The shortest of the limits that are fixed: an agent has 6 s to take a connection, 10 s of silence, and an answer
+# is offered for 10 s. A pause of half of that is noticed.
+PAUSE_SECONDS = 3
+# What logs say where one of these limits was passed.
+GIVEN_UP = ("nothing has come", "not take a connection", "does not answer")
+# Where the logs are of all that a test run has started.
+DIRECTORIES = set()
 
 NGINX = """
 {user}
@@ -49,6 +60,55 @@ def why_not() -> str:
     return f"{', '.join(missing)} missing: scripts/prerequisites net" if missing else ""
 
 
+class Undone(Exception):
+    """Something did not come about, or did not come to its end, and nothing was wrong as far as it went."""
+
+
+def expect(holds, told="") -> None:
+    """For what a process that stands still may prevent. What is wrong whoever stands still is for `assert`."""
+    if not holds:
+        raise Undone(str(told))
+
+
+def expect_whole(code: int, received: bytes, wanted: bytes, told="") -> None:
+    """A client with this exit code has all that it asked for. What it has is right in any case."""
+    assert wanted.startswith(received), (code, len(received), len(wanted), str(told)[-1500:])
+    expect((code, len(received)) == (0, len(wanted)), (code, len(received), len(wanted), str(told)[-1500:]))
+
+
+def again_if_paused(test):
+    """Runs a test again that was `Undone`, or otherwise had no answer, while the machine stood still."""
+
+    @functools.wraps(test)
+    def run(*arguments, **named):
+        return unpaused(lambda: test(*arguments, **named), PAUSE_SECONDS)
+
+    return run
+
+
+def given_up() -> int:
+    """How often a process was taken for lost that said nothing for too long."""
+    logs = [log.read_text(errors="replace") for directory in DIRECTORIES for log in directory.glob("*.log")]
+    return sum(log.count(said) for log in logs for said in GIVEN_UP)
+
+
+def steady(test):
+    """The same. Where the machine did not, but one of the processes was given up for its silence, the test is late. Not for
+    tests that have one stand still."""
+
+    @functools.wraps(test)
+    def run(*arguments, **named):
+        before = given_up()
+        try:
+            return test(*arguments, **named)
+        except Undone as undone:
+            if given_up() > before:
+                raise Late(f"a process stood still, and was given up: {undone}") from undone
+            raise
+
+    return again_if_paused(run)
+
+
 class Relay:
     """Servers, agents and a dispatcher; all are ended with it."""
 
@@ -58,6 +118,7 @@ class Relay:
     def __init__(self, directory: Path, servers: int = 2, dispatch_options=(), agent_options=(), shares_socket: bool = False):
         """`shares_socket`: connections are handed over, within this host."""
         self.directory, self.processes, self.names = directory, [], {}
+        DIRECTORIES.add(directory)
         self.files = directory / "files"
         self.files.mkdir(parents=True, exist_ok=True)
         (self.files / "put").mkdir(exist_ok=True)
@@ -86,9 +147,12 @@ class Relay:
         return self
 
     def __exit__(self, *_):
+        # An nginx that is killed leaves its workers. Of the others a drain has tests of its own, and here it would wait
+        # for clients that a test has left.
+        servers = [process for name, process in self.names.items() if name.startswith("nginx")]
         for process in reversed(self.processes):
             if process.poll() is None:
-                process.terminate()
+                process.terminate() if process in servers else process.kill()
         for process in reversed(self.processes):
             try:
                 process.wait(timeout=20)
@@ -139,7 +203,7 @@ class Relay:
         return (self.directory / f"{name}.log").read_text()
 
     def _status(self, path: str) -> int:
-        command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "20", self.url(path)]
+        command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "60", self.url(path)]
         return int(subprocess.run(command, capture_output=True, text=True, check=False).stdout or 0)
 
     def _run(self, name: str, command):
@@ -154,11 +218,16 @@ class Relay:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
         self._await(listens, f"somebody listens on {port}")
 
-    def _await(self, condition, what: str, seconds: float = 90):
-        deadline = time.monotonic() + seconds
-        while not condition():
+    def _await(self, condition, what: str):
+        """Waits for something as long as all processes run."""
+
+        def holds():
             ended = [name for name, process in self.names.items() if process.poll() is not None]
-            if ended or time.monotonic() > deadline:
-                logs = "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.directory.glob("*.log"))
-                raise RuntimeError(f"{what}: not in time; ended: {ended}\n{logs}")
-            time.sleep(0.05)
+            if ended:
+                raise RuntimeError(f"{what}: {ended} ended\n{self._logs()}")
+            return condition()
+
+        until(holds, what, every_seconds=0.05, told=self._logs)
+
+    def _logs(self) -> str:
+        return "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.directory.glob("*.log"))
