@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
@@ -15,6 +14,10 @@ import pytest
 
 from .ports import free_port
 from .proxy import binary
+from .waits import DEADLINE_SECONDS, until
+
+# For a client of the sidecar: longer than a command may take there.
+ANSWER_SECONDS = DEADLINE_SECONDS
 
 
 def why_not() -> str:
@@ -35,7 +38,7 @@ def only_with(missing: str):
 def patient(options) -> list:
     """Options with a time limit that a machine with much else to do does not reach, where the test has none of its own."""
     options = list(options)
-    return options if "--timeout-ms" in options else ["--timeout-ms", "15s", *options]
+    return options if "--timeout-ms" in options else ["--timeout-ms", "60s", *options]
 
 
 class Processes:
@@ -72,14 +75,14 @@ class Processes:
     def stop(self, name: str, number: int = signal.SIGTERM):
         """Ends a process by a signal, and returns its exit code."""
         self.processes[name].send_signal(number)
-        return self.processes[name].wait(timeout=60)
+        return self.processes[name].wait(DEADLINE_SECONDS)
 
     def signal(self, name: str, number: int):
         self.processes[name].send_signal(number)
 
     def status(self) -> dict:
         """What the sidecar says of itself."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/status", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/status", timeout=DEADLINE_SECONDS) as answer:
             return json.load(answer)["multiget"]
 
     def log(self, name: str) -> str:
@@ -89,13 +92,15 @@ class Processes:
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT)
 
-    def until(self, condition, what: str, name: str = "", seconds: float = 90):
+    def until(self, condition, what: str, name: str = ""):
         """Waits for something; if a process is named, as long as it runs."""
-        end = time.monotonic() + seconds
-        while not condition():
-            is_there = not name or self.processes[name].poll() is None
-            assert is_there and time.monotonic() < end, f"not in time: {what}\n{self.log(name) if name else ''}"
-            time.sleep(0.02)
+
+        def holds():
+            if name and self.processes[name].poll() is not None:
+                raise RuntimeError(f"{what}: {name} ended\n{self.log(name)}")
+            return condition()
+
+        until(holds, what, every_seconds=0.02, told=lambda: self.log(name) if name else "")
 
 
 class Multiget(Processes):

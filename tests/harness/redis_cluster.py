@@ -9,6 +9,7 @@ from pathlib import Path
 from .ports import free_port
 from .proxy import binary
 from .redis import Processes, patient
+from .waits import DEADLINE_SECONDS
 
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.13")
 PORT, SHIM_PORT = 16379, 9700
@@ -38,7 +39,7 @@ class Cluster(Processes):
             self.cli("--cluster", "add-node", f"{node}:{PORT}", f"{self.nodes[0]}:{PORT}")
         self.until(lambda: self.all_say(f"cluster_known_nodes:{len(self.nodes)}", self.nodes), "all nodes know of all")
         check = ["redis-cli", "--cluster", "check", f"{self.nodes[0]}:{PORT}"]
-        self.until(lambda: subprocess.run(check, capture_output=True, timeout=60, check=False).returncode == 0, "all nodes agree")
+        self.until(lambda: subprocess.run(check, capture_output=True, timeout=DEADLINE_SECONDS, check=False).returncode == 0, "all nodes agree")
         # One that has just joined takes the cluster for down until it has heard whose every slot is, and no slot can be moved to it before.
         self.until(lambda: self.all_say("cluster_state:ok", self.nodes), "the cluster is whole for all nodes")
         self.start_sidecar()

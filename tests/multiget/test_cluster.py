@@ -2,12 +2,12 @@
 
 import random
 import threading
-import time
 
 import pytest
 
-from harness.redis import only_with, why_not
+from harness.redis import ANSWER_SECONDS, only_with, why_not
 from harness.redis_cluster import PORT, Cluster
+from harness.waits import until
 
 pytestmark = only_with(why_not())
 
@@ -22,54 +22,60 @@ def value_of(number: int) -> bytes:
 def client_of(cluster, protocol: int = 2):
     import redis
 
-    return redis.Redis(port=cluster.port, protocol=protocol, socket_timeout=60)
+    return redis.Redis(port=cluster.port, protocol=protocol, socket_timeout=ANSWER_SECONDS)
 
 
-def fill(client, within_seconds: float = 0):
-    """For so long errors are no matter: a node that did not run for its short time may have taken the cluster for down."""
+def fill(client, is_patient: bool = False):
+    """If it is patient errors are no matter: a node that did not run for its short time may have taken the cluster for down."""
     import redis
 
-    deadline = time.monotonic() + within_seconds
+    def is_set(number: int, key: str) -> bool:
+        try:
+            return client.set(key, value_of(number))
+        except redis.ResponseError:
+            if not is_patient:
+                raise
+            return False
+
     for number, key in enumerate(KEYS):
-        while True:
-            try:
-                assert client.set(key, value_of(number))
-                break
-            except redis.ResponseError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+        until(lambda number=number, key=key: is_set(number, key), f"{key} is written")
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
 @pytest.mark.parametrize("mode", ["tcp", "cli"])
-def test_mget_is_what_gets_bring_and_what_the_nodes_have(tmp_path, protocol, mode):
+def test_mget_is_what_gets_bring_and_what_the_nodes_have(tmp_path, mode):
+    with Cluster(tmp_path, mode=mode) as cluster:
+        for protocol in (2, 3):
+            with client_of(cluster, protocol) as client:
+                bring_what_the_nodes_have(cluster, client, mode)
+
+
+def bring_what_the_nodes_have(cluster, client, mode: str):
     import redis
 
-    with Cluster(tmp_path, mode=mode) as cluster, client_of(cluster, protocol) as client:
-        fill(client)
-        generator = random.Random(1)
-        with redis.RedisCluster(host=cluster.nodes[1], port=PORT) as direct:
-            for count in [1, 2, 9, 16, 17, 100, 600]:
-                keys = [f"key:{generator.randrange(len(KEYS) + 50)}" for _ in range(count)]
-                keys += keys[: count // 3]
-                expected = [client.get(key) for key in keys]
-                assert client.mget(keys) == expected == [direct.get(key) for key in keys]
-            assert cluster.status()["failed"] == 0 and (cluster.status()["datagrams_sent"] > 0) == (mode == "cli")
-            client.rpush("list", "x")
-            assert client.mget("list", *KEYS[:5]) == [None, *(value_of(number) for number in range(5))]
-            with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-                client.get("list")
-            # Of several slots; the answer is the sidecar's or the node's.
-            with pytest.raises(redis.ResponseError, match="several servers|same slot"):
-                client.delete(*KEYS[:20])
-            assert client.mset({"{tag}a": 1, "{tag}b": 2}) and client.mget("{tag}a", "{tag}b") == [b"1", b"2"]
-        state = cluster.status()
-        # Once it is known where slots are nothing is asked of the wrong node: what is small goes in datagrams alone.
-        small = [key for number, key in enumerate(KEYS) if number % 40 > 1]
-        for _ in range(5):
-            client.mget(small)
-        assert cluster.status()["keys_over_tcp"] == state["keys_over_tcp"] + (5 * len(small) if mode == "tcp" else 0)
+    fill(client)
+    generator, before = random.Random(1), cluster.status()
+    with redis.RedisCluster(host=cluster.nodes[1], port=PORT) as direct:
+        for count in [1, 2, 9, 16, 17, 100, 600]:
+            keys = [f"key:{generator.randrange(len(KEYS) + 50)}" for _ in range(count)]
+            keys += keys[: count // 3]
+            expected = [client.get(key) for key in keys]
+            assert client.mget(keys) == expected == [direct.get(key) for key in keys]
+        after = cluster.status()
+        assert after["failed"] == before["failed"] and (after["datagrams_sent"] > before["datagrams_sent"]) == (mode == "cli")
+        client.rpush("list", "x")
+        assert client.mget("list", *KEYS[:5]) == [None, *(value_of(number) for number in range(5))]
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            client.get("list")
+        # Of several slots; the answer is the sidecar's or the node's.
+        with pytest.raises(redis.ResponseError, match="several servers|same slot"):
+            client.delete(*KEYS[:20])
+        assert client.mset({"{tag}a": 1, "{tag}b": 2}) and client.mget("{tag}a", "{tag}b") == [b"1", b"2"]
+    state = cluster.status()
+    # Once it is known where slots are nothing is asked of the wrong node: what is small goes in datagrams alone.
+    small = [key for number, key in enumerate(KEYS) if number % 40 > 1]
+    for _ in range(5):
+        client.mget(small)
+    assert cluster.status()["keys_over_tcp"] == state["keys_over_tcp"] + (5 * len(small) if mode == "tcp" else 0)
 
 
 def test_while_slots_move_every_value_is_found_and_writes_keep_their_order(tmp_path):
@@ -123,9 +129,9 @@ def test_a_node_that_is_killed_is_followed_by_its_replica(tmp_path):
     import redis
 
     with Cluster(tmp_path, nodes=6, replicas=1, serve_options=["--timeout-ms", "5s"], node_timeout_ms=4000) as cluster, client_of(cluster) as client:
-        fill(client, within_seconds=90)
-        assert client.execute_command("GET", KEYS[0]) == value_of(0)
+        fill(client, is_patient=True)
         cluster.until(lambda: sum(int(cluster.cli("-h", node, "-p", PORT, "dbsize")) for node in cluster.nodes) >= 2 * len(KEYS), "replicas have all keys")
+        assert client.execute_command("GET", KEYS[0]) == value_of(0)
         # The one that the sidecar was told of.
         cluster.kill(0)
 
@@ -135,8 +141,8 @@ def test_a_node_that_is_killed_is_followed_by_its_replica(tmp_path):
             except redis.ResponseError:
                 return False
 
-        cluster.until(is_back, "its replica answers", seconds=180)
-        fill(client, within_seconds=90)
+        cluster.until(is_back, "its replica answers")
+        fill(client, is_patient=True)
 
 
 def test_what_a_cluster_has_not_is_refused(tmp_path):
@@ -147,5 +153,5 @@ def test_what_a_cluster_has_not_is_refused(tmp_path):
     for arguments, why in [(["serve", "--cluster", "--server", "127.0.0.1:1", "--database", "1"], "database 0 alone"),
                            (["serve", "--cluster", "--server", "127.0.0.1:1", "--mode", "coordinator"], "take --mode tcp or cli"),
                            (["shim", "--cluster", "--peer", "127.0.0.1:9700"], "cannot be used with")]:
-        done = subprocess.run([binary(), "check", "multiget", *arguments], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([binary(), "check", "multiget", *arguments], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
         assert done.returncode == 2 and why in done.stdout + done.stderr

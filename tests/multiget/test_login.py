@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from harness.proxy import binary
-from harness.redis import Multiget, only_with, why_not
+from harness.redis import ANSWER_SECONDS, Multiget, only_with, why_not
+from harness.waits import DEADLINE_SECONDS
 
 pytestmark = only_with(why_not())
 
@@ -20,8 +21,8 @@ def password_file(directory, text: str = PASSWORD):
     return file
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("user", [None, "app"])
+# Who the servers let in has nothing to do with how the application speaks.
+@pytest.mark.parametrize(("protocol", "user"), [(2, None), (3, "app")])
 def test_values_come_from_servers_with_a_login_and_from_the_database_that_is_named(tmp_path, protocol, user):
     import redis
 
@@ -33,7 +34,7 @@ def test_values_come_from_servers_with_a_login_and_from_the_database_that_is_nam
         directory = tmp_path / mode
         directory.mkdir()
         with Multiget(directory, servers=3, mode=mode, server_options=server_options, serve_options=options, shim_options=options) as tier, \
-                redis.Redis(port=tier.port, protocol=protocol, socket_timeout=60, db=3) as client:
+                redis.Redis(port=tier.port, protocol=protocol, socket_timeout=ANSWER_SECONDS, db=3) as client:
             for key in KEYS:
                 client.set(key, key)
 
@@ -64,7 +65,7 @@ def test_a_login_that_servers_refuse_is_named_and_no_key_is_missing_because_of_i
 
     options = ["--password-file", password_file(tmp_path, "wrong")]
     with Multiget(tmp_path, servers=2, server_options=["--requirepass", PASSWORD], serve_options=options, shim_options=options) as tier, \
-            redis.Redis(port=tier.port, socket_timeout=60) as client:
+            redis.Redis(port=tier.port, socket_timeout=ANSWER_SECONDS) as client:
         for command in (("MGET", *KEYS), ("SET", "key", "value")):
             with pytest.raises(redis.ResponseError, match="refuses the login .*WRONGPASS.*--password-file"):
                 client.execute_command(*command)
@@ -74,7 +75,7 @@ def test_a_login_that_servers_refuse_is_named_and_no_key_is_missing_because_of_i
 def test_a_database_that_there_is_not_is_named(tmp_path):
     import redis
 
-    with Multiget(tmp_path, servers=1, serve_options=["--database", "99"]) as tier, redis.Redis(port=tier.port, socket_timeout=60) as client:
+    with Multiget(tmp_path, servers=1, serve_options=["--database", "99"]) as tier, redis.Redis(port=tier.port, socket_timeout=ANSWER_SECONDS) as client:
         with pytest.raises(redis.ResponseError, match="refuses the database .*--database"):
             client.set("key", "value")
         with redis.Redis(port=tier.server_ports[0]) as server:
@@ -92,7 +93,7 @@ def test_who_may_not_choose_a_database_writes_to_no_other_one(tmp_path):
         for other in others:
             other.mset({key: "of another" for key in KEYS})
         for protocol in (2, 3):
-            with redis.Redis(port=tier.port, protocol=protocol, socket_timeout=20) as client:
+            with redis.Redis(port=tier.port, protocol=protocol, socket_timeout=ANSWER_SECONDS) as client:
                 for command in (("SET", KEYS[0], "new"), ("DEL", KEYS[1]), ("MGET", *KEYS)):
                     with pytest.raises(redis.ResponseError, match="refuses the database .*NOPERM"):
                         client.execute_command(*command)
@@ -104,7 +105,7 @@ def test_who_may_not_choose_a_database_writes_to_no_other_one(tmp_path):
 def test_a_password_is_taken_from_a_file_that_nobody_else_reads(tmp_path):
     def check(*arguments):
         command = [binary(), "check", "multiget", "serve", "--server", "127.0.0.1:6379", *arguments]
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
         return done.returncode, done.stdout + done.stderr
 
     file = password_file(tmp_path)

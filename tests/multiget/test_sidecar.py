@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness.redis import Multiget, only_with, why_not
+from harness.redis import ANSWER_SECONDS, Multiget, only_with, why_not
 
 pytestmark = only_with(why_not())
 
@@ -29,7 +29,7 @@ def tier(tmp_path_factory, request):
 def client(tier, request):
     import redis
 
-    with redis.Redis(port=tier.port, protocol=request.param, socket_timeout=60) as client:
+    with redis.Redis(port=tier.port, protocol=request.param, socket_timeout=ANSWER_SECONDS) as client:
         yield client
 
 
@@ -38,10 +38,10 @@ def filled(tier):
     """Written through the sidecar; returns a client of each server."""
     import redis
 
-    with redis.Redis(port=tier.port, socket_timeout=60) as client:
+    with redis.Redis(port=tier.port, socket_timeout=ANSWER_SECONDS) as client:
         for number in range(KEYS):
             client.set(f"key:{number}", value_of(number))
-    return [redis.Redis(port=port, socket_timeout=60) for port in tier.server_ports]
+    return [redis.Redis(port=port, socket_timeout=ANSWER_SECONDS) for port in tier.server_ports]
 
 
 def test_keys_are_spread_over_all_servers(filled):
@@ -119,7 +119,7 @@ def test_what_is_not_passed_on_is_named(client):
 def test_redis_cli(tier, filled):
     def cli(*arguments, stdin=None):
         command = ["redis-cli", "-p", str(tier.port), *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True).stdout
 
     assert cli("set", "cli", "value") == "OK\n"
     assert cli("mget", "cli", "nothing", "cli") == "value\n\nvalue\n"
@@ -130,7 +130,7 @@ def test_redis_cli(tier, filled):
 
 def test_what_is_not_resp_is_told_so_and_closed(tier):
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n:1\r\n", b"*1\r\n$99999999999\r\n", b"*9999999\r\n"):
-        with socket.create_connection(("127.0.0.1", tier.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", tier.port), timeout=ANSWER_SECONDS) as connection:
             connection.sendall(text)
             answer = b""
             while part := connection.recv(4096):
@@ -147,7 +147,7 @@ def test_many_clients_at_a_time(tier, filled):
 
     def work(seed):
         generator = random.Random(seed)
-        with redis.Redis(port=tier.port, socket_timeout=60) as client:
+        with redis.Redis(port=tier.port, socket_timeout=ANSWER_SECONDS) as client:
             for _ in range(60):
                 keys = [generator.randrange(KEYS) for _ in range(generator.randrange(1, 30))]
                 expected = [value_of(number) for number in keys]
@@ -166,7 +166,7 @@ def test_configurations_are_checked_and_what_is_wrong_is_named(tmp_path):
     from harness.proxy import binary
 
     def check(*arguments):
-        done = subprocess.run([binary(), "check", "multiget", *arguments], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([binary(), "check", "multiget", *arguments], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
         return done.returncode, done.stdout + done.stderr
 
     file = tmp_path / "sidecar.toml"

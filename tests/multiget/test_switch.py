@@ -10,6 +10,7 @@ import pytest
 from harness import hosts
 from harness.hosts import Hosts
 from harness.proxy import binary
+from harness.waits import DEADLINE_SECONDS
 
 WHY_NOT = hosts.why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "nothing is missing")
@@ -71,7 +72,7 @@ class Switched:
         def make():
             made = socket.socket(socket.AF_INET6 if self.ip6 else socket.AF_INET, socket.SOCK_DGRAM)
             made.bind((hosts.address(host, self.ip6), port))
-            made.settimeout(60)
+            made.settimeout(DEADLINE_SECONDS)
             return made
 
         return self.hosts.inside(host, make)
@@ -86,7 +87,7 @@ def role_of(host: str, ip6: bool) -> list:
 def opened(packets: socket.socket) -> socket.socket:
     packets.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
     packets.bind(("eth0", ETH_P_ALL))
-    packets.settimeout(60)
+    packets.settimeout(DEADLINE_SECONDS)
     return packets
 
 

@@ -22,8 +22,9 @@ func connect(t *testing.T, protocol int) *redis.Client {
 	if address == "" {
 		t.Fatal("SHUNT_MULTIGET has to name a sidecar")
 	}
-	timeout := 20 * time.Second
-	client := redis.NewClient(&redis.Options{Addr: address, Protocol: protocol, ReadTimeout: timeout, WriteTimeout: timeout})
+	// Longer than a command may take there.
+	timeout := 180 * time.Second
+	client := redis.NewClient(&redis.Options{Addr: address, Protocol: protocol, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout})
 	t.Cleanup(func() { client.Close() })
 	return client
 }
