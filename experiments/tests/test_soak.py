@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments import soak
+from harness.waits import until
 
 WINDOW = {"queries": 100, "error_share": 0.0, "latency_us": {"p50": 1.0, "p99": 2.0, "max": 3.0}, "wrong_answers": 0,
           "wrong_values": 0, "not_found": 0, "queries_lost": 0, "connections_lost": 0, "waiting": 0, "shed": 0}
@@ -30,8 +31,7 @@ class Growing:
 def memory():
     watched = soak.Memory(Growing(), 0.001)
     watched.start()
-    while len(watched.bytes) < 20:
-        time.sleep(0.001)
+    until(lambda: len(watched.bytes) >= 20, "it has looked", every_seconds=0.001)
     watched.stop()
     return watched
 

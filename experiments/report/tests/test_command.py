@@ -23,7 +23,7 @@ def run_of(directory: Path, **fields):
 
 def command(*arguments) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "report", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True,
-                          timeout=120, check=False)
+                          timeout=600, check=False)
 
 
 def test_the_command_writes_page_plots_and_raw_data(tmp_path):
