@@ -6,7 +6,7 @@ import pytest
 
 from harness import cql
 from harness.cluster import Cluster
-from harness.proxy import Proxy
+from harness.proxy import PATIENT_PROXY, Proxy
 
 FIRST = 21  # 127.0.0.21 and following: beside the ring of the driver tests
 LISTEN, ADMIN = "127.0.0.1:9044", "127.0.0.1:9182"
@@ -37,10 +37,12 @@ def files():
 
 @pytest.fixture(scope="session")
 def ring(pytestconfig):
-    cluster = Cluster("faults", nodes=3, first=FIRST, extended=pytestconfig.getoption("extended"))
+    # A node that is killed loses nothing of what is in memory: the files are not its own.
+    cluster = Cluster("faults", nodes=3, first=FIRST, extended=pytestconfig.getoption("extended"), in_memory=True)
     try:
         cluster.start(wipe=True)
-        with cql.Session(cluster.nodes[0].address, cluster.nodes[0].settings.cql_port) as session:
+        first = cluster.nodes[0]
+        with cql.Session(first.address, first.settings.cql_port, timeout_seconds=180) as session:
             for statement in SCHEMA:
                 session.query(statement)
         yield cluster
@@ -51,7 +53,7 @@ def ring(pytestconfig):
 @pytest.fixture(scope="session")
 def front(ring):
     """The proxy of all scenarios except draining."""
-    with Proxy(ring.contacts, LISTEN, ADMIN) as proxy:
+    with Proxy(ring.contacts, LISTEN, ADMIN, PATIENT_PROXY) as proxy:
         yield proxy
         assert proxy.alive(), proxy.log_tail()
 

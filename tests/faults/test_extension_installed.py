@@ -6,10 +6,8 @@ import shutil
 
 import pytest
 
-from harness import extension
+from harness import extension, waits
 from harness.load import OF_A_LOST_REPLICA, Load
-
-MOVED_WITHIN_SECONDS = 180
 
 
 def aggregated_links(front, node) -> int:
@@ -28,12 +26,10 @@ async def restart_with(front, whole, node, agent: str) -> None:
     node.start()
     await asyncio.to_thread(node.wait_ready)
     await asyncio.to_thread(whole.wait_up)
-    for _ in range(MOVED_WITHIN_SECONDS * 2):
-        if bool(aggregated_links(front, node)) == bool(agent):
-            return
-        await asyncio.sleep(0.5)
-    raise AssertionError(f"{node.contact} has {aggregated_links(front, node)} aggregated links with agent '{agent}':\n"
-                         f"{node.log_tail()}\n{front.log_tail()}")
+    await waits.until_async(
+        lambda: bool(aggregated_links(front, node)) == bool(agent),
+        f"links to {node.contact} as with agent '{agent}'",
+        told=lambda: f"{aggregated_links(front, node)} are\n{node.log_tail()}\n{front.log_tail()}")
 
 
 def test_rolling_install_exchange_and_removal(front, whole, tmp_path):

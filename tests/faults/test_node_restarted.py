@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from harness.load import OF_A_LOST_REPLICA, Load
+from harness.load import OF_A_LOST_REPLICA, STARTING_PAUSE_SECONDS, Load
 from harness import cql
 
 
@@ -14,8 +14,9 @@ def test_restart(front, whole, forgets):
     victim = whole.nodes[0]
 
     async def scenario():
-        async with Load(front.host, front.port, f"restart-{forgets}") as load:
-            await load.more_acknowledged(1000)
+        name = f"restart-{forgets}"
+        async with Load(front.host, front.port, name, pause_seconds=STARTING_PAUSE_SECONDS) as load:
+            await load.more_acknowledged(500)
             if forgets:
                 with_memory = await cql.Connection.open(victim.address, victim.settings.cql_port)
                 await with_memory.query("TRUNCATE system.prepared_statements")
@@ -25,7 +26,7 @@ def test_restart(front, whole, forgets):
             victim.start()
             await asyncio.to_thread(victim.wait_ready)
             await asyncio.to_thread(whole.wait_up)
-            await load.more_acknowledged(2000)
+            await load.more_acknowledged(1000)
         load.assert_clients_unharmed(OF_A_LOST_REPLICA)
         await load.assert_nothing_lost()
 

@@ -9,7 +9,9 @@ from harness import cql, waits
 
 WRITE = "INSERT INTO faults.writes (key, value) VALUES (?, ?)"
 READ = "SELECT value FROM faults.writes WHERE key = ?"
-PAUSE_SECONDS = 0.05  # of each client between queries: load, but processor time is left for a node that starts
+# Of each client between queries: load, but processor time is left for a node that starts.
+PAUSE_SECONDS = 0.05
+STARTING_PAUSE_SECONDS = 0.1  # and in the end, for all that was written until then is read again
 READS_AT_ONCE = 64  # while looking for what was written
 ANSWER_WITHIN_SECONDS = 120  # far beyond the deadlines of the proxy and of Cassandra: an answer, even an error, must come
 
@@ -47,7 +49,9 @@ class Load:
     Used as an asynchronous context manager; leaving it stops the clients and waits for their last answers.
     """
 
-    def __init__(self, host: str, port: int, name: str, clients: int = 24, consistency: int = cql.QUORUM):
+    def __init__(self, host: str, port: int, name: str, clients: int = 24, consistency: int = cql.QUORUM,
+                 pause_seconds: float = PAUSE_SECONDS):
+        self.pause_seconds = pause_seconds
         self.host, self.port, self.name, self.consistency = host, port, name, consistency
         self.acknowledged = {}
         self.errors = Counter()  # by CQL error code
@@ -93,7 +97,7 @@ class Load:
         turn = 0
         while self._running:
             turn += 1
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(self.pause_seconds)
             key, value = f"{self.name}-{number}-{turn}", f"{turn * 7919 % 1_000_003}"
             begun = time.monotonic()
             try:
