@@ -10,7 +10,10 @@ from cassandra import InvalidRequest
 from cassandra.policies import ConstantReconnectionPolicy, RetryPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage, SyntaxException
 
+from harness.waits import until
 from locks.fleet import Threads
+
+from .conftest import connected, once_served
 
 FIRST = "first"
 
@@ -42,7 +45,8 @@ class Chains(Threads):
 
     def begin(self):
         for row in self.rows:
-            self.session.execute(f"INSERT INTO {self.table} (name, owner) VALUES (%s, %s)", (row, FIRST))
+            insert = f"INSERT INTO {self.table} (name, owner) VALUES (%s, %s)"
+            once_served(self.session, insert, (row, FIRST))
         return self
 
     def go_on(self, number):
@@ -71,17 +75,22 @@ class Chains(Threads):
             applied, ended = found["[applied]"], time.monotonic()
             with self.guard:
                 self.asked.append((row, before, value, begun, ended, applied))
-                self.count += 1
+                self.count += applied
             if not applied and "owner" not in found:
                 self.faults.append(f"{row} is gone: {found}")
                 return
             self.known[row] = value if applied else found["owner"]
 
-    def wait_for(self, more, within_seconds=120):
-        wanted, deadline = self.count + more, time.monotonic() + within_seconds
-        while self.count < wanted:
-            assert time.monotonic() < deadline and not self.faults, f"{self.count} of {wanted}; {self.errors} {self.faults[:3]}"
-            time.sleep(0.05)
+    def wait_for(self, more):
+        """Until so many more were applied."""
+        wanted = self.count + more
+
+        def is_there():
+            assert not self.faults, self.faults[:3]
+            return self.count >= wanted
+
+        until(is_there, f"{wanted} were applied", every_seconds=0.05,
+              told=lambda: f"{self.count} were; {self.errors}")
 
     def check(self, session):
         """Once all have ended. Returns how many were applied, and of how many nobody was told."""
@@ -90,6 +99,14 @@ class Chains(Threads):
             last = session.execute(f"SELECT owner FROM {self.table} WHERE name = %s", (row,)).one()["owner"]
             check(row, [one for one in self.asked if one[0] == row], last)
         return sum(one[5] is True for one in self.asked), sum(one[5] is None for one in self.asked)
+
+
+def check_at_rest(fleet, chains):
+    """Once they have ended."""
+    with connected(fleet) as session:
+        applied, in_doubt = chains.check(session)
+    print(f"{applied} applied, {in_doubt} in doubt, {chains.errors}")
+    assert applied > 100
 
 
 def check(row, asked, last):

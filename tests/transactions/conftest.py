@@ -1,24 +1,28 @@
 """A fleet of three proxies before the ring that SHUNT_RING names, or before an embedded node, and tables that take part in transactions."""
 
-import time
+import os
 from contextlib import contextmanager
 
 import pytest
 from cassandra import ConsistencyLevel, OperationTimedOut, ReadTimeout, WriteTimeout
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
-from cassandra.protocol import IsBootstrappingErrorMessage
 from cassandra.query import dict_factory
 
 from harness.driver import PATIENT
+from harness.waits import until
 from locks import fleet as fleets
-from locks.fleet import VERSIONS, Fleet
+from locks.fleet import (  # noqa: F401 (test_cqlsh.py has VERSIONS from here)
+    LEASE_MS, STEADY_LEASE_MS, VERSIONS, Fleet, insistent, is_refused_by_all)
 
 KEYSPACE = "transactions"
+# Of the protocol, in which whole files run: what differs between versions is framing, which a few
+# tests try in all of them.
+FILE_VERSIONS = list(map(int, os.environ.get("SHUNT_TRANSACTION_VERSIONS", "4").split()))
 # Of the proxies of these fleets some die or stand still, and their leases are waited for. Others have what operators have, which lasts on a busy
 # machine: a lease that ends meanwhile, or a lock in memory, is nothing that their tests are about.
-WAIT_FOR_LEASES = ("test_conditional", "test_conditional_changes", "test_early", "test_faults", "test_fences_at_rest", "test_guarded_registers",
-                   "test_observe", "test_still")
+WAIT_FOR_LEASES = ("test_conditional_changes", "test_early", "test_faults", "test_fences_at_rest",
+                   "test_guarded_registers", "test_still")
 TABLES = (
     "CREATE TABLE IF NOT EXISTS {}.accounts (id int PRIMARY KEY, balance int, owner text, tags set<text>, notes map<text, int>)",
     "CREATE TABLE IF NOT EXISTS {}.moves (account int, number int, amount int, total int static, PRIMARY KEY (account, number))",
@@ -38,7 +42,9 @@ def nodes():
 def fleet(nodes, request):
     contact, replicas = nodes
     name = request.module.__name__.rsplit(".", 1)[-1]
-    lease_ms, memory_ttl_ms, query_timeout_ms = (3_000, 5_000, 4_000) if name in WAIT_FOR_LEASES else (6_000, 15_000, 30_000)
+    waits = LEASE_MS, 5_000, 4_000
+    steady = STEADY_LEASE_MS, 15_000, 30_000
+    lease_ms, memory_ttl_ms, query_timeout_ms = waits if name in WAIT_FOR_LEASES else steady
     fleet = Fleet(contact, name, replicas, 9380, lease_ms, memory_ttl_ms, query_timeout_ms=query_timeout_ms)
     try:
         yield fleet.start()
@@ -55,35 +61,59 @@ def prepare(session, replicas):
         insistently(session, text)
 
 
-def insistently(session, text, within_seconds=120):
+def insistently(session, text):
     """A change that is the same if it is made twice. A node that changes its schema with others beside, on a busy machine, may take longer than a
     proxy waits for it."""
-    deadline = time.monotonic() + within_seconds
-    while True:
-        try:
-            return session.execute(text, timeout=60)
-        except (NoHostAvailable, OperationTimedOut, WriteTimeout, ReadTimeout):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+    lost = NoHostAvailable, OperationTimedOut, WriteTimeout, ReadTimeout
+    return answered(lambda: session.execute(text, timeout=60), lost, text)
 
 
-def once_served(session, text, values=None, within_seconds=90):
+def once_served(session, text, values=None):
     """A statement of a fleet that has just settled: who owns what may be known to one proxy a moment later than to another, which says to ask
-    again. So does a proxy that did not run for as long as its lease, on a machine that is busy."""
-    deadline = time.monotonic() + within_seconds
-    while True:
+    again. So does a proxy that did not run for as long as its lease, on a machine that is busy.
+    All say that they have written nothing."""
+    def ask():
+        return session.execute(text, values, timeout=60)
+
+    return answered(ask, NoHostAvailable, text, is_not_asked)
+
+
+def is_not_asked(error):
+    """Nobody was asked, or all have refused it."""
+    return not error.errors or is_refused_by_all(error)
+
+
+def answered(ask, errors, what, may_ask_again=lambda error: True):
+    """What is answered, in the end. Meanwhile these errors are."""
+    seen = []
+
+    def ask_once():
         try:
-            return session.execute(text, values, timeout=60)
-        except NoHostAvailable as error:
-            if time.monotonic() > deadline or not all(isinstance(one, IsBootstrappingErrorMessage) for one in error.errors.values()):
+            return [ask()]
+        except errors as error:
+            if not may_ask_again(error):
                 raise
-            time.sleep(0.2)
+            seen[:] = [repr(error)]
+            return None
+
+    return until(ask_once, f"an answer to {what}", every_seconds=0.2, told=lambda: seen)[0]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@contextmanager
+def connected(fleet, **how):
+    """An insistent session for a few statements."""
+    session = insistent(fleet.connect(**how))
+    try:
+        yield session
+    finally:
+        session.cluster.shutdown()
+
+
+@pytest.fixture(scope="module", params=FILE_VERSIONS)
 def session(fleet, nodes, request):
-    session = fleet.connect(version=request.param)
+    """A test that is about versions asks for all of them:
+    @pytest.mark.parametrize("session", VERSIONS, indirect=True)"""
+    session = insistent(fleet.connect(version=request.param))
     session.version = request.param
     prepare(session, nodes[1])
     session.execute(f"USE {KEYSPACE}")

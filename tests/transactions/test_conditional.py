@@ -6,15 +6,19 @@ import uuid
 
 import pytest
 from cassandra import InvalidRequest
-from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage, SyntaxException
+from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, SimpleStatement
 
-from .chains import Chains
-from .conftest import KEYSPACE, prepare
+from harness.waits import DEADLINE_SECONDS, Late, until
+from locks.fleet import VERSIONS
 
-HELD_SECONDS = 15  # between the nodes' deciding and the proxies'
+from .conftest import KEYSPACE, insistent, once_served, prepare
+from .known import wait_until_schema_is_known, wait_until_taken
+
 LEASES = "CREATE TABLE {} (name text PRIMARY KEY, owner text, until timestamp, fence bigint)"
 ROWS = "CREATE TABLE {} (k int, c text, v int, w frozen<list<int>>, t text, PRIMARY KEY (k, c))"
+ONE_ROW = "k = 0 AND c = 'nobody'"
+SHORT_SECONDS = 5
 
 
 def name():
@@ -22,44 +26,34 @@ def name():
 
 
 def change_mode(session, mode, tables, keyspace=KEYSPACE):
+    """Once the row of each table says so, which some 15 seconds have to pass for."""
     for table in tables:
-        session.execute(f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
-    wanted = {table.split(".")[1]: mode for table in tables}
-    deadline = time.monotonic() + HELD_SECONDS + 90
-    while True:
-        found = {row["table_name"]: row["mode"] for row in session.execute(
-            "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = %s", (keyspace,))}
-        if all(found.get(table, "off") == mode for table, mode in wanted.items()):
-            break
-        assert time.monotonic() < deadline, found
-        time.sleep(0.3)
+        once_served(session, f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
+    found, names = {}, [table.split(".")[1] for table in tables]
+    question = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = %s"
 
+    def have_it():
+        rows = once_served(session, question, (keyspace,))
+        found.update(dict.fromkeys(names, "off"))
+        found.update((row["table_name"], row["mode"]) for row in rows)
+        return all(found[name] == mode for name in names)
 
-def wait_until_served(session, table, statement="DELETE FROM {} WHERE name = 'nobody' IF EXISTS"):
-    """Until each core of each proxy has read the mode: before that what writes is refused."""
-    deadline, served = time.monotonic() + 90, 0
-    while served < 24:
-        try:
-            session.execute(statement.format(table))
-            served += 1
-        except Exception as error:  # noqa: BLE001 (a driver that has asked all hosts has its own form of it)
-            errors = list(getattr(error, "errors", {}).values()) or [error]
-            assert all(isinstance(one, (IsBootstrappingErrorMessage, OverloadedErrorMessage)) for one in errors), errors
-            assert time.monotonic() < deadline, errors
-            served = 0
-            time.sleep(0.2)
+    until(have_it, f"{names} have the mode {mode}", every_seconds=0.3, told=lambda: found)
 
 
 @pytest.fixture(scope="module")
 def tables(fleet, nodes):
-    """(leases, rows, leases of nodes, rows of nodes): the latter two have no mode."""
-    session = fleet.connect()
+    """(leases, rows, leases of nodes, rows of nodes, leases that are made anew): the third and the
+    fourth have no mode."""
+    session = insistent(fleet.connect())
     prepare(session, nodes[1])
-    names = [name() for _ in range(4)]
-    for table, text in zip(names, [LEASES, ROWS] * 2):
+    names = [name() for _ in range(5)]
+    for table, text in zip(names, [LEASES, ROWS, LEASES, ROWS, LEASES]):
         session.execute(text.format(table))
-    change_mode(session, "conditional", names[:2])
-    wait_until_served(session, names[0])
+    decided = names[0], names[1], names[4]
+    change_mode(session, "conditional", decided)
+    wait_until_taken(fleet, names[0], names[4])
+    wait_until_taken(fleet, names[1], where=ONE_ROW)
     yield names
     session.cluster.shutdown()
 
@@ -110,6 +104,7 @@ SEQUENCE = [
 ]
 
 
+@pytest.mark.parametrize("session", VERSIONS, indirect=True)
 @pytest.mark.parametrize("prepared", [False, True], ids=["text", "prepared"])
 def test_answers_are_those_of_nodes(session, tables, prepared):
     session.execute(f"TRUNCATE {tables[1]}")
@@ -132,50 +127,63 @@ def test_a_value_with_a_time_to_live_is_there_until_then(session, leases):
     renew = session.prepare(f"UPDATE {leases[0]} USING TTL ? SET owner = ? WHERE name = 'a' IF owner = ?")
     begun = time.monotonic()
     assert session.execute(take, ("one", 5)).one()["[applied]"]
-    refused = 0
-    while not session.execute(take, ("two", 60)).one()["[applied]"]:
-        refused += 1
-        assert time.monotonic() < begun + 90
-        time.sleep(0.1)
-    # Seconds count from the node's whole one.
-    assert refused > 0 and time.monotonic() - begun > 3.5
-    assert session.execute(renew, (3, "two", "two")).one()["[applied]"]
-    assert not session.execute(renew, (3, "one", "one")).one()["[applied]"]
-    deadline = time.monotonic() + 90
-    while session.execute(renew, (1, "two", "nobody")).one() != {"[applied]": False}:
-        assert time.monotonic() < deadline, "it has expired by itself, and no row is shown"
-        time.sleep(0.1)
+    until(lambda: session.execute(take, ("two", 3_600)).one()["[applied]"], "the value expires")
+    # Seconds count from the node's whole one. A pause makes it later, and never earlier.
+    assert time.monotonic() - begun > 3.5
+    assert session.execute(renew, (3_600, "two", "two")).one()["[applied]"]
+    assert not session.execute(renew, (3_600, "one", "one")).one()["[applied]"]
+    delete = f"DELETE FROM {leases[0]} WHERE name = 'a' IF owner = 'two'"
+    assert session.execute(delete).one()["[applied]"]
+    assert session.execute(take, ("three", 2)).one()["[applied]"]
+    session.execute(renew, (1, "three", "three"))  # if it is there still
+    until(lambda: session.execute(renew, (1, "two", "nobody")).one() == {"[applied]": False},
+          "it has expired by itself, and no row is shown")
 
 
 def test_a_row_that_is_made_anew_is_what_it_was(session, leases, past_the_proxies):
     """A proxy does so when it touches a row for the first time: values, what is left of their times to live, and whether the row outlives them."""
-    for table in leases:
-        for text in ("INSERT INTO {} (name, owner) VALUES ('inserted', 'a')", "UPDATE {} USING TTL 10 SET owner = 'b' WHERE name = 'inserted'",
-                     "UPDATE {} USING TTL 10 SET owner = 'b' WHERE name = 'updated'", "INSERT INTO {} (name, owner) VALUES ('whole', 'a') USING TTL 10",
-                     "INSERT INTO {} (name, owner, fence) VALUES ('both', 'a', 7)", "UPDATE {} USING TTL 10 SET owner = 'b' WHERE name = 'both'",
-                     "UPDATE {} USING TTL 1000 SET until = 5 WHERE name = 'both'", "INSERT INTO {} (name) VALUES ('bare')",
-                     "INSERT INTO {} (name, owner) VALUES ('empty', '')"):
-            past_the_proxies.execute(text.format(table))
-    names = ("inserted", "updated", "whole", "both", "bare", "empty", "none")
-    for row in names:
+    rows = ("inserted", "updated", "whole", "both", "bare", "empty", "none")
+
+    def make(some, seconds):
         for table in leases:
-            assert not session.execute(f"UPDATE {table} SET fence = 1 WHERE name = '{row}' IF owner = 'nobody'").one()["[applied]"]
-    question = "SELECT owner, fence, until, TTL(until) AS seconds FROM {} WHERE name = '{}'"
+            for text in ("INSERT INTO {} (name, owner) VALUES ('{}inserted', 'a')",
+                         "UPDATE {} USING TTL {seconds} SET owner = 'b' WHERE name = '{}inserted'",
+                         "UPDATE {} USING TTL {seconds} SET owner = 'b' WHERE name = '{}updated'",
+                         "INSERT INTO {} (name, owner) VALUES ('{}whole', 'a') USING TTL {seconds}",
+                         "INSERT INTO {} (name, owner, fence) VALUES ('{}both', 'a', 7)",
+                         "UPDATE {} USING TTL {seconds} SET owner = 'b' WHERE name = '{}both'",
+                         "UPDATE {} USING TTL 1000 SET until = 5 WHERE name = '{}both'",
+                         "INSERT INTO {} (name) VALUES ('{}bare')",
+                         "INSERT INTO {} (name, owner) VALUES ('{}empty', '')"):
+                past_the_proxies.execute(text.format(table, some, seconds=seconds))
+        for row in rows:
+            for table in leases:
+                touch = "UPDATE {} SET fence = 1 WHERE name = '{}' IF owner = 'nobody'"
+                assert not session.execute(touch.format(table, some + row)).one()["[applied]"]
 
     def both(row):
+        question = ("SELECT owner, fence, until, TTL(owner) AS owner_left, TTL(until) AS until_left "
+                    "FROM {} WHERE name = '{}'")
         found = [session.execute(question.format(table, row)).one() for table in leases]
-        left = [one.pop("seconds", None) for one in found if one]
-        assert all(900 < seconds <= 1000 for seconds in left if seconds is not None)
+        for one in filter(None, found):
+            left = [one.pop("owner_left"), one.pop("until_left")]
+            assert all(900 < seconds <= 1000 for seconds in left if seconds is not None), row
         return found
 
-    for row in names:
-        assert (found := both(row))[0] == found[1], row
-    time.sleep(12)
-    for row in names:
-        assert (found := both(row))[0] == found[1], row
-        exists = [session.execute(f"UPDATE {table} SET fence = 2 WHERE name = '{row}' IF EXISTS").one() for table in leases]
-        assert exists[0] == exists[1], row
-    assert both("inserted")[0] is not None and both("updated")[0] is None and both("bare")[0] is not None
+    make("long ", 1000)
+    for row in rows:
+        assert (found := both(f"long {row}"))[0] == found[1], row
+    make("short ", SHORT_SECONDS)
+    # By the nodes' clock they have expired then, however long the machine stands still.
+    time.sleep(SHORT_SECONDS + 2)
+    for some in ("long ", "short "):
+        for row in rows:
+            assert (found := both(some + row))[0] == found[1], row
+            touch = "UPDATE {} SET fence = 2 WHERE name = '{}' IF EXISTS"
+            exists = [session.execute(touch.format(table, some + row)).one() for table in leases]
+            assert exists[0] == exists[1], row
+    there = [both(f"short {row}")[0] is not None for row in ("inserted", "updated", "bare")]
+    assert there == [True, False, True]
 
 
 def test_truncate_forgets_all_rows(session, leases):
@@ -255,21 +263,14 @@ def test_tables_that_cannot_have_the_mode(session, made, shown):
     session.execute(f"DROP TABLE {table}")
 
 
-def test_a_table_made_anew_has_none_of_the_rows_of_the_former(session, tables, nodes):
+def test_a_table_made_anew_has_none_of_the_rows_of_the_former(fleet, session, tables):
     """Its mode stays, by its name."""
-    if session.version != 4:
-        pytest.skip("once is enough")
-    table = name()
-    session.execute(LEASES.format(table))
-    change_mode(session, "conditional", [table])
-    wait_until_served(session, table)
+    table = tables[4]
     for attempt in range(3):
         assert session.execute(f"INSERT INTO {table} (name, owner) VALUES ('a', '{attempt}') IF NOT EXISTS").one()["[applied]"]
         session.execute(f"DROP TABLE {table}")
         session.execute(LEASES.format(table))
-        time.sleep(1.5)
-    change_mode(session, "off", [table])
-    session.execute(f"DROP TABLE {table}")
+        wait_until_schema_is_known(fleet)
 
 
 def test_each_of_many_clients_counts(session, leases):
@@ -296,59 +297,10 @@ def test_each_of_many_clients_counts(session, leases):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
-    assert not faults and session.execute(f"SELECT fence FROM {leases[0]} WHERE name = 'n'").one() == {"fence": clients * times}
-
-
-@pytest.fixture
-def chains(fleet, session, tables):
-    fleet.wait_until_settled(len(fleet.proxies))
-    rows = [f"chain-{uuid.uuid4().hex[:6]}-{number}" for number in range(4)]
-    chains = Chains(fleet, tables[0], rows, 8).begin()
-    yield chains
-
-
-@pytest.mark.parametrize("fault", ["kill", "pause", "stop"])
-def test_nothing_that_was_applied_is_lost(fleet, session, tables, chains, fault):
-    if session.version != 4:
-        pytest.skip("clients of other versions see the same owner")
-    with chains:
-        chains.wait_for(200)
-        for one in fleet.proxies:
-            if fault == "kill":
-                one.kill()
-            elif fault == "pause":
-                one.pause()
-                time.sleep(5)
-                one.resume()
-            else:
-                one.stop()
-            time.sleep(4.5)
-            if fault != "pause":
-                one.start()
-            fleet.wait_until_settled(3)
-            chains.wait_for(50)
-    check_at_rest(fleet, chains)
-
-
-def check_at_rest(fleet, chains):
-    session = fleet.connect()
-    applied, in_doubt = chains.check(session)
-    print(f"{applied} applied, {in_doubt} in doubt, {chains.errors}")
-    assert applied > 100
-    session.cluster.shutdown()
-
-
-def test_the_mode_changes_under_load(fleet, session):
-    """From nodes to proxies and back: what was answered as applied stays so."""
-    if session.version != 4:
-        pytest.skip("once is enough")
-    table = name()
-    session.execute(LEASES.format(table))
-    chains = Chains(fleet, table, ["a", "b"], 4).begin()
-    with chains:
-        for mode in ("conditional", "off"):
-            chains.wait_for(50)
-            change_mode(session, mode, [table])
-            chains.wait_for(50)
-    check_at_rest(fleet, chains)
+        thread.join(DEADLINE_SECONDS)
+    if any(thread.is_alive() for thread in threads):
+        raise Late("clients go on")
+    if faults:
+        raise faults[0]
+    read = f"SELECT fence FROM {leases[0]} WHERE name = 'n'"
+    assert session.execute(read).one() == {"fence": clients * times}

@@ -12,10 +12,15 @@ from cassandra import ConsistencyLevel
 from cassandra.protocol import PrepareMessage
 
 from differential.endpoint import Endpoint
+from differential.outcome import BUSY_CODES
+from harness.waits import DEADLINE_SECONDS, Late, until
 
-from .test_conditional import change_mode, wait_until_served
+from .conftest import connected, insistently
+from .known import wait_until_taken
+from .test_conditional import change_mode
+from .test_conditional_answers import REFUSED
 
-STATEMENTS = int(os.environ.get("SHUNT_CONDITIONAL_STATEMENTS", "1500"))
+STATEMENTS = int(os.environ.get("SHUNT_CONDITIONAL_STATEMENTS", "900"))
 SEED = int(os.environ.get("SHUNT_CONDITIONAL_SEED", "1"))
 # Names of one length, so that replies have one form: what the proxies decide, and what nodes do.
 DECIDED, PLAIN = "conditional_p", "conditional_n"
@@ -183,8 +188,10 @@ class Side:
             done.set()
 
         connection.send_msg(message, stream, answered, decoder=lambda version, types, stream, flags, opcode, body, *_: (flags, opcode, bytes(body)))
-        assert done.wait(60), "no reply"
-        assert not isinstance(found[0], Exception), found[0]
+        if not done.wait(DEADLINE_SECONDS):
+            raise Late("no reply")
+        if isinstance(found[0], Exception):
+            raise found[0]
         return found[0]
 
     def ask(self, statement, skip_metadata, serial):
@@ -230,20 +237,38 @@ def has_applied(reply):
     return body.find(b"\x00\x00\x00\x01\x01", 8) > 0 if b"[applied]" in body else None
 
 
+def answered(side, statement, skip_metadata, serial):
+    """The replies, once it is not refused for the moment, with nothing written."""
+    def replies():
+        found = side.ask(statement, skip_metadata, serial)
+        return None if code_of(found[-1]) in REFUSED else found
+
+    found = until(replies, str(statement))
+    if code_of(found[-1]) in BUSY_CODES:
+        # Nobody knows whether it was carried out, and so what the next replies should be.
+        raise Late(f"{statement}: {found}")
+    return found
+
+
+def code_of(reply):
+    """Of an error."""
+    return struct.unpack(">i", reply[2])[0] if reply[1] == ERROR else None
+
+
 @pytest.fixture(scope="module")
 def keyspaces(fleet, nodes):
-    session = fleet.connect()
-    for keyspace in (DECIDED, PLAIN):
-        session.execute(f"DROP KEYSPACE IF EXISTS {keyspace}")
-        session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {nodes[1]}}}")
-        for table, (columns, _) in TABLES.items():
-            session.execute(f"CREATE TABLE {keyspace}.{table} ({columns})")
-    change_mode(session, "conditional", [f"{DECIDED}.{table}" for table in TABLES], DECIDED)
+    with connected(fleet) as session:
+        for keyspace in (DECIDED, PLAIN):
+            insistently(session, f"DROP KEYSPACE IF EXISTS {keyspace}")
+            replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {nodes[1]}}}"
+            make = f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {replication}"
+            insistently(session, make)
+            for table, (columns, _) in TABLES.items():
+                insistently(session, f"CREATE TABLE IF NOT EXISTS {keyspace}.{table} ({columns})")
+        change_mode(session, "conditional", [f"{DECIDED}.{table}" for table in TABLES], DECIDED)
     for table, (_, key) in TABLES.items():
         where = " AND ".join(f"{column} = {1 if KINDS.get(column) == INT else chr(39) + 'nobody' + chr(39)}" for column in key)
-        wait_until_served(session, f"{DECIDED}.{table}", f"DELETE FROM {{}} WHERE {where} IF EXISTS")
-    yield
-    session.cluster.shutdown()
+        wait_until_taken(fleet, f"{DECIDED}.{table}", where=where)
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -259,8 +284,8 @@ def test_replies_are_those_of_nodes_to_the_byte(fleet, nodes, keyspaces, version
             # Drivers do not ask for it with QUERY. Of that Cassandra leaves metadata out, and the proxies do not, nor does an embedded node.
             skip_metadata = statement.is_prepared and maker.random.random() < 0.3
             serial = maker.random.choice([None, ConsistencyLevel.SERIAL, ConsistencyLevel.LOCAL_SERIAL])
-            expected = node.ask(statement, skip_metadata, serial)
-            found = proxies[number % 2].ask(statement, skip_metadata, serial)
+            expected = answered(node, statement, skip_metadata, serial)
+            found = answered(proxies[number % 2], statement, skip_metadata, serial)
             # One proxy may have prepared what the others have not.
             if found[-1] != expected[-1] or (len(found) == len(expected) and found != expected):
                 differences.append(f"statement {number} of seed {SEED}, v{version}, skip metadata {skip_metadata}: {statement}\n"

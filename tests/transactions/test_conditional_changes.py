@@ -1,39 +1,55 @@
-"""Tables with the mode `conditional` that are changed while their rows are known to the proxies, and rows whose keys are one in several spellings."""
+"""Tables with the mode `conditional`, or `observe`, that are changed while their rows are known to
+the proxies, and proxies that fail meanwhile; and rows whose keys are one in several spellings."""
 
 import threading
 import time
+import uuid
 
 import pytest
 from cassandra import ConsistencyLevel, InvalidRequest
+from cassandra.policies import ConstantReconnectionPolicy
 from cassandra.query import SimpleStatement
 
-from .chains import Chains
-from .conftest import once_served, prepare
-from .test_conditional import LEASES, change_mode, check_at_rest, name, wait_until_served
+from harness.waits import until
 
-SCHEMA_SECONDS = 2  # until each core has heard of a change of the schema
+from .chains import Chains, check_at_rest
+from .conftest import connected, insistent, prepare
+from .known import (
+    Modes, observed, observed_by, wait_until_left_to_nodes, wait_until_observed,
+    wait_until_schema_is_known, wait_until_taken)
+from .test_conditional import LEASES, change_mode, name
 
 
 @pytest.fixture(scope="module")
 def session(fleet, nodes):
-    session = fleet.connect()
+    # Proxies that it knows are killed: it is to see at once that they are there again.
+    session = insistent(fleet.connect(reconnection_policy=ConstantReconnectionPolicy(0.5)))
     prepare(session, nodes[1])
     yield session
     session.cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
-def tables(session):
-    """(leases, keys, columns, long): the first changes its mode, the second has keys that can be spelt in several ways."""
-    names = name(), name(), name(), name()
+def tables(fleet, session):
+    """(leases, keys, columns, long, chained, observed): the first changes its mode, the second has
+    keys that can be spelt in several ways. The last two are leases whose proxies fail."""
+    names = [name() for _ in range(6)]
     session.execute(LEASES.format(names[0]))
     session.execute(f"CREATE TABLE {names[1]} (k int, c decimal, d varint, t frozen<tuple<int, text>>, owner text, PRIMARY KEY (k, c, d, t))")
     session.execute(f"CREATE TABLE {names[2]} (name text PRIMARY KEY, owner text, n int)")
     session.execute(f"CREATE TABLE {names[3]} (name text PRIMARY KEY, a text, b text, c text)")
-    change_mode(session, "conditional", names)
-    wait_until_served(session, names[0])
-    yield names
-    change_mode(session, "off", names)
+    session.execute(LEASES.format(names[4]))
+    session.execute(LEASES.format(names[5]))
+    session.execute(f"ALTER TABLE {names[5]} WITH transactional_mode = 'observe'")
+    change_mode(session, "conditional", names[:5])
+    wait_until_taken(fleet, names[0], *names[2:5])
+    wait_until_taken(fleet, names[1], where="k = 0 AND c = 0 AND d = 0 AND t = (0, '')")
+    return names
+
+
+@pytest.fixture(scope="module")
+def read_modes(fleet, session):
+    return Modes(fleet, name())
 
 
 def test_a_row_is_one_however_its_key_is_spelt(session, tables):
@@ -66,40 +82,49 @@ def test_what_was_known_before_nodes_decided_is_not_known_after(fleet, session, 
     for row in rows:
         assert session.execute(insert, (row,)).one()["[applied]"]
     going, ended = threading.Event(), [threading.Event() for _ in rows]
+    written, refused = dict.fromkeys(range(len(rows)), 0), set()
 
     def write(_, number):
         """The next one, once the one before is answered; with an error too."""
+        written[number] += 1
         if going.is_set():
             ended[number].set()
         else:
-            session.execute_async(update, (str(time.monotonic()), rows[number])).add_callbacks(write, write, (number,), errback_args=(number,))
+            asked = session.execute_async(update, (str(time.monotonic()), rows[number]))
+            asked.add_callbacks(write, refuse, (number,), errback_args=(number,))
+
+    def refuse(error, number):
+        if "is being changed" in str(getattr(error, "errors", error)):
+            refused.add(number)
+        write(error, number)
 
     for number in range(len(rows)):
         write(None, number)
-    time.sleep(1)
+    until(lambda: min(written.values()) > 2, "each row is written to")
     session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'off'")
-    time.sleep(5)
+    refused.clear()
+    until(lambda: len(refused) == len(rows), "a write to each row is refused")
     going.set()
-    assert all(one.wait(90) for one in ended)
+    until(lambda: all(one.is_set() for one in ended), "all writes are answered")
     change_mode(session, "off", [table])
-    wait_until_served(session, table)
+    wait_until_left_to_nodes(fleet, table)
     for row in rows:
         session.execute(update, ("of nodes", row))
     change_mode(session, "conditional", [table])
-    wait_until_served(session, table)
+    wait_until_taken(fleet, table)
     replace = session.prepare(f"UPDATE {table} SET owner = 'last' WHERE name = ? IF owner = 'of nodes'")
     answers = {row: session.execute(replace, (row,)).one() for row in rows}
     assert {row: answer for row, answer in answers.items() if not answer["[applied]"]} == {}
 
 
-def test_values_of_a_column_that_was_dropped_are_gone(session, tables):
+def test_values_of_a_column_that_was_dropped_are_gone(fleet, session, tables):
     table = tables[2]
     assert session.execute(f"INSERT INTO {table} (name, owner, n) VALUES ('a', 'one', 1) IF NOT EXISTS").one()["[applied]"]
     update = f"UPDATE {table} SET n = 2 WHERE name = 'a' IF owner = 'one'"
     assert session.execute(update).one()["[applied]"]
     session.execute(f"ALTER TABLE {table} DROP owner")
     session.execute(f"ALTER TABLE {table} ADD owner text")
-    time.sleep(SCHEMA_SECONDS)
+    wait_until_schema_is_known(fleet)
     seen = SimpleStatement(f"SELECT owner FROM {table} WHERE name = 'a'", consistency_level=ConsistencyLevel.QUORUM)
     assert session.execute(seen).one() == {"owner": None}
     assert session.execute(update).one() == {"[applied]": False, "owner": None}
@@ -111,10 +136,12 @@ def test_a_column_that_is_dropped_refuses_no_statement_that_does_not_name_it(ses
 
     def insert(number):
         text = session.prepare(f"INSERT INTO {table} (name, n) VALUES (?, 1) IF NOT EXISTS")
+        turn = 0
         while not going.is_set():
+            turn += 1
             count[0] += 1
             try:
-                session.execute(text, (f"{number} {count[0]}",))
+                session.execute(text, (f"{number} {turn}",))
             except InvalidRequest as error:
                 faults.append(str(error))
             except Exception:  # noqa: BLE001 (it may be asked again)
@@ -123,15 +150,17 @@ def test_a_column_that_is_dropped_refuses_no_statement_that_does_not_name_it(ses
     clients = [threading.Thread(target=insert, args=(number,)) for number in range(8)]
     for one in clients:
         one.start()
-    for number in range(12):
-        session.execute(f"ALTER TABLE {table} ADD goes{number} int")
-        time.sleep(0.3)
-        session.execute(f"ALTER TABLE {table} DROP goes{number}")
-        time.sleep(0.1)
-    going.set()
-    for one in clients:
-        one.join()
-    assert not faults and count[0] > 50, faults
+    try:
+        for number in range(12):
+            for change in (f"ADD goes{number} int", f"DROP goes{number}"):
+                session.execute(f"ALTER TABLE {table} {change}")
+                asked = count[0]
+                until(lambda: count[0] > asked + 20 or faults, "statements meet the change")
+    finally:
+        going.set()
+        for one in clients:
+            one.join()
+    assert not faults
 
 
 def test_an_answer_that_no_proxy_can_pass_on_is_refused_by_name(fleet, session, tables):
@@ -140,11 +169,11 @@ def test_an_answer_that_no_proxy_can_pass_on_is_refused_by_name(fleet, session, 
     for column in ("a", "b"):
         session.execute(session.prepare(f"UPDATE {table} SET {column} = ? WHERE name = 'long'"), ("x" * 2_500_000,))
     for to in range(3):
-        other = fleet.connect(to=to)
-        with pytest.raises(InvalidRequest, match="told of its row has 5000... bytes"):
-            other.execute(f"INSERT INTO {table} (name) VALUES ('long') IF NOT EXISTS")
-        assert not other.execute(f"UPDATE {table} SET a = '' WHERE name = 'long' IF c = 'nothing'").one()["[applied]"]
-        other.cluster.shutdown()
+        with connected(fleet, to=to) as other:
+            with pytest.raises(InvalidRequest, match="told of its row has 5000... bytes"):
+                other.execute(f"INSERT INTO {table} (name) VALUES ('long') IF NOT EXISTS")
+            update = f"UPDATE {table} SET a = '' WHERE name = 'long' IF c = 'nothing'"
+            assert not other.execute(update).one()["[applied]"]
     assert session.execute(f"UPDATE {table} SET a = '' WHERE name = 'long' IF EXISTS").one()["[applied]"]
 
 
@@ -157,17 +186,65 @@ def test_a_row_that_a_deletion_did_not_reach_is_there(session, tables, past_the_
         session.execute(f"INSERT INTO {table} (name, c) VALUES ('later', 'y') IF NOT EXISTS")
 
 
-def test_the_mode_changes_while_proxies_stand_still_and_die(fleet, session):
+@pytest.mark.parametrize("fault", ["kill", "pause", "stop"])
+def test_nothing_that_was_applied_is_lost_and_nothing_differs(fleet, tables, read_modes, fault):
+    """Of rows that proxies decide, and of rows of which they say what they would."""
+    fleet.wait_until_settled(len(fleet.proxies))
+    wait_until_observed(fleet, tables[5])
+    expected = different(fleet)
+    rows = [f"chain-{uuid.uuid4().hex[:6]}-{number}" for number in range(4)]
+    both = [Chains(fleet, table, rows, 5).begin() for table in tables[4:]]
+    with both[0], both[1]:
+        wait_for(both, 60)
+        for one in fleet.proxies:
+            if fault != "pause":
+                assert different(fleet) == expected
+                expected[one.listen] = 0  # what a proxy has counted goes with it
+            fail_and_come_back(fleet, both, one, fault)
+        before = observed(fleet)["same"]
+        until(lambda: observed(fleet)["same"] > before, "an answer is compared")
+    for chains in both:
+        check_at_rest(fleet, chains)
+    read_modes()
+    assert different(fleet) == expected
+
+
+def different(fleet):
+    """By proxy, how many answers differed from those that it would have given."""
+    return {one.listen: observed_by(one)["different"] for one in fleet.proxies}
+
+
+def wait_for(both, more):
+    for chains in both:
+        chains.wait_for(more)
+
+
+def fail_and_come_back(fleet, both, one, fault):
+    """Clients go on without it, and with it."""
+    if fault == "pause":
+        with fleet.without(one):
+            wait_for(both, 20)
+    else:
+        one.kill() if fault == "kill" else one.stop()
+        fleet.wait_until_settled(len(fleet.proxies) - 1)
+        wait_for(both, 20)
+        one.start()
+    fleet.wait_until_settled(len(fleet.proxies))
+    wait_for(both, 20)
+
+
+def test_the_mode_changes_while_proxies_stand_still_and_die(fleet):
     """Who decides changes while it is decided who does. What was answered as applied stays so, and no value has two successors."""
     table = name()
-    once_served(session, LEASES.format(table))
+    with connected(fleet) as session:
+        session.execute(LEASES.format(table))
     chains = Chains(fleet, table, ["a", "b"], 4).begin()
     with chains:
         for mode in ("conditional", "off"):
-            chains.wait_for(100)
-            once_served(session, f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
+            chains.wait_for(50)
+            change_mode_begins(fleet, table, mode)
             for victim in fleet.proxies:
-                # Shorter than its lease, twice, and then for good.
+                # Shorter than its lease, twice, and then for good. Longer is a fault as good.
                 for _ in range(2):
                     victim.pause()
                     time.sleep(1.5)
@@ -176,14 +253,13 @@ def test_the_mode_changes_while_proxies_stand_still_and_die(fleet, session):
                 victim.kill()
                 time.sleep(1)
                 victim.start()
-            fleet.wait_until_settled(3)
-            wait_for_mode(fleet, table, mode)
-            chains.wait_for(100)
+            fleet.wait_until_settled(len(fleet.proxies))
+            with connected(fleet) as reader:
+                change_mode(reader, mode, [table])
+            chains.wait_for(50)
     check_at_rest(fleet, chains)
 
 
-def wait_for_mode(fleet, table, mode):
-    # The session of the test may have lost all hosts that it knew.
-    reader = fleet.connect()
-    change_mode(reader, mode, [table])
-    reader.cluster.shutdown()
+def change_mode_begins(fleet, table, mode):
+    with connected(fleet) as session:
+        session.execute(f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")

@@ -6,11 +6,14 @@ import threading
 import time
 
 import pytest
-from cassandra import InvalidRequest
+from cassandra import InvalidRequest, OperationTimedOut, ReadTimeout, WriteTimeout
 from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, SimpleStatement
 
-from .conftest import KEYSPACE, once_served, prepare
+from harness.waits import DEADLINE_SECONDS, until
+
+from .conftest import KEYSPACE, connected, once_served, prepare
+from .known import wait_until_taken
 
 
 def short(text):
@@ -27,7 +30,7 @@ class Raw:
     """A client of version 4 that sends what it likes."""
 
     def __init__(self, one):
-        self.socket = socket.create_connection((one.host, one.port), timeout=60)
+        self.socket = socket.create_connection((one.host, one.port), timeout=DEADLINE_SECONDS)
         self.ask(1, struct.pack(">H", 1) + short("CQL_VERSION") + short("3.0.0"))
 
     def send(self, opcode, body, payload=None, stream=1):
@@ -39,7 +42,8 @@ class Raw:
         read = b""
         while len(read) < count:
             more = self.socket.recv(count - len(read))
-            assert more, "closed"
+            if not more:
+                raise ConnectionError("closed")
             read += more
         return read
 
@@ -65,14 +69,13 @@ def batch(*children):
 
 @pytest.fixture(scope="module")
 def session(fleet, nodes):
-    session = fleet.connect()
-    prepare(session, nodes[1])
-    session.execute(f"USE {KEYSPACE}")
-    session.execute("CREATE TABLE IF NOT EXISTS hostile (k int PRIMARY KEY, v int, t text)")
-    session.execute("ALTER TABLE hostile WITH transactional_mode = 'mixed_reads'")
-    time.sleep(5)
-    yield session
-    session.cluster.shutdown()
+    with connected(fleet) as session:
+        prepare(session, nodes[1])
+        session.execute(f"USE {KEYSPACE}")
+        session.execute("CREATE TABLE IF NOT EXISTS hostile (k int PRIMARY KEY, v int, t text)")
+        session.execute("ALTER TABLE hostile WITH transactional_mode = 'mixed_reads'")
+        wait_until_taken(fleet, f"{KEYSPACE}.hostile", where="k = -1")
+        yield session
 
 
 def rows(session):
@@ -132,12 +135,20 @@ def test_many_texts_of_one_client_leave_prepared_statements_of_others(fleet, ses
     for one in floods:
         one.start()
     time.sleep(6)  # a plan lives for 5 s
-    refused = []
-    for _ in range(20):
+    refused, asked = [], [0]
+
+    def is_answered():
+        """Or refused. What is only late is asked again."""
         try:
             once_served(session, update, (1, 1))
+        except (OperationTimedOut, ReadTimeout, WriteTimeout):
+            return False
         except Exception as error:  # noqa: BLE001
             refused.append([str(one) for one in getattr(error, "errors", {None: error}).values()])
+        asked[0] += 1
+        return asked[0] == 20
+
+    until(is_answered, "20 answers", every_seconds=0)
     going[0] = False
     for one in floods:
         one.join(10)

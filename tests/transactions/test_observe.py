@@ -1,10 +1,10 @@
 """Tables with the mode `observe`: nodes decide what is asked, and it is counted whether the proxies would have answered the same."""
 
 import os
-import re
 import signal
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,29 +15,16 @@ from cassandra.query import BatchStatement, SimpleStatement
 
 from differential.endpoint import Endpoint, Names
 from differential.step import Step
+from harness.waits import unpaused, until
 
-from .chains import Chains
-from .conftest import KEYSPACE, prepare
-from .test_conditional import LEASES, ROWS, change_mode, check_at_rest, name, wait_until_served
+from .chains import Chains, check_at_rest
+from .conftest import KEYSPACE, connected, prepare
+from .known import COMPARED, Modes, observed, wait_until_observed
+from .test_conditional import LEASES, ROWS, change_mode, name
 from .test_conditional_answers import TABLE, Maker, ask
 
-STATEMENTS = int(os.environ.get("SHUNT_OBSERVED_STATEMENTS", "1000"))
+STATEMENTS = int(os.environ.get("SHUNT_OBSERVED_STATEMENTS", "600"))
 SEED = int(os.environ.get("SHUNT_OBSERVED_SEED", "1"))
-RESULTS = ("same", "different", "not_compared")
-
-
-def observed(fleet):
-    """What all proxies have counted."""
-    counts = dict.fromkeys(RESULTS, 0)
-    for one in fleet.proxies:
-        for result, count in re.findall(r'^shunt_transaction_observations_total{[^}]*result="(\w+)"[^}]*} (\d+)', one.get("/metrics")[1], re.MULTILINE):
-            counts[result] += int(count)
-    return counts
-
-
-def settle():
-    """What differs counts when the mode was read once more."""
-    time.sleep(3)
 
 
 class Counted:
@@ -49,42 +36,46 @@ class Counted:
     def __call__(self, result):
         return observed(self.fleet)[result] - self.before[result]
 
+    def all(self):
+        now = observed(self.fleet)
+        return {result: now[result] - self.before[result] for result in COMPARED}
+
     def wait_until_compared(self, times):
-        """Clients go on meanwhile: a proxy that has just started has to read the mode, and an owner has to know its rows, first."""
-        deadline = time.monotonic() + 120
-        while self("same") < times:
-            assert time.monotonic() < deadline, f"nothing is compared: {observed(self.fleet)}"
-            time.sleep(0.5)
+        """Clients go on meanwhile: an owner that has just learnt of the mode compares from ten
+        seconds later on."""
+        until(lambda: self("same") >= times, f"{times} answers are compared", told=self.all)
+
+    def wait_for_all(self, times):
+        """What was counted of so many statements: an answer that differs is when the modes were
+        read once more, all others at once."""
+        def found():
+            now = self.all()
+            return now if sum(now.values()) >= times else None
+
+        return until(found, f"{times} answers are counted", told=self.all)
 
 
 @pytest.fixture(scope="module")
 def watched(fleet, nodes):
     """(leases, rows, made-up statements' table): observed; the last of nodes beside it."""
-    session = fleet.connect()
-    prepare(session, nodes[1])
-    names = [name() for _ in range(4)]
-    for table, text in zip(names, [LEASES, ROWS, TABLE, TABLE]):
-        session.execute(text.format(table))
-    change_mode(session, "observe", names[:3])
-    wait_until_served(session, names[0])
-    wait_until_counted(fleet, session, names[0])
-    # A driver that waits for schema agreement may have changed one mode long after another.
-    wait_until_counted(fleet, session, names[2], "DELETE FROM {} WHERE name = 'nobody' AND part = 0 IF EXISTS")
-    yield names
-    session.cluster.shutdown()
+    with connected(fleet) as session:
+        prepare(session, nodes[1])
+        names = [name() for _ in range(4)]
+        for table, text in zip(names, [LEASES, ROWS, TABLE, TABLE]):
+            session.execute(text.format(table))
+        change_mode(session, "observe", names[:3])
+        wait_until_observed(fleet, names[0])
+        # A driver that waits for schema agreement may have changed one mode long after another.
+        wait_until_observed(fleet, names[2], where="name = 'nobody' AND part = 0")
+        yield names
 
 
-def wait_until_counted(fleet, session, table, statement="DELETE FROM {} WHERE name = 'nobody' IF EXISTS"):
-    """Until each proxy has read the mode: before that it sends what is asked to a node like any other."""
-    deadline, streak = time.monotonic() + 90, 0
-    while streak < 12:
-        counted = Counted(fleet)
-        session.execute(statement.format(table))
-        streak = streak + 1 if counted("same") == 1 else 0
-        assert time.monotonic() < deadline, observed(fleet)
+@pytest.fixture(scope="module")
+def read_modes(fleet, watched):
+    return Modes(fleet, name())
 
 
-def test_no_answer_differs(fleet, watched, nodes):
+def test_no_answer_differs(fleet, watched, read_modes, nodes):
     """Made-up statements: answers are those that the proxies would have given, and those that an embedded node gives on another table. On a ring
     such a table may come to be another one: which of a plain and a conditional write is the later one hangs on the clocks of nodes."""
     has_pair = nodes[1] == 1
@@ -108,8 +99,8 @@ def test_no_answer_differs(fleet, watched, nodes):
     finally:
         for endpoint in endpoints:
             endpoint.close()
-    settle()
-    counts = {result: counted(result) for result in RESULTS}
+    read_modes()
+    counts = counted.all()
     print(f"{conditional} conditional, {wrong} wrong of {STATEMENTS}: {counts}")
     assert counts["different"] == 0 and conditional > STATEMENTS / 3
     # A row of which only the key is left may go at any time, so that nothing is said of it.
@@ -126,12 +117,7 @@ def test_what_is_written_past_the_proxies_is_told(fleet, session, watched, past_
     # The node's answer is what counts, and from it on the row is known as it is.
     assert session.execute(replace, ("c", row, "b")).one() == {"[applied]": False, "owner": "x"}
     assert session.execute(replace, ("c", row, "x")).one() == {"[applied]": True}
-    settle()
-    deadline = time.monotonic() + 60
-    while not counted("different"):
-        assert time.monotonic() < deadline, observed(fleet)
-        time.sleep(0.5)
-    assert (counted("same"), counted("different")) == (3, 1)
+    assert counted.wait_for_all(4) == {"same": 3, "different": 1, "not_compared": 0}
     logs = [one.log.read_text(errors="replace") for one in fleet.proxies]
     assert any("otherwise than the proxies would have" in log and table in log for log in logs), logs
 
@@ -151,10 +137,10 @@ def test_what_conditional_would_refuse_is_carried_out(fleet, session, watched, s
     statement = statement.format(table)
     session.execute(session.prepare(statement) if prepared else statement)
     assert session.execute(f"SELECT owner FROM {table} WHERE name = 'r'").one() == {"owner": "a"}
-    assert (counted("not_compared"), counted("different")) == (1, 0)
+    assert counted.all() == {"same": 0, "different": 0, "not_compared": 1}
     # Whatever it has changed, nothing is said by what was known before.
     assert session.execute(f"UPDATE {table} SET owner = 'b' WHERE name = 'r' IF owner = 'a'").one() == {"[applied]": True}
-    assert counted("different") == 0
+    assert counted.wait_for_all(2)["different"] == 0
 
 
 @pytest.mark.parametrize("statement", [
@@ -168,14 +154,23 @@ def test_what_conditional_would_refuse_is_carried_out(fleet, session, watched, s
 @pytest.mark.parametrize("prepared", [False, True], ids=["text", "prepared"])
 def test_what_conditional_would_refuse_makes_no_difference(fleet, session, watched, statement, prepared):
     """A row that the owner knows is changed by it."""
-    table, row, counted = watched[0], f"known-{uuid.uuid4().hex[:6]}", Counted(fleet)
-    assert session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{row}', 'a') IF NOT EXISTS").one()["[applied]"]
-    statement = statement.format(table=table, row=row, now=int(time.time() * 1_000_000) + 1_000)
-    session.execute(session.prepare(statement) if prepared else statement)
-    owner = None if statement.startswith("TRUNCATE") else "z"
-    assert session.execute(f"UPDATE {table} SET owner = 'b' WHERE name = '{row}' IF owner = %s", (owner,)).one() == {"[applied]": True}
-    settle()
-    assert (counted("different"), counted("same")) == (0, 2)
+    table, owner = watched[0], None if statement.startswith("TRUNCATE") else "z"
+
+    def same():
+        """Of two answers of another row."""
+        row, counted = f"known-{uuid.uuid4().hex[:6]}", Counted(fleet)
+        insert = f"INSERT INTO {table} (name, owner) VALUES ('{row}', 'a') IF NOT EXISTS"
+        assert session.execute(insert).one()["[applied]"]
+        text = statement.format(table=table, row=row, now=int(time.time() * 1_000_000) + 1_000)
+        session.execute(session.prepare(text) if prepared else text)
+        update = f"UPDATE {table} SET owner = 'b' WHERE name = '{row}' IF owner = %s"
+        assert session.execute(update, (owner,)).one() == {"[applied]": True}
+        found = counted.wait_for_all(2 if owner is None else 3)
+        assert found["different"] == 0
+        return found["same"]
+
+    # Nothing is said for want of an answer in time, on a machine with much to do: then once more.
+    until(lambda: same() == 2, "both answers are compared")
 
 
 def test_batches_of_the_protocol_are_carried_out(fleet, session, watched):
@@ -186,7 +181,7 @@ def test_batches_of_the_protocol_are_carried_out(fleet, session, watched):
     batch.add(session.prepare(f"UPDATE {table} SET fence = ? WHERE name = 'b'"), (7,))
     session.execute(batch)
     assert session.execute(f"SELECT owner, fence FROM {table} WHERE name = 'b'").one() == {"owner": "a", "fence": 7}
-    assert counted("not_compared") == 1
+    assert counted.all() == {"same": 0, "different": 0, "not_compared": 1}
 
 
 @pytest.mark.parametrize("statement, shown", [
@@ -230,20 +225,25 @@ def test_no_statement_is_refused_while_nodes_are_slow(fleet, session, nodes, wat
     insert.retry_policy = FallthroughRetryPolicy()
     session.execute(insert, ("warm",))
     node = embedded(nodes[0])
-    stood_still = time.monotonic()
-    os.kill(node, signal.SIGSTOP)
-    try:
-        asked = [session.execute_async(insert, (f"slow-{uuid.uuid4().hex}",)) for _ in range(600)]
-        # Longer than a proxy asks again by itself what it could not serve, and less than a lease.
-        time.sleep(max(0.2, 1.2 - (time.monotonic() - stood_still)))
-    finally:
-        os.kill(node, signal.SIGCONT)
-    for one in asked:
+
+    def ask_of_one_that_stands_still():
+        os.kill(node, signal.SIGSTOP)
         try:
-            one.result()
-        except IsBootstrappingErrorMessage as error:
-            # Its lease was about to end when the node stood still.
-            assert "not reached a quorum" in str(error)
+            rows = [f"slow-{uuid.uuid4().hex}" for _ in range(600)]
+            asked = [session.execute_async(insert, (row,)) for row in rows]
+            # Longer than a proxy asks again by itself what it could not serve, less than a lease.
+            time.sleep(1.2)
+        finally:
+            os.kill(node, signal.SIGCONT)
+        for one in asked:
+            try:
+                one.result()
+            except IsBootstrappingErrorMessage as error:
+                # Its lease was about to end when the node stood still.
+                assert "not reached a quorum" in str(error)
+
+    # What a statement is refused for after a longer time is its deadline.
+    unpaused(ask_of_one_that_stands_still, pause_seconds=2)
     fleet.wait_until_settled(len(fleet.proxies))
 
 
@@ -261,13 +261,11 @@ def embedded(contact):
     return pid
 
 
-def test_what_is_hidden_by_a_later_timestamp_makes_no_difference(fleet, watched):
+def test_what_is_hidden_by_a_later_timestamp_makes_no_difference(fleet, watched, read_modes):
     """Nodes say that a statement is applied which a value in the future hides, and so do the proxies. What the row is then they do not keep."""
-    table, session = watched[0], fleet.connect()
-    session.timestamp_generator = lambda: int((time.time() + 6) * 1_000_000)
-    seen = []
-    # Nothing is said for want of an answer in time, on a machine with much to do: then once more.
-    while len(seen) < 3 and seen[-1:] != [8]:
+    table = watched[0]
+
+    def same():
         counted = Counted(fleet)
         value, deletion = (f"future-{uuid.uuid4().hex[:6]}" for _ in range(2))
         session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{value}', 'a')")
@@ -275,65 +273,37 @@ def test_what_is_hidden_by_a_later_timestamp_makes_no_difference(fleet, watched)
         for _ in range(4):
             session.execute(f"UPDATE {table} SET owner = 'b' WHERE name = '{value}' IF owner = 'a'")
             session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{deletion}', 'a') IF NOT EXISTS")
-        settle()
-        seen.append(counted("same"))
-        print({result: counted(result) for result in RESULTS})
+        read_modes()
+        print(counted.all())
         assert counted("different") == 0
-    session.cluster.shutdown()
-    assert seen[-1] == 8, seen
+        return counted("same")
+
+    with connected(fleet) as session:
+        session.timestamp_generator = lambda: int((time.time() + 6) * 1_000_000)
+        # Nothing is said for want of an answer in time, on a busy machine: then once more.
+        until(lambda: same() == 8, "all answers are compared")
 
 
-def test_values_that_expire_make_no_difference(fleet, session, watched):
+def test_values_that_expire_make_no_difference(fleet, session, watched, read_modes):
     """A value that expires between the look at it and the node's decision."""
     table, counted = watched[0], Counted(fleet)
     insert = session.prepare(f"INSERT INTO {table} (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 2")
-    rows, until, applied = [f"life-{number}" for number in range(20)], time.monotonic() + 10, 0
-    while time.monotonic() < until or applied < 3 * len(rows):
-        assert time.monotonic() < until + 90, applied
-        for row in rows:
-            applied += session.execute(insert, (row, "a")).one()["[applied]"]
-    settle()
+    rows, applied = [f"life-{number}" for number in range(20)], [0]
+
+    def insert_all():
+        applied[0] += sum(session.execute(insert, (row, "a")).one()["[applied]"] for row in rows)
+        return applied[0] >= 3 * len(rows)
+
+    until(insert_all, "values have expired", every_seconds=0, told=lambda: applied)
+    read_modes()
     assert counted("different") == 0
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_nothing_is_lost_and_nothing_differs_while_proxies_fail(fleet, session, watched, fault):
-    if session.version != 4:
-        pytest.skip("clients of other versions see the same owner")
-    fleet.wait_until_settled(len(fleet.proxies))
-    rows = [f"chain-{uuid.uuid4().hex[:6]}-{number}" for number in range(4)]
-    counted, killed = Counted(fleet), {}
-    chains = Chains(fleet, watched[0], rows, 8).begin()
-    with chains:
-        chains.wait_for(200)
-        for one in fleet.proxies[:2]:
-            if fault == "kill":
-                killed = observed(fleet)
-                one.kill()
-                assert killed["different"] == counted.before["different"]
-            else:
-                one.pause()
-                time.sleep(5)
-                one.resume()
-            time.sleep(4.5)
-            if fault == "kill":
-                one.start()
-                counted = Counted(fleet)
-            fleet.wait_until_settled(3)
-            chains.wait_for(50)
-        counted.wait_until_compared(1)
-    check_at_rest(fleet, chains)
-    settle()
-    assert counted("different") == 0
-
-
-def test_from_observing_to_deciding_and_back(fleet, session):
-    if session.version != 4:
-        pytest.skip("once is enough")
+def test_from_observing_to_deciding_and_back(fleet, session, read_modes):
+    """What was answered as applied stays so, whoever has decided it."""
     table, different = name(), Counted(fleet)
     session.execute(LEASES.format(table))
-    chains = Chains(fleet, table, ["a", "b"], 4).begin()
-    with chains:
+    with Chains(fleet, table, ["a", "b"], 4).begin() as chains:
         for mode in ("observe", "conditional", "observe", "off"):
             chains.wait_for(50)
             change_mode(session, mode, [table])
@@ -341,30 +311,31 @@ def test_from_observing_to_deciding_and_back(fleet, session):
             if mode == "observe":
                 Counted(fleet).wait_until_compared(50)
     check_at_rest(fleet, chains)
-    settle()
+    read_modes()
     assert different("different") == 0
 
 
-def test_nothing_is_compared_while_a_proxy_may_not_know_of_the_mode(fleet, session, watched):
+def test_nothing_is_compared_while_a_proxy_may_not_know_of_the_mode(fleet, session, watched, read_modes):
     """Each proxy has set the mode of some tables, so that it knows of these at once; the owner, and the third, learn of them seconds later."""
-    if session.version != 4:
-        pytest.skip("once is enough")
     sessions = [fleet.connect(to=number) for number in range(3)]
     tables = [name() for _ in range(6)]
     for table in tables:
-        sessions[0].execute(LEASES.format(table))
-        sessions[0].execute(f"INSERT INTO {table} (name, owner) VALUES ('r', '0')")
+        session.execute(LEASES.format(table))
+        session.execute(f"INSERT INTO {table} (name, owner) VALUES ('r', '0')")
     replaces = [[one.prepare(f"UPDATE {table} SET owner = ? WHERE name = 'r' IF owner = ?") for one in sessions] for table in tables]
-    counted = Counted(fleet)
+    counted, turn = Counted(fleet), 0
     changed = [sessions[number % 3].execute_async(f"ALTER TABLE {table} WITH transactional_mode = 'observe'") for number, table in enumerate(tables)]
     [one.result() for one in changed]
-    until, turn = time.monotonic() + 4, 0
-    while time.monotonic() < until:
-        turn += 1
-        for replace in replaces:
-            at = turn % 3
-            assert sessions[at].execute(replace[at], (str(turn), str(turn - 1))).one() == {"[applied]": True}
-    settle()
+    with ThreadPoolExecutor(1) as pool:
+        all_know = pool.submit(read_modes)
+        while not all_know.done() or turn < 30:
+            turn += 1
+            for replace in replaces:
+                at = turn % 3
+                found = sessions[at].execute(replace[at], (str(turn), str(turn - 1))).one()
+                assert found == {"[applied]": True}
+        all_know.result()
+    read_modes()
     assert counted("different") == 0 and counted("not_compared") > 0
     [one.cluster.shutdown() for one in sessions]
 

@@ -7,7 +7,8 @@ import pytest
 from locks.fleet import Fleet
 
 from . import test_conditional, test_faults
-from .chains import Chains
+from .chains import Chains, check_at_rest
+from .known import wait_until_taken
 
 transfers = test_faults.transfers
 
@@ -42,12 +43,12 @@ def test_what_is_decided_by_rows_in_memory_has_one_successor(fleet, session):
     table = test_conditional.name()
     session.execute(test_conditional.LEASES.format(table))
     test_conditional.change_mode(session, "conditional", [table])
-    test_conditional.wait_until_served(session, table)
+    wait_until_taken(fleet, table)
     chains = Chains(fleet, table, [f"{uuid.uuid4().hex[:6]}-{number}" for number in range(4)], 8).begin()
     with chains:
-        chains.wait_for(200)
+        chains.wait_for(100)
         for victim in fleet.proxies:
             with fleet.without(victim):
-                chains.wait_for(50)
+                chains.wait_for(25)
             fleet.wait_until_settled(3)
-    test_conditional.check_at_rest(fleet, chains)
+    check_at_rest(fleet, chains)
