@@ -38,7 +38,7 @@ func TestDescribeIsAnsweredByTheStore(t *testing.T) {
 // sees waits until the condition holds; events arrive when they arrive.
 func (s *scenario) sees(session *gocql.Session, what string, condition func(*gocql.KeyspaceMetadata) bool) {
 	s.Helper()
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(180 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		metadata, err := session.KeyspaceMetadata(keyspace)
 		if err == nil && condition(metadata) {
 			return
@@ -48,7 +48,7 @@ func (s *scenario) sees(session *gocql.Session, what string, condition func(*goc
 }
 
 func TestSchemaChangesAreSeenByAnotherSession(t *testing.T) {
-	inEverySetup(t, func(s *scenario) {
+	inOneSetup(t, func(s *scenario) {
 		other := s.open(s.T, keyspace)
 		table := "watched_" + s.name
 		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")

@@ -65,7 +65,7 @@ func TestStatementPreparedByOneSessionIsAlsoPreparedByAnother(t *testing.T) {
 }
 
 func TestPreparedStatementSurvivesItsTableBeingDroppedAndCreatedAgain(t *testing.T) {
-	inEverySetup(t, func(s *scenario) {
+	inOneSetup(t, func(s *scenario) {
 		insert := "INSERT INTO reborn (key, number) VALUES (?, ?)"
 		s.exec(insert, s.key, 1)
 		s.exec("DROP TABLE reborn")
@@ -179,7 +179,7 @@ func TestTraceOfAQueryCanBeRead(t *testing.T) {
 		var request string
 		var parameters map[string]string
 		duration := 0
-		for deadline := time.Now().Add(90 * time.Second); duration == 0; {
+		for deadline := time.Now().Add(180 * time.Second); duration == 0; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				s.Fatal("no trace came")
 			}

@@ -4,13 +4,13 @@ import pytest
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
-from harness.driver import PATIENT
+from harness.driver import UNDISTURBED
 
 VERSIONS = [4, 5]
 # Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.
-Session.default_timeout = 60.0
+Session.default_timeout = 120.0
 # Others change the schema at the same time, and nodes on a busy machine agree late.
-DDL_SECONDS = 120
+DDL_SECONDS = 180
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=["v4", "v5"])
@@ -32,7 +32,7 @@ def connect(backend):
             settings["protocol_version"] = version
         profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL)
         cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-                          **{**PATIENT, "max_schema_agreement_wait": 60, **settings})
+                          **{**UNDISTURBED, "max_schema_agreement_wait": 180, **settings})
         clusters.append(cluster)
         return cluster
 

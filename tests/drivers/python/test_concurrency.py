@@ -9,9 +9,9 @@ def test_one_thousand_concurrent_queries(session, table):
     name = table("id int PRIMARY KEY, v text")
     insert = session.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
     select = session.prepare(f"SELECT id, v FROM {name} WHERE id = ?")
-    for future in [session.execute_async(insert, (n, f"value {n}"), timeout=60) for n in range(OUTSTANDING)]:
+    for future in [session.execute_async(insert, (n, f"value {n}")) for n in range(OUTSTANDING)]:
         future.result()
-    futures = [session.execute_async(select, (number,), timeout=60) for number in range(OUTSTANDING)]
+    futures = [session.execute_async(select, (number,)) for number in range(OUTSTANDING)]
     for number, future in enumerate(futures):
         assert future.result().one() == (number, f"value {number}")
 
@@ -23,8 +23,8 @@ def test_prepared_and_plain_mixed_over_several_sessions(connect, version, keyspa
     futures = []
     for number in range(OUTSTANDING):
         used = sessions[number % len(sessions)]
-        futures.append(used.execute_async(insert, (number, -number), timeout=60) if number % 3 else used.execute_async(
-            f"INSERT INTO {name} (id, v) VALUES ({number}, {-number})", timeout=60))
+        futures.append(used.execute_async(insert, (number, -number)) if number % 3 else used.execute_async(
+            f"INSERT INTO {name} (id, v) VALUES ({number}, {-number})"))
     for future in futures:
         future.result()
     select = session.prepare(f"SELECT v FROM {name} WHERE id = ?")

@@ -6,7 +6,7 @@ from cassandra.query import BatchStatement, BatchType
 def test_trace_of_a_query(session, table):
     name = table("id int PRIMARY KEY, v int")
     result = session.execute(f"INSERT INTO {name} (id, v) VALUES (1, 1)", trace=True)
-    trace = result.get_query_trace(max_wait_sec=90)
+    trace = result.get_query_trace(max_wait_sec=180)
     assert trace.request_type == "Execute CQL3 query"
     assert trace.parameters["query"].startswith("INSERT INTO")
     assert len(trace.events) > 3
@@ -17,7 +17,7 @@ def test_trace_of_a_prepared_statement(session, table):
     insert = session.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
     ids = set()
     for number in range(3):
-        trace = session.execute(insert, (number, 1), trace=True).get_query_trace(max_wait_sec=90)
+        trace = session.execute(insert, (number, 1), trace=True).get_query_trace(max_wait_sec=180)
         assert trace.request_type == "Execute CQL3 prepared query"
         ids.add(trace.trace_id)
     assert len(ids) == 3
@@ -52,7 +52,7 @@ def test_warnings_and_trace_together(session, table):
     future = session.execute_async(f"SELECT count(*) FROM {name}", trace=True)
     assert future.result().one().count == 1
     assert future.warnings
-    assert future.get_query_trace(max_wait=90).trace_id
+    assert future.get_query_trace(max_wait=180).trace_id
 
 
 def test_custom_payload_is_taken(session, table):

@@ -41,8 +41,9 @@ func cluster(s setup) *gocql.ClusterConfig {
 	config := gocql.NewCluster(host)
 	config.Port, _ = strconv.Atoi(portText)
 	config.Compressor = s.compressor
-	config.Timeout = 30 * time.Second
-	config.ConnectTimeout = 30 * time.Second
+	config.Timeout = 120 * time.Second
+	config.ConnectTimeout = 120 * time.Second
+	config.MaxWaitSchemaAgreement = 180 * time.Second
 	return config
 }
 

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use scylla::client::Compression;
+use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
@@ -25,7 +26,18 @@ pub const OTHER_KEYSPACE: &str = "driver_rust_other";
 /// A keyspace of five replicas, which no ring under test has; it has a table items too.
 pub const FIVE_REPLICAS: &str = "driver_rust_five";
 
-const SCHEMA: &[&str] = &[
+/// What the driver waits for anything: the machines that run this are busy.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What is made in one keyspace, in stages: nodes need a second to agree on each change, however many they agree on at once.
+const SCHEMA: &[&[&str]] = &[
+    TABLES,
+    &["CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)"],
+    &["CREATE TABLE people (key text PRIMARY KEY, who person, known list<frozen<person>>, \
+       homes map<text, frozen<address>>)"],
+];
+
+const TABLES: &[&str] = &[
     "CREATE TABLE items (key text PRIMARY KEY, number int, note text)",
     "CREATE TABLE lines (key text, line int, body text, PRIMARY KEY (key, line))",
     "CREATE TABLE scanned (key text PRIMARY KEY, number int)",
@@ -36,9 +48,6 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE driver_rust_other.items (key text PRIMARY KEY, number int)",
     "CREATE TABLE driver_rust_five.items (key text PRIMARY KEY)",
     "CREATE TYPE address (street text, number int, tags frozen<set<text>>)",
-    "CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)",
-    "CREATE TABLE people (key text PRIMARY KEY, who person, known list<frozen<person>>, \
-     homes map<text, frozen<address>>)",
     "CREATE TABLE collected (key text PRIMARY KEY, l list<int>, s set<text>, m map<text, bigint>, \
      t tuple<int, text, boolean>, n map<int, frozen<list<frozen<set<int>>>>>, v vector<float, 3>)",
     "CREATE TABLE scalars (key text PRIMARY KEY, a ascii, bi bigint, bl blob, bo boolean, d date, \
@@ -46,8 +55,8 @@ const SCHEMA: &[&str] = &[
      ts timestamp, tu timeuuid, ti tinyint, u uuid, vc varchar, vi varint)",
 ];
 
-/// A way in which every scenario connects; all that is not named here is the driver's default. The driver
-/// speaks protocol v4 only.
+/// A way in which every scenario connects; all that is not named here but time-outs is the driver's default. The
+/// driver speaks protocol v4 only.
 pub struct Setup {
     /// Its name, also the suffix of schema objects that a scenario creates for itself.
     pub name: &'static str,
@@ -63,10 +72,15 @@ impl Setup {
     /// The configuration of this setup, without a keyspace.
     pub fn builder(&self) -> SessionBuilder {
         // A busy node writes a trace some time after its answer; the driver's own patience is 15 ms.
-        let attempts = NonZeroU32::new(200).expect("not 0");
+        let attempts = NonZeroU32::new(3600).expect("not 0");
+        let profile = ExecutionProfile::builder().request_timeout(Some(PATIENCE)).build();
         SessionBuilder::new()
             .known_node_addr(contact())
             .compression(self.compression)
+            .connection_timeout(PATIENCE)
+            .keepalive_timeout(PATIENCE)
+            .schema_agreement_timeout(PATIENCE)
+            .default_execution_profile_handle(profile.into_handle())
             .tracing_info_fetch_attempts(attempts)
             .tracing_info_fetch_interval(Duration::from_millis(50))
     }
@@ -125,9 +139,20 @@ pub struct Scenario {
 
 /// Runs a scenario once per setup.
 pub fn in_every_setup(run: impl AsyncFn(&Scenario)) {
+    in_setups(&SETUPS, run);
+}
+
+/// Runs a scenario in the first setup alone: changes of the schema take nodes seconds, and compression is around what is
+/// said of them. With `SHUNT_EVERY_SETUP=1` in all.
+pub fn in_one_setup(run: impl AsyncFn(&Scenario)) {
+    let every = env::var("SHUNT_EVERY_SETUP").is_ok_and(|value| value == "1");
+    in_setups(if every { &SETUPS } else { &SETUPS[..1] }, run);
+}
+
+fn in_setups(setups: &'static [Setup], run: impl AsyncFn(&Scenario)) {
     RUNTIME.block_on(async {
         SCHEMA_CREATED.get_or_init(create_schema).await;
-        for setup in &SETUPS {
+        for setup in setups {
             eprintln!("setup {}", setup.name);
             let session = setup.shared.get_or_init(|| setup.open_with_keyspace()).await;
             run(&Scenario { setup, session, key: uuid::Uuid::new_v4().to_string() }).await;
@@ -138,15 +163,23 @@ pub fn in_every_setup(run: impl AsyncFn(&Scenario)) {
 async fn create_schema() {
     let session = SETUPS[0].open().await;
     let five = "{'class': 'SimpleStrategy', 'replication_factor': 5}".to_owned();
-    for (name, replication) in [(KEYSPACE, replication()), (OTHER_KEYSPACE, replication()), (FIVE_REPLICAS, five)] {
-        session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {name}"), ()).await.expect("DROP KEYSPACE");
-        let create = format!("CREATE KEYSPACE {name} WITH replication = {replication}");
-        session.query_unpaged(create, ()).await.expect("CREATE KEYSPACE");
-    }
+    let keyspaces = [(KEYSPACE, replication()), (OTHER_KEYSPACE, replication()), (FIVE_REPLICAS, five)];
+    change(&session, keyspaces.iter().map(|(name, _)| format!("DROP KEYSPACE IF EXISTS {name}"))).await;
+    let create =
+        |(name, replication): &(&str, String)| format!("CREATE KEYSPACE {name} WITH replication = {replication}");
+    change(&session, keyspaces.iter().map(create)).await;
     session.use_keyspace(KEYSPACE, false).await.expect("USE");
-    for statement in SCHEMA {
-        session.query_unpaged(*statement, ()).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    for stage in SCHEMA {
+        change(&session, stage.iter().map(|statement| (*statement).to_owned())).await;
     }
+}
+
+/// Makes changes of the schema at once.
+async fn change(session: &Session, statements: impl Iterator<Item = String>) {
+    let made = statements.map(async |statement| {
+        session.query_unpaged(&*statement, ()).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    });
+    futures::future::join_all(made).await;
 }
 
 impl Scenario {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use drivers_rust::in_every_setup;
+use drivers_rust::{in_every_setup, in_one_setup};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::Unset;
@@ -74,7 +74,7 @@ fn statement_prepared_by_one_session_is_also_prepared_by_another() {
 
 #[test]
 fn prepared_statement_survives_its_table_being_dropped_and_created_again() {
-    in_every_setup(async |s| {
+    in_one_setup(async |s| {
         let insert = s.session.prepare("INSERT INTO reborn (key, number) VALUES (?, ?)").await.unwrap();
         s.session.execute_unpaged(&insert, (&s.key, 1)).await.unwrap();
         s.exec("DROP TABLE reborn", ()).await;

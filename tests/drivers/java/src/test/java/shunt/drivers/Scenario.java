@@ -1,6 +1,7 @@
 package shunt.drivers;
 
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.datastax.oss.driver.api.core.CqlSession;
 import com.datastax.oss.driver.api.core.cql.Row;
@@ -31,6 +32,14 @@ abstract class Scenario {
     session = Store.shared(setup);
     schemaFailed = false;
     key = UUID.randomUUID().toString();
+  }
+
+  /**
+   * Skips all setups but the first: changes of the schema take nodes seconds, and what setups differ in, version and
+   * compression, is around what is said of them. SHUNT_EVERY_SETUP=1 skips none.
+   */
+  void oneSetup() {
+    assumeTrue(setup == Setup.values()[0] || "1".equals(System.getenv("SHUNT_EVERY_SETUP")), "for SHUNT_EVERY_SETUP=1");
   }
 
   Row one(String query, Object... values) {

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 
 /** Schema metadata as the driver exposes it, and how it learns of changes. */
 class SchemaTest extends Scenario {
-  private static final Duration PATIENCE = Duration.ofSeconds(90);
+  private static final Duration PATIENCE = Duration.ofSeconds(180);
 
   private static Optional<TableMetadata> table(CqlSession session, String name) {
     return keyspace(session).getTable(name);
@@ -84,6 +84,7 @@ class SchemaTest extends Scenario {
 
   @Test
   void changesAreSeenByAnotherSession() throws Exception {
+    oneSetup();
     String name = "watched_" + setup.suffix();
     try (CqlSession other = Store.another(setup)) {
       var created = session.execute("CREATE TABLE " + name + " (key text PRIMARY KEY, number int)");
@@ -99,6 +100,7 @@ class SchemaTest extends Scenario {
 
   @Test
   void anIndexIsSeenByAnotherSession() throws Exception {
+    oneSetup();
     Store.needs("secondary indexes");
     String name = "indexed_" + setup.suffix();
     try (CqlSession other = Store.another(setup)) {
@@ -113,6 +115,7 @@ class SchemaTest extends Scenario {
 
   @Test
   void keyspacesCreatedAndDroppedAreSeenByAnotherSession() throws Exception {
+    oneSetup();
     String name = Store.KEYSPACE + "_seen_" + setup.suffix();
     try (CqlSession other = Store.open(setup)) {
       Store.change(

@@ -79,6 +79,7 @@ class StatementsTest extends Scenario {
 
   @Test
   void preparedStatementSurvivesItsTableBeingDroppedAndCreatedAgain() {
+    oneSetup();
     PreparedStatement insert = session.prepare("INSERT INTO reborn (key, number) VALUES (?, ?)");
     session.execute(insert.bind(key, 1));
     Store.change("DROP TABLE reborn", "CREATE TABLE reborn (key text PRIMARY KEY, number int)");

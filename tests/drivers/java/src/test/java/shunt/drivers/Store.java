@@ -11,15 +11,19 @@ import java.time.Duration;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 
 /**
  * Where the scenarios connect to, the sessions they share, and the keyspace they work in.
  *
- * <p>Four settings differ from the driver's defaults. Time-outs are longer, and traces are asked for more
- * often, because the machines that run this are busy. The consistency is LOCAL_QUORUM, because a read at the default LOCAL_ONE may
- * rightly miss a write that was just acknowledged. A session that closes does not linger for two
- * seconds.
+ * <p>Five settings differ from the driver's defaults. Time-outs are longer, also those that the driver
+ * derives from them, as for heartbeats; and traces are asked for more often, because the machines that run
+ * this are busy. Schema metadata are read a tenth of a second after a change, not a second, for which a
+ * session would wait at each of its own. The consistency is LOCAL_QUORUM, because a read at the default
+ * LOCAL_ONE may rightly miss a write that was just acknowledged. A session that closes does not linger for
+ * two seconds.
  */
 final class Store {
   static final String KEYSPACE = "driver_java";
@@ -43,14 +47,18 @@ final class Store {
           "CREATE TABLE reborn (key text PRIMARY KEY, number int)",
           "CREATE TABLE grown (key text PRIMARY KEY, number int)",
           "CREATE TYPE address (street text, number int, tags set<text>)",
-          "CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)",
-          "CREATE TABLE people (key text PRIMARY KEY, who person, known list<frozen<person>>,"
-              + " homes map<text, frozen<address>>)",
           "CREATE TABLE collected (key text PRIMARY KEY, l list<int>, s set<text>, m map<text, bigint>,"
               + " t tuple<int, text, boolean>, n map<int, frozen<list<frozen<set<int>>>>>, v vector<float, 3>)",
           "CREATE TABLE scalars (key text PRIMARY KEY, a ascii, bi bigint, bl blob, bo boolean, d date,"
               + " de decimal, dbl double, du duration, f float, ip inet, i int, si smallint, t time,"
               + " ts timestamp, tu timeuuid, ti tinyint, u uuid, vc varchar, vi varint)");
+
+  private static final String PERSON =
+      "CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)";
+
+  private static final String PEOPLE =
+      "CREATE TABLE people (key text PRIMARY KEY, who person, known list<frozen<person>>,"
+          + " homes map<text, frozen<address>>)";
 
   private Store() {}
 
@@ -109,10 +117,13 @@ final class Store {
   private static CqlSessionBuilder builder(Setup setup, boolean schemaMetadata) {
     var config =
         DriverConfigLoader.programmaticBuilder()
-            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(60))
-            .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, Duration.ofSeconds(30))
+            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(120))
+            .withDuration(DefaultDriverOption.CONNECTION_CONNECT_TIMEOUT, Duration.ofSeconds(60))
+            .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, Duration.ofSeconds(120))
+            .withDuration(DefaultDriverOption.CONTROL_CONNECTION_AGREEMENT_TIMEOUT, Duration.ofSeconds(180))
+            .withDuration(DefaultDriverOption.METADATA_SCHEMA_WINDOW, Duration.ofMillis(100))
             .withString(DefaultDriverOption.REQUEST_CONSISTENCY, "LOCAL_QUORUM")
-            .withInt(DefaultDriverOption.REQUEST_TRACE_ATTEMPTS, 200)
+            .withInt(DefaultDriverOption.REQUEST_TRACE_ATTEMPTS, 3600)
             .withDuration(DefaultDriverOption.REQUEST_TRACE_INTERVAL, Duration.ofMillis(50))
             .withInt(DefaultDriverOption.NETTY_IO_SHUTDOWN_QUIET_PERIOD, 0)
             .withInt(DefaultDriverOption.NETTY_ADMIN_SHUTDOWN_QUIET_PERIOD, 0);
@@ -134,17 +145,30 @@ final class Store {
     private static final CqlSession SESSION = builder(Setup.NEGOTIATED, false).build();
 
     static {
-      createKeyspace(KEYSPACE, replication());
-      createKeyspace(OTHER_KEYSPACE, replication());
-      createKeyspace(FIVE_REPLICAS, "{'class': 'SimpleStrategy', 'replication_factor': 5}");
-      change("CREATE TABLE " + OTHER_KEYSPACE + ".items (key text PRIMARY KEY, number int)");
-      change("CREATE TABLE " + FIVE_REPLICAS + ".items (key text PRIMARY KEY)");
+      Map<String, String> keyspaces =
+          Map.of(
+              KEYSPACE, replication(),
+              OTHER_KEYSPACE, replication(),
+              FIVE_REPLICAS, "{'class': 'SimpleStrategy', 'replication_factor': 5}");
+      atOnce(keyspaces.keySet().stream().map(name -> "DROP KEYSPACE IF EXISTS " + name));
+      atOnce(
+          keyspaces.entrySet().stream()
+              .map(one -> "CREATE KEYSPACE " + one.getKey() + " WITH replication = " + one.getValue()));
       change("USE " + KEYSPACE);
-      change(TABLES.toArray(String[]::new));
+      var others =
+          Stream.of(
+              "CREATE TABLE " + OTHER_KEYSPACE + ".items (key text PRIMARY KEY, number int)",
+              "CREATE TABLE " + FIVE_REPLICAS + ".items (key text PRIMARY KEY)");
+      atOnce(Stream.concat(TABLES.stream(), others));
+      change(PERSON);
+      change(PEOPLE);
     }
 
-    private static void createKeyspace(String name, String replication) {
-      change("DROP KEYSPACE IF EXISTS " + name, "CREATE KEYSPACE " + name + " WITH replication = " + replication);
+    /** Nodes need a second to agree on each change, however many they agree on at once. */
+    private static void atOnce(Stream<String> statements) {
+      var changes = statements.map(statement -> SESSION.executeAsync(statement).toCompletableFuture()).toList();
+      changes.forEach(CompletableFuture::join);
+      agreed();
     }
 
     static void start() {}
@@ -153,6 +177,10 @@ final class Store {
       for (String statement : statements) {
         SESSION.execute(statement);
       }
+      agreed();
+    }
+
+    private static void agreed() {
       if (!SESSION.checkSchemaAgreement()) {
         throw new IllegalStateException("no schema agreement");
       }
