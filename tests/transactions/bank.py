@@ -21,9 +21,10 @@ from cassandra.connection import ConnectionException
 from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
 
+from harness.waits import until
 from locks.fleet import Threads
 
-from .conftest import once_served
+from .conftest import answered, insistent, once_served
 
 ACCOUNTS, GROUP, BALANCE = 1_000, 50, 100
 CLIENTS, AUDITORS = 6, 2
@@ -48,9 +49,14 @@ AUDIT = f"""BEGIN TRANSACTION
 {LETS}
 SELECT {", ".join(f"a{number}.balance, a{number}.moves" for number in range(GROUP))};
 COMMIT TRANSACTION"""
-MODES_SECONDS = 11  # until every core of every proxy goes by a mode, and tells early
+# It writes what is there, to two partitions: of what is written to one nobody is told early.
+NOTHING = """BEGIN TRANSACTION
+  UPDATE bank.accounts SET balance += 0 WHERE id = 0;
+  UPDATE bank.accounts SET balance += 0 WHERE id = 1;
+COMMIT TRANSACTION"""
 TOLD_EARLY = 'shunt_transaction_events_total{event="told_early"}'
 COMMITTED = 'shunt_transaction_events_total{event="committed"}'
+ALONE = 'shunt_transaction_events_total{event="alone"}'  # committed by a write of one partition
 # What a request was answered with, if not by rows. The first promises that it has written nothing; of the last the driver has sent nothing.
 REFUSED, IN_DOUBT, NOT_SENT = "refused", "in doubt", "not sent"
 
@@ -81,17 +87,18 @@ class Bank:
 
     def __init__(self, fleet, replicas: int):
         self.fleet = fleet
-        session = fleet.connect()
+        session = insistent(fleet.connect())
         session.execute(f"CREATE KEYSPACE bank WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
         for text in TABLES:
             session.execute(text)
         for table in ("accounts", "transfers"):
             session.execute(f"ALTER TABLE bank.{table} WITH transactional_mode = 'full'")
-        time.sleep(MODES_SECONDS)
         for first in range(0, ACCOUNTS, GROUP):
             rows = "\n".join(f"INSERT INTO bank.accounts (id, balance, moves) VALUES ({number}, {BALANCE}, 0);"
                              for number in range(first, first + GROUP))
             once_served(session, f"BEGIN TRANSACTION\n{rows}\nCOMMIT TRANSACTION")
+        # Whoever tells early knows that each core of each proxy goes by the mode.
+        until(lambda: self.is_told_early(session), "a client is told early", every_seconds=0.2)
         session.cluster.shutdown()
         self.guard = threading.Lock()
         self.transfers, self.audits = [], []
@@ -101,6 +108,10 @@ class Bank:
         self.faults = []
         self.told_early = 0
 
+    def is_told_early(self, session) -> bool:
+        once_served(session, NOTHING)
+        return self.count_early() > 0
+
     @property
     def count(self) -> int:
         return sum(self.answered.values())
@@ -108,21 +119,32 @@ class Bank:
     def troubles_of(self, proxy: int, *kinds: str) -> int:
         return sum(count for (at, kind), count in list(self.troubles.items()) if at == proxy and (not kinds or kind in kinds))
 
-    def wait_for(self, more: int, proxy: int | None = None, within_seconds: float = 120) -> None:
+    def wait_for(self, more: int, proxy: int | None = None) -> None:
         """Until so many transfers more were answered, by one of the proxies if that is named."""
         now = (lambda: self.count) if proxy is None else (lambda: self.answered[proxy])
         wanted = now() + more
-        self.wait_until(f"{wanted} transfers were answered", lambda: now() >= wanted, within_seconds)
+        self.wait_until(f"{wanted} transfers were answered", lambda: now() >= wanted)
 
-    def wait_until(self, what: str, is_so, within_seconds: float = 120) -> None:
-        deadline = time.monotonic() + within_seconds
-        while not is_so():
+    def wait_until(self, what: str, is_so) -> None:
+        def is_so_without_fault() -> bool:
             assert not self.faults, self.faults[:3]
-            assert time.monotonic() < deadline, f"never: {what}; {self.answered} {self.troubles}\n{self.fleet.status()}"
-            time.sleep(0.02)
+            return is_so()
+
+        until(is_so_without_fault, what, every_seconds=0.02, told=lambda: f"{self.answered} {self.troubles}\n{self.fleet.status()}")
 
     def owner(self) -> int:
-        """Which proxy carries the transactions out: while clients go on, that whose count rises."""
+        """Which proxy carries the transactions out: while clients go on, that whose count rises, and rises again. Who did so before
+        may tell late, but once."""
+        found = []
+
+        def the_same_rises_twice() -> bool:
+            found[:] = [self.who_commits(), self.who_commits()]
+            return found[0] == found[1] and len(found[0]) == 1
+
+        self.wait_until("one proxy commits transactions", the_same_rises_twice)
+        return found[0][0]
+
+    def who_commits(self) -> list:
         counts = list(map(self.committed, range(len(self.fleet.proxies))))
         found = []
 
@@ -131,25 +153,45 @@ class Bank:
             return bool(found)
 
         self.wait_until("a proxy commits transactions", has_risen)
-        return found[0]
+        return found
 
     def committed(self, proxy: int) -> int:
-        text = self.fleet.proxies[proxy].get("/metrics")[1]
-        return metric(text, COMMITTED)
+        return metric(page(self.fleet.proxies[proxy]), COMMITTED)
+
+    def count_early(self) -> int:
+        return sum(metric(page(proxy), TOLD_EARLY) for proxy in self.fleet.proxies)
 
     def check(self, session) -> None:
         """When clients have ended, and all that was committed is made. The session is of nodes: through a proxy a SELECT of a whole table is
         refused, as it is no transaction."""
-        time.sleep(1.5)  # proxies tell of themselves four times a second, on a busy machine more seldom
-        self.wait_until("nothing is under way", lambda: not any(map(is_at_work, self.fleet.proxies)))
+        client = insistent(self.fleet.connect())
+        wait_until_all_is_made(self.fleet.proxies, lambda: once_served(client, NOTHING))
+        client.cluster.shutdown()
         # Of proxies that were killed nobody knows what they have counted, and one that has just started tells nobody early.
-        self.told_early += sum(metric(proxy.get("/metrics")[1], TOLD_EARLY) for proxy in self.fleet.proxies)
+        self.told_early += self.count_early()
         books = [{row["id"]: row for row in session.execute(f"SELECT * FROM bank.{table}")} for table in ("accounts", "transfers")]
         check(*books, self.transfers, self.audits)
 
 
+def wait_until_all_is_made(proxies: list, commit) -> None:
+    """Until nothing is under way, when clients have ended. `commit` carries out one transaction more. Proxies tell of themselves now and then: who
+    tells that it has committed this has told what is under way at that time, before it."""
+    def count() -> list:
+        return [metric(text, COMMITTED) + metric(text, ALONE) for text in map(page, proxies)]
+
+    counts = count()
+    commit()
+    until(lambda: any(now > before for now, before in zip(count(), counts)), "a proxy tells of the last transaction")
+    until(lambda: not any(map(is_at_work, proxies)), "nothing is under way")
+
+
+def page(proxy) -> str:
+    """Its metrics; none, if it does not run."""
+    return until(lambda: proxy.get("/metrics")[1] or not proxy.alive() and "\n", f"the metrics of {proxy.listen}")
+
+
 def is_at_work(proxy) -> bool:
-    text = proxy.get("/metrics")[1]
+    text = page(proxy)
     return any(metric(text, f"shunt_transactions_{what}") for what in ("open", "records"))  # the first is of `opening` too
 
 
@@ -316,7 +358,8 @@ class Clients(Threads):
 
 
 def prepared(session, text: str):
-    statement = session.prepare(text)
+    errors = (NoHostAvailable, OperationTimedOut, ConnectionException)
+    statement = answered(lambda: session.prepare(text), errors, f"PREPARE {text}")
     # One request is one request.
     statement.retry_policy = FallthroughRetryPolicy()
     return statement

@@ -1,7 +1,6 @@
 """What docs/transactions.md shows is so."""
 
 import re
-import time
 import uuid
 from pathlib import Path
 
@@ -10,12 +9,14 @@ from cassandra import InvalidRequest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT
 from cassandra.query import named_tuple_factory
 
-from .test_modes import SEEN_SECONDS
+from .conftest import insistent
+from .ruled import wait_until_ruled, wait_until_unruled
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
+NOBODY = {"bank.accounts": "id = 0"}
 
 
-def run_python(session, in_text, rule):
+def run_python(fleet, session, in_text, rule):
     """The examples in Python, in order: a guarded write, and one that is asked twice; between them those that name the lock in their text, and the rule."""
     session.execute("BEGIN TRANSACTION INSERT INTO bank.accounts (id, balance) VALUES (5, 1); COMMIT TRANSACTION")
     guarded, once = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
@@ -33,13 +34,13 @@ def run_python(session, in_text, rule):
     session.execute(batch)
     assert leaves(9)
     session.execute(rule)
-    time.sleep(SEEN_SECONDS)
+    wait_until_ruled(fleet, NOBODY)
     with pytest.raises(InvalidRequest, match="the rule of shunt.guards for bank.accounts wants .* 'order 5'"):
         exec(once, {"session": session, "uuid": uuid})
     session.execute(update)
     session.execute("UPDATE bank.accounts SET balance = 7 WHERE id = 5", custom_payload=names["held"])
     session.execute("DELETE FROM shunt.guards WHERE table_name = 'bank.accounts'")
-    time.sleep(SEEN_SECONDS)
+    wait_until_unruled(fleet, NOBODY)
     exec(once, names)
     assert leaves(-3)
     session.execute("DELETE FROM shunt.locks WHERE name = 'order 5' IF owner = 'worker 7'")
@@ -48,7 +49,7 @@ def run_python(session, in_text, rule):
 def test_its_examples_run(fleet, nodes):
     tables, transfer, as_a_batch, *_, in_text, rule = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     tables = tables.replace("'datacenter1': 3", f"'datacenter1': {nodes[1]}")
-    session = fleet.connect()
+    session = insistent(fleet.connect())
     # Of a test that was broken off.
     session.execute("DROP KEYSPACE IF EXISTS bank")
     for statement in filter(str.strip, tables.split(";\n")):
@@ -65,6 +66,6 @@ def test_its_examples_run(fleet, nodes):
     assert found == {1: 5, 2: 10}
     session.execute(as_a_batch)
     assert session.execute("SELECT balance FROM bank.accounts WHERE id = 1").one() == {"balance": 10}
-    run_python(session, in_text, rule)
+    run_python(fleet, session, in_text, rule)
     session.execute("DROP KEYSPACE bank")
     session.cluster.shutdown()

@@ -1,6 +1,5 @@
 """Locks that statements rely on, named where their conditions stand: what a client of any version of the protocol can send."""
 
-import time
 import uuid
 
 import pytest
@@ -8,19 +7,36 @@ from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, BatchType, SimpleStatement
 
-from .conftest import KEYSPACE
-from .test_guards import acquire, balance, lost_updates, number, release  # noqa: F401 (a fixture)
-from .test_modes import one_of_each, was_transaction
+from locks.fleet import VERSIONS
+
+from .conftest import KEYSPACE, insistent, prepare
+from .known import wait_until_taken
+from .test_guards import RUNS, acquire, balance, counting_on, granted, lost_updates, number, release  # noqa: F401 (a fixture)
+from .test_modes import was_transaction
 
 GUARD = 'IF "shunt:lock" = {} AND "shunt:fence" = {}'
+MODES = ("unsafe", "mixed_reads", "full")
 
 
 @pytest.fixture(scope="module")
-def tables(session):
-    yield from one_of_each(session, ("unsafe", "mixed_reads", "full"), "k int, c text, v int, n map<text, int>, PRIMARY KEY (k, c)")
+def tables(fleet, nodes):
+    """The names of tables, by their modes; of a session that sessions of all versions come and go beside."""
+    session = insistent(fleet.connect())
+    prepare(session, nodes[1])
+    names = {mode: f"{mode}_{uuid.uuid4().hex[:8]}" for mode in MODES}
+    for mode, name in names.items():
+        session.execute(f"CREATE TABLE {KEYSPACE}.{name} (k int, c text, v int, n map<text, int>, PRIMARY KEY (k, c))")
+        session.execute(f"ALTER TABLE {KEYSPACE}.{name} WITH transactional_mode = '{mode}'")
+    # Of the mode `unsafe` nobody needs to know: what names a lock is a transaction by its text.
+    wait_until_taken(fleet, *(f"{KEYSPACE}.{names[mode]}" for mode in MODES[1:]), where="k = 0 AND c = 'nobody'")
+    yield names
+    for name in names.values():
+        session.execute(f"ALTER TABLE {KEYSPACE}.{name} WITH transactional_mode = 'off'")
+        session.execute(f"DROP TABLE {KEYSPACE}.{name}")
+    session.cluster.shutdown()
 
 
-@pytest.fixture(params=["unsafe", "mixed_reads", "full"])
+@pytest.fixture(params=MODES)
 def table(tables, request):
     return tables[request.param]
 
@@ -29,29 +45,7 @@ def values(session, table, k):
     return {row["c"]: row["v"] for row in session.execute(f"SELECT c, v FROM {table} WHERE k = {k} LIMIT 100")}
 
 
-@pytest.mark.parametrize("locks, column", [("locks", "shunt:lock"), ("fast_locks", "shunt:fast_lock")])
-def test_a_statement_is_carried_out_only_while_its_lock_is_held(session, table, locks, column):
-    k, name = uuid.uuid4().int % 2_000_000_000, f"it's {table} {locks}"
-    quoted = name.replace("'", "''")
-    deadline = time.monotonic() + 90
-    while (first := acquire(session, name, "a", locks)) is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-    update = f"UPDATE {table} SET v = 1 WHERE k = {k} AND c = 'a' IF \"{column}\" = '{quoted}' AND \"shunt:fence\" = {{}}"
-    result = session.execute(update.format(first))
-    assert was_transaction(result) == (session.version >= 4) and result.one() is None
-    for wrong in (first - 1, first + 1, 0, -1):
-        with pytest.raises(InvalidRequest, match=f"fence {wrong} of lock '{name}'"):
-            session.execute(update.format(wrong).replace("v = 1", "v = 2"))
-    release(session, name, "a", locks)
-    second = acquire(session, name, "b", locks)
-    with pytest.raises(InvalidRequest, match=f"fence {first} of lock"):
-        session.execute(update.format(first).replace("v = 1", "v = 3"))
-    assert values(session, table, k) == {"a": 1}
-    session.execute(f"DELETE FROM {table} WHERE k = {k} AND c = 'a' IF \"shunt:fence\" = {second} AND \"{column}\" = '{quoted}'")
-    assert values(session, table, k) == {}
-    release(session, name, "b", locks)
-
-
+@pytest.mark.parametrize("session", VERSIONS, indirect=True)
 def test_prepared_statements_have_markers_for_it(session, table):
     k, name = uuid.uuid4().int % 2_000_000_000, f"prepared {table}"
     fence = acquire(session, name)
@@ -178,6 +172,30 @@ def test_no_update_of_a_client_that_was_stopped_past_its_lock_is_lost(session, n
         session.execute(f"UPDATE accounts SET balance = {fence % 1_000} WHERE id = {number} {guard}")
         return session.execute(SimpleStatement(text, consistency_level=ConsistencyLevel.QUORUM))
 
-    for _ in range(2):
+    for _ in range(RUNS):
         session.execute(f"BEGIN TRANSACTION UPDATE accounts SET owner = '' WHERE id = {number}; COMMIT TRANSACTION")
         assert lost_updates(session, number, guard=True, execute=execute) == []
+
+
+# Last: locks in memory are granted some seconds after the fleet has begun, and meanwhile the other tests run.
+@pytest.mark.parametrize("locks, column", [("locks", "shunt:lock"), ("fast_locks", "shunt:fast_lock")])
+def test_a_statement_is_carried_out_only_while_its_lock_is_held(session, table, locks, column):
+    k, name = uuid.uuid4().int % 2_000_000_000, f"it's {table} {locks}"
+    quoted = name.replace("'", "''")
+    first = granted(session, name, "a", locks)
+    update = f"UPDATE {table} SET v = 1 WHERE k = {k} AND c = 'a' IF \"{column}\" = '{quoted}' AND \"shunt:fence\" = {{}}"
+    with counting_on(session, name, first, locks):
+        result = session.execute(update.format(first))
+    assert was_transaction(result) == (session.version >= 4) and result.one() is None
+    for wrong in (first - 1, first + 1, 0, -1):
+        with pytest.raises(InvalidRequest, match=f"fence {wrong} of lock '{name}'"):
+            session.execute(update.format(wrong).replace("v = 1", "v = 2"))
+    release(session, name, "a", locks)
+    second = granted(session, name, "b", locks)
+    with pytest.raises(InvalidRequest, match=f"fence {first} of lock"):
+        session.execute(update.format(first).replace("v = 1", "v = 3"))
+    assert values(session, table, k) == {"a": 1}
+    with counting_on(session, name, second, locks):
+        session.execute(f"DELETE FROM {table} WHERE k = {k} AND c = 'a' IF \"shunt:fence\" = {second} AND \"{column}\" = '{quoted}'")
+    assert values(session, table, k) == {}
+    release(session, name, "b", locks)

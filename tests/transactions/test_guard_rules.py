@@ -7,20 +7,22 @@
 
 import struct
 import threading
-import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cassandra import ConsistencyLevel, InvalidRequest
-from cassandra.cluster import NoHostAvailable
 from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, SimpleStatement
 
-from .conftest import KEYSPACE
+from harness.waits import DEADLINE_SECONDS, until
+from locks.fleet import VERSIONS
+
+from .conftest import KEYSPACE, insistent, insistently
+from .ruled import wait_until_ruled, wait_until_unruled
 from .test_conditional_bytes import ERROR, QUERY, Side
 from .test_guard_columns import GUARD
-from .test_guards import acquire, release, with_fence
-from .test_modes import SEEN_SECONDS
+from .test_guards import acquire, counting_on, granted, release, with_fence
 
 ROWS = (  # of the table, with the lock of each
     ("p int, q text, c bigint, u uuid, PRIMARY KEY ((p, q), c, u)", "{p}/{q}:{c}:{u}",
@@ -43,8 +45,8 @@ MODES = ("unsafe", "mixed_reads", "full")
 class Tables:
     """Tables with rules, of which all proxies know."""
 
-    def __init__(self, session):
-        self.session, self.made, self.rules = session, [], []
+    def __init__(self, fleet, session):
+        self.fleet, self.session, self.made, self.rules = fleet, session, [], []
         ruled = "id int, c int, v int, s int static, PRIMARY KEY (id, c)"
         self.of_mode = [self.make(ruled, mode, "{table}:{{id}}") for mode in MODES]
         self.batch, self.unruled = self.make(ruled, "unsafe", "{table}:{{id}}"), self.make("id int PRIMARY KEY, v int")
@@ -58,7 +60,9 @@ class Tables:
         self.rule(f"{KEYSPACE}.{self.fast}", f"fast {self.fast}", fast=True)
         self.rule("no table", "l")
         self.open = self.make("id int PRIMARY KEY, text text, v int")
-        time.sleep(SEEN_SECONDS)
+        rows = {**dict.fromkeys((*self.of_mode, self.batch), "id = 0 AND c = 0"), **dict.fromkeys(self.broken, "id = 0 AND at = 0"),
+                **{table: where for table, (_, _, where, _) in zip(self.rows, ROWS)}, self.modeless: "id = 0", self.fast: "id = 0"}
+        wait_until_ruled(fleet, whole(rows))
 
     def make(self, columns, mode="unsafe", lock=None):
         table = f"ruled_{uuid.uuid4().hex[:12]}"
@@ -71,7 +75,7 @@ class Tables:
         return table
 
     def rule(self, table, lock, mode="require", fast=None):
-        """Sets a rule, which every core of every proxy knows after SEEN_SECONDS."""
+        """Sets a rule, of which cores come to know one after the other."""
         insert = SimpleStatement("INSERT INTO shunt.guards (table_name, lock, mode, fast) VALUES (%s, %s, %s, %s)",
                                  consistency_level=ConsistencyLevel.QUORUM)
         self.session.execute(insert, (table, lock, mode, fast))
@@ -85,11 +89,22 @@ class Tables:
             self.session.execute(f"DROP TABLE {table}")
 
 
+def whole(rows):
+    return {f"{KEYSPACE}.{table}": row for table, row in rows.items()}
+
+
 @pytest.fixture(scope="module")
-def tables(session):
-    tables = Tables(session)
+def tables(fleet, session):
+    tables = Tables(fleet, session)
     yield tables
     tables.drop()
+
+
+def connect(fleet, session, to):
+    """A session of one proxy, in the keyspace of these tables."""
+    other = insistent(fleet.connect(to=to, version=session.version))
+    other.set_keyspace(KEYSPACE)
+    return other
 
 
 def refused(session, statement, values=None, shown="it names none", **more):
@@ -109,8 +124,7 @@ def test_every_write_names_the_lock_of_its_row(fleet, session, tables, mode):
              f"UPDATE {table} SET s = 1 WHERE id = 1", f"BEGIN BATCH UPDATE {table} SET v = 1 WHERE id = 1 AND c = 1 APPLY BATCH", batch,
              f"BEGIN TRANSACTION INSERT INTO {table} (id, c, v) VALUES (1, 1, 1); COMMIT TRANSACTION")
     for to in range(3):
-        other = fleet.connect(to=to, version=session.version)
-        other.set_keyspace(KEYSPACE)
+        other = connect(fleet, session, to)
         for statement in plain:
             refused(other, statement, shown=says)
         refused(other, other.prepare(insert.query_string), (1, 1, 1), shown=says)
@@ -194,18 +208,6 @@ def test_a_rule_that_cannot_be_followed_lets_nothing_through(session, tables):
     release(session, "l")
 
 
-def test_a_lock_in_memory_is_another_than_the_durable_one_of_its_name(session, tables):
-    name, deadline = f"fast {tables.fast}", time.monotonic() + 90
-    while (held := acquire(session, name, table="fast_locks")) is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-    durable = acquire(session, name)
-    update = f"UPDATE {tables.fast} SET v = 1 WHERE id = 1 IF \"{{}}\" = '{name}' AND \"shunt:fence\" = {{}}"
-    refused(session, update.format("shunt:lock", durable), shown=f"name fast lock '{name}' .* names lock")
-    session.execute(update.format("shunt:fast_lock", held))
-    release(session, name, table="fast_locks")
-    release(session, name)
-
-
 def test_nobody_gets_past_those_who_hold_the_lock(fleet, session, tables):
     """Five clients add to one row under its lock, and a sixth of which nobody has said that there is a lock. Only by the rule is nothing lost."""
     table = tables.open
@@ -213,13 +215,13 @@ def test_nobody_gets_past_those_who_hold_the_lock(fleet, session, tables):
     lock = f"{table}:1"
 
     def run():
-        said, stop = [], threading.Event()
+        """True if something was lost, or written by who has named no lock; and what was refused to the sixth."""
+        said, refusals, written, stop = [], [], [], threading.Event()
 
         def add(client):
             for number in range(4):
                 owner = f"{client}.{number}"
-                while (fence := acquire(session, lock, owner)) is None:
-                    time.sleep(0.01)
+                fence = until(lambda: acquire(session, lock, owner), "the lock is granted", every_seconds=0.01)  # noqa: B023
                 guard = GUARD.format(f"'{lock}'", fence)
                 # Nothing of who had it before comes behind this.
                 session.execute(f"UPDATE {table} SET v = {number} WHERE id = 1 {guard}")
@@ -229,38 +231,40 @@ def test_nobody_gets_past_those_who_hold_the_lock(fleet, session, tables):
                 release(session, lock, owner)
 
         def unguarded():
-            other = fleet.connect(to=1, version=session.version)
-            other.set_keyspace(KEYSPACE)
+            other = connect(fleet, session, 1)
             while not stop.is_set():
                 text = other.execute(seen).one()["text"] or ""
                 try:
                     other.execute(f"UPDATE {table} SET text = '{text} none' WHERE id = 1")
+                    written.append(text)
                 except InvalidRequest as error:
-                    assert "the rule of shunt.guards" in str(error)
+                    assert "the rule of shunt.guards" in str(error), error
                     refusals.append(error)
             other.cluster.shutdown()
 
         session.execute(f"UPDATE {table} SET text = '', v = 0 WHERE id = 1 " + GUARD.format(f"'{lock}'", acquire(session, lock)))
         release(session, lock)
-        refusals.clear()
-        clients = [threading.Thread(target=add, args=(client,)) for client in range(5)]
-        last = threading.Thread(target=unguarded)
-        for client in (*clients, last):
-            client.start()
-        for client in clients:
-            client.join(120)
-        stop.set()
-        last.join(60)
-        assert not any(client.is_alive() for client in (*clients, last)) and len(said) == 20
+        with ThreadPoolExecutor(6) as clients:
+            last = clients.submit(unguarded)
+            try:
+                # The others begin when it is at work: they read what it may have written.
+                until(lambda: written or refusals or last.done(), "who names no lock has asked")
+                for done in [clients.submit(add, client) for client in range(5)]:
+                    done.result(2 * DEADLINE_SECONDS)
+            finally:
+                stop.set()
+            last.result(DEADLINE_SECONDS)
+        assert len(said) == 20
         there = session.execute(seen).one()["text"].split()
-        return "none" in there or [owner for owner in said if owner not in there]
+        return "none" in there or [owner for owner in said if owner not in there], refusals
 
-    refusals = []
-    assert run(), "the test would see it: without a rule who names no lock writes"
+    harm, refusals = run()
+    assert harm, "the test would see it: without a rule who names no lock writes"
     assert not refusals
     tables.rule(f"{KEYSPACE}.{table}", f"{table}:{{id}}")
-    time.sleep(SEEN_SECONDS)
-    assert not run() and refusals
+    wait_until_ruled(fleet, whole({table: "id = 0"}))
+    harm, refusals = run()
+    assert not harm and refusals
 
 
 class InKeyspace:
@@ -276,8 +280,9 @@ class InKeyspace:
         f.write(struct.pack(">i" if version >= 5 else ">B", 0x80) + struct.pack(">H", len(self.keyspace)) + self.keyspace)
 
 
-def test_a_keyspace_that_a_message_names_is_that_of_the_rule(fleet, session, tables):
-    side = Side(f"{fleet.proxies[0].host}:{fleet.proxies[0].port}", "system", session.version)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_keyspace_that_a_message_names_is_that_of_the_rule(fleet, session, tables, version):
+    side = Side(f"{fleet.proxies[0].host}:{fleet.proxies[0].port}", "system", version)
     table = tables.of_mode[0]
     try:
         flags, opcode, body = side.send(InKeyspace(f"INSERT INTO {table} (id, c, v) VALUES (1, 9, 1)", KEYSPACE))
@@ -287,34 +292,39 @@ def test_a_keyspace_that_a_message_names_is_that_of_the_rule(fleet, session, tab
     assert session.execute(f"SELECT * FROM {table} WHERE id = 1 AND c = 9").one() is None
 
 
-def test_a_proxy_that_starts_knows_the_rules_before_it_serves(fleet, session, tables):
-    table = tables.unruled
-    tables.rule(f"{KEYSPACE}.{table}", "l")
-    time.sleep(SEEN_SECONDS)
-    fleet.proxies[2].kill()
-    fleet.proxies[2].start()
-    other = fleet.connect(to=2, version=session.version)
-    other.set_keyspace(KEYSPACE)
-    refused(other, f"INSERT INTO {table} (id, v) VALUES (1, 1)", shown="the rule of shunt.guards")
-    # For the tests behind this one: until it has all links that it wants, and its share of the shards.
-    fleet.wait_until_settled(3)
-    deadline = time.monotonic() + 90
-    while True:
-        try:
-            other.execute(f"ALTER TABLE {table} WITH transactional_mode = 'full'")
-            break
-        except NoHostAvailable:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-    other.cluster.shutdown()
-    assert session.execute(f"SELECT * FROM {table} WHERE id = 1").one() is None
+# Behind the others: locks in memory are granted some seconds after the fleet has begun.
+def test_a_lock_in_memory_is_another_than_the_durable_one_of_its_name(session, tables):
+    name = f"fast {tables.fast}"
+    durable, held = acquire(session, name), granted(session, name, table="fast_locks")
+    update = f"UPDATE {tables.fast} SET v = 1 WHERE id = 1 IF \"{{}}\" = '{name}' AND \"shunt:fence\" = {{}}"
+    refused(session, update.format("shunt:lock", durable), shown=f"name fast lock '{name}' .* names lock")
+    with counting_on(session, name, held, "fast_locks"):
+        session.execute(update.format("shunt:fast_lock", held))
+    release(session, name, table="fast_locks")
+    release(session, name)
 
 
-def test_what_is_switched_off_lets_all_through(session, tables):
+def test_what_is_switched_off_lets_all_through(fleet, session, tables):
     for table in tables.of_mode:
         tables.rule(f"{KEYSPACE}.{table}", f"{table}:{{id}}", "off")
     session.execute("DELETE FROM shunt.guards WHERE table_name = %s", (f"{KEYSPACE}.{tables.batch}",))
-    time.sleep(SEEN_SECONDS)
-    for table in (*tables.of_mode, tables.batch):
+    rows = dict.fromkeys((*tables.of_mode, tables.batch), "id = 0 AND c = 0")
+    wait_until_unruled(fleet, whole(rows))
+    for table in rows:
         session.execute(f"INSERT INTO {table} (id, c, v) VALUES (3, 1, 1)")
         assert session.execute(f"SELECT v FROM {table} WHERE id = 3 AND c = 1").one() == {"v": 1}
+
+
+# Last: the fleet has two members until the lease of the one that is killed has ended.
+def test_a_proxy_that_starts_knows_the_rules_before_it_serves(fleet, session, tables):
+    table = tables.unruled
+    tables.rule(f"{KEYSPACE}.{table}", "l")
+    wait_until_ruled(fleet, whole({table: "id = 0"}))
+    fleet.proxies[2].kill()
+    fleet.proxies[2].start()
+    other = connect(fleet, session, 2)
+    refused(other, f"INSERT INTO {table} (id, v) VALUES (1, 1)", shown="the rule of shunt.guards")
+    insistently(other, f"ALTER TABLE {table} WITH transactional_mode = 'full'")
+    refused(other, f"INSERT INTO {table} (id, v) VALUES (1, 1)", shown="the rule of shunt.guards")
+    other.cluster.shutdown()
+    assert session.execute(f"SELECT * FROM {table} WHERE id = 1").one() is None

@@ -1,12 +1,15 @@
 """Transactions of an unmodified driver: what is read, decided and written, as text and prepared."""
 
-import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cassandra import InvalidRequest
 from cassandra.protocol import SyntaxException
+
+from harness.waits import DEADLINE_SECONDS, until
+from locks.fleet import VERSIONS
 
 TRANSFER = """BEGIN TRANSACTION
   LET payer = (SELECT balance FROM accounts WHERE id = ?);
@@ -49,6 +52,7 @@ def test_a_condition_decides_over_all_writes(session, ids):
         assert (account(session, a)["balance"], account(session, b)["balance"]) == expected
 
 
+@pytest.mark.parametrize("session", VERSIONS, indirect=True)
 def test_prepared_with_its_names_and_types(session, ids):
     a, b = ids(2)
     open_accounts(session, (a, b), 10)
@@ -62,6 +66,7 @@ def test_prepared_with_its_names_and_types(session, ids):
     assert (account(session, a)["balance"], account(session, b)["balance"]) == (7, 13)
 
 
+@pytest.mark.parametrize("session", VERSIONS, indirect=True)
 def test_a_row_is_returned_and_rows_are(session, ids):
     a, = ids(1)
     run(session, *(f"INSERT INTO moves (account, number, amount) VALUES ({a}, {number}, {number * 10});" for number in range(3)))
@@ -90,6 +95,7 @@ def test_the_later_write_of_a_row_counts(session, ids):
     assert account(session, a) is None
 
 
+@pytest.mark.parametrize("session", VERSIONS, indirect=True)
 def test_collections_and_statics(session, ids):
     a, = ids(1)
     run(session, f"UPDATE accounts SET tags += {{'x'}}, notes['k'] = 3 WHERE id = {a};")
@@ -115,21 +121,14 @@ def test_increments_of_many_at_once_are_all_there(session, ids):
     a, = ids(1)
     open_accounts(session, (a,), 0)
     add = session.prepare("BEGIN TRANSACTION UPDATE accounts SET balance += ? WHERE id = ?; COMMIT TRANSACTION")
-    faults = []
-
     def go_on():
-        try:
-            for _ in range(25):
-                session.execute(add, (1, a))
-        except Exception as error:  # told by the main thread
-            faults.append(error)
+        for _ in range(25):
+            session.execute(add, (1, a))
 
-    threads = [threading.Thread(target=go_on) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults and account(session, a)["balance"] == 200
+    with ThreadPoolExecutor(8) as clients:
+        for done in [clients.submit(go_on) for _ in range(8)]:
+            done.result(DEADLINE_SECONDS)
+    assert account(session, a)["balance"] == 200
 
 
 @pytest.mark.parametrize("body, expected", [
@@ -236,9 +235,7 @@ def test_a_column_that_comes_in_between_takes_no_others_place(session, ids):
     assert session.execute(f"SELECT a FROM {table} WHERE k = {b}").one()["a"] == 30
     session.execute(f"ALTER TABLE {table} DROP c")
     with pytest.raises(InvalidRequest):
-        for _ in range(20):  # until the plan is too old
-            run(session, *body)
-            time.sleep(0.5)
+        until(lambda: run(session, *body) is None, "the plan is too old", every_seconds=0.5)
 
 
 def test_an_answer_that_is_too_long_is_refused_and_harms_nobody(session, ids):

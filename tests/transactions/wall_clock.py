@@ -8,8 +8,9 @@ import os
 import platform
 import signal
 import struct
-import time
 from pathlib import Path
+
+from harness.waits import until
 
 # clock_gettime, the system call; for CLOCK_REALTIME the seconds are added.
 BEFORE = bytes.fromhex("b8e4000000"    # mov eax, 228
@@ -49,19 +50,20 @@ def _mapped(pid: int) -> tuple | None:
 
 def _stop_outside(pid: int, first: int, end: int) -> None:
     """Stops it while none of its threads is in the function."""
-    deadline = time.monotonic() + 60
-    while True:
+    def is_stopped() -> bool:
+        return all(_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir())
+
+    def is_outside() -> bool:
         os.kill(pid, signal.SIGSTOP)
-        while not all(_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir()):
-            assert time.monotonic() < deadline, f"{pid} does not stop"
-            time.sleep(0.001)
+        until(is_stopped, f"{pid} stops", every_seconds=0.001)
         # proc(5): the last word is where the thread is.
         places = [int((task / "syscall").read_text().split()[-1], 16) for task in Path(f"/proc/{pid}/task").iterdir()]
         if not any(first <= place < end for place in places):
-            return
+            return True
         os.kill(pid, signal.SIGCONT)
-        assert time.monotonic() < deadline, f"{pid} asks for the time whenever it is looked at"
-        time.sleep(0.001)
+        return False
+
+    until(is_outside, f"{pid} does not ask for the time when it is looked at", every_seconds=0.001)
 
 
 def _state(task: Path) -> str:

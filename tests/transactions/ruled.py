@@ -1,0 +1,39 @@
+"""Waits for what each core of each proxy of a fleet knows of rules. Each core reads shunt.guards for
+itself, every two seconds, and a client's writes go by what the core of its connection has read. The
+core that decides is one of them."""
+
+from harness import cql
+from harness.waits import until
+
+from .known import INVALID, UNSERVED, Clients
+
+RULED = ("the rule of shunt.guards", "takes part in no transactions")
+
+
+def wait_until_ruled(fleet, rows, clients=Clients):
+    """Until each core refuses a plain write to a table. `rows`: of each table a row that nobody
+    needs, which such a write takes away as long as nobody knows the rule."""
+    with clients(fleet.proxies) as open_clients:
+        for client in open_clients.all:
+            for table, row in rows.items():
+                until(lambda: is_refused(client, table, row), f"a core knows the rule of {table}")  # noqa: B023
+
+
+def wait_until_unruled(fleet, rows, clients=Clients):
+    """Until no core does."""
+    with clients(fleet.proxies) as open_clients:
+        for client in open_clients.all:
+            for table, row in rows.items():
+                until(lambda: is_refused(client, table, row) is False, f"a core knows no rule of {table}")  # noqa: B023
+
+
+def is_refused(client, table, row):
+    """True of a plain write that is refused for a rule; None while nobody serves it."""
+    try:
+        client.query(f"DELETE FROM {table} WHERE {row}", cql.QUORUM)
+    except cql.CqlError as error:
+        if error.code in UNSERVED:
+            return None
+        assert error.code == INVALID and any(part in error.message for part in RULED), error
+        return True
+    return False
