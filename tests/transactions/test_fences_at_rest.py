@@ -8,7 +8,6 @@ all that later: from hints, from its own sockets, and by repair. Needs a ring.
 
 import os
 import threading
-import time
 import uuid
 from contextlib import contextmanager
 
@@ -18,6 +17,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile
 from cassandra.cluster import Cluster as Driver
 from cassandra.policies import WhiteListRoundRobinPolicy
 
+from harness import waits
 from harness.cluster import Cluster
 from harness.driver import PATIENT
 
@@ -54,26 +54,26 @@ class Former(threading.Thread):
                 self.errors[type(error).__name__] = self.errors.get(type(error).__name__, 0) + 1
 
 
-def until(what, within_seconds=90):
+def until(what):
     """What it comes to, as soon as it does, whatever errors a node that stands still causes."""
-    deadline = time.monotonic() + within_seconds
-    while True:
+    errors = []
+
+    def found():
         try:
-            if found := what():
-                return found
+            return what()
         except InvalidRequest:
             raise
-        except Exception:  # noqa: BLE001
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        except Exception as error:  # noqa: BLE001
+            errors[:] = [repr(error)]
+            return None
+
+    return waits.until(found, "what the test waits for", told=lambda: errors)
 
 
 @contextmanager
 def at_node(node):
     """A session that asks this node only."""
-    profile = ExecutionProfile(WhiteListRoundRobinPolicy([node.address]), consistency_level=ConsistencyLevel.ONE, request_timeout=30)
+    profile = ExecutionProfile(WhiteListRoundRobinPolicy([node.address]), consistency_level=ConsistencyLevel.ONE, request_timeout=60)
     with Driver([node.address], port=node.settings.cql_port, protocol_version=5, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **PATIENT) as driver:
         yield driver.connect()
 
@@ -158,8 +158,8 @@ def test_nothing_with_a_former_fence_is_on_any_node_when_all_are_repaired(fleet,
     ring.wait_up()
     until(lambda: not any(pending_hints(node) for node in ring.nodes))
     former.going = False
-    former.join(60)
-    assert not former.is_alive() and not former.wrong, former.wrong[:3]
+    waits.until(lambda: not former.is_alive(), "the former holder has its last answer")
+    assert not former.wrong, former.wrong[:3]
     assert sum(value.startswith(FORMER) for value in seen.values()) == len(every) / 2
     for number in range(1, len(ring.nodes) + 1):
         repaired = ring.nodetool(number, "repair", "--full", KEYSPACE)

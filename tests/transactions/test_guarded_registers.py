@@ -15,26 +15,31 @@ import uuid
 import pytest
 from cassandra import InvalidRequest
 
+from harness.waits import until
 from history import verdict
 from history.record import FAILED, OK, History, NotDone
-from locks.fleet import LEASE_MS, Threads
+from locks.fleet import Threads
 
-from .conftest import once_served, prepare
+from .conftest import insistent, once_served, prepare
 from .test_guards import with_fence
 
 CLIENTS, REGISTERS, TTL_SECONDS = 6, 2, 1
+STANDING_MAX = 2  # of the clients: the others write meanwhile
 ACQUIRE = f"INSERT INTO shunt.locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL {TTL_SECONDS}"
 RELEASE = "DELETE FROM shunt.locks WHERE name = %s IF owner = %s"
 
 
 class Writers(Threads):
-    """Clients that read a register and write it under its lock, each through a proxy of its own, and stand still in between now and then."""
+    """Clients that read a register and write it under its lock, each through a proxy of its own, and stand still in between now and then,
+    until somebody else has written under the lock that has passed on."""
 
     def __init__(self, fleet, history, registers, guard, seed):
         self.history, self.registers, self.guard = history, registers, guard
         self.sessions = [fleet.connect(to=number, timeout_seconds=10, heartbeat_seconds=2) for number in range(len(fleet.proxies))]
         self.mutex = threading.Lock()
-        self.number, self.stopped, self.refused, self.failures = 0, 0, 0, []
+        self.number, self.overtaken, self.refused, self.failures = 0, 0, 0, []
+        self.standing = threading.Semaphore(STANDING_MAX)
+        self.last = dict.fromkeys(registers, 0)  # the fence of the last write that was answered
         self.threads = [threading.Thread(target=self.go_on, args=(f"c{client}", self.sessions[client % len(self.sessions)],
                                                                   random.Random(f"{seed} {client}")), daemon=True) for client in range(CLIENTS)]
 
@@ -89,9 +94,7 @@ class Writers(Threads):
             return
         self.history.lines.append({"model": "list", "key": key, "client": client, "op": "read", "value": numbers(found), "call": begun,
                                    "return": self.history.now(), "outcome": OK})
-        if draw.randrange(4) == 0:
-            self.stopped += 1
-            time.sleep(TTL_SECONDS * 1.4)
+        is_overtaken = draw.randrange(4) == 0 and self.is_overtaken(register, fence)
         with self.mutex:
             self.number += 1
             number = self.number
@@ -100,14 +103,32 @@ class Writers(Threads):
             f"UPDATE transactions.accounts SET owner = '{value}' WHERE id = {register}"))
         self.history.lines.append({"model": "list", "key": key, "client": client, "op": "append", "value": [number], "call": begun,
                                    "return": self.history.now(), "outcome": outcome})
+        with self.mutex:
+            if outcome == OK:
+                self.last[register] = max(self.last[register], fence)
+            self.overtaken += is_overtaken
 
-    def wait_for(self, operations, stopped, refused=0, within_seconds=180):
-        """Until so many more operations were carried out, so often somebody stood still, and so much was refused for that."""
-        goal, deadline = self.history.count("register") + operations, time.monotonic() + within_seconds
-        while self.history.count("register") < goal or self.stopped < stopped or self.refused < refused:
+    def is_overtaken(self, register, fence):
+        """Stands still until another has written under the lock, which had passed to it. False if that was not to be."""
+        if not self.standing.acquire(blocking=False):
+            return False
+        try:
+            later = max(fence, self.last[register])
+            until(lambda: self.last[register] > later or not self.going, f"another writes register {register}", every_seconds=0.02)
+            return self.last[register] > later
+        finally:
+            self.standing.release()
+
+    def wait_for(self, operations, overtaken, refused=0):
+        """Until so many more operations were carried out, so often somebody stood still past its lock, and so much was refused for that."""
+        goal = self.history.count("register") + operations
+
+        def is_there():
             assert not self.failures and not self.history.problems, (self.failures[:3], self.history.problems[:3])
-            assert time.monotonic() < deadline, f"{self.history.count('register')} of {goal}, {self.stopped} stopped, {self.refused} refused"
-            time.sleep(0.05)
+            return self.history.count("register") >= goal and self.overtaken >= overtaken and self.refused >= refused
+
+        until(is_there, f"{goal} operations, {overtaken} overtaken, {refused} refused", every_seconds=0.05,
+              told=lambda: f"{self.history.count('register')} operations, {self.overtaken} overtaken, {self.refused} refused")
 
 
 def numbers(text):
@@ -117,7 +138,7 @@ def numbers(text):
 @pytest.fixture
 def registers(fleet, nodes):
     fleet.wait_until_settled(len(fleet.proxies))
-    session = fleet.connect()
+    session = insistent(fleet.connect())
     prepare(session, nodes[1])
     # Nobody else's.
     registers = [uuid.uuid4().int % 2_000_000_000 for _ in range(REGISTERS)]
@@ -138,13 +159,16 @@ def begun(name, registers):
 
 
 def read_at_the_end(fleet, history, registers):
-    session = fleet.connect()
+    session = insistent(fleet.connect())
     for register in registers:
         def read():
-            return once_served(session, f"SELECT owner FROM transactions.accounts WHERE id = {register}").one()["owner"]  # noqa: B023
+            return session.execute(f"SELECT owner FROM transactions.accounts WHERE id = {register}").one()["owner"]  # noqa: B023
 
-        outcome, found = history.read("last", "register", str(register), read)
-        assert outcome == OK
+        def found_at_last():
+            outcome, found = history.read("last", "register", str(register), read)  # noqa: B023
+            return outcome == OK and [found]
+
+        found, = until(found_at_last, f"register {register} is read")
         history.read("last", "list", str(register), lambda: numbers(found))  # noqa: B023
     session.cluster.shutdown()
 
@@ -152,12 +176,8 @@ def read_at_the_end(fleet, history, registers):
 def stand_still(fleet, history, victim):
     """A proxy that decides, or keeps locks, stands still past its own lease."""
     history.note("paused")
-    victim.pause()
-    try:
-        time.sleep(LEASE_MS / 1000 * 0.5)
-        fleet.wait_until_settled(len(fleet.proxies) - 1)
-    finally:
-        victim.resume()
+    with fleet.without(victim):
+        pass
     history.note("resumed")
     fleet.wait_until_settled(len(fleet.proxies))
 
@@ -166,10 +186,10 @@ def test_registers_that_are_written_under_guard_have_one_order(fleet, registers)
     history, seed = begun("guarded-registers", registers)
     draw = random.Random(seed)
     with Writers(fleet, history, registers, guard=True, seed=seed) as writers:
-        writers.wait_for(60, stopped=4, refused=2)
+        writers.wait_for(60, overtaken=2, refused=2)
         for _ in range(int(os.environ.get("SHUNT_HISTORY_ROUNDS", 1))):
             stand_still(fleet, history, draw.choice(fleet.proxies))
-            writers.wait_for(40, stopped=writers.stopped + 2, refused=writers.refused + 1)
+            writers.wait_for(40, overtaken=writers.overtaken + 1, refused=writers.refused + 1)
     read_at_the_end(fleet, history, registers)
     assert history.count("list", FAILED) > 0, "nothing was refused: nobody has stood still for long enough"
     verdict.assert_linearizable(history)
@@ -179,7 +199,7 @@ def test_without_guards_they_have_none_and_that_is_seen(fleet, registers, monkey
     monkeypatch.setattr(verdict, "LOGS", tmp_path)
     history, seed = begun("unguarded-registers", registers)
     with Writers(fleet, history, registers, guard=False, seed=seed) as writers:
-        writers.wait_for(60, stopped=8)
+        writers.wait_for(60, overtaken=2)
     read_at_the_end(fleet, history, registers)
     with pytest.raises(AssertionError, match="exit code 1"):
         verdict.assert_linearizable(history)
