@@ -136,7 +136,17 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
     for number in 0..2_000 {
         delete(&store, &one, range(number));
     }
-    until(|| fragments(&store, &one, Target::Header) < 200);
+    until(|| {
+        let is_put_together = fragments(&store, &one, Target::Header) < 200;
+        if !is_put_together {
+            // A pile that came late beside a long record is left for now: it is not worth writing that anew. The same ranges
+            // once more make it so.
+            (0..64).for_each(|number| {
+                delete(&store, &one, range(number));
+            });
+        }
+        is_put_together
+    });
     assert_eq!(live(&store, &one, 0..6), [1, 3, 5]);
     assert_eq!((ask(4).ready().unwrap(), ask(5).ready().unwrap().is_some()), (None, true));
     for number in 2_000..6_000 {
