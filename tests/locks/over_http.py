@@ -4,6 +4,8 @@ import http.client
 import json
 import urllib.parse
 
+from harness.waits import DEADLINE_SECONDS, Late, until
+
 PORT = 9395
 
 
@@ -23,7 +25,32 @@ class Answer:
         return f"{self.status} {self.json}"
 
 
-def ask(one, method, name, suffix="", source=None, body=None, headers=None, timeout=90, **parameters):
+def ask(one, method, name, *more, **named):
+    """What is answered in the end. 503 promises that nothing was carried out, so it is asked again;
+    504 is no answer."""
+    refused = []
+
+    def answer():
+        answered = ask_once(one, method, name, *more, **named)
+        if answered.status == 504:
+            raise Late(f"{method} {name}: {answered}")
+        refused[:] = [answered]
+        return answered if answered.status != 503 else None
+
+    return until(answer, f"an answer to {method} {name}", told=lambda: refused)
+
+
+def ask_once(
+    one,
+    method,
+    name,
+    suffix="",
+    source=None,
+    body=None,
+    headers=None,
+    timeout=DEADLINE_SECONDS,
+    **parameters,
+):
     """Booleans are written as the API has them."""
     parameters = {key: str(value).lower() if isinstance(value, bool) else value for key, value in parameters.items()}
     query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""

@@ -3,32 +3,37 @@ cannot do to others."""
 
 import base64
 import json
+import os
 import re
 import socket
 import subprocess
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from locks.fleet import NETWORK, Fleet
-from locks.over_http import PORT, ask, listen
+from harness.waits import DEADLINE_SECONDS, Late, until
+from locks.conftest import MEMORY_TTL_MS, steady
+from locks.fleet import NETWORK, insistent
+from locks.over_http import PORT, ask, ask_once, listen
 
 PART = 256  # of 512 requests at a time, what one address gets
 WAITS_PART = 192  # of 384 that wait for a lock
+WAIT_SECONDS = 60  # the most that there is
 CONNECTIONS_PART = 512  # of 1024 connections
+CONNECTIONS, IN_FLIGHT = "shunt_lock_http_connections", "shunt_lock_http_in_flight"
 
 
 @pytest.fixture(scope="module")
 def fleet(nodes):
     contact, replicas = nodes
-    fleet = Fleet(contact, "test_http", replicas, 9393, 6_000, 30_000)
+    # Shorter than these tests let requests wait, so that those wait in several rounds.
+    fleet = steady(
+        contact, "test_http", replicas, 9393, query_timeout_ms=4_000, lock_wait_max_ms=2_000
+    )
     listen(fleet)
-    for one in fleet.proxies:
-        # Shorter than these tests let requests wait, so that those wait in several rounds.
-        one.options[one.options.index("--lock-wait-max-ms") + 1] = "3000"
     try:
         yield fleet.start()
     finally:
@@ -37,23 +42,25 @@ def fleet(nodes):
 
 @pytest.fixture(scope="module")
 def session(fleet):
-    session = fleet.connect()
+    session = insistent(fleet.connect())
     yield session
     session.cluster.shutdown()
 
 
 def send(one, head: str, source=None) -> socket.socket:
     """A connection on which this was sent, and nothing was taken yet."""
-    sock = socket.create_connection((one.host, PORT), timeout=90, source_address=(source, 0) if source else None)
+    sock = socket.create_connection(
+        (one.host, PORT), timeout=DEADLINE_SECONDS, source_address=(source, 0) if source else None
+    )
     sock.sendall(head.encode())
     return sock
 
 
-def waiting(name: str, owner: str, wait: int = 30) -> str:
-    return f"PUT /v1/locks/{name}?owner={owner}&ttl=60&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n"
+def waiting(name: str, owner: str, wait: int = WAIT_SECONDS) -> str:
+    return f"PUT /v1/locks/{name}?owner={owner}&ttl=300&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def received(sock, timeout=60) -> bytes:
+def received(sock, timeout=DEADLINE_SECONDS) -> bytes:
     """All until the other side closes."""
     sock.settimeout(timeout)
     parts = []
@@ -65,20 +72,28 @@ def received(sock, timeout=60) -> bytes:
     return b"".join(parts)
 
 
-def until(condition, says, within_seconds=60):
-    deadline = time.monotonic() + within_seconds
-    while not condition():
-        assert time.monotonic() < deadline, says
-        time.sleep(0.05)
-
-
 def waiters(session, name) -> int:
     row = session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()
     return row["waiters"] if row else 0
 
 
 def gauge(one, name) -> int:
-    return int(re.search(rf"^{name}(?:{{.*}})? (\d+)$", one.get("/metrics")[1], re.MULTILINE).group(1))
+    found = until(
+        lambda: re.search(rf"^{name}(?:{{.*}})? (\d+)$", one.get("/metrics")[1], re.MULTILINE),
+        f"{one.listen} tells {name}",
+    )
+    return int(found.group(1))
+
+
+def see(one, gauge_name, wanted: int, within_seconds=DEADLINE_SECONDS) -> None:
+    """Waits until a gauge of a proxy has this value."""
+    until(
+        lambda: gauge(one, gauge_name) == wanted,
+        f"{one.listen} has {wanted} of {gauge_name}",
+        within_seconds,
+        0.05,
+        told=lambda: gauge(one, gauge_name),
+    )
 
 
 @pytest.mark.parametrize("fast", [False, True])
@@ -87,21 +102,23 @@ def test_the_life_of_a_lock(fleet, session, name, fast):
     name, table = f"life-{name}", "fast_locks" if fast else "locks"
     first, second, third = fleet.proxies
     assert ask(first, "GET", name, fast=fast).status == 404
-    taken = ask(first, "PUT", name, owner="a+b", ttl=20, fast=fast)
+    taken = ask(first, "PUT", name, owner="a+b", ttl=300, fast=fast)
     assert taken.status == 200 and taken.json["applied"] is True, taken
     assert (taken.json["name"], taken.json["owner"], taken.json["waiters"]) == (name, "a+b", 0)
-    assert 0 < taken.json["ttl_ms"] <= 20_000
+    assert 0 < taken.json["ttl_ms"] <= 300_000
     row = session.execute(f"SELECT owner, fence FROM shunt.{table} WHERE name = %s", (name,)).one()
     assert (row["owner"], row["fence"]) == ("a+b", taken.json["fence"]), "it is the lock that drivers see"
     looked = ask(second, "GET", name, fast=fast)
     assert looked.status == 200 and (looked.json["owner"], looked.json["fence"]) == ("a+b", row["fence"])
     queue = ask(third, "GET", name, "/queue", fast=fast)
     assert [(one["state"], one["owner"], one["mode"]) for one in queue.json["queue"]] == [("held", "a+b", "X")], queue
-    other = ask(third, "PUT", name, owner="other", ttl=20, fast=fast)
+    other = ask(third, "PUT", name, owner="other", ttl=300, fast=fast)
     assert other.status == 409 and other.json["owner"] == "a+b" and other.json["fence"] == row["fence"], other
-    renewed = ask(second, "PATCH", name, owner="a+b", ttl=29, fence=row["fence"], fast=fast)
-    assert renewed.status == 200 and renewed.json["ttl_ms"] > 20_000, renewed
-    again = ask(third, "PUT", name, owner="a+b", ttl=20, fast=fast)
+    renewed = ask(
+        second, "PATCH", name, owner="a+b", ttl=MEMORY_TTL_MS // 1000, fence=row["fence"], fast=fast
+    )
+    assert renewed.status == 200 and renewed.json["ttl_ms"] > 300_000, renewed
+    again = ask(third, "PUT", name, owner="a+b", ttl=300, fast=fast)
     assert (again.status, again.json["applied"], again.json["fence"]) == (200, False, row["fence"]), "a lost answer is found again"
     for method, parameters in (("PATCH", {"owner": "other"}), ("PATCH", {"owner": "a+b", "fence": row["fence"] - 1}),
                                ("DELETE", {"owner": "other"}), ("DELETE", {"owner": "a+b", "fence": row["fence"] + 1})):
@@ -111,7 +128,7 @@ def test_the_life_of_a_lock(fleet, session, name, fast):
     for method in ("DELETE", "PATCH"):
         assert ask(first, method, name, owner="a+b", fast=fast).status == 404
     assert ask(third, "GET", name, "/queue", fast=fast).status == 404
-    next_one = ask(first, "PUT", name, owner="other", ttl=20, fast=fast)
+    next_one = ask(first, "PUT", name, owner="other", ttl=300, fast=fast)
     assert next_one.status == 200 and next_one.json["fence"] > row["fence"]
     assert ask(first, "DELETE", name, owner="other", fast=fast).status == 200
 
@@ -120,32 +137,35 @@ def test_the_life_of_a_lock(fleet, session, name, fast):
 def test_who_shares(fleet, fast):
     name, (first, second, _) = f"shared-{fast}", fleet.proxies
     for owner, one in (("r1", first), ("r2", second)):
-        assert ask(one, "PUT", name, owner=owner, ttl=20, shared=True, fast=fast).status == 200
-    assert ask(first, "PUT", name, owner="w", ttl=20, fast=fast).status == 409
+        assert ask(one, "PUT", name, owner=owner, ttl=300, shared=True, fast=fast).status == 200
+    assert ask(first, "PUT", name, owner="w", ttl=300, fast=fast).status == 409
     queue = ask(first, "GET", name, "/queue", fast=fast).json["queue"]
     assert [(one["owner"], one["mode"]) for one in queue] == [("r1", "S"), ("r2", "S")]
     assert ask(first, "GET", name, shared=True, fast=fast).json["mode"] == "S"
-    assert ask(second, "PATCH", name, owner="r1", ttl=25, shared=True, fast=fast).status == 200
-    assert ask(first, "PUT", name, owner="r1", ttl=20, fast=fast).status == 400, "it holds it in the other mode"
+    assert ask(second, "PATCH", name, owner="r1", ttl=350, shared=True, fast=fast).status == 200
+    assert ask(first, "PUT", name, owner="r1", ttl=300, fast=fast).status == 400, (
+        "it holds it in the other mode"
+    )
     for owner in ("r1", "r2"):
         assert ask(second, "DELETE", name, owner=owner, shared=True, fast=fast).status == 200
-    assert ask(first, "PUT", name, owner="w", ttl=20, fast=fast).status == 200
+    assert ask(first, "PUT", name, owner="w", ttl=300, fast=fast).status == 200
     assert ask(first, "DELETE", name, owner="w", fast=fast).status == 200
 
 
 @pytest.mark.parametrize("to", [0, 1, 2])
 def test_who_waits_gets_the_lock_when_it_is_released(fleet, session, to):
     name = f"wait-{to}"
-    held = ask(fleet.proxies[0], "PUT", name, owner="holder", ttl=60)
-    answers = []
-    waits = threading.Thread(target=lambda: answers.append(ask(fleet.proxies[to], "PUT", name, owner="next", ttl=20, wait=40)))
-    waits.start()
-    until(lambda: waiters(session, name) == 1, "it does not wait")
-    assert ask(fleet.proxies[1], "DELETE", name, owner="holder").status == 200
-    waits.join(60)
-    assert answers and answers[0].status == 200 and answers[0].json["applied"] is True, answers
-    assert answers[0].json["fence"] > held.json["fence"] and 0 < answers[0].json["ttl_ms"] <= 20_000
-    late = ask(fleet.proxies[to], "PUT", name, owner="late", ttl=20, wait=1)
+    held = ask(fleet.proxies[0], "PUT", name, owner="holder", ttl=300)
+    with ThreadPoolExecutor(1) as waits:
+        answer = waits.submit(
+            ask, fleet.proxies[to], "PUT", name, owner="next", ttl=300, wait=WAIT_SECONDS
+        )
+        until(lambda: waiters(session, name) == 1, "it waits")
+        assert ask(fleet.proxies[1], "DELETE", name, owner="holder").status == 200
+        granted = answer.result()
+    assert granted.status == 200 and granted.json["applied"] is True, granted
+    assert granted.json["fence"] > held.json["fence"] and 0 < granted.json["ttl_ms"] <= 300_000
+    late = ask(fleet.proxies[to], "PUT", name, owner="late", ttl=300, wait=1)
     assert late.status == 409 and late.json["owner"] == "next", "to the end of its wait"
     assert ask(fleet.proxies[to], "DELETE", name, owner="next").status == 200
 
@@ -154,24 +174,26 @@ def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
     """At each proxy, so at the lock's owner too. There it leaves at once, elsewhere when its round of waiting is over."""
     for number, (one, behind) in enumerate((one, behind) for one in fleet.proxies for behind in ("", "X")):
         name = f"gone-{number}"
-        assert ask(one, "PUT", name, owner="holder", ttl=60).status == 200
-        before = gauge(one, "shunt_lock_http_in_flight")
-        leaves = send(one, waiting(name, "leaves", 60) + behind)
-        until(lambda: waiters(session, name) == 1, "it does not wait")
+        assert ask(one, "PUT", name, owner="holder", ttl=300).status == 200
+        see(one, IN_FLIGHT, 0)
+        sent = time.monotonic()
+        leaves = send(one, waiting(name, "leaves") + behind)
+        until(lambda: waiters(session, name) == 1, "it waits", every_seconds=0.05)
         leaves.close()
-        # Long before its wait would end.
-        until(lambda: gauge(one, "shunt_lock_http_in_flight") == before, "its request is carried on with", 45)
-        until(lambda: waiters(session, name) == 0, "it is in the queue still", 45)
+        see(one, IN_FLIGHT, 0)
+        until(lambda: waiters(session, name) == 0, "it has left the queue", every_seconds=0.05)
+        if time.monotonic() - sent > WAIT_SECONDS - 5:
+            raise Late("its wait may have ended by itself")
         assert ask(one, "DELETE", name, owner="holder").status == 200
-        next_one = ask(one, "PUT", name, owner="next", ttl=20)
+        next_one = ask(one, "PUT", name, owner="next", ttl=300)
         assert next_one.status == 200 and next_one.json["owner"] == "next", "and holds nothing"
 
 
 def test_what_is_wrong_is_refused_and_named(fleet):
-    one = fleet.proxies[0]
+    one, longest = fleet.proxies[0], MEMORY_TTL_MS // 1000
     for method, parameters, says in (
             ("PUT", {}, "owner"), ("PUT", {"owner": "o", "ttl": "x"}, "ttl=x"), ("PUT", {"owner": "o", "ttl": 100_000}, "TTL"),
-            ("PUT", {"owner": "o", "ttl": 31, "fast": True}, "30 s"), ("PUT", {"owner": "o" * 257}, "owner"),
+            ("PUT", {"owner": "o", "ttl": longest + 1, "fast": True}, f"{longest} s"), ("PUT", {"owner": "o" * 257}, "owner"),
             ("PUT", {"owner": "o", "wait": 61}, "wait=61"), ("PUT", {"owner": "o", "colour": "red"}, "colour"),
             ("GET", {"owner": "o"}, "owner")):
         refused = ask(one, method, "wrong", **parameters)
@@ -216,12 +238,16 @@ def test_slow_clients_are_cut_and_keep_nobody_out(fleet):
     one, slow_ones = fleet.proxies[0], f"{NETWORK}.201"
     with ExitStack() as stack:
         slow = [stack.enter_context(send(one, "GET /v1/locks/slow HTTP/1.1\r\nHos", slow_ones)) for _ in range(CONNECTIONS_PART)]
-        until(lambda: gauge(one, "shunt_lock_http_connections") >= CONNECTIONS_PART or received(slow[0]) == b"", "they are not there")
+        # On a slow machine the first are cut before the last are there.
+        until(
+            lambda: gauge(one, CONNECTIONS) >= CONNECTIONS_PART or received(slow[0]) == b"",
+            "they are there",
+        )
         for number in range(20):
-            assert ask(one, "PUT", f"beside-{number}", owner="o", ttl=20).status == 200
+            assert ask(one, "PUT", f"beside-{number}", owner="o", ttl=300).status == 200
         for sock in slow:
             assert received(sock) == b"", "no answer to half a head"
-    until(lambda: gauge(one, "shunt_lock_http_connections") == 0, "they are kept")
+    see(one, CONNECTIONS, 0)
     assert ask(one, "GET", "slow", source=slow_ones).status == 404
 
 
@@ -230,21 +256,33 @@ def test_one_address_does_not_get_the_room_of_all(fleet):
     assert ask(one, "PUT", "crowd", owner="holder", ttl=300).status == 200
     refused = 'shunt_lock_http_requests_total{status="429"} '
     with ExitStack() as stack:
-        crowd = [stack.enter_context(send(one, waiting("crowd", f"a{number}", 60), first)) for number in range(WAITS_PART)]
-        until(lambda: gauge(one, "shunt_lock_http_in_flight") == WAITS_PART, "they do not wait")
-        too_many = ask(one, "PUT", "crowd", owner="one-more", ttl=20, wait=5, source=first)
-        assert too_many.status == 429 and int(too_many.headers["Retry-After"]) > 0, too_many
-        assert ask(one, "PATCH", "crowd", owner="holder", ttl=300, source=first).status == 200, "who holds it can renew it"
-        crowd += [stack.enter_context(send(one, waiting("crowd", f"b{number}", 60), second)) for number in range(WAITS_PART)]
-        until(lambda: gauge(one, "shunt_lock_http_in_flight") == 2 * WAITS_PART, "they do not wait")
-        full = ask(one, "PUT", "crowd", owner="one-more", ttl=20, wait=5)
-        assert full.status == 503 and int(full.headers["Retry-After"]) > 0, full
-        assert ask(one, "GET", "other").status == 404, "others are served that do not wait"
-        assert ask(fleet.proxies[1], "PUT", "free", owner="o", ttl=20, wait=5).status == 200, "other proxies have room"
-        assert refused + "1\n" in one.get("/metrics")[1]
+        sent = time.monotonic()
+        crowd = [
+            stack.enter_context(send(one, waiting("crowd", f"a{number}"), first))
+            for number in range(WAITS_PART)
+        ]
+        see(one, IN_FLIGHT, WAITS_PART)
+        too_many = ask_once(one, "PUT", "crowd", owner="one-more", ttl=20, wait=5, source=first)
+        renewed = ask_once(one, "PATCH", "crowd", owner="holder", ttl=300, source=first)
+        crowd += [
+            stack.enter_context(send(one, waiting("crowd", f"b{number}"), second))
+            for number in range(WAITS_PART)
+        ]
+        see(one, IN_FLIGHT, 2 * WAITS_PART)
+        full = ask_once(one, "PUT", "crowd", owner="one-more", ttl=20, wait=5)
+        other = ask_once(one, "GET", "other")
+        elsewhere = ask_once(fleet.proxies[1], "PUT", "free", owner="o", ttl=300, wait=5)
         json_status = json.loads(one.get("/status")[1])["locks_http"]
+        if time.monotonic() - sent > WAIT_SECONDS - 5:
+            raise Late("the first of the crowd may have gone")
+        assert too_many.status == 429 and int(too_many.headers["Retry-After"]) > 0, too_many
+        assert renewed.status == 200, "who holds it can renew it"
+        assert full.status == 503 and int(full.headers["Retry-After"]) > 0, full
+        assert other.status == 404, "others are served that do not wait"
+        assert elsewhere.status == 200, "other proxies have room"
+        assert refused + "1\n" in one.get("/metrics")[1]
         assert json_status["in_flight"] == 2 * WAITS_PART and json_status["connections"] >= 2 * WAITS_PART
-    until(lambda: gauge(one, "shunt_lock_http_in_flight") == 0, "those who have gone are kept")
+    see(one, IN_FLIGHT, 0)
     assert ask(one, "DELETE", "crowd", owner="holder").status == 200
 
 
@@ -257,7 +295,13 @@ def documented() -> str:
 def test_the_session_of_the_documentation(fleet):
     script = documented().replace("10.0.0.5:9190", fleet.proxies[2].http)
     assert "curl" in script and fleet.proxies[2].http in script
-    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, (done.stdout, done.stderr)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [("error" in answer, answer.get("owner")) for answer in answers] == [
@@ -268,15 +312,15 @@ def test_the_session_of_the_documentation(fleet):
 
 def test_a_proxy_that_stops_answers_who_waits_and_takes_nobody_new(fleet):
     one = fleet.proxies[2]
-    assert ask(fleet.proxies[0], "PUT", "stops", owner="holder", ttl=60).status == 200
-    waits = send(one, waiting("stops", "waits", 60))
+    assert ask(fleet.proxies[0], "PUT", "stops", owner="holder", ttl=3600).status == 200
+    waits = send(one, waiting("stops", "waits"))
     idle = send(one, "GET /v1/")
-    until(lambda: gauge(one, "shunt_lock_http_in_flight") == 1, "it does not wait")
+    see(one, IN_FLIGHT, 1)
     one.terminate()
     answered = received(waits)
     status = int(answered.split()[1])
     assert status in (409, 503, 504), answered
-    assert one.wait(90) == 0
+    assert one.wait(DEADLINE_SECONDS) == 0
     idle.close()
     with pytest.raises(OSError):
         ask(one, "GET", "stops")
@@ -291,37 +335,43 @@ def test_a_proxy_that_stops_answers_who_waits_and_takes_nobody_new(fleet):
 def test_a_proxy_that_cannot_grant_says_so(fleet, nodes):
     """One of a fleet that was never made: certainly not carried out, and to be asked again."""
     contact, replicas = nodes
-    none = Fleet(contact, "test_http_none", replicas, 9393, 6_000, 30_000, hosts=[(f"{NETWORK}.9", ())])
+    none = steady(contact, "test_http_none", replicas, 9393, hosts=[(f"{NETWORK}.9", ())])
     one = none.proxies[0]
     listen(none)
     try:
         one.start()
         for method in ("PUT", "PATCH", "DELETE"):
-            refused = ask(one, method, "nowhere", owner="o")
+            refused = ask_once(one, method, "nowhere", owner="o")
             assert refused.status == 503 and int(refused.headers["Retry-After"]) > 0, refused
             assert "nothing was carried out" in refused.json["error"]
     finally:
         none.stop()
 
 
-# Last: after it the fleet has to settle again.
 def test_what_is_said_while_a_proxy_stands_still_is_true(fleet):
     """Of locks that another proxy owns: what was certainly not carried out was not, and what is in doubt is found by asking again."""
-    statuses, paused = {}, fleet.proxies[1]
+    names, paused = [f"still-{os.getpid()}-{number}" for number in range(24)], fleet.proxies[1]
     paused.pause()
     try:
-        for number in range(12):
-            statuses[f"still-{number}"] = ask(fleet.proxies[0], "PUT", f"still-{number}", owner="o", ttl=300).status
+        with ThreadPoolExecutor(len(names)) as together:
+            answers = together.map(
+                lambda name: ask_once(fleet.proxies[0], "PUT", name, owner="o", ttl=3600), names
+            )
+            statuses = dict(zip(names, (answer.status for answer in answers)))
     finally:
         paused.resume()
     assert set(statuses.values()) <= {200, 503, 504} and set(statuses.values()) != {200}, statuses
     fleet.wait_until_settled(3)
     for name, status in statuses.items():
-        seen = []
-        until(lambda: seen.append(ask(fleet.proxies[0], "GET", name)) or seen[-1].status != 503, "nobody can say who holds it")
+        seen = ask(fleet.proxies[0], "GET", name)
         if status == 503:
-            assert seen[-1].status == 404, (name, status, seen[-1])
+            assert seen.status == 404, (name, status, seen)
         if status == 200:
-            assert seen[-1].status == 200 and seen[-1].json["owner"] == "o", (name, status, seen[-1])
+            assert seen.status == 200 and seen.json["owner"] == "o", (name, status, seen)
         again = ask(fleet.proxies[0], "PUT", name, owner="o", ttl=20, wait=20)
-        assert again.status == 200 and again.json["applied"] is (seen[-1].status == 404), (name, status, seen[-1], again)
+        assert again.status == 200 and again.json["owner"] == "o", (name, status, again)
+        # What is in doubt may come as long as the proxy that was asked for it holds its lease, so
+        # between these two questions too.
+        assert (
+            again.json["applied"] is (seen.status == 404) or status == 504 and seen.status == 404
+        ), (name, status, seen, again)
