@@ -23,6 +23,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy, RoundRobinPolicy
 
 from harness.driver import PATIENT
+from harness.waits import Late, until
 
 from .record import FAILED, OK, History
 
@@ -49,11 +50,10 @@ STATEMENTS = {
     "release": "DELETE FROM locks WHERE key = ? IF owner = ?",
     "lock read": "SELECT owner FROM locks WHERE key = ?",
 }
-ANSWER_WITHIN_SECONDS = 40  # beyond every deadline of proxy and nodes
+ANSWER_WITHIN_SECONDS = 120  # beyond every deadline of proxy and nodes
 APART_SECONDS = 0.01  # between writes of one client to one key, whose order two clocks decide
 CONNECTIONS = 4  # of the driver with one kind of timestamps
 READS_AT_ONCE = 16  # of everything at the end
-READ_ATTEMPTS = 20
 
 # That a server which was killed is down is no news to the test.
 logging.getLogger("cassandra").setLevel(logging.ERROR)
@@ -104,7 +104,7 @@ class Clients(ExitStack):
         with ExitStack() as opened:
             self.connections = {of_client: [self._connect(opened, of_client) for _ in range(CONNECTIONS)]
                                 for of_client in (True, False)}
-            opened.callback(self.stop)
+            opened.callback(self._end)  # what has failed before is not hidden by who has no answer
             self.push(opened.pop_all())
         return self
 
@@ -226,18 +226,21 @@ class Clients(ExitStack):
         self._slower |= dict.fromkeys(self.keys, factor) | ({but: 1} if but else {})
 
     def run_for(self, seconds: float) -> None:
+        """So long, or longer: how much is done meanwhile decides nothing."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.check()
             time.sleep(0.05)
 
-    def more(self, model: str, count: int, within_seconds: float = 180) -> None:
+    def more(self, model: str, count: int) -> None:
         """Waits until so many more operations of a model succeeded: whatever was done to the nodes, they work."""
-        goal, deadline = self.history.count(model) + count, time.monotonic() + within_seconds
-        while self.history.count(model) < goal:
+        goal = self.history.count(model) + count
+
+        def reached() -> bool:
             self.check()
-            assert time.monotonic() < deadline, f"not {count} more of {model} in {within_seconds} s: {dict(self.history.errors)}"
-            time.sleep(0.1)
+            return self.history.count(model) >= goal
+
+        until(reached, f"{count} more of {model} succeeded", told=lambda: dict(self.history.errors))
 
     def check(self) -> None:
         assert not self._failures, self._failures[:3]
@@ -245,12 +248,18 @@ class Clients(ExitStack):
 
     def stop(self) -> None:
         """Ends all clients, each after its last answer."""
+        alive = self._end()
+        if alive:
+            raise Late(f"without an answer: {alive}")
+
+    def _end(self) -> list:
+        """Who has no answer."""
         self._stop.set()
         self.up.set()
+        deadline = time.monotonic() + ANSWER_WITHIN_SECONDS * 4
         for thread in self._threads:
-            thread.join(ANSWER_WITHIN_SECONDS * 4)
-        alive = [thread.name for thread in self._threads if thread.is_alive()]
-        assert not alive, f"without an answer: {alive}"
+            thread.join(max(0, deadline - time.monotonic()))
+        return [thread.name for thread in self._threads if thread.is_alive()]
 
     def read_everything(self, kinds=("register", "pair", "list", "lock")) -> None:
         """Reads every key. One that fails, as with a replica that has just come back, is read again."""
@@ -259,11 +268,12 @@ class Clients(ExitStack):
 
         def read(number: int) -> None:
             kind, key = everything[number]
-            for attempt in range(READ_ATTEMPTS):
-                if self._read("last", connections[number % len(connections)], kind, key) == OK:
-                    return
-                time.sleep(0.5)
-            raise AssertionError(f"{kind} {key} cannot be read: {dict(self.history.errors)}")
+            until(
+                lambda: self._read("last", connections[number % len(connections)], kind, key) == OK,
+                f"{kind} {key} is read",
+                every_seconds=0.5,
+                told=lambda: dict(self.history.errors),
+            )
 
         with ThreadPoolExecutor(READS_AT_ONCE) as pool:
             list(pool.map(read, range(len(everything))))

@@ -69,11 +69,19 @@ class History:
         self.lines.append({"model": "lock", "key": key, "client": client, "op": "release", "value": owner, "call": since, "return": self.now(),
                            "outcome": INDETERMINATE, "error": "nobody sent it: the lock of a client that is gone"})
 
-    def doubt(self, op: str, moments: list, within_ms: int) -> None:
-        """Operations that were under way, or answered, so close to one of these moments may have come to nothing, whatever was said of them."""
+    def doubt(self, op: str, spans: list, within_ms: int) -> None:
+        """Operations that were under way, or answered, so close to one of these (from, to) may have
+        come to nothing, whatever was said of them."""
         around = within_ms * 1_000_000
         for line in self.lines:
-            if line["op"] == op and line["outcome"] == OK and any(line["call"] - around <= at <= line["return"] + around for at in moments):
+            if (
+                line["op"] == op
+                and line["outcome"] == OK
+                and any(
+                    line["call"] - around <= to and since <= line["return"] + around
+                    for since, to in spans
+                )
+            ):
                 for answered in ("applied", "found", "fence"):
                     line.pop(answered, None)
                 line |= {"outcome": INDETERMINATE, "error": "it may have died with who answered it"}

@@ -34,7 +34,7 @@ def nodes_and_proxy() -> Embedded:
     return Embedded("killed-up", contact, arguments, [contact])
 
 
-@pytest.mark.parametrize("server, rounds", [(node, 6), (nodes_and_proxy, 2)], ids=["node", "up"])
+@pytest.mark.parametrize("server, rounds", [(node, 3), (nodes_and_proxy, 2)], ids=["node", "up"])
 def test_killed(server, rounds):
     seed = int(os.environ.get("SHUNT_HISTORY_SEED", time.time()))
     rounds = int(os.environ.get("SHUNT_HISTORY_ROUNDS", rounds))

@@ -81,7 +81,7 @@ def test_what_was_answered_too_close_to_a_death_is_in_doubt():
         history.conditional("c", "k", "acquire", f"p{number}", lambda: (True, "p", 1))
     for line, call in zip(history.lines, (0, 0, 500, 500, 1_000, 1_000)):
         line |= {"call": call * 1_000_000, "return": (call + 10) * 1_000_000}
-    history.doubt("release", [600 * 1_000_000], within_ms=100)
+    history.doubt("release", [(590 * 1_000_000, 600 * 1_000_000)], within_ms=100)
     outcomes = [(line["op"], line["outcome"]) for line in history.lines]
     assert outcomes == [("release", "ok"), ("acquire", "ok"), ("release", "indeterminate"), ("acquire", "ok"), ("release", "ok"), ("acquire", "ok")]
     assert "applied" not in history.lines[2]
