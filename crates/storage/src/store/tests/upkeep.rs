@@ -6,11 +6,11 @@ use crate::row::{Expiry, RangeTombstone};
 use std::ops::Bound;
 
 /// Waits for the upkeep thread, which does nothing after what it was asked.
-pub(super) fn until(what: impl Fn() -> bool) {
+pub(super) fn until(mut what: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !what() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "upkeep does not come");
-        std::thread::yield_now();
+        assert!(begun.elapsed() < Duration::from_secs(180), "upkeep does not come");
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
