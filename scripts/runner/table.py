@@ -74,7 +74,13 @@ def fill(text: str, known: dict) -> str:
 
 def placeholders() -> dict:
     return {"pytest": PYTEST, "bundled": BUNDLED, "target": str(TARGET), "shunt": [os.environ.get("SHUNT_BINARY", "")],
-            "extended": os.environ.get("SHUNT_EXTENDED", "3"), "now": str(int(time.time()))}
+            "extended": os.environ.get("SHUNT_EXTENDED", "3"), "now": str(int(time.time())),
+            "path": os.environ.get("PATH", ""), "home": os.environ.get("HOME", "/")}
+
+
+def environment(run: str, path: Path = TABLE) -> dict:
+    """The variables that all suites of a run have: sizes, mostly."""
+    return tomllib.loads(path.read_text()).get("environment", {}).get(run, {})
 
 
 def load(path: Path = TABLE) -> tuple:
