@@ -17,7 +17,7 @@ func inEveryClassicVersion(t *testing.T, run func(t *testing.T, session *classic
 			host, port := contact()
 			config := classic.NewCluster(host)
 			config.Port, config.ProtoVersion = port, version
-			config.Timeout, config.ConnectTimeout = 30*time.Second, 30*time.Second
+			config.Timeout, config.ConnectTimeout = patience, patience
 			session, err := config.CreateSession()
 			if err != nil {
 				t.Fatal(err)

@@ -41,11 +41,11 @@ func TestALockIsHeldByOneAndItsFencesRise(t *testing.T) {
 func TestTextsDoWhatPreparedStatementsDo(t *testing.T) {
 	inEveryVersion(t, func(c *client) {
 		text := func(format string) answer { return c.ask(strings.ReplaceAll(format, "?", "'"+c.name+"'")) }
-		first := text("INSERT INTO shunt.locks (name, owner) VALUES (?, 'ann') IF NOT EXISTS USING TTL 30")
+		first := text("INSERT INTO shunt.locks (name, owner) VALUES (?, 'ann') IF NOT EXISTS USING TTL 300")
 		equal(c, first.applied, true, "acquire")
 		fence := fmt.Sprint(first.fence)
-		equal(c, text("UPDATE shunt.locks USING TTL 90 SET owner = 'ann' WHERE name = ? IF owner = 'ann' AND fence = "+fence).applied, true, "renew")
-		renewed := text("INSERT INTO shunt.locks (name, owner) VALUES (?, 'ann') IF NOT EXISTS USING TTL 30")
+		equal(c, text("UPDATE shunt.locks USING TTL 900 SET owner = 'ann' WHERE name = ? IF owner = 'ann' AND fence = "+fence).applied, true, "renew")
+		renewed := text("INSERT INTO shunt.locks (name, owner) VALUES (?, 'ann') IF NOT EXISTS USING TTL 300")
 		equal(c, renewed.fence, first.fence, "fence")
 		equal(c, renewed.ttl > ttl*1000, true, "the renewed time")
 		equal(c, text("DELETE FROM shunt.locks WHERE name = ? IF owner = 'ann' AND fence = "+fence).applied, true, "release")
@@ -78,7 +78,7 @@ func TestAnotherOwnerChangesNothing(t *testing.T) {
 		fence := c.ask(acquire, c.name, "ann", ttl).fence
 		for _, refused := range []answer{
 			c.ask(release, c.name, "eve"),
-			c.ask("UPDATE shunt.locks USING TTL 30 SET owner = 'eve' WHERE name = ? IF owner = 'eve'", c.name),
+			c.ask("UPDATE shunt.locks USING TTL 300 SET owner = 'eve' WHERE name = ? IF owner = 'eve'", c.name),
 		} {
 			equal(c, refused.applied, false, "applied")
 			equal(c, refused.owner, "ann", "holder")
@@ -91,8 +91,8 @@ func TestAnotherOwnerChangesNothing(t *testing.T) {
 func TestWhoWaitsGetsTheLockWhenItIsReleased(t *testing.T) {
 	inEveryVersion(t, func(c *client) {
 		second := open(c.T, 0)
-		fence := c.ask(acquire, c.name, "first", 60).fence
-		waits := "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 20000) IF NOT EXISTS USING TTL 30"
+		fence := c.ask(acquire, c.name, "first", 3600).fence
+		waits := "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 200000) IF NOT EXISTS USING TTL 300"
 		granted := make(chan answer, 1)
 		failed := make(chan error, 1)
 		go func() {
@@ -126,9 +126,9 @@ func TestWhoWaitsGetsTheLockWhenItIsReleased(t *testing.T) {
 func TestReadersShareAndAWriterDoesNot(t *testing.T) {
 	inEveryVersion(t, func(c *client) {
 		for _, table := range []string{"rwlocks", "fast_rwlocks"} {
-			take := of(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 30")
+			take := of(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 300")
 			leave := of(table, "DELETE FROM shunt.locks WHERE name = ? AND owner = ? IF EXISTS")
-			renew := of(table, "UPDATE shunt.locks USING TTL 30 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS")
+			renew := of(table, "UPDATE shunt.locks USING TTL 300 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS")
 			equal(c, c.ask(take, c.name, "r1", "S").applied, true, "first reader")
 			equal(c, c.ask(take, c.name, "r2", "S").applied, true, "second reader")
 			equal(c, c.ask(take, c.name, "w", "X").applied, false, "writer beside readers")
@@ -243,13 +243,14 @@ func TestTheKeyspaceOfASession(t *testing.T) {
 		host, port := contact()
 		config := gocql.NewCluster(host)
 		config.Port, config.Keyspace = port, "shunt"
+		config.Timeout, config.ConnectTimeout = patience, patience
 		session, err := config.CreateSession() // sends USE on each of its connections
 		if err != nil {
 			c.Fatal(err)
 		}
 		defer session.Close()
 		own := &client{c.T, session, c.name}
-		equal(c, own.ask("INSERT INTO locks (name, owner) VALUES (?, 'o') IF NOT EXISTS USING TTL 30", c.name).applied, true, "acquire")
+		equal(c, own.ask("INSERT INTO locks (name, owner) VALUES (?, 'o') IF NOT EXISTS USING TTL 300", c.name).applied, true, "acquire")
 		equal(c, own.ask("DELETE FROM locks WHERE name = ? IF owner = 'o'", c.name).applied, true, "release")
 	})
 }

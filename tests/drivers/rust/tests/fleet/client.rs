@@ -5,6 +5,7 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use scylla::client::Compression;
+use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
@@ -15,9 +16,10 @@ use scylla::value::{CqlValue, Row};
 
 pub const ACQUIRE: &str = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
 pub const RELEASE: &str = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?";
-pub const TTL: i32 = 30;
+/// As long as `tests/drivers/fleet.py` allows for locks in memory: no lock ends while a test counts on it.
+pub const TTL: i32 = 300;
 /// What waits for something gives up after this time.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two questions.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,8 +37,15 @@ pub struct Client {
 
 impl Client {
     pub async fn new(compression: Option<Compression>) -> Self {
-        let builder = SessionBuilder::new().known_node(&proxies()[0]).compression(compression);
-        let session = builder.build().await.expect("connect");
+        let profile = ExecutionProfile::builder().request_timeout(Some(PATIENCE)).build();
+        let session = SessionBuilder::new()
+            .known_node(&proxies()[0])
+            .compression(compression)
+            .connection_timeout(PATIENCE)
+            .default_execution_profile_handle(profile.into_handle())
+            .build()
+            .await
+            .expect("connect");
         Self { session, name: uuid::Uuid::new_v4().to_string() }
     }
 

@@ -58,7 +58,7 @@ fn prepared_statements_do_what_texts_do() {
         }
         assert!(rows(c.session.query_unpaged(look, ()).await.unwrap()).is_empty());
         let text =
-            format!("INSERT INTO shunt.locks (name, owner) VALUES ('{}', 'bob') IF NOT EXISTS USING TTL 30", c.name);
+            format!("INSERT INTO shunt.locks (name, owner) VALUES ('{}', 'bob') IF NOT EXISTS USING TTL 300", c.name);
         assert!(c.ask(&text, ()).await.applied);
         assert!(
             c.ask(&format!("DELETE FROM shunt.locks WHERE name = '{}' IF owner = 'bob'", c.name), ()).await.applied
@@ -70,7 +70,7 @@ fn prepared_statements_do_what_texts_do() {
 fn another_owner_changes_nothing() {
     in_every_setup(async |c| {
         let fence = c.ask(ACQUIRE, (&c.name, "ann", TTL)).await.fence;
-        let renew = "UPDATE shunt.locks USING TTL 30 SET owner = ? WHERE name = ? IF owner = ?";
+        let renew = "UPDATE shunt.locks USING TTL 300 SET owner = ? WHERE name = ? IF owner = ?";
         let refused = [c.ask(RELEASE, (&c.name, "eve")).await, c.ask(renew, ("eve", &c.name, "eve")).await];
         for found in refused {
             assert_eq!((found.applied, found.owner.as_deref(), found.fence), (false, Some("ann"), fence));
@@ -83,8 +83,8 @@ fn another_owner_changes_nothing() {
 fn who_waits_gets_the_lock_when_it_is_released() {
     in_every_setup(async |c| {
         let second = Client::new(None).await;
-        let fence = c.ask(ACQUIRE, (&c.name, "first", 60)).await.fence;
-        let waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 20000) IF NOT EXISTS USING TTL 30";
+        let fence = c.ask(ACQUIRE, (&c.name, "first", 3600)).await.fence;
+        let waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 200000) IF NOT EXISTS USING TTL 300";
         let name = c.name.clone();
         let waiting = tokio::spawn(async move { second.once(waits, (name, "second")).await });
         let (look, begun) = ("SELECT waiters FROM shunt.locks WHERE name = ?", Instant::now());
@@ -104,10 +104,10 @@ fn readers_share_and_a_writer_does_not() {
     in_every_setup(async |c| {
         for table in ["rwlocks", "fast_rwlocks"] {
             let take =
-                on(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 30");
+                on(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 300");
             let leave = on(table, "DELETE FROM shunt.locks WHERE name = ? AND owner = ? IF EXISTS");
             let renew =
-                on(table, "UPDATE shunt.locks USING TTL 30 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS");
+                on(table, "UPDATE shunt.locks USING TTL 300 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS");
             for (owner, mode, applied) in [("r1", "S", true), ("r2", "S", true), ("w", "X", false)] {
                 assert_eq!(c.ask(&take, (&c.name, owner, mode)).await.applied, applied, "{table}: {owner}");
             }
@@ -133,7 +133,7 @@ fn several_locks_are_taken_all_or_none() {
         let names: Vec<String> = (0..5).map(|number| format!("{}-{number}", c.name)).collect();
         let insert = c
             .session
-            .prepare("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30")
+            .prepare("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 300")
             .await
             .unwrap();
         let mut batch = Batch::new(BatchType::Logged);

@@ -42,7 +42,7 @@ fn the_driver_knows_the_tables() {
 fn the_keyspace_of_a_session() {
     in_every_setup(async |c| {
         c.session.use_keyspace("shunt", false).await.unwrap();
-        let insert = "INSERT INTO locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30";
+        let insert = "INSERT INTO locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 300";
         assert!(c.ask(insert, (&c.name, "ann")).await.applied);
         let unqualified = c.session.prepare("DELETE FROM locks WHERE name = ? IF owner = ?").await.unwrap();
         let gone = c.session.execute_unpaged(&unqualified, (&c.name, "ann")).await.unwrap();

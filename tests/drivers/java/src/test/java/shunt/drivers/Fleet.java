@@ -21,11 +21,13 @@ import java.util.stream.Stream;
  */
 final class Fleet {
   /** What waits for something gives up after this time. */
-  static final Duration PATIENCE = Duration.ofSeconds(60);
+  static final Duration PATIENCE = Duration.ofSeconds(180);
 
   static final String ACQUIRE = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
   static final String RELEASE = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?";
-  static final int TTL = 30;
+
+  /** As long as tests/drivers/fleet.py allows for locks in memory: no lock ends while a test counts on it. */
+  static final int TTL = 300;
 
   private Fleet() {}
 
@@ -42,8 +44,8 @@ final class Fleet {
   static CqlSession open(String version, String keyspace) {
     var config =
         DriverConfigLoader.programmaticBuilder()
-            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(60))
-            .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, Duration.ofSeconds(30))
+            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, PATIENCE)
+            .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, PATIENCE)
             .withInt(DefaultDriverOption.NETTY_IO_SHUTDOWN_QUIET_PERIOD, 0)
             .withInt(DefaultDriverOption.NETTY_ADMIN_SHUTDOWN_QUIET_PERIOD, 0);
     if (version != null) {

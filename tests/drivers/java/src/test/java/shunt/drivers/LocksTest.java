@@ -117,7 +117,7 @@ class LocksTest {
     assertFalse(session.execute(release.bind(name, "ann", fence + 1)).wasApplied());
     assertTrue(session.execute(release.bind(name, "ann", fence)).wasApplied());
     assertNull(session.execute(look.bind(name)).one());
-    assertTrue(applied(ask("INSERT INTO shunt.locks (name, owner) VALUES ('" + name + "', 'bob') IF NOT EXISTS USING TTL 30")));
+    assertTrue(applied(ask("INSERT INTO shunt.locks (name, owner) VALUES ('" + name + "', 'bob') IF NOT EXISTS USING TTL 300")));
     assertTrue(applied(ask("DELETE FROM shunt.locks WHERE name = '" + name + "' IF owner = 'bob'")));
   }
 
@@ -125,15 +125,15 @@ class LocksTest {
   void anotherOwnerChangesNothing() {
     long fence = ask(ACQUIRE, name, "ann", TTL).getLong("fence");
     isRefused(ask(RELEASE, name, "eve"), "ann", fence);
-    isRefused(ask("UPDATE shunt.locks USING TTL 30 SET owner = ? WHERE name = ? IF owner = ?", "eve", name, "eve"), "ann", fence);
+    isRefused(ask("UPDATE shunt.locks USING TTL 300 SET owner = ? WHERE name = ? IF owner = ?", "eve", name, "eve"), "ann", fence);
     assertTrue(applied(ask(RELEASE, name, "ann")));
   }
 
   @Test
   void whoWaitsGetsTheLockWhenItIsReleased() throws Exception {
     try (CqlSession second = Fleet.open(null, null)) {
-      long fence = ask(ACQUIRE, name, "first", 60).getLong("fence");
-      String waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 20000) IF NOT EXISTS USING TTL 30";
+      long fence = ask(ACQUIRE, name, "first", 3600).getLong("fence");
+      String waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 200000) IF NOT EXISTS USING TTL 300";
       var waiting = second.executeAsync(waits, name, "second").toCompletableFuture();
       long begun = System.nanoTime();
       while (ask("SELECT waiters FROM shunt.locks WHERE name = ?", name).getInt(0) != 1) {
@@ -152,9 +152,9 @@ class LocksTest {
   @Test
   void readersShareAndAWriterDoesNot() {
     for (String table : List.of("rwlocks", "fast_rwlocks")) {
-      String take = Fleet.on(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 30");
+      String take = Fleet.on(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 300");
       String leave = Fleet.on(table, "DELETE FROM shunt.locks WHERE name = ? AND owner = ? IF EXISTS");
-      String renew = Fleet.on(table, "UPDATE shunt.locks USING TTL 30 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS");
+      String renew = Fleet.on(table, "UPDATE shunt.locks USING TTL 300 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS");
       assertTrue(applied(ask(take, name, "r1", "S")));
       assertTrue(applied(ask(take, name, "r2", "S")));
       assertFalse(applied(ask(take, name, "w", "X")));
@@ -192,7 +192,7 @@ class LocksTest {
 
   private static SimpleStatement text(String name, String owner) {
     return SimpleStatement.newInstance(
-        "INSERT INTO shunt.locks (name, owner) VALUES ('" + name + "', '" + owner + "') IF NOT EXISTS USING TTL 30");
+        "INSERT INTO shunt.locks (name, owner) VALUES ('" + name + "', '" + owner + "') IF NOT EXISTS USING TTL 300");
   }
 
   private static BatchStatement all(
@@ -236,7 +236,7 @@ class LocksTest {
         CqlSession used = Fleet.open(version, null)) {
       used.execute("USE shunt");
       for (CqlSession one : List.of(own, used)) {
-        Row granted = Fleet.ask(one, "INSERT INTO locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30", name, "ann");
+        Row granted = Fleet.ask(one, "INSERT INTO locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 300", name, "ann");
         assertTrue(applied(granted), granted::getFormattedContents);
         var release = one.prepare("DELETE FROM locks WHERE name = ? IF owner = ?");
         assertTrue(one.execute(release.bind(name, "ann")).wasApplied());
