@@ -85,7 +85,18 @@ def of_cargo(suite, text: str) -> list:
     return failures
 
 
-BY_OUTPUT = {"go": of_go, "surefire": of_surefire, "cargo": of_cargo}
+def of_drivers(suite, text: str) -> list:
+    """The suites of several drivers one after the other, each under a line `java: ...`; one driver runs again as a whole."""
+    parts = re.split(r"^(go|java|rust): .*\n", text, flags=re.MULTILINE)[1:]
+    failures = []
+    for driver, said in zip(parts[::2], parts[1::2], strict=True):
+        for failure in {"go": of_go, "java": of_surefire, "rust": of_cargo}[driver](suite, said):
+            failure.alone = [driver]
+            failures.append(failure)
+    return failures
+
+
+BY_OUTPUT = {"go": of_go, "surefire": of_surefire, "cargo": of_cargo, "totals": of_drivers}
 
 
 def failures_of(suite, text: str, verdicts: Path, failed: int) -> list:

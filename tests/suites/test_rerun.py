@@ -191,6 +191,15 @@ def test_other_languages_tell_missing_answers_from_wrong_ones(tmp_path, counts, 
     assert rerun.command(suite, failures[0], {})[-1] == failures[0].tests[0]
 
 
+def test_several_drivers_in_one_output_are_told_apart(tmp_path):
+    suite = Suite("drivers", "run", ["test"], 1, 1, counts="totals", again="run {test}")
+    text = f"java: locks\n{JAVA_OUTPUT}\ngo: locks\n{GO_OUTPUT}\nrust: a proxy is killed\n{RUST_OUTPUT}"
+    failures = rerun.failures_of(suite, text, tmp_path / "none", 7)
+    missing = [(failure.tests[0], failure.alone) for failure in failures if failure.unanswered]
+    assert missing == [("com.shunt.PagingTest#pages", ["java"]), ("TestQuorum", ["go"]), ("paging::pages", ["rust"])]
+    assert len(failures) == 7
+
+
 def test_failures_that_the_output_does_not_name_are_verdicts(tmp_path):
     suite = Suite("driver", "run", ["test"], 1, 1, counts="go", again="run {test}")
     failures = rerun.failures_of(suite, GO_OUTPUT, tmp_path / "none", 3)
