@@ -14,6 +14,7 @@ from cassandra.policies import FallthroughRetryPolicy
 
 from history.record import FAILED, OK, History
 from history.verdict import assert_linearizable
+from harness.waits import Clock, Late, until
 from locks.fleet import LEASE_MS, Threads
 
 KEYS = [f"history-{number}" for number in range(6)]
@@ -32,6 +33,8 @@ class Lockers(Threads):
 
     def __init__(self, history: History, fleet, seed: int):
         self.history, self.seed = history, seed
+        # They are to learn soon of a proxy that stands still. The outcome of a request without an
+        # answer is open.
         self.session = fleet.connect(timeout_seconds=20, heartbeat_seconds=2)
         self.statements = {name: self.session.prepare(text) for name, text in STATEMENTS.items()}
         for statement in self.statements.values():
@@ -40,8 +43,8 @@ class Lockers(Threads):
         self.failures = []
         self.threads = [threading.Thread(target=self.loop, args=(f"c{number}",), daemon=True) for number in range(CLIENTS)]
 
-    def __exit__(self, *_):
-        super().__exit__()
+    def __exit__(self, *error):
+        super().__exit__(*error)
         if not self.failures:
             for key in KEYS:
                 self.look("last", key)
@@ -105,13 +108,15 @@ class Lockers(Threads):
 
         return self.history.look(client, key, execute)[0] == OK
 
-    def more(self, count: int, within_seconds: float = 180) -> None:
+    def more(self, count: int) -> None:
         """Waits until so many more operations had an answer: whatever was done to the proxies, locks are served."""
-        goal, deadline = self.history.count("lock") + count, time.monotonic() + within_seconds
-        while self.history.count("lock") < goal:
+        goal = self.history.count("lock") + count
+
+        def reached() -> bool:
             assert not self.failures, self.failures[:3]
-            assert time.monotonic() < deadline, f"not {count} more in {within_seconds} s: {dict(self.history.errors)}"
-            time.sleep(0.1)
+            return self.history.count("lock") >= goal
+
+        until(reached, f"{count} more have an answer", told=lambda: dict(self.history.errors))
 
 
 def killed(fleet, draw) -> None:
@@ -130,6 +135,7 @@ def killed_and_started_at_once(fleet, draw) -> None:
 def killed_while_another_is_taken_over(fleet, draw) -> None:
     first, second = draw.sample(fleet.proxies, 2)
     first.kill()
+    # It is about when the others take over; any other moment is as good for the history.
     time.sleep(LEASE_MS / 1000 * draw.uniform(0.9, 1.3))
     second.kill()
     fleet.wait_until_settled(1)
@@ -145,12 +151,8 @@ def all_killed(fleet, draw) -> None:
 
 
 def stopped_past_its_lease(fleet, draw) -> None:
-    victim = draw.choice(fleet.proxies)
-    victim.pause()
-    try:
-        fleet.wait_until_settled(2)
-    finally:
-        victim.resume()
+    with fleet.without(draw.choice(fleet.proxies)):
+        pass
 
 
 def stopped_in_order(fleet, draw) -> None:
@@ -163,12 +165,13 @@ FAULTS = [killed, killed_and_started_at_once, killed_while_another_is_taken_over
 
 
 def note_kills(one, history: History) -> list:
-    """The times at which a proxy is killed from now on."""
+    """From when to when a proxy is being killed, from now on."""
     kills, kill = [], one.kill
 
     def noted() -> None:
-        kills.append(history.now())
+        begun = history.now()
         kill()
+        kills.append((begun, history.now()))
 
     one.kill = noted
     return kills
@@ -181,7 +184,7 @@ def test_one_order_explains_all_answers(fleet):
     draw = random.Random(seed)
     history = History("locks", seed=seed, rounds=rounds)
     kills = [note_kills(one, history) for one in fleet.proxies]
-    with Lockers(history, fleet, seed) as lockers:
+    with Clock() as clock, Lockers(history, fleet, seed) as lockers:
         lockers.more(200)
         for round in range(rounds):
             fault = FAULTS[round] if round < len(FAULTS) else draw.choice(FAULTS)
@@ -190,7 +193,10 @@ def test_one_order_explains_all_answers(fleet):
             fleet.wait_until_settled(len(fleet.proxies))
             history.note("settled")
             lockers.more(100)
-    # A release is answered before its row is on its way (docs/locks.md): a proxy that is killed in between takes it along.
-    history.doubt("release", [moment for of_one in kills for moment in of_one], within_ms=100)
-    assert history.count("lock", "indeterminate") > 0, "nothing was in doubt: the faults have met nobody"
+    # A release is answered before its row is on its way (docs/locks.md): a proxy that is killed in
+    # between takes it along. That is a moment, and longer if the machine stands still in it.
+    within_ms = 100 + int(clock.longest_seconds * 1000)
+    history.doubt("release", [span for of_one in kills for span in of_one], within_ms)
+    if not history.count("lock", "indeterminate"):
+        raise Late("nothing was in doubt: the faults have met nobody")
     assert_linearizable(history)
