@@ -12,6 +12,7 @@ import java.util.List;
 /** Where the tests run, from the environment. */
 final class Setup {
   static final String KEYSPACE = System.getenv("SHUNT_KEYSPACE");
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
 
   private Setup() {}
 
@@ -23,8 +24,12 @@ final class Setup {
             .toList();
     DriverConfigLoader loader =
         DriverConfigLoader.programmaticBuilder()
-            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(8))
-            .withDuration(DefaultDriverOption.HEARTBEAT_INTERVAL, Duration.ofSeconds(1))
+            // A proxy that is killed closes its connections: only one that is slow hangs on these.
+            .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, PATIENCE)
+            .withDuration(DefaultDriverOption.HEARTBEAT_TIMEOUT, PATIENCE)
+            .withDuration(DefaultDriverOption.CONNECTION_CONNECT_TIMEOUT, PATIENCE)
+            .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, PATIENCE)
+            .withDuration(DefaultDriverOption.CONTROL_CONNECTION_TIMEOUT, PATIENCE)
             .withDuration(DefaultDriverOption.RECONNECTION_BASE_DELAY, Duration.ofMillis(200))
             .withDuration(DefaultDriverOption.RECONNECTION_MAX_DELAY, Duration.ofSeconds(1))
             .withString(DefaultDriverOption.REQUEST_CONSISTENCY, "QUORUM")
