@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, IoChoice, LoopOptions, Service, bind_datagrams, mailbox, run};
 
+/// Far beyond what anything takes here.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Sends back what it gets; `end` ends it.
 struct Echo;
 
@@ -78,7 +81,7 @@ fn what_cannot_be_sent_takes_nothing_else_with_it_however_many_the_kernel_is_han
         let options = LoopOptions { datagrams_at_once: at_once, ..options(socket) };
         let server = std::thread::spawn(move || run(IoChoice::Epoll, options, &mut Many, inbox));
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.send_to(b"begin", many).unwrap();
         let mut buffer = [0; 200];
         for number in (0..MANY).filter(|number| number % 3 != 2) {
@@ -104,7 +107,7 @@ fn datagrams_come_and_go() {
         let (_mailer, inbox) = mailbox(1).unwrap();
         let server = std::thread::spawn(move || run(IoChoice::Epoll, options(socket), &mut Echo, inbox));
         let client = UdpSocket::bind(address).unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
         let answer = |text: &str| {
             client.send_to(text.as_bytes(), echo).unwrap();
             let mut buffer = [0; 100];

@@ -16,6 +16,9 @@ use shunt_reactor::{
     Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Service, listen, mailbox, run,
 };
 
+/// Far beyond what anything takes here.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 struct Echo;
 
 impl Service for Echo {
@@ -39,7 +42,7 @@ impl Service for Echo {
 /// The kernel takes a file for `accept` before it looks if anybody waits, so the acceptor's last look of a round may have the only
 /// free one for a moment.
 fn connect(to: SocketAddr) -> TcpStream {
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + PATIENCE;
     loop {
         match TcpStream::connect(to) {
             Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) && Instant::now() < until => {}
@@ -57,7 +60,7 @@ fn the_acceptor_survives() {
     let slot = CoreSlot { mailer: mailer.clone(), load: Arc::new(AtomicUsize::new(0)) };
     let acceptor = Acceptor::start(vec![listener], vec![slot]).unwrap();
     let talk = |client: &mut TcpStream| {
-        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.write_all(b"hello").unwrap();
         let mut answer = [0; 5];
         client.read_exact(&mut answer).unwrap();

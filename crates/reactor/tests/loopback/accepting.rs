@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use shunt_reactor::{Acceptor, IoChoice, LoopOptions, listen};
 
@@ -34,9 +33,7 @@ fn balanced_over_two_loops(choice: IoChoice) {
         position += 1;
         position % 2 == 0 || position > 60
     });
-    while loads().iter().sum::<usize>() != 70 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("70 connections", || loads().iter().sum::<usize>() == 70);
     assert_eq!(loads().iter().min(), Some(&20));
     clients.extend((0..30).map(|_| connect(address)));
     clients.iter_mut().for_each(|client| round_trip(client, b"y"));
@@ -63,7 +60,7 @@ fn origins_are_told(choice: IoChoice) {
 }
 
 fn beyond_the_maximum(choice: IoChoice) {
-    let options = LoopOptions { connections_max: 2, ..LoopOptions::default() };
+    let options = LoopOptions { connections_max: 2, ..patient() };
     let server = Server::start_with(choice, options, echo);
     let mut first = [server.connect(), server.connect()];
     first.iter_mut().for_each(|client| round_trip(client, b"x"));
@@ -78,7 +75,7 @@ fn outgoing_ones_take_no_clients_place(choice: IoChoice) {
     let address = elsewhere.local_addr().unwrap();
     let (handler, told) = reporting(move |io, event, tell| match event {
         Event::Started => {
-            io.connect(address, 30_000_000_000);
+            io.connect(address, PATIENCE_NS);
             0
         }
         Event::Connected(_) => {
@@ -87,7 +84,7 @@ fn outgoing_ones_take_no_clients_place(choice: IoChoice) {
         }
         other => echo(io, other),
     });
-    let options = LoopOptions { connections_max: 1, ..LoopOptions::default() };
+    let options = LoopOptions { connections_max: 1, ..patient() };
     let server = Server::start_with(choice, options, handler);
     next(&told);
     // The place is free again when its connection is gone.
@@ -97,9 +94,7 @@ fn outgoing_ones_take_no_clients_place(choice: IoChoice) {
         assert!(matches!(server.connect().read(&mut [0]), Ok(0) | Err(_)));
         round_trip(&mut client, b"y");
         drop(client);
-        while server.core.load.load(Relaxed) != 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("a free place", || server.core.load.load(Relaxed) == 0);
     }
 }
 

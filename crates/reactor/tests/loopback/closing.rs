@@ -103,11 +103,6 @@ fn close_is_bounded(choice: IoChoice) {
     drop(client);
 }
 
-/// Closed connections wait for their peers longer than any test does.
-fn lingering() -> LoopOptions {
-    LoopOptions { linger_ns: 600_000_000_000, ..LoopOptions::default() }
-}
-
 /// Bytes that another peer does not take hold nobody else's end up until something happens on the loop.
 fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     let mut first: Option<ConnId> = None;
@@ -125,7 +120,7 @@ fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
         }
         _ => 0,
     });
-    let server = Server::start_with(choice, lingering(), handler);
+    let server = Server::start(choice, handler);
     let _stuck = server.connect();
     next(&told);
     let mut client = server.connect();
@@ -152,7 +147,7 @@ fn a_close_right_after_a_resume(choice: IoChoice) {
         }
         0
     });
-    let server = Server::start_with(choice, lingering(), handler);
+    let server = Server::start(choice, handler);
     let mut client = server.connect();
     next(&told);
     client.write_all(&pattern(100_000, 1)).unwrap();
@@ -215,13 +210,10 @@ fn abort_while_a_send_is_stuck(choice: IoChoice) {
     // A reset, or the end if all that had arrived was read before it came; in any case not everything.
     let _ = stuck.read_to_end(&mut received);
     assert!(received.len() < 32 << 20 && pattern(32 << 20, 1).starts_with(&received));
-    loop {
+    until("no connection", || {
         server.core.post(1);
-        if next(&told) == 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        next(&told) == 0
+    });
     round_trip(&mut server.connect(), &pattern(5000, 2));
 }
 
@@ -300,9 +292,7 @@ fn a_kept_end_of_the_stream_ends_nothing(choice: IoChoice) {
     };
     assert_eq!(has_ended(), Ok(false));
     client.shutdown(std::net::Shutdown::Write).unwrap();
-    while has_ended() != Ok(true) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the end of the stream", || has_ended() == Ok(true));
     for _ in 0..3 {
         server.core.post(1);
         assert_eq!(read_exactly(&mut client, 4), b"late");
@@ -357,13 +347,10 @@ fn no_callback_after_the_services_own_close(choice: IoChoice) {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     client.write_all(b"more").unwrap();
     drop(client);
-    loop {
+    until("no connection", || {
         server.core.post(0);
-        if next(&told) == 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        next(&told) == 0
+    });
     server.core.join();
 }
 
@@ -444,8 +431,6 @@ fn load_is_counted_down(choice: IoChoice) {
     }
     assert_eq!(server.core.load.load(Relaxed), 5);
     clients.truncate(2);
-    while server.core.load.load(Relaxed) != 2 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("two connections", || server.core.load.load(Relaxed) == 2);
     round_trip(&mut clients[0], b"y");
 }

@@ -15,15 +15,13 @@ for_each_driver!(
     given_up_while_connecting,
 );
 
-const SECOND_NS: u64 = 1_000_000_000;
-
 /// Bytes written before the connection stands are sent when it does.
 fn connects_and_talks(choice: IoChoice) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (handler, told) = reporting(move |io, event, tell| match event {
         Event::Started => {
-            let conn = io.connect(address, 5 * SECOND_NS);
+            let conn = io.connect(address, PATIENCE_NS);
             assert!(io.is_open(conn));
             io.output(conn).extend_from_slice(b"early ");
             0
@@ -72,7 +70,7 @@ fn outcome_of_connect(choice: IoChoice, address: SocketAddr, timeout_ns: u64) ->
 }
 
 fn a_refused_connect(choice: IoChoice) {
-    let reason = outcome_of_connect(choice, closed_addresses(), 5 * SECOND_NS);
+    let reason = outcome_of_connect(choice, closed_addresses(), PATIENCE_NS);
     assert_eq!(reason, CloseReason::ConnectFailed(ErrorKind::ConnectionRefused));
 }
 
@@ -97,7 +95,7 @@ fn a_connect_that_times_out(choice: IoChoice) {
 fn an_address_nobody_can_have(choice: IoChoice) {
     // Broadcast addresses cannot be connected to over TCP.
     let address = "255.255.255.255:9".parse().unwrap();
-    let reason = outcome_of_connect(choice, address, 5 * SECOND_NS);
+    let reason = outcome_of_connect(choice, address, PATIENCE_NS);
     assert!(matches!(reason, CloseReason::ConnectFailed(_)), "{reason:?}");
 }
 
@@ -107,12 +105,14 @@ fn given_up_while_connecting(choice: IoChoice) {
     let (handler, told) = reporting(move |io, event, tell| {
         match event {
             Event::Started => {
-                conns.extend((0..4).map(|_| io.connect(address, 60 * SECOND_NS)));
+                conns.extend((0..4).map(|_| io.connect(address, PATIENCE_NS)));
                 // Before the connect has even started, and after.
                 io.close(conns[0]);
                 io.abort(conns[1]);
                 io.set_timer(io.now_ns() + 1_000_000, 1);
             }
+            // The first two are on their way out.
+            Event::Timer(1) if io.connections() > 2 => io.set_timer(io.now_ns() + 100_000, 1),
             Event::Timer(1) => {
                 assert_eq!(io.connections(), 2);
                 io.output(conns[2]).push(1);

@@ -36,7 +36,7 @@ fn keeper(choice: IoChoice, address: SocketAddr) -> (Loop, Receiver<Told>) {
     let (handler, told) = reporting(move |io, event, tell| {
         match event {
             Event::Started => {
-                let conn = io.connect(address, 30_000_000_000);
+                let conn = io.connect(address, PATIENCE_NS);
                 io.keep_sent(conn);
                 link = Some(conn);
             }
@@ -146,7 +146,7 @@ fn nothing_is_sent_after_the_log_was_taken(choice: IoChoice) {
     let (handler, told) = reporting(move |io, event, tell| {
         match event {
             Event::Started => {
-                let conn = io.connect(address, 30_000_000_000);
+                let conn = io.connect(address, PATIENCE_NS);
                 io.keep_sent(conn);
                 io.output(conn).resize(BYTES, 7);
                 number = io.retain(conn);

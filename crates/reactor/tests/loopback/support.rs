@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shunt_reactor::{
     Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Mailer, Service, listen, mailbox,
@@ -25,6 +25,16 @@ pub(crate) enum Event<'a> {
     Timer(u64),
     Mail(u64),
     TurnEnded,
+}
+
+/// How long anything may take that comes: it only ends a test for which it never does.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE_NS: u64 = PATIENCE.as_nanos() as u64;
+
+/// A connection that the service has closed waits for its peer longer than a client of these tests
+/// may stand still.
+pub(crate) fn patient() -> LoopOptions {
+    LoopOptions { linger_ns: 4 * PATIENCE_NS, ..LoopOptions::default() }
 }
 
 /// Mail that ends the loop.
@@ -79,7 +89,7 @@ pub(crate) struct Loop {
 
 impl Loop {
     pub(crate) fn start(choice: IoChoice, handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static) -> Loop {
-        Loop::start_with(choice, LoopOptions::default(), handler)
+        Loop::start_with(choice, patient(), handler)
     }
 
     pub(crate) fn start_with(
@@ -133,7 +143,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(choice: IoChoice, handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static) -> Server {
-        Server::start_with(choice, LoopOptions::default(), handler)
+        Server::start_with(choice, patient(), handler)
     }
 
     pub(crate) fn start_with(
@@ -162,13 +172,22 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 
 pub(crate) fn guard(stream: &TcpStream) {
     stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+}
+
+/// Waits until the condition holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The next message of a loop's handler.
 pub(crate) fn next<T>(receiver: &Receiver<T>) -> T {
-    receiver.recv_timeout(Duration::from_secs(30)).expect("the loop says nothing")
+    receiver.recv_timeout(PATIENCE).expect("the loop says nothing")
 }
 
 pub(crate) fn read_exactly(stream: &mut TcpStream, count: usize) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! The wakers of the loop besides sockets: mail from other threads, and timers.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, channel};
 
 use shunt_reactor::IoChoice;
 
@@ -39,26 +39,26 @@ fn mail_from_many_threads(choice: IoChoice) {
 }
 
 fn a_full_mailbox_says_so(choice: IoChoice) {
-    let (handler, told): (_, Receiver<u64>) = reporting(|_, event, tell| {
+    let (full, is_full) = channel::<()>();
+    let (handler, told): (_, Receiver<u64>) = reporting(move |_, event, tell| {
         if let Event::Mail(mail) = event {
             tell(mail);
-            // Long enough for the other thread to fill the queue.
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            // The loop stands still while the other thread fills the queue. After that nobody
+            // sends, and this ends at once.
+            let _ = is_full.recv();
         }
         0
     });
     let core = Loop::start(choice, handler);
-    let mut refused = false;
     let mut posted = 0;
-    while !refused {
+    let back = loop {
         match core.mailer.post(posted) {
             Ok(()) => posted += 1,
-            Err(back) => {
-                assert_eq!(back, posted);
-                refused = true;
-            }
+            Err(back) => break back,
         }
-    }
+    };
+    drop(full);
+    assert_eq!(back, posted);
     assert_eq!(next(&told), 0);
     while core.mailer.post(STOP).is_err() {
         std::thread::yield_now();

@@ -16,6 +16,12 @@ use shunt_reactor::{
     Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Mailer, Service, listen, mailbox, run,
 };
 
+/// How long anything may take that comes: it only ends a test for which it never does.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A connection that the loop has closed waits for its peer longer than a client may stand still.
+const LINGER_NS: u64 = 600_000_000_000;
+
 /// Runs the test on a thread in a network namespace of its own, with a loopback device; says so if that cannot be had.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
@@ -196,7 +202,7 @@ impl Node {
     fn start_service(choice: IoChoice, mover: Mover, hops: u32, echo: bool) -> Node {
         let (mailer, inbox) = mailbox(64).unwrap();
         let (sender, told) = channel();
-        let options = LoopOptions { mover, ..LoopOptions::default() };
+        let options = LoopOptions { mover, linger_ns: LINGER_NS, ..LoopOptions::default() };
         let mut service = Mailed { conn: None, hops, echo, refused: Vec::new(), told: sender };
         let thread = Some(std::thread::spawn(move || run(choice, options, &mut service, inbox).unwrap()));
         Node { mailer, told, thread }
@@ -207,7 +213,7 @@ impl Node {
     }
 
     pub(crate) fn next(&self) -> Told {
-        self.told.recv_timeout(Duration::from_secs(120)).expect("the loop says nothing")
+        self.told.recv_timeout(PATIENCE).expect("the loop says nothing")
     }
 
     /// Freezes the connection, which must succeed.
@@ -308,8 +314,8 @@ fn connect(address: SocketAddr, receive_bytes: Option<usize>) -> TcpStream {
     rustix::net::connect(&socket, &address).unwrap();
     let client = TcpStream::from(socket);
     client.set_nodelay(true).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    client.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_write_timeout(Some(PATIENCE)).unwrap();
     client
 }
 
@@ -336,9 +342,9 @@ pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
 
 /// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + Duration::from_secs(60);
+    let end = std::time::Instant::now() + PATIENCE;
     while !condition() {
         assert!(std::time::Instant::now() < end, "never: {what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_micros(50));
     }
 }
