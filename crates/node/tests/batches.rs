@@ -19,7 +19,7 @@ fn torn(
     read: &str,
     whole: impl Fn(&[Vec<Option<Vec<u8>>>]) -> bool + Sync,
 ) {
-    const WRITES: usize = 500;
+    const WRITES: usize = 200;
     let done = AtomicBool::new(false);
     let (reads, broken) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let mut writer = Client::connect(nodes.addresses()[0], 4);

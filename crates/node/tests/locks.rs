@@ -62,7 +62,7 @@ fn a_lock_has_one_holder() {
     contend(
         &nodes,
         3,
-        600,
+        200,
         |key, me| format!("INSERT INTO k.locks (name, owner) VALUES ({key}, {me}) IF NOT EXISTS"),
         |key, me| format!("DELETE FROM k.locks WHERE name = {key} IF owner = {me}"),
     );
@@ -76,7 +76,7 @@ fn a_lock_in_a_static_column_has_one_holder() {
     contend(
         &nodes,
         3,
-        600,
+        200,
         |key, me| format!("UPDATE k.locks SET keeper = {me} WHERE name = {key} IF keeper = null"),
         |key, me| format!("DELETE keeper FROM k.locks WHERE name = {key} IF keeper = {me}"),
     );
@@ -91,7 +91,7 @@ fn a_lock_taken_by_a_batch_has_one_holder() {
     contend(
         &nodes,
         3,
-        400,
+        150,
         |key, me| {
             format!(
                 "BEGIN BATCH INSERT INTO k.locks (name, slot, owner) VALUES ({key}, 0, {me}) IF NOT EXISTS; \

@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use shunt_node::run::Nodes;
 use shunt_testing::blocking::Client;
@@ -120,7 +120,7 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
         let id = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
         // As drivers do: until it has a duration.
         let duration = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + PATIENCE;
         while client.column(&duration).is_empty() {
             assert!(Instant::now() < deadline, "no trace came");
         }

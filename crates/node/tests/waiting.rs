@@ -16,7 +16,8 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, encode};
 use support::{KEYSPACE, PATIENCE, options};
 
-const ROWS: i64 = 20_000;
+/// Many more than a worker reads for one request without leaving it to those that take long.
+const ROWS: i64 = 6_000;
 
 /// One node with one loop, so that all connections share it, and a row cache.
 fn start(directory: &Path) -> Nodes {

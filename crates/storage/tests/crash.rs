@@ -197,7 +197,7 @@ fn no_acknowledged_write_is_lost() {
     let directory = tempfile::tempdir().unwrap();
     let mut newest = BTreeMap::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for round in 0..rounds(25) {
+    for round in 0..rounds(12) {
         kill_one(directory.path(), "batch", 1 + random.below(3000), &mut newest);
         assert_eq!(lost(directory.path(), &newest), 0, "round {round}");
     }
@@ -205,8 +205,12 @@ fn no_acknowledged_write_is_lost() {
 
 #[test]
 fn the_control_without_durability_sees_a_loss() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut newest = BTreeMap::new();
-    kill_one(directory.path(), "periodic", 2000, &mut newest);
-    assert!(lost(directory.path(), &newest) > 0);
+    // What was written just before a memtable was full is not lost: then there is another child.
+    let loses = || {
+        let directory = tempfile::tempdir().unwrap();
+        let mut newest = BTreeMap::new();
+        kill_one(directory.path(), "periodic", 2000, &mut newest);
+        lost(directory.path(), &newest) > 0
+    };
+    assert!((0..10).any(|_| loses()));
 }

@@ -1,5 +1,5 @@
-//! The client on a socket, one thread for one connection. It waits a minute for an answer: only what is broken takes so
-//! long.
+//! The client on a socket, one thread for one connection. It waits three minutes for an answer:
+//! only what is broken takes so long.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use shunt_wire::cql::message::{Consistency, encode};
 use crate::{Answer, Handshake, Rows, Statement, bytes};
 
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Longest wait for the server to take more requests before its buffers count as full.
 const FULL_AFTER: Duration = Duration::from_millis(500);
 

@@ -12,7 +12,7 @@ use shunt_storage::row_cache::RowCacheOptions;
 use shunt_testing::blocking::Client;
 
 /// How long nodes may take to end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) fn start(directory: &Path, nodes: usize) -> Nodes {
     Nodes::start(options(directory, nodes)).unwrap()

@@ -10,7 +10,8 @@ use shunt_steering::{Count, Error, Flow, Mac, Role, Steering, clean, load};
 
 use super::network::{Network, VIP, VIP6, mac_of, run, until};
 
-const LEASE: Duration = Duration::from_secs(60);
+/// Longer than any of these tests takes.
+const LEASE: Duration = Duration::from_secs(600);
 
 fn backend() -> Mac {
     mac_of(31).parse().expect("address")

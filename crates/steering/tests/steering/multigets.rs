@@ -24,7 +24,7 @@ const DATAGRAMS: usize = 100_000;
 const WAYS: usize = 8;
 /// Sent before it is looked what came of them: so many as all buffers hold.
 const BATCH: usize = 24;
-const WAIT: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_secs(180);
 /// Of the requests that say where a batch ends; others have none of the upper half.
 const MARK: u32 = u32::MAX;
 

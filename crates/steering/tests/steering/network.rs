@@ -11,7 +11,7 @@ use shunt_steering::{Error, Role, Steering, clean, load};
 
 pub(crate) const VIP: &str = "10.98.0.100:8080";
 pub(crate) const VIP6: &str = "[fd00:98::100]:8080";
-const WAIT: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_secs(180);
 
 /// A client, a dispatcher and a backend on one bridge, and a file system for pins.
 pub(crate) struct Network {

@@ -293,7 +293,7 @@ fn nobody_who_encodes_waits_for_the_file() {
                 encoded(&insert([2], b"v"), catalogue);
                 let _ = told.send(());
             });
-            let waited = encoded_meanwhile.recv_timeout(std::time::Duration::from_secs(10));
+            let waited = encoded_meanwhile.recv_timeout(std::time::Duration::from_secs(180));
             assert!(waited.is_ok(), "an encoder waits for the catalogue's file");
         });
         true

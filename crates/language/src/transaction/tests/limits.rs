@@ -1,6 +1,6 @@
 //! Bounds, and that time grows with the text and no faster.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{check_standalone, transaction};
 use crate::error::Refusal;
@@ -68,6 +68,9 @@ fn many(count: usize) -> Vec<String> {
     ]
 }
 
+/// What grows with the text takes a second.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 #[test]
 fn time_grows_with_the_text() {
     // What takes a second at this length would take a quarter of a day if time grew with its square.
@@ -75,12 +78,12 @@ fn time_grows_with_the_text() {
         let started = Instant::now();
         let found = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", &text[..200]));
         check_standalone(&found, &text);
-        assert!(started.elapsed().as_secs() < 20, "{}: {:?}", &text[..100], started.elapsed());
+        assert!(started.elapsed() < PATIENCE, "{}: {:?}", &text[..100], started.elapsed());
     }
     for text in many(100_000) {
         let started = Instant::now();
         let _ = parse(&text);
-        assert!(started.elapsed().as_secs() < 20, "{}: {:?}", &text[..100], started.elapsed());
+        assert!(started.elapsed() < PATIENCE, "{}: {:?}", &text[..100], started.elapsed());
     }
 }
 
