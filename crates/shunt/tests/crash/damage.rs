@@ -2,7 +2,8 @@
 //! time, in every file there is. Either the node starts and everything is as it was written, or what cannot be read is an
 //! error, or it does not start and names the file. If anything came of it, `shunt node check` names the file too.
 //!
-//! `SHUNT_DAMAGE_FLIPS` sets the number of flips for each file.
+//! `SHUNT_DAMAGE_FLIPS` sets the number of flips for each file, and twice as many for files of
+//! rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
 use crate::{directory, from_environment, seed};
 
-/// Flips for each file, unless told otherwise.
-const FLIPS: u64 = 2;
+/// Flips for each file, unless told otherwise; twice as many in files of rows.
+const FLIPS: u64 = 1;
 /// Files of rows that are damaged; they are all alike.
 const TABLES_MAX: usize = 2;
 
@@ -94,6 +95,8 @@ fn damage_is_never_served_and_always_named() {
     let mut problems = Vec::new();
     for file in files(&data, Path::new("")) {
         let bits = 8 * data.join(&file).metadata().expect("file").len();
+        // Most of what is flipped in rows is found by who reads them, and not by who starts.
+        let flips = if is_table(&file) { 2 * flips } else { flips };
         let flips = (0..flips).filter(|_| bits > 0).map(|_| Damage::Flip(random.below(bits.max(1))));
         for damage in flips.chain([Damage::CutOff, Damage::Gone]).collect::<Vec<_>>() {
             println!("{damage:?} {}", file.display());

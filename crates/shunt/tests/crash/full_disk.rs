@@ -12,7 +12,6 @@ use std::process::Command;
 use crate::faults::{says_what, writes_again};
 use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
-use crate::started_quietly;
 
 const DISK: &str = "SHUNT_SMALL_DISK";
 /// Room left on the disk for the node; enough to start.
@@ -73,7 +72,7 @@ fn fill_and_recover(disk: &Path) {
     running.kill();
     let running = Running::start(Kind::Node, &data, &log);
     assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new());
-    started_quietly(&log);
+    running.started_quietly();
 
     // Full once more, and killed.
     fill(&ballast);
@@ -91,7 +90,7 @@ fn fill_and_recover(disk: &Path) {
     let mut client = running.client();
     assert_eq!(plain.verify(&mut client), Vec::<String>::new());
     writes_again(&mut plain, &mut client);
-    started_quietly(&log);
+    running.started_quietly();
     assert_eq!(running.stop(), Some(0));
     assert_eq!(check(&data), None);
 }

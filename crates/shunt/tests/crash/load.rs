@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use shunt_node::cluster::ClusterInfo;
-use shunt_testing::Handshake;
 use shunt_testing::blocking::Client;
+use shunt_testing::{Answer, Handshake};
 use shunt_topology::token::token;
 
 use crate::model::{Random, Seen};
-use crate::process::Kind;
+use crate::process::{Kind, is_given_up};
 use crate::rows::{Batches, Singles, Truncates};
 use crate::shared::{Conditional, Counters, Schema};
 
@@ -19,6 +20,14 @@ pub(crate) trait Load: Send {
     fn step(&mut self, client: &mut Client, seen: &mut Seen) -> bool;
     /// Looks at everything after a start.
     fn verify(&mut self, client: &mut Client, place: Place, seen: &mut Seen);
+}
+
+/// The answers to texts sent together; `None` of those that never came, and of what was given up
+/// because the machine stood still: what became of it is seen after the kill.
+pub(crate) fn asked(client: &mut Client, texts: &[String]) -> Vec<Option<Answer>> {
+    let begun = Instant::now();
+    let answers = client.pipeline(texts).into_iter();
+    answers.map(|answer| answer.filter(|answer| !is_given_up(answer, begun))).collect()
 }
 
 /// Which node has which partition.

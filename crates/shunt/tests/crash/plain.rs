@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use shunt_testing::blocking::Client;
 use shunt_testing::{Answer, number};
 
 use crate::model::Random;
+use crate::process::is_given_up;
 
 const CONNECTIONS: i64 = 3;
 /// Statements sent at once.
@@ -104,13 +106,15 @@ impl Plain {
         let id = self.next;
         self.next += 1;
         self.rows.all.insert(id);
+        let asked = Instant::now();
         let answer = client.pipeline(&[text(What::Row, id)]).remove(0);
-        self.answered(What::Row, id, &answer.expect("no answer from a node that runs"));
+        self.answered(What::Row, id, &answer.expect("no answer from a node that runs"), asked);
         self.rows.acknowledged.len() > before
     }
 
-    fn answered(&mut self, what: What, id: i64, answer: &Answer) {
+    fn answered(&mut self, what: What, id: i64, answer: &Answer, asked: Instant) {
         match answer.outcome() {
+            Err(_) if is_given_up(answer, asked) => {}
             Ok(_) => drop(self.tried(what).acknowledged.insert(id)),
             Err(why) => drop(self.refusals.insert(why)),
         }
@@ -189,11 +193,12 @@ fn volley_of(shared: &Mutex<&mut Plain>, client: &mut Client, schema: bool) -> b
             .collect()
     };
     let texts: Vec<String> = statements.iter().map(|(what, id)| text(*what, *id)).collect();
+    let asked = Instant::now();
     let answers = client.pipeline(&texts);
     let mut plain = lock();
     let before = plain.acknowledged();
     for ((what, id), answer) in statements.into_iter().zip(answers) {
-        plain.answered(what, id, &answer.expect("no answer from a node that runs"));
+        plain.answered(what, id, &answer.expect("no answer from a node that runs"), asked);
     }
     plain.acknowledged() > before
 }

@@ -5,8 +5,12 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use shunt_testing::Answer;
 use shunt_testing::blocking::Client;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code;
 
 /// Memtables so small that flushes and compactions are always under way.
 const SMALL: [&str; 4] = ["--memtable-bytes", "131072", "--block-cache-bytes", "4194304"];
@@ -45,10 +49,24 @@ impl Kind {
     }
 }
 
+/// The shortest time after which a process gives something up by itself.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+
+/// A proxy that has stood still for so long says so.
+const OF_TIME: [&str; 6] = [
+    "the lease has run out before it could be renewed",
+    "a silent member was declared dead",
+    "no node could be reached for the control connection",
+    "control connection lost",
+    "node is down",
+    "giving up a link to a node",
+];
+
 /// A process; killed with the test at the latest.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
+    begun: Instant,
     pub(crate) clients: SocketAddr,
 }
 
@@ -63,12 +81,13 @@ impl Running {
     /// `None` if it ends before it takes clients.
     pub(crate) fn try_start(mut command: Command, log: &Path) -> Option<Self> {
         command.stderr(std::fs::File::create(log).expect("log"));
+        let begun = Instant::now();
         let mut child = command.spawn().expect("start");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         for line in lines.map_while(Result::ok) {
             if line.contains("clients connect to") || line.starts_with("listening for CQL") {
                 let last = line.rsplit(' ').next().unwrap_or_default();
-                return Some(Self { child, log: log.to_owned(), clients: last.parse().expect("address") });
+                return Some(Self { child, log: log.to_owned(), begun, clients: last.parse().expect("address") });
             }
         }
         child.wait().expect("wait");
@@ -78,6 +97,14 @@ impl Running {
     /// A client of its own, in protocol v4.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.clients, 4)
+    }
+
+    /// A node that was killed starts as any other: it has nothing to say.
+    pub(crate) fn started_quietly(&self) {
+        let said = std::fs::read_to_string(&self.log).expect("log");
+        let may_be_late = self.begun.elapsed() >= LIMIT;
+        let is_of_time = |line: &str| may_be_late && OF_TIME.iter().any(|what| line.contains(what));
+        assert!(said.lines().all(is_of_time), "{said}");
     }
 
     /// kill -9. It must have been alive until then.
@@ -104,6 +131,13 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// True of an answer that says only that the machine stood still: so much later than it was asked
+/// for, a node or a proxy has given the request up. It may have been carried out all the same.
+pub(crate) fn is_given_up(answer: &Answer, asked: Instant) -> bool {
+    let of_time = [error_code::OVERLOADED, error_code::WRITE_TIMEOUT, error_code::READ_TIMEOUT];
+    asked.elapsed() >= LIMIT && answer.opcode() == opcode::ERROR && of_time.contains(&answer.error().0)
 }
 
 /// `shunt node check`: nothing if the data is sound, else what it says.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use shunt_testing::blocking::Client;
 use shunt_testing::number;
 
-use crate::load::{Load, Place};
+use crate::load::{Load, Place, asked};
 use crate::model::{Fact, Random, Seen};
 
 /// Statements sent at once.
@@ -52,7 +52,7 @@ impl Load for Singles {
             });
         }
         let mut all = true;
-        for (answer, row) in client.pipeline(&texts).into_iter().zip(rows) {
+        for (answer, row) in asked(client, &texts).into_iter().zip(rows) {
             match answer {
                 Some(answer) => {
                     answer.rows();
@@ -136,7 +136,7 @@ impl Load for Batches {
             self.next += 1;
         }
         let mut all = true;
-        for (answer, group) in client.pipeline(&texts).into_iter().zip(groups) {
+        for (answer, group) in asked(client, &texts).into_iter().zip(groups) {
             match answer {
                 Some(answer) => {
                     answer.rows();
@@ -196,7 +196,7 @@ impl Load for Truncates {
             Change::Insert(id) => format!("INSERT INTO k.emptied (id) VALUES ({id})"),
         };
         self.under_way = Some(change);
-        let Some(answer) = client.pipeline(&[text]).remove(0) else { return false };
+        let Some(answer) = asked(client, &[text]).remove(0) else { return false };
         answer.rows();
         seen.acknowledged += 1;
         match change {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shunt_testing::blocking::Client;
 use shunt_testing::{Answer, number};
 
-use crate::load::{Load, Place};
+use crate::load::{Load, Place, asked};
 use crate::model::{Fact, Random, Seen};
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,7 +39,7 @@ impl Load for Counters {
         added.iter().for_each(|(id, by)| lock(&self.sums).0[*id].1 += by);
         let text = |(id, by): &(usize, i64)| format!("UPDATE k.counted SET a = a + {by}, b = b + {by} WHERE id = {id}");
         let texts: Vec<String> = added.iter().map(text).collect();
-        let answers = client.pipeline(&texts);
+        let answers = asked(client, &texts);
         for (answer, (id, by)) in answers.iter().cloned().zip(added) {
             if let Some(answer) = answer {
                 answer.rows();
@@ -110,7 +110,7 @@ impl Conditional {
         let text =
             |slot: &i64| format!("INSERT INTO k.taken (slot, winner) VALUES ({slot}, {}) IF NOT EXISTS", self.client);
         let texts: Vec<String> = slots.iter().map(text).collect();
-        let answers = client.pipeline(&texts);
+        let answers = asked(client, &texts);
         for (slot, answer) in slots.into_iter().zip(&answers) {
             let Some(Ok(rows)) = answer.as_ref().map(Answer::outcome) else { continue };
             let applied = rows[0][0].as_deref() == Some(&[1]);
@@ -126,7 +126,7 @@ impl Conditional {
         let id = self.random.below(REGISTERS as u64) as usize;
         let value = lock(&self.races).registers[id];
         let text = format!("UPDATE k.raised SET v = {} WHERE id = {id} IF v = {value}", value + 1);
-        let answers = client.pipeline(&[text]);
+        let answers = asked(client, &[text]);
         if let Some(Ok(rows)) = answers[0].as_ref().map(Answer::outcome) {
             let applied = rows[0][0].as_deref() == Some(&[1]);
             let now = if applied { value + 1 } else { number(rows[0][1].as_ref()).expect("a value") };
@@ -219,7 +219,7 @@ impl Load for Schema {
         };
         fact.sent(stage);
         let table = *table;
-        let Some(answer) = client.pipeline(&[text]).remove(0) else { return false };
+        let Some(answer) = asked(client, &[text]).remove(0) else { return false };
         answer.rows();
         seen.acknowledged += 1;
         self.tables.get_mut(&table).expect("known").acknowledged();

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Stub, eventually, output, shunt, signal};
+use crate::support::{Stub, eventually, in_time, output, shunt, signal};
 
 /// A stub and a proxy, each an arm. Ports of a scenario are fixed, so each test has its own. The arrivals of the second
 /// point are few enough for a machine that has become ten times slower since the first.
@@ -51,56 +51,69 @@ fn of_kind<'l>(lines: &'l [Value], kind: &str) -> Vec<&'l Value> {
     lines.iter().filter(|line| line["kind"] == kind).collect()
 }
 
+/// True if a figure is there, and more than nothing. A round in which the machine stood still has
+/// none.
+fn is_more(figure: &Value) -> bool {
+    figure.as_f64() > Some(0.0)
+}
+
 #[test]
 fn a_scenario_is_measured_compared_and_judged() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let out = directory.path().join("results.jsonl");
-    let file = scenario(directory.path(), "small", 0.5);
-    let (code, said, complained) =
-        output(&["bench", "run", &file, "--port", "23142", "--out", &out.display().to_string()]);
-    assert_eq!(code, 0, "{said}{complained}");
-    assert!(
-        said.contains("met  c") && complained.contains("'Gone' is left out: no-such-proxy is not installed"),
-        "{said}{complained}"
-    );
-    let lines = lines(&out);
-    assert_eq!((lines[0]["kind"].as_str(), lines[0]["smoke"].as_bool()), (Some("run"), Some(false)));
-    let arms = &of_kind(&lines, "scenario")[0]["arms"];
-    assert_eq!(
-        (&arms[1]["missing"], arms[2]["missing"].as_str()),
-        (&Value::Null, Some("no-such-proxy is not installed"))
-    );
-    let measured = of_kind(&lines, "measurement");
-    assert_eq!(measured.len(), 2 * 2 * 2, "rounds, points, arms");
-    for measurement in measured {
-        let figures = &measurement["figures"];
-        assert!(figures["cpu_us"].as_f64() > Some(0.0) && figures["p99_us"].as_f64() > Some(0.0), "{measurement}");
-    }
-    let compared = of_kind(&lines, "comparison");
-    assert_eq!(compared.len(), 2, "one arm over another at two points");
-    assert!(compared.iter().all(|line| line["ratio"].as_f64() > Some(0.0) && line["shown"] == false), "too few rounds");
-    assert_eq!(of_kind(&lines, "claim")[0]["verdict"], "met");
-    assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(true)));
+    in_time(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let out = directory.path().join("results.jsonl");
+        let file = scenario(directory.path(), "small", 0.2);
+        let (code, said, complained) =
+            output(&["bench", "run", &file, "--port", "23142", "--out", &out.display().to_string()]);
+        assert_eq!(code, 0, "{said}{complained}");
+        assert!(complained.contains("'Gone' is left out: no-such-proxy is not installed"), "{complained}");
+        let lines = lines(&out);
+        assert_eq!((lines[0]["kind"].as_str(), lines[0]["smoke"].as_bool()), (Some("run"), Some(false)));
+        let arms = &of_kind(&lines, "scenario")[0]["arms"];
+        assert_eq!(
+            (&arms[1]["missing"], arms[2]["missing"].as_str()),
+            (&Value::Null, Some("no-such-proxy is not installed"))
+        );
+        let measured = of_kind(&lines, "measurement");
+        let figures = measured.iter().map(|measurement| &measurement["figures"]);
+        let are_whole = figures.clone().all(|figures| is_more(&figures["cpu_us"]) && is_more(&figures["p99_us"]));
+        // Rounds, points, arms.
+        if measured.len() != 2 * 2 * 2 || !are_whole {
+            return Err(format!("{:?} {complained}", figures.collect::<Vec<_>>()));
+        }
+        assert!(said.contains("met  c"), "{said}{complained}");
+        let compared = of_kind(&lines, "comparison");
+        assert_eq!(compared.len(), 2, "one arm over another at two points");
+        assert!(compared.iter().all(|line| is_more(&line["ratio"]) && line["shown"] == false), "too few rounds");
+        assert_eq!(of_kind(&lines, "claim")[0]["verdict"], "met");
+        assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(true)));
+        Ok(())
+    });
 }
 
 #[test]
 fn two_binaries_are_measured_in_turns_and_their_ratio_is_printed() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let out = directory.path().join("results.jsonl");
     let binary = env!("CARGO_BIN_EXE_shunt");
-    let out_argument = out.display().to_string();
-    let short =
-        ["--points", "64x1,8x128", "--rounds", "1", "--duration", "0.5", "--warm-up", "0.05", "--port", "23342"];
-    let (code, said, complained) =
-        output(&[&["bench", "compare", binary, binary, "--out", &out_argument], short.as_slice()].concat());
-    assert_eq!(code, 0, "{said}{complained}");
-    let lines = lines(&out);
-    let compared = of_kind(&lines, "comparison");
-    for point in ["64x1", "8x128"] {
-        assert!(said.lines().any(|line| line.trim().starts_with(point) && line.ends_with(", one round")), "{said}");
-        let cost = compared.iter().find(|line| line["point"] == point && line["figure"] == "cpu_us");
-        assert!(cost.is_some_and(|line| line["arm"] == "shunt" && line["base"] == "base"), "{compared:?}");
-    }
+    in_time(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let out = directory.path().join("results.jsonl");
+        let out_argument = out.display().to_string();
+        let short =
+            ["--points", "64x1,8x128", "--rounds", "1", "--duration", "0.2", "--warm-up", "0.05", "--port", "23342"];
+        let (code, said, complained) =
+            output(&[&["bench", "compare", binary, binary, "--out", &out_argument], short.as_slice()].concat());
+        assert_eq!(code, 0, "{said}{complained}");
+        let lines = lines(&out);
+        let of_cost = |line: &&&Value| line["figure"] == "cpu_us" && line["arm"] == "shunt" && line["base"] == "base";
+        let compared = of_kind(&lines, "comparison");
+        for point in ["64x1", "8x128"] {
+            let is_printed = said.lines().any(|line| line.trim().starts_with(point) && line.ends_with(", one round"));
+            if !is_printed || !compared.iter().filter(of_cost).any(|line| line["point"] == point) {
+                return Err(format!("{point}: {said} {complained} {compared:?}"));
+            }
+        }
+        Ok(())
+    });
     let (code, _, complained) = output(&["bench", "compare", "/nowhere/shunt"]);
     assert!(code == 1 && complained.contains("/nowhere/shunt: No such file"), "{code} {complained}");
 }
@@ -117,6 +130,10 @@ impl Drop for Run {
 
 #[test]
 fn what_is_broken_off_keeps_its_results_and_leaves_nothing_running() {
+    in_time(break_off);
+}
+
+fn break_off() -> Result<(), String> {
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().join("results.jsonl");
     let file = scenario(directory.path(), "long", 0.3);
@@ -132,7 +149,9 @@ fn what_is_broken_off_keeps_its_results_and_leaves_nothing_running() {
     assert!(!of_kind(&lines, "measurement").is_empty() && !of_kind(&lines, "summary").is_empty());
     assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(false)));
     let notes = of_kind(&lines, "note");
-    assert!(notes.is_empty(), "breaking off is no failure: {notes:?}");
+    // Breaking off is no failure. That a measurement was no good is another note, of a machine that
+    // stood still.
+    if notes.is_empty() { Ok(()) } else { Err(format!("{notes:?}")) }
 }
 
 #[test]
@@ -157,9 +176,10 @@ fn a_round_of_load_is_printed_when_it_is_over() {
     let target = stub.address.to_string();
     let mut command = shunt(&["bench", "load", "--target", &target, "--connections", "2", "--json", "--warm-up", "0"]);
     let mut child = command.args(["--rounds", "100", "--duration", "1"]).stdout(Stdio::piped()).spawn().expect("start");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let first: Value = serde_json::from_str(&lines.next().expect("a line").expect("read")).expect("JSON");
-    assert!(first["queries"].as_u64() > Some(0), "{first}");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut rounds = lines.map(|line| serde_json::from_str::<Value>(&line.expect("read")).expect("JSON"));
+    // In a round there is nothing to count if the machine stands still.
+    rounds.find(|round| round["queries"].as_u64() > Some(0)).expect("a round with queries");
     assert!(matches!(child.try_wait(), Ok(None)), "it was over before it said anything");
     let _ = child.kill();
     let _ = child.wait();

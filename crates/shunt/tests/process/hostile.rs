@@ -15,7 +15,7 @@ const GROWTH_KIB_MAX: u64 = 64 * 1024;
 /// A connection that has sent this.
 fn offender(proxy: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(proxy).expect("connect");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+    stream.set_read_timeout(Some(Duration::from_secs(180))).expect("timeout");
     // It may be closed before everything is written.
     let _ = stream.write_all(bytes);
     stream

@@ -14,7 +14,14 @@ use shunt_testing::blocking::Client;
 /// A read that the stub answers.
 pub(crate) const READ: &str = "SELECT v FROM bench.kv WHERE k = 0x01";
 /// Longest wait for anything; only a broken test reaches it.
-const GUARD: Duration = Duration::from_secs(60);
+const GUARD: Duration = Duration::from_secs(180);
+/// A proxy's own patience in milliseconds, where that is not what a test is about.
+const PATIENT: [(&str, &str); 4] = [
+    ("--query-timeout-ms", "86400000"),
+    ("--connect-timeout-ms", "180000"),
+    ("--handshake-timeout-ms", "180000"),
+    ("--drain-timeout-ms", "86400000"),
+];
 
 pub(crate) fn shunt(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
@@ -116,6 +123,9 @@ impl Proxy {
     /// Starts it on free ports and reads from its standard output where it listens.
     pub(crate) fn start(options: &[&str]) -> Self {
         let mut command = shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
+        for (option, value) in PATIENT.iter().filter(|(option, _)| !options.contains(option)) {
+            command.args([option, value]);
+        }
         command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start");
         let log = child.stderr.take().map(Log::of);
@@ -222,6 +232,16 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
 }
 
+/// Takes a step once more that a machine which stands still makes late: what hangs is late each
+/// time. An error says what was late.
+pub(crate) fn in_time(mut step: impl FnMut() -> Result<(), String>) {
+    let mut late = Vec::new();
+    while let Err(what) = step() {
+        late.push(what);
+        assert!(late.len() < 5, "late each time: {late:#?}");
+    }
+}
+
 /// From now on a process does nothing, until it is sent CONT.
 fn freeze(child: &Child) {
     signal(child, "STOP");
@@ -240,6 +260,7 @@ pub(crate) fn signals_at_once(child: &Child, names: &[&str]) {
 pub(crate) fn repeat_until_it_ends(child: &mut Child, name: &str) {
     eventually(|| {
         signal(child, name);
+        std::thread::park_timeout(Duration::from_millis(100));
         child.try_wait().expect("wait").is_some()
     });
 }
