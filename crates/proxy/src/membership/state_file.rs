@@ -236,7 +236,7 @@ mod tests {
             }
         });
         for _ in 0..2 {
-            let opened = opened.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for a fifo");
+            let opened = opened.recv_timeout(std::time::Duration::from_secs(180)).expect("nobody waits for a fifo");
             let error = opened.expect_err("it is no file").to_string();
             assert!(error.contains("not a regular file"), "{error}");
         }

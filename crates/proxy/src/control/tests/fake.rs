@@ -49,7 +49,8 @@ pub(super) struct FakeState {
     pub(super) behind: Option<u128>,
 }
 
-const FIRST_SCHEMA_VERSION: u128 = 77;
+/// What all nodes have at first.
+pub(super) const FIRST_SCHEMA_VERSION: u128 = 77;
 
 /// The ring.
 pub(super) struct FakeRing {

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::metrics::ControlMetrics;
 
 /// Longest wait for anything; only a broken test reaches it.
-const GUARD: Duration = Duration::from_secs(60);
+const GUARD: Duration = Duration::from_secs(180);
 
 /// A control plane under test, with one core whose mail can be read.
 struct Bench {
@@ -34,7 +34,16 @@ impl Bench {
     /// Starts it towards these contact points.
     fn start(contact_points: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Self {
         let contact_points = contact_points.iter().map(ToString::to_string).collect();
-        let mut config = Config { contact_points, refresh_interval_ms: 3_600_000, ..Config::default() };
+        // A machine that stands still is no reason to give a node up.
+        let patience_ms = GUARD.as_millis() as u64;
+        let mut config = Config {
+            contact_points,
+            refresh_interval_ms: 3_600_000,
+            heartbeat_interval_ms: 3_600_000,
+            connect_timeout_ms: patience_ms,
+            query_timeout_ms: patience_ms,
+            ..Config::default()
+        };
         change(&mut config);
         let (config, settings) = watch::channel(Arc::new(config));
         let (sender, view) = ClusterView::new();
