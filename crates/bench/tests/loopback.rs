@@ -1,7 +1,7 @@
 //! Stub and load generator on real sockets, in one process, for a moment.
 
 use shunt_bench::load::watch::Watch;
-use shunt_bench::load::{LoadArgs, LoadOptions, command::run_watched, template::Layout};
+use shunt_bench::load::{LoadArgs, LoadOptions, RoundReport, command::run_watched, template::Layout};
 use shunt_bench::measure::Calibration;
 use shunt_bench::stub::StubArgs;
 use shunt_bench::stub::serve::Running;
@@ -28,27 +28,37 @@ fn options(stub: &Running, version: u8) -> LoadOptions {
         keys: 50,
         layout: Layout { version, consistency: 1, key_bytes: 16, value_bytes: 64 },
         warm_up_ns: 50_000_000,
-        // Within which a busy machine runs both sides often enough for each to be seen.
-        duration_ns: 1_000_000_000,
+        duration_ns: 150_000_000,
+        rounds: ROUNDS,
         ..LoadOptions::default()
     }
 }
 
+/// Of so many rounds a machine that stands still takes one: what is there to be seen is in another.
+const ROUNDS: u32 = 3;
+
+fn some(reports: &[RoundReport], is_so: impl Fn(&RoundReport) -> bool) {
+    assert_eq!(reports.len(), ROUNDS as usize);
+    assert!(reports.iter().any(is_so), "{}", reports.iter().map(ToString::to_string).collect::<String>());
+}
+
+fn is_right(report: &RoundReport) {
+    let wrong = (report.wrong_answers, report.wrong_values, report.not_found);
+    assert!(wrong == (0, 0, 0) && report.errors.is_empty(), "{report}");
+}
+
 #[test]
-fn two_rounds_with_verified_values() {
+fn rounds_with_verified_values() {
     let stub = stub(&["--remember"]);
     for version in [3, 4, 5] {
-        let load = LoadOptions { verify: true, populate: true, create: Some(1), rounds: 2, ..options(&stub, version) };
+        let load = LoadOptions { verify: true, populate: true, create: Some(1), ..options(&stub, version) };
         let mut watch = Watch::default();
         watch.pids = vec![std::process::id()];
         watch.calibration = Some(Calibration::new().expect("loopback"));
         let reports = run_watched(load, IoChoice::Epoll, watch, |_| {}).expect("runs");
-        assert_eq!(reports.len(), 2);
-        for report in reports {
-            assert!(report.queries > 0 && report.errors.is_empty(), "{report}");
-            assert_eq!((report.wrong_answers, report.wrong_values, report.not_found), (0, 0, 0), "{report}");
-            assert!(report.processes[0].cpu_us_per_query > 0.0 && report.calibration_us > Some(0.0), "{report}");
-        }
+        reports.iter().for_each(is_right);
+        some(&reports, |report| report.processes[0].cpu_us_per_query > 0.0 && report.calibration_us > Some(0.0));
+        some(&reports, |report| report.queries > 0);
     }
     assert!(stub.report().total().queries > 0);
 }
@@ -57,24 +67,28 @@ fn two_rounds_with_verified_values() {
 fn faults_are_seen_as_errors_and_lost_connections() {
     let stub = stub(&["--fault", "overloaded=0.1", "--fault", "close=0.001", "--cores", "2"]);
     let reports = run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
-    let overloaded = reports[0].errors.get("0x1001").copied().unwrap_or_default();
-    assert!(overloaded > 0 && overloaded < reports[0].queries / 2, "{}", reports[0]);
-    assert_eq!(reports[0].wrong_answers, 0);
+    some(&reports, |report| {
+        let overloaded = report.errors.get("0x1001").copied().unwrap_or_default();
+        overloaded > 0 && overloaded < report.queries / 2
+    });
+    assert!(reports.iter().all(|report| report.wrong_answers == 0));
 }
 
 #[test]
 fn an_echo_answers_both_statements_rightly() {
     let stub = stub(&["--echo"]);
     let reports = run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
-    assert!(reports[0].queries > 0 && reports[0].wrong_answers == 0, "{}", reports[0]);
+    reports.iter().for_each(is_right);
+    some(&reports, |report| report.queries > 0);
 }
 
 #[test]
 fn an_open_loop_on_sockets() {
     let stub = stub(&[]);
-    let load = LoadOptions { rate: Some(300.0), ..options(&stub, 4) };
+    let load = LoadOptions { rate: Some(1000.0), ..options(&stub, 4) };
     let reports = run_watched(load, IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
-    assert!(reports[0].queries > 50 && reports[0].wrong_answers == 0, "{}", reports[0]);
+    reports.iter().for_each(is_right);
+    some(&reports, |report| report.queries > 50);
 }
 
 #[derive(Parser)]
@@ -98,20 +112,24 @@ fn every_named_workload_finds_what_it_wrote() {
         ("--reads 0.9 --distribution churn:0.99:0.05", vec!["read", "update"]),
     ];
     for (arguments, operations) in workloads {
-        let fixed = "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 1";
+        let fixed =
+            "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 0.15 --rounds 3";
         let words = fixed.split_whitespace().chain(arguments.split_whitespace());
         let options = LoadOptions::from_args(&LoadCommand::parse_from(words).load).expect("valid");
         let options = LoadOptions { targets: stub.addresses().to_vec(), ..options };
         let reports = run_watched(options, IoChoice::Epoll, Watch::default(), |_| {}).expect(arguments);
-        let report = &reports[0];
-        assert!(report.queries > 0 && report.errors.is_empty(), "{arguments}: {report}");
-        let wrong = (report.wrong_answers, report.wrong_values, report.not_found);
-        assert_eq!(wrong, (0, 0, 0), "{arguments}: {report}");
-        assert!(report.operations.keys().copied().eq(operations), "{arguments}: {report}");
-        assert!(report.operations.values().all(|operation| operation.count > 0), "{arguments}: {report}");
-        let text = serde_json::to_value(report).expect("JSON");
-        assert_eq!(text.get("operations").is_some(), !report.operations.is_empty());
-        assert!(text["latency_us"]["min"].as_f64() <= text["latency_us"]["p50"].as_f64());
+        println!("{arguments}");
+        reports.iter().for_each(is_right);
+        some(&reports, |report| {
+            report.queries > 0
+                && report.operations.keys().copied().eq(operations.iter().copied())
+                && report.operations.values().all(|operation| operation.count > 0)
+        });
+        for report in &reports {
+            let text = serde_json::to_value(report).expect("JSON");
+            assert_eq!(text.get("operations").is_some(), !report.operations.is_empty());
+            assert!(text["latency_us"]["min"].as_f64() <= text["latency_us"]["p50"].as_f64());
+        }
     }
 }
 
@@ -119,10 +137,11 @@ fn every_named_workload_finds_what_it_wrote() {
 fn arrivals_dropped_in_the_warm_up_are_not_those_of_the_round() {
     let stub = stub(&[]);
     let rate = 3e6;
-    let shape = LoadOptions { connections: 1, outstanding: 1, warm_up_ns: 1_000_000_000, ..options(&stub, 4) };
+    let shape = LoadOptions { connections: 1, outstanding: 1, warm_up_ns: 600_000_000, rounds: 1, ..options(&stub, 4) };
     let load = LoadOptions { rate: Some(rate), duration_ns: 50_000_000, ..shape };
     let reports = run_watched(load, IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
-    // The warm-up alone drops about two million: three million come, and one million may wait.
+    // The warm-up alone drops about eight hundred thousand: 1.8 million come, and one million may
+    // wait.
     let most = rate * reports[0].seconds * 1.2 + 200_000.0;
     assert!(reports[0].shed > 10_000 && (reports[0].shed as f64) < most, "{}", reports[0]);
     assert!(reports[0].waiting > 1_000_000, "{}", reports[0]);
