@@ -112,7 +112,7 @@ fn times_are_those_between_their_moments() {
 #[test]
 fn every_answer_is_right_however_the_bytes_are_cut() {
     let mut sent = 0;
-    for_seeds(20, |seed| {
+    for_seeds(10, |seed| {
         let mut scene = scene(seed, Options::calm(), 200);
         scene.add_client(|client| (client.outstanding, client.value_bytes) = (20, 3000));
         scene.add_client(|client| {
@@ -129,7 +129,7 @@ fn every_answer_is_right_however_the_bytes_are_cut() {
         scene.check_memory();
         scene.check_at_rest();
     });
-    assert!(sent > 500, "{sent} were handed over");
+    assert!(sent > 250, "{sent} were handed over");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn torment(scene: &mut Scene, seed: u64, chaos: &mut Chaos) {
 #[test]
 fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
     let mut all = Counted::default();
-    for_seeds(60, |seed| {
+    for_seeds(24, |seed| {
         let mut scene = scene(seed, network(seed), 200);
         for (version, value_bytes) in [(4, 3000), (3, 300), (5, 20_000)] {
             scene.add_client(|client| {
@@ -240,7 +240,7 @@ fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
         all.broken += counted.broken;
         all.stays += counted.stays;
     });
-    assert!(all.sent > 1000 && all.came_back > 50 && all.broken > 5 && all.stays > 50, "{all:?}");
+    assert!(all.sent > 400 && all.came_back > 20 && all.broken > 2 && all.stays > 20, "{all:?}");
 }
 
 #[test]

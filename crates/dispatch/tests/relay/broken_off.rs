@@ -87,7 +87,7 @@ fn without_another_server_the_client_is_cut_off() {
 #[test]
 fn servers_that_die_one_after_another_change_no_byte() {
     let (mut whole, mut all, mut asked) = (0, Counted::default(), 0);
-    for_seeds(80, |seed| {
+    for_seeds(32, |seed| {
         let sizes = |seed: u64| {
             let mut random = Random::new(seed);
             let mut request = || match random.below(4) {
@@ -122,5 +122,5 @@ fn servers_that_die_one_after_another_change_no_byte() {
         scene.is_at_rest();
     });
     println!("{whole} of {asked} whole, {all:?}");
-    assert!(whole * 10 > asked * 8 && all.resumed > 30 && all.cut > 5, "{whole} of {asked} whole, {all:?}");
+    assert!(whole * 10 > asked * 8 && all.resumed > 12 && all.cut > 2, "{whole} of {asked} whole, {all:?}");
 }

@@ -60,7 +60,7 @@ fn check(scene: &Scene, client: usize, may_fail: bool) -> usize {
 
 #[test]
 fn every_answer_arrives_whole_however_the_bytes_are_cut() {
-    for_seeds(25, |seed| {
+    for_seeds(12, |seed| {
         let mut scene = Scene::new(seed, Options::calm(), 2, vec![draw(seed), draw(!seed)]);
         scene.wait_for_backends();
         // So small that nearly everything is cut, and not so small that time-outs are reached.
@@ -90,7 +90,7 @@ fn large_answers_are_offered_and_fetched_and_reads_go_to_all_backends() {
 #[test]
 fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
     let (mut whole, mut runs) = (0, 0);
-    for_seeds(60, |seed| {
+    for_seeds(24, |seed| {
         let mut scene = Scene::new(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
         scene.wait_for_backends();
         scene.world.set_options(Options::mixed(seed));

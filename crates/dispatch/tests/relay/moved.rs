@@ -35,7 +35,7 @@ fn large_answers_pass_the_dispatcher_by_and_the_connection_comes_back_for_each_n
 #[test]
 fn every_answer_arrives_whole_however_the_bytes_are_cut() {
     let (mut moved, mut returned) = (0, 0);
-    for_seeds(25, |seed| {
+    for_seeds(12, |seed| {
         let mut scene = Scene::handing_over(seed, Options::calm(), 2, vec![draw(seed), draw(!seed)]);
         scene.wait_for_backends();
         scene.world.set_options(Options { window_bytes: 512..8192, ..Options::crumbs() });
@@ -45,13 +45,13 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
         returned += scene.counted().returned;
         scene.is_at_rest();
     });
-    assert!(moved > 50 && returned > 40, "{moved} were handed over, {returned} came back");
+    assert!(moved > 24 && returned > 19, "{moved} were handed over, {returned} came back");
 }
 
 #[test]
 fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
     let (mut whole, mut runs, mut all) = (0, 0, Counted::default());
-    for_seeds(60, |seed| {
+    for_seeds(24, |seed| {
         let mut scene = Scene::handing_over(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
         scene.wait_for_backends();
         scene.world.set_options(Options::mixed(seed));
@@ -67,7 +67,7 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
         scene.is_at_rest();
     });
     assert!(whole > runs * REQUESTS / 2, "{whole} answers of {runs} runs were whole: too few to tell anything");
-    assert!(all.returned > 100 && all.gone > 5 && all.not_handed_over > 5, "{all:?}");
+    assert!(all.returned > 40 && all.gone > 2 && all.not_handed_over > 2, "{all:?}");
 }
 
 #[test]

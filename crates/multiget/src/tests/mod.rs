@@ -28,7 +28,7 @@ use crate::shim::{Found, Rejected, Shim, ShimOptions};
 use world::{Kind, World};
 
 /// Seeds of each run.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 400;
 /// Within so many a step that is left out has to be noticed.
 const SEEDS_TO_NOTICE: u64 = 400;
 
@@ -52,7 +52,7 @@ fn whatever_the_network_does_every_multiget_is_whole_and_true_in_time() {
         }
     });
     if std::env::var_os("SHUNT_SIM_SEED").is_none() {
-        assert!(counts.iter().all(|count| *count > 100), "something that is to be survived did not happen: {counts:?}");
+        assert!(counts.iter().all(|count| *count > 40), "something that is to be survived did not happen: {counts:?}");
     }
 }
 

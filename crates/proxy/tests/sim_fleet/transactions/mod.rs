@@ -21,6 +21,7 @@ pub mod tables;
 pub mod transactor;
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use shunt_proxy::metrics::TransactionEvent;
@@ -119,7 +120,8 @@ fn transactions_without_faults() {
 
 #[test]
 fn transactions_are_strictly_serialisable_whatever_fails() {
-    for_seeds(60, |seed| check(&run_seed(seed)));
+    // Many more in a step of their own of `make test`.
+    for_seeds(8, |seed| check(&run_seed(seed)));
 }
 
 #[test]
@@ -166,10 +168,15 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
 }
 
 /// What is seen in the first of these seeds in which transactions without a step do what they must not; and all that was asked for.
+/// Where that is seldom, the search begins shortly before.
 #[track_caller]
-fn seen_without(seeds: u64, leave_out: &Settings, chaos: fn(u64) -> Chaos) -> (String, Rc<RefCell<History>>) {
+fn seen_without(
+    mut seeds: Range<u64>,
+    leave_out: &Settings,
+    chaos: fn(u64) -> Chaos,
+) -> (String, Rc<RefCell<History>>) {
     let Settings { weakened, looks_inside, shifts_only, leases_only, .. } = *leave_out;
-    let found = (0..seeds).find_map(|seed| {
+    let found = seeds.find_map(|seed| {
         let settings = Settings { weakened, looks_inside, shifts_only, leases_only, ..settings(seed) };
         let scene = run(settings, chaos(seed), 8 * SECOND);
         let violation = scene.witness.borrow_mut().violation.take();
@@ -199,36 +206,36 @@ fn from_outside(settings: Settings) -> Settings {
 #[test]
 fn without_locks_of_what_is_read_there_is_write_skew() {
     let settings = Settings { shifts_only: true, ..from_outside(without(Without::ReadLocks)) };
-    let (_, history) = seen_without(20, &settings, Chaos::drawn);
+    let (_, history) = seen_without(0..20, &settings, Chaos::drawn);
     let found = history.borrow().check();
     assert!(found.as_ref().is_err_and(|what| what.starts_with("G2:")), "{found:?}");
 }
 
 #[test]
 fn without_locks_until_all_is_written_reads_are_old_or_of_parts() {
-    seen_without(40, &from_outside(without(Without::LocksUntilApplied)), Chaos::drawn);
+    seen_without(0..40, &from_outside(without(Without::LocksUntilApplied)), Chaos::drawn);
 }
 
 #[test]
 fn without_a_record_a_transaction_stays_in_part() {
-    let (seen, _) = seen_without(60, &from_outside(without(Without::Record)), Chaos::of_writes);
+    let (seen, _) = seen_without(0..60, &from_outside(without(Without::Record)), Chaos::of_writes);
     assert!(!seen.contains("not served"), "{seen}");
 }
 
 #[test]
 fn without_repeating_records_one_that_was_not_done_is_done_later() {
-    seen_without(60, &without(Without::RepeatedRecord), Chaos::of_late_records);
+    seen_without(0..60, &without(Without::RepeatedRecord), Chaos::of_late_records);
 }
 
 #[test]
 fn without_recovery_a_transaction_stays_in_part() {
-    let (seen, _) = seen_without(60, &from_outside(without_of_opening(OpeningStep::Recovery)), Chaos::of_writes);
+    let (seen, _) = seen_without(14..74, &from_outside(without_of_opening(OpeningStep::Recovery)), Chaos::of_writes);
     assert!(!seen.contains("not served"), "{seen}");
 }
 
 #[test]
 fn without_a_seal_what_came_to_nothing_may_be_done_yet() {
-    let (seen, _) = seen_without(100, &without_of_opening(OpeningStep::Seal), Chaos::of_late_records);
+    let (seen, _) = seen_without(52..152, &without_of_opening(OpeningStep::Seal), Chaos::of_late_records);
     assert!(seen.contains("after those of") || seen.contains("is undecided"), "{seen}");
 }
 
@@ -266,15 +273,15 @@ fn runs_have_statements_decided_alone_of_all_kinds() {
 
 #[test]
 fn without_a_look_at_the_lease_one_that_was_applied_is_lost() {
-    seen_without(200, &of_leases(Without::CheckAfterRecord), Chaos::of_late_records);
+    seen_without(0..200, &of_leases(Without::CheckAfterRecord), Chaos::of_late_records);
 }
 
 #[test]
 fn without_making_rows_anew_what_a_former_owner_had_sent_comes_later() {
-    seen_without(200, &of_leases(Without::RowMadeAnew), Chaos::of_writes);
+    seen_without(14..214, &of_leases(Without::RowMadeAnew), Chaos::of_writes);
 }
 
 #[test]
 fn without_forgetting_rows_in_doubt_decisions_are_made_by_what_never_was() {
-    seen_without(40, &of_leases(Without::RowForgotten), Chaos::drawn);
+    seen_without(0..40, &of_leases(Without::RowForgotten), Chaos::drawn);
 }
