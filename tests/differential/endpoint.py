@@ -23,7 +23,7 @@ from .outcome import Outcome, lost
 from .raw import RawError, decode
 from .step import LITERAL, PREPARED, UNSET, Step
 
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 60
 PAGES_MAX = 2_000
 PREPARED_AGAIN_MAX = 50  # Cassandra's cache, once full, may drop a new statement at once
 DETAILS = ("keyspace", "table", "function", "arg_types")
@@ -57,7 +57,7 @@ class Endpoint:
         """Runs one statement and waits; for what is around the sequences."""
         done, outcomes = threading.Event(), []
         Exchange(self, Names(self.keyspace, ""), Step("around", text), lambda outcome: (outcomes.append(outcome), done.set())).start()
-        return outcomes[0] if done.wait(60) else lost("no answer within 60 s")
+        return outcomes[0] if done.wait(180) else lost("no answer within 180 s")
 
     def submit(self, step: Step, names: Names, done: Callable[[Outcome], None]) -> None:
         """Runs a step; `done` is called once, on another thread."""

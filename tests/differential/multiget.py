@@ -20,6 +20,7 @@ from cassandra.connection import DefaultEndPoint
 from cassandra.io.libevreactor import LibevConnection
 from cassandra.protocol import ExecuteMessage, PrepareMessage, QueryMessage, ResultMessage
 
+from harness import waits
 from harness.embedded import Embedded
 from harness.proxy import Proxy
 
@@ -33,6 +34,7 @@ VERSIONS = (3, 4, 5)
 PAGE_SIZES = (None, None, 1, 2, 3, 5, 8, 13, 100, 5000, 0, -1)
 KEYS_MAX = 24
 PAGES_MAX = 400
+ANSWER_SECONDS = 180
 ONE, QUORUM, ALL, SERIAL, LOCAL_QUORUM, LOCAL_ONE = 1, 4, 5, 8, 6, 10
 
 # Beside `k IN ?` and `k IN (?, ..)`: {} stands for that. True: some of them must have been split.
@@ -105,8 +107,8 @@ class Client:
         host, port = address.rsplit(":", 1)
         LibevConnection.initialize_reactor()
         compression = version == 4
-        self._connection = LibevConnection.factory(DefaultEndPoint(host, int(port)), 20, protocol_version=version,
-                                                   compression=compression)
+        self._connection = LibevConnection.factory(
+            DefaultEndPoint(host, int(port)), 60, protocol_version=version, compression=compression)
 
     def ask(self, message, decoder=as_bytes):
         """Sends a message and waits for its answer."""
@@ -122,8 +124,8 @@ class Client:
             done.set()
 
         self._connection.send_msg(message, stream, answered, decoder=decoder)
-        if not done.wait(60):
-            raise TimeoutError("no answer within 60 s")
+        if not done.wait(ANSWER_SECONDS):
+            raise waits.Late(f"no answer within {ANSWER_SECONDS} s")
         return answers[0]
 
     def query(self, text: str, level: int = ONE):
@@ -302,7 +304,7 @@ def counted(proxy: Proxy) -> Counter:
 def proxies(nodes: str, network: str = NETWORK) -> Iterator[tuple[Proxy, Proxy]]:
     """One that splits, and one that does not."""
     with ExitStack() as stack:
-        options = ["--query-timeout-ms", "30000", "--cores", "1"]
+        options = ["--query-timeout-ms", "120000", "--cores", "1"]
         start = lambda number, more: stack.enter_context(  # noqa: E731
             Proxy(nodes, f"{network}.{number}:9042", f"{network}.{number}:9180", [*options, *more]))
         yield start(1, ["--multiget", "split", "--multiget-keys-max", str(KEYS_MAX)]), start(2, [])

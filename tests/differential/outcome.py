@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+TRUNCATE_ERROR = 0x1003
 BUSY_CODES = (0x1000, 0x1001, 0x1002, 0x1100, 0x1200, 0x1700)  # says nothing about the statement, only about load
 ERROR_NAMES = {
     0x0000: "ServerError", 0x000A: "ProtocolError", 0x0100: "BadCredentials", 0x1000: "Unavailable", 0x1001: "Overloaded",
@@ -33,7 +34,9 @@ class Outcome:
     @property
     def busy(self) -> bool:
         """True if the endpoint was too slow, so that nothing can be concluded."""
-        return self.kind == "error" and (self.code in BUSY_CODES or self.code == LOST)
+        slow = self.code in (*BUSY_CODES, LOST)
+        slow |= self.code == TRUNCATE_ERROR and "timed out" in self.message.lower()
+        return self.kind == "error" and slow
 
     def altered(self, **changes) -> Outcome:
         return replace(self, **changes)

@@ -11,12 +11,12 @@ from typing import Iterator
 from . import expected
 from .compare import Difference, compare
 from .endpoint import Names
-from .outcome import Outcome, lost
+from .outcome import LOST, Outcome, lost
 from .step import Step
 
 READS_TOGETHER = 8
 DIFFERENCES_PER_SEQUENCE = 6
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 MESSAGE_CHARACTERS = 160
 
 
@@ -42,7 +42,7 @@ class Tally:
     expected: Counter = field(default_factory=Counter)  # by entry of expected.py
     tolerated: Counter = field(default_factory=Counter)  # by entry, kind, and what either side said
     messages: Counter = field(default_factory=Counter)  # by kind and Cassandra's message
-    abandoned: Counter = field(default_factory=Counter)  # sequences that ended because Cassandra was too slow, by how
+    abandoned: Counter = field(default_factory=Counter)  # sequences that ended without an answer, by how
     abandoned_numbers: list[int] = field(default_factory=list)
     sequences: int = 0
     failures: list[Failure] = field(default_factory=list)  # the first of each signature
@@ -161,8 +161,10 @@ class Runner:
         """Counts and compares; False if the sequence cannot go on."""
         going_on = True
         for slot, (step, (ours, cassandra)) in enumerate(zip(progress.group, progress.answers)):
-            if cassandra.busy:
-                self.tally.abandoned[f"{step.kind}: {cassandra.error} {cassandra.message}"] += 1
+            silent = cassandra if cassandra.busy else ours if ours.code == LOST else None
+            if silent is not None:
+                whose = "Cassandra" if silent is cassandra else "ours"
+                self.tally.abandoned[f"{step.kind}: {whose}: {silent.error} {silent.message}"] += 1
                 self.tally.abandoned_numbers.append(progress.number)
                 return False
             self.tally.statements[step.kind] += 1

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from differential import multiget
 
-REQUESTS = int(os.environ.get("SHUNT_MULTIGET_REQUESTS", "3000"))
+REQUESTS = int(os.environ.get("SHUNT_MULTIGET_REQUESTS", "1500"))
 SEED = int(os.environ.get("SHUNT_MULTIGET_SEED", "5"))
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", multiget.NETWORK)
 # Of those that are drawn, about half can be split at all.
