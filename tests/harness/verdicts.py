@@ -30,10 +30,16 @@ DEFERRED = {("cassandra.protocol", "IsBootstrappingErrorMessage"), ("cassandra.p
             ("cassandra", "Unavailable")}
 
 
+# Errors of the protocol that a node gives when it was too busy to answer: Overloaded, and time-outs of writes and reads.
+BUSY_CODES = {0x1001, 0x1100, 0x1200}
+
+
 def is_unanswered(error: BaseException) -> bool:
     """True if an exception says that an answer is missing, and nothing about any answer."""
     if isinstance(error, AssertionError):
         return False
+    if _is_one_of(error, {("harness.cql", "CqlError")}):
+        return error.code in BUSY_CODES
     if isinstance(error, (TimeoutError, ConnectionError, subprocess.TimeoutExpired)):
         return True
     if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):

@@ -11,7 +11,9 @@ sys.path.insert(0, "scripts")
 
 from runner import ROOT, table  # noqa: E402 (the path comes first)
 
-BY_HAND = {"tests/dispatch/test_cql_drivers.py", "tests/faults/test_extension_installed.py"}
+# In the long run alone.
+LONG = {"tests/dispatch/test_cql_drivers.py", "tests/faults/test_extension_installed.py", "tests/faults/test_node_killed.py",
+        "tests/faults/test_node_paused.py"}
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,13 @@ def test_every_file_of_tests_is_in_a_suite(suites):
 
 
 def test_a_file_that_one_suite_ignores_is_in_another(suites):
-    for run in ("test", "long"):
+    for run, left_out in (("test", LONG), ("long", set())):
         everything = commands(suites, run)
-        for path in set(re.findall(r"--ignore (\S+)", everything)) - BY_HAND:
-            assert re.search(rf"(?<!--ignore ){re.escape(path)}", everything), f"{path} is ignored in {run}, and in no suite"
+        named = set(re.findall(r"(?<!--ignore )\b(tests/[\w/.]+)", everything))
+        for path in set(re.findall(r"--ignore (\S+)", everything)) - left_out:
+            assert path in named, f"{path} is ignored in {run}, and in no suite"
+    by_directory = set(re.findall(r"(?<!--ignore )\b(tests/[\w/.]+)", commands(suites, "long")))
+    assert all(path in by_directory or path.rsplit("/", 1)[0] in by_directory for path in LONG)
 
 
 def test_every_experiment_is_in_its_short_form_somewhere(suites):
