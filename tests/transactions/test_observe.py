@@ -299,18 +299,28 @@ def test_values_that_expire_make_no_difference(fleet, session, watched, read_mod
     assert counted("different") == 0
 
 
-def test_from_observing_to_deciding_and_back(fleet, session, read_modes):
-    """What was answered as applied stays so, whoever has decided it."""
-    table, different = name(), Counted(fleet)
-    session.execute(LEASES.format(table))
-    with Chains(fleet, table, ["a", "b"], 4).begin() as chains:
+def test_the_mode_changes_under_load(fleet, session, read_modes):
+    """From nodes to proxies and back, with `observe` between them and without. What was answered as
+    applied stays so, whoever has decided it."""
+    by_observe, directly = name(), name()
+    different = Counted(fleet)
+    for table in (by_observe, directly):
+        session.execute(LEASES.format(table))
+    both = [Chains(fleet, table, ["a", "b"], 4).begin() for table in (by_observe, directly)]
+    with both[0], both[1]:
         for mode in ("observe", "conditional", "observe", "off"):
-            chains.wait_for(50)
-            change_mode(session, mode, [table])
-            chains.wait_for(50)
+            mode_directly = "conditional" if mode == "conditional" else "off"
+            for chains in both:
+                chains.wait_for(50)
+            session.execute(f"ALTER TABLE {directly} WITH transactional_mode = '{mode_directly}'")
+            change_mode(session, mode, [by_observe])
+            change_mode(session, mode_directly, [directly])
+            for chains in both:
+                chains.wait_for(50)
             if mode == "observe":
                 Counted(fleet).wait_until_compared(50)
-    check_at_rest(fleet, chains)
+    for chains in both:
+        check_at_rest(fleet, chains)
     read_modes()
     assert different("different") == 0
 
