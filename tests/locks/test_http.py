@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import re
+import select
 import socket
 import subprocess
 import time
@@ -75,6 +76,14 @@ def received(sock, timeout=DEADLINE_SECONDS) -> bytes:
 def waiters(session, name) -> int:
     row = session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()
     return row["waiters"] if row else 0
+
+
+def waits(session, name, sock) -> bool:
+    """Whether the request of this connection waits for a lock. A server gives one up whose head it
+    did not read in time, because it stood still."""
+    if select.select([sock], [], [], 0)[0]:
+        raise Late("the request was answered, or given up, before it was seen to wait")
+    return waiters(session, name) == 1
 
 
 def gauge(one, name) -> int:
@@ -178,7 +187,7 @@ def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
         see(one, IN_FLIGHT, 0)
         sent = time.monotonic()
         leaves = send(one, waiting(name, "leaves") + behind)
-        until(lambda: waiters(session, name) == 1, "it waits", every_seconds=0.05)
+        until(lambda: waits(session, name, leaves), "it waits", every_seconds=0.05)
         leaves.close()
         see(one, IN_FLIGHT, 0)
         until(lambda: waiters(session, name) == 0, "it has left the queue", every_seconds=0.05)
