@@ -27,8 +27,8 @@ struct Fleet {
     pages: Vec<SocketAddr>,
 }
 
-/// Makes the fleet before its proxies start, with the longest lease there is: they keep what they
-/// have when their process stands still.
+/// Makes the fleet before its proxies start, with a lease that a process keeps which stands still for
+/// ten seconds. A longer one would be longer in the drains, which a proxy hears of when it renews it.
 fn make_patient(data: &Path) {
     let mut command = shunt(&["node", "--listen", "127.0.0.1:0", "--admin", "off", "--reserve-bytes", "0", "--data"]);
     let mut node = command.arg(data).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("start");
@@ -36,7 +36,7 @@ fn make_patient(data: &Path) {
     let line = lines.find(|line| line.starts_with("listening for CQL")).expect("it listens");
     let address = line.rsplit(' ').next().expect("an address");
     let (code, said, log) =
-        output(&["fleet", "init", "--contact-points", address, "--replicas", "1", "--lease-ms", "60000"]);
+        output(&["fleet", "init", "--contact-points", address, "--replicas", "1", "--lease-ms", "20000"]);
     assert!(code == 0 && said.contains("is made"), "{code} {said} {log}");
     signal(&node, "TERM");
     assert!(node.wait().expect("it ends").success());
