@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from cassandra import OperationTimedOut, WriteTimeout, WriteType
+from cassandra import OperationTimedOut, ReadTimeout, WriteTimeout, WriteType
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException
 from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy
@@ -24,14 +24,14 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 from harness.waits import until
 from locks.fleet import Threads
 
-from .conftest import answered, insistent, once_served
+from .conftest import answered, insistent, insistently
 
 ACCOUNTS, GROUP, BALANCE = 1_000, 50, 100
 CLIENTS, AUDITORS = 6, 2
 TABLES = (
-    "CREATE TABLE bank.accounts (id int PRIMARY KEY, balance int, moves int)",
-    "CREATE TABLE bank.transfers (id uuid PRIMARY KEY, payer int, payee int, amount int, payer_moves int, payee_moves int, payer_balance int, "
-    "payee_balance int, made_at timestamp)",
+    "CREATE TABLE IF NOT EXISTS bank.accounts (id int PRIMARY KEY, balance int, moves int)",
+    "CREATE TABLE IF NOT EXISTS bank.transfers (id uuid PRIMARY KEY, payer int, payee int, amount int, "
+    "payer_moves int, payee_moves int, payer_balance int, payee_balance int, made_at timestamp)",
 )
 MOVE = """BEGIN TRANSACTION
   LET payer = (SELECT balance, moves FROM bank.accounts WHERE id = ?);
@@ -88,15 +88,15 @@ class Bank:
     def __init__(self, fleet, replicas: int):
         self.fleet = fleet
         session = insistent(fleet.connect())
-        session.execute(f"CREATE KEYSPACE bank WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
+        insistently(session, f"CREATE KEYSPACE IF NOT EXISTS bank WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
         for text in TABLES:
-            session.execute(text)
+            insistently(session, text)
         for table in ("accounts", "transfers"):
-            session.execute(f"ALTER TABLE bank.{table} WITH transactional_mode = 'full'")
+            insistently(session, f"ALTER TABLE bank.{table} WITH transactional_mode = 'full'")
         for first in range(0, ACCOUNTS, GROUP):
             rows = "\n".join(f"INSERT INTO bank.accounts (id, balance, moves) VALUES ({number}, {BALANCE}, 0);"
                              for number in range(first, first + GROUP))
-            once_served(session, f"BEGIN TRANSACTION\n{rows}\nCOMMIT TRANSACTION")
+            carry_out_once(session, f"BEGIN TRANSACTION\n{rows}\nCOMMIT TRANSACTION")
         # Whoever tells early knows that each core of each proxy goes by the mode.
         until(lambda: self.is_told_early(session), "a client is told early", every_seconds=0.2)
         session.cluster.shutdown()
@@ -109,7 +109,7 @@ class Bank:
         self.told_early = 0
 
     def is_told_early(self, session) -> bool:
-        once_served(session, NOTHING)
+        insistently(session, NOTHING)
         return self.count_early() > 0
 
     @property
@@ -130,11 +130,12 @@ class Bank:
             assert not self.faults, self.faults[:3]
             return is_so()
 
-        until(is_so_without_fault, what, every_seconds=0.02, told=lambda: f"{self.answered} {self.troubles}\n{self.fleet.status()}")
+        until(is_so_without_fault, what, every_seconds=0.02,
+              told=lambda: f"{self.answered} {self.troubles}\n{self.fleet.status()}")
 
     def owner(self) -> int:
-        """Which proxy carries the transactions out: while clients go on, that whose count rises, and rises again. Who did so before
-        may tell late, but once."""
+        """Which proxy carries the transactions out: while clients go on, that whose count rises,
+        and rises again. Who did so before may tell late, but once."""
         found = []
 
         def the_same_rises_twice() -> bool:
@@ -165,7 +166,7 @@ class Bank:
         """When clients have ended, and all that was committed is made. The session is of nodes: through a proxy a SELECT of a whole table is
         refused, as it is no transaction."""
         client = insistent(self.fleet.connect())
-        wait_until_all_is_made(self.fleet.proxies, lambda: once_served(client, NOTHING))
+        wait_until_all_is_made(self.fleet.proxies, lambda: insistently(client, NOTHING))
         client.cluster.shutdown()
         # Of proxies that were killed nobody knows what they have counted, and one that has just started tells nobody early.
         self.told_early += self.count_early()
@@ -173,21 +174,32 @@ class Bank:
         check(*books, self.transfers, self.audits)
 
 
+def carry_out_once(session, text: str) -> None:
+    """A transaction of which nobody may know for a while if it is committed. By its key it can be
+    asked for again, and is never made later."""
+    key = {"shunt-idempotency": uuid.uuid4().bytes}
+    lost = NoHostAvailable, OperationTimedOut, WriteTimeout, ReadTimeout
+    answered(lambda: session.execute(text, custom_payload=key, timeout=60), lost, text)
+
+
 def wait_until_all_is_made(proxies: list, commit) -> None:
-    """Until nothing is under way, when clients have ended. `commit` carries out one transaction more. Proxies tell of themselves now and then: who
-    tells that it has committed this has told what is under way at that time, before it."""
+    """Until nothing is under way, when clients have ended. `commit` carries out one transaction
+    more. Proxies tell of themselves now and then: who tells that it has committed this has told
+    what is under way at that time, before it."""
     def count() -> list:
         return [metric(text, COMMITTED) + metric(text, ALONE) for text in map(page, proxies)]
 
     counts = count()
     commit()
-    until(lambda: any(now > before for now, before in zip(count(), counts)), "a proxy tells of the last transaction")
+    until(lambda: any(now > before for now, before in zip(count(), counts)),
+          "a proxy tells of the last transaction")
     until(lambda: not any(map(is_at_work, proxies)), "nothing is under way")
 
 
 def page(proxy) -> str:
     """Its metrics; none, if it does not run."""
-    return until(lambda: proxy.get("/metrics")[1] or not proxy.alive() and "\n", f"the metrics of {proxy.listen}")
+    return until(lambda: proxy.get("/metrics")[1] or not proxy.alive() and "\n",
+                 f"the metrics of {proxy.listen}")
 
 
 def is_at_work(proxy) -> bool:

@@ -1,6 +1,7 @@
-"""Waits for what each core of each proxy of a fleet knows of rules. Each core reads shunt.guards for
-itself, every two seconds, and a client's writes go by what the core of its connection has read. The
-core that decides is one of them."""
+"""Waits for what each core of each proxy of a fleet knows of rules.
+
+Each core reads shunt.guards for itself, every two seconds, and a client's writes go by what the core
+of its connection has read. The core that decides is one of them."""
 
 from harness import cql
 from harness.waits import until
@@ -13,18 +14,20 @@ RULED = ("the rule of shunt.guards", "takes part in no transactions")
 def wait_until_ruled(fleet, rows, clients=Clients):
     """Until each core refuses a plain write to a table. `rows`: of each table a row that nobody
     needs, which such a write takes away as long as nobody knows the rule."""
-    with clients(fleet.proxies) as open_clients:
-        for client in open_clients.all:
-            for table, row in rows.items():
-                until(lambda: is_refused(client, table, row), f"a core knows the rule of {table}")  # noqa: B023
+    wait_for_each_client(fleet, rows, clients, True, "knows the rule of")
 
 
 def wait_until_unruled(fleet, rows, clients=Clients):
     """Until no core does."""
-    with clients(fleet.proxies) as open_clients:
-        for client in open_clients.all:
+    wait_for_each_client(fleet, rows, clients, False, "knows no rule of")
+
+
+def wait_for_each_client(fleet, rows, clients, answer, what):
+    with clients(fleet.proxies) as connected:
+        for client in connected.all:
             for table, row in rows.items():
-                until(lambda: is_refused(client, table, row) is False, f"a core knows no rule of {table}")  # noqa: B023
+                until(lambda: is_refused(client, table, row) is answer,  # noqa: B023
+                      f"a core {what} {table}")
 
 
 def is_refused(client, table, row):

@@ -43,8 +43,9 @@ def rows(text):
     return [[cell.strip() for cell in line.split("|")] for line in lines if "|" in line]
 
 
-@pytest.mark.parametrize("version, typed", [*((version, False) for version in VERSIONS), (VERSIONS[-1], True)],
-                         ids=[*(f"{version}-file" for version in VERSIONS), "typed"])
+@pytest.mark.parametrize(
+    "version, typed", [*((version, False) for version in VERSIONS), (VERSIONS[-1], True)],
+    ids=[*(f"{version}-file" for version in VERSIONS), "typed"])
 def test_transactions_on_several_lines_end_with_apply_batch(cqlsh, account, version, typed):
     text = cqlsh(f"""BEGIN TRANSACTION
   INSERT INTO accounts (id, balance, owner) VALUES ({account}, 10, 'a; b');

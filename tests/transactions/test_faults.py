@@ -1,7 +1,8 @@
-"""Proxies die, stand still and stop in order while money is moved: none is lost, none is made, and no transaction is there in part.
+"""Proxies die, stand still and stop in order while money is moved: none is lost, none is made, and
+no transaction is there in part.
 
-SHUNT_FAULTS_VICTIMS is how many proxies each fault comes to; the proxy that carries the transactions out is what test_transfers_under_faults.py
-does all this to."""
+SHUNT_FAULTS_VICTIMS is how many proxies each fault comes to. test_transfers_under_faults.py does all
+this to the proxy that carries the transactions out."""
 
 import os
 import random
@@ -16,7 +17,8 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 from harness.waits import until
 from locks.fleet import Threads
 
-from .conftest import insistent, once_served, prepare
+from .bank import carry_out_once
+from .conftest import insistent, prepare
 
 VICTIMS = int(os.environ.get("SHUNT_FAULTS_VICTIMS", "1"))
 ACCOUNTS, BALANCE, CLIENTS = 16, 100, 6
@@ -106,13 +108,15 @@ class Transfers(Threads):
             assert not self.faults, self.faults[:3]
             return is_so()
 
-        until(is_so_without_fault, what, every_seconds=0.05, told=lambda: f"{self.count}; {self.errors}\n{self.fleet.status()}")
+        until(is_so_without_fault, what, every_seconds=0.05,
+              told=lambda: f"{self.count}; {self.errors}\n{self.fleet.status()}")
 
     def wait_until_all_are_known(self):
         """A driver that knows one proxy, and loses that, knows none."""
         self.fleet.wait_until_settled(3)
         hosts = self.session.cluster.metadata.all_hosts
-        self.wait_until("the driver has all proxies", lambda: sum(bool(host.is_up) for host in hosts()) == 3)
+        self.wait_until("the driver has all proxies",
+                        lambda: sum(bool(host.is_up) for host in hosts()) == 3)
 
 
 @pytest.fixture
@@ -124,7 +128,7 @@ def transfers(fleet, nodes):
     first = random.randrange(1_000_000_000)
     accounts = range(first, first + ACCOUNTS)
     opened = "\n".join(f"INSERT INTO transactions.accounts (id, balance) VALUES ({number}, {BALANCE});" for number in accounts)
-    once_served(session, f"BEGIN TRANSACTION\n{opened}\nCOMMIT TRANSACTION")
+    carry_out_once(session, f"BEGIN TRANSACTION\n{opened}\nCOMMIT TRANSACTION")
     session.cluster.shutdown()
     with Transfers(fleet, accounts) as transfers:
         transfers.wait_for(100)

@@ -73,7 +73,8 @@ def until(what):
 @contextmanager
 def at_node(node):
     """A session that asks this node only."""
-    profile = ExecutionProfile(WhiteListRoundRobinPolicy([node.address]), consistency_level=ConsistencyLevel.ONE, request_timeout=60)
+    profile = ExecutionProfile(WhiteListRoundRobinPolicy([node.address]),
+                               consistency_level=ConsistencyLevel.ONE, request_timeout=60)
     with Driver([node.address], port=node.settings.cql_port, protocol_version=5, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **PATIENT) as driver:
         yield driver.connect()
 

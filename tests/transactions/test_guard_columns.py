@@ -11,7 +11,8 @@ from locks.fleet import VERSIONS
 
 from .conftest import KEYSPACE, insistent, prepare
 from .known import wait_until_taken
-from .test_guards import RUNS, acquire, balance, counting_on, granted, lost_updates, number, release  # noqa: F401 (a fixture)
+from .test_guards import (  # noqa: F401 (`number` is a fixture)
+    RUNS, acquire, balance, counting_on, granted, lost_updates, number, release)
 from .test_modes import was_transaction
 
 GUARD = 'IF "shunt:lock" = {} AND "shunt:fence" = {}'
@@ -20,15 +21,17 @@ MODES = ("unsafe", "mixed_reads", "full")
 
 @pytest.fixture(scope="module")
 def tables(fleet, nodes):
-    """The names of tables, by their modes; of a session that sessions of all versions come and go beside."""
+    """The names of tables, by their modes. Sessions of all versions come and go meanwhile."""
     session = insistent(fleet.connect())
     prepare(session, nodes[1])
     names = {mode: f"{mode}_{uuid.uuid4().hex[:8]}" for mode in MODES}
     for mode, name in names.items():
-        session.execute(f"CREATE TABLE {KEYSPACE}.{name} (k int, c text, v int, n map<text, int>, PRIMARY KEY (k, c))")
+        session.execute(f"CREATE TABLE {KEYSPACE}.{name} (k int, c text, v int, "
+                        "n map<text, int>, PRIMARY KEY (k, c))")
         session.execute(f"ALTER TABLE {KEYSPACE}.{name} WITH transactional_mode = '{mode}'")
     # Of the mode `unsafe` nobody needs to know: what names a lock is a transaction by its text.
-    wait_until_taken(fleet, *(f"{KEYSPACE}.{names[mode]}" for mode in MODES[1:]), where="k = 0 AND c = 'nobody'")
+    taken = [f"{KEYSPACE}.{names[mode]}" for mode in MODES[1:]]
+    wait_until_taken(fleet, *taken, where="k = 0 AND c = 'nobody'")
     yield names
     for name in names.values():
         session.execute(f"ALTER TABLE {KEYSPACE}.{name} WITH transactional_mode = 'off'")
@@ -177,7 +180,7 @@ def test_no_update_of_a_client_that_was_stopped_past_its_lock_is_lost(session, n
         assert lost_updates(session, number, guard=True, execute=execute) == []
 
 
-# Last: locks in memory are granted some seconds after the fleet has begun, and meanwhile the other tests run.
+# Last: locks in memory may be granted only some seconds after the fleet has begun.
 @pytest.mark.parametrize("locks, column", [("locks", "shunt:lock"), ("fast_locks", "shunt:fast_lock")])
 def test_a_statement_is_carried_out_only_while_its_lock_is_held(session, table, locks, column):
     k, name = uuid.uuid4().int % 2_000_000_000, f"it's {table} {locks}"

@@ -60,8 +60,10 @@ class Tables:
         self.rule(f"{KEYSPACE}.{self.fast}", f"fast {self.fast}", fast=True)
         self.rule("no table", "l")
         self.open = self.make("id int PRIMARY KEY, text text, v int")
-        rows = {**dict.fromkeys((*self.of_mode, self.batch), "id = 0 AND c = 0"), **dict.fromkeys(self.broken, "id = 0 AND at = 0"),
-                **{table: where for table, (_, _, where, _) in zip(self.rows, ROWS)}, self.modeless: "id = 0", self.fast: "id = 0"}
+        rows = {**dict.fromkeys((*self.of_mode, self.batch), "id = 0 AND c = 0"),
+                **dict.fromkeys(self.broken, "id = 0 AND at = 0"),
+                **dict.fromkeys((self.modeless, self.fast), "id = 0"),
+                **{table: where for table, (_, _, where, _) in zip(self.rows, ROWS)}}
         wait_until_ruled(fleet, whole(rows))
 
     def make(self, columns, mode="unsafe", lock=None):
@@ -215,13 +217,14 @@ def test_nobody_gets_past_those_who_hold_the_lock(fleet, session, tables):
     lock = f"{table}:1"
 
     def run():
-        """True if something was lost, or written by who has named no lock; and what was refused to the sixth."""
+        """True if something was lost, or written by who has named no lock; and the refusals."""
         said, refusals, written, stop = [], [], [], threading.Event()
 
         def add(client):
             for number in range(4):
                 owner = f"{client}.{number}"
-                fence = until(lambda: acquire(session, lock, owner), "the lock is granted", every_seconds=0.01)  # noqa: B023
+                fence = until(lambda: acquire(session, lock, owner),  # noqa: B023
+                              "the lock is granted", every_seconds=0.01)
                 guard = GUARD.format(f"'{lock}'", fence)
                 # Nothing of who had it before comes behind this.
                 session.execute(f"UPDATE {table} SET v = {number} WHERE id = 1 {guard}")
@@ -307,7 +310,8 @@ def test_a_lock_in_memory_is_another_than_the_durable_one_of_its_name(session, t
 def test_what_is_switched_off_lets_all_through(fleet, session, tables):
     for table in tables.of_mode:
         tables.rule(f"{KEYSPACE}.{table}", f"{table}:{{id}}", "off")
-    session.execute("DELETE FROM shunt.guards WHERE table_name = %s", (f"{KEYSPACE}.{tables.batch}",))
+    batch = f"{KEYSPACE}.{tables.batch}"
+    session.execute("DELETE FROM shunt.guards WHERE table_name = %s", (batch,))
     rows = dict.fromkeys((*tables.of_mode, tables.batch), "id = 0 AND c = 0")
     wait_until_unruled(fleet, whole(rows))
     for table in rows:

@@ -20,7 +20,8 @@ from history import verdict
 from history.record import FAILED, OK, History, NotDone
 from locks.fleet import Threads
 
-from .conftest import insistent, once_served, prepare
+from .bank import carry_out_once
+from .conftest import insistent, prepare
 from .test_guards import with_fence
 
 CLIENTS, REGISTERS, TTL_SECONDS = 6, 2, 1
@@ -30,8 +31,9 @@ RELEASE = "DELETE FROM shunt.locks WHERE name = %s IF owner = %s"
 
 
 class Writers(Threads):
-    """Clients that read a register and write it under its lock, each through a proxy of its own, and stand still in between now and then,
-    until somebody else has written under the lock that has passed on."""
+    """Clients that read a register and write it under its lock, each through a proxy of its own,
+    and stand still in between now and then, until somebody else has written under the lock that
+    has passed on."""
 
     def __init__(self, fleet, history, registers, guard, seed):
         self.history, self.registers, self.guard = history, registers, guard
@@ -109,26 +111,32 @@ class Writers(Threads):
             self.overtaken += is_overtaken
 
     def is_overtaken(self, register, fence):
-        """Stands still until another has written under the lock, which had passed to it. False if that was not to be."""
+        """Stands still until another has written under the lock, which had passed to it. False if
+        that was not to be."""
         if not self.standing.acquire(blocking=False):
             return False
         try:
             later = max(fence, self.last[register])
-            until(lambda: self.last[register] > later or not self.going, f"another writes register {register}", every_seconds=0.02)
+            until(lambda: self.last[register] > later or not self.going,
+                  f"another writes register {register}", every_seconds=0.02)
             return self.last[register] > later
         finally:
             self.standing.release()
 
     def wait_for(self, operations, overtaken, refused=0):
-        """Until so many more operations were carried out, so often somebody stood still past its lock, and so much was refused for that."""
+        """Until so many more operations were carried out, so often somebody stood still past its
+        lock, and so much was refused for that."""
         goal = self.history.count("register") + operations
+
+        def counts():
+            return self.history.count("register"), self.overtaken, self.refused
 
         def is_there():
             assert not self.failures and not self.history.problems, (self.failures[:3], self.history.problems[:3])
-            return self.history.count("register") >= goal and self.overtaken >= overtaken and self.refused >= refused
+            return all(map(int.__ge__, counts(), (goal, overtaken, refused)))
 
-        until(is_there, f"{goal} operations, {overtaken} overtaken, {refused} refused", every_seconds=0.05,
-              told=lambda: f"{self.history.count('register')} operations, {self.overtaken} overtaken, {self.refused} refused")
+        until(is_there, f"{goal} operations, {overtaken} overtaken, {refused} refused",
+              every_seconds=0.05, told=counts)
 
 
 def numbers(text):
@@ -143,7 +151,7 @@ def registers(fleet, nodes):
     # Nobody else's.
     registers = [uuid.uuid4().int % 2_000_000_000 for _ in range(REGISTERS)]
     opened = "\n".join(f"INSERT INTO transactions.accounts (id, owner) VALUES ({number}, '');" for number in registers)
-    once_served(session, f"BEGIN TRANSACTION\n{opened}\nCOMMIT TRANSACTION")
+    carry_out_once(session, f"BEGIN TRANSACTION\n{opened}\nCOMMIT TRANSACTION")
     session.cluster.shutdown()
     return registers
 
@@ -162,7 +170,8 @@ def read_at_the_end(fleet, history, registers):
     session = insistent(fleet.connect())
     for register in registers:
         def read():
-            return session.execute(f"SELECT owner FROM transactions.accounts WHERE id = {register}").one()["owner"]  # noqa: B023
+            select = f"SELECT owner FROM transactions.accounts WHERE id = {register}"  # noqa: B023
+            return session.execute(select).one()["owner"]
 
         def found_at_last():
             outcome, found = history.read("last", "register", str(register), read)  # noqa: B023

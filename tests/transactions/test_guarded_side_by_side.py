@@ -50,7 +50,8 @@ def test_what_is_under_way_with_a_fence_is_made_before_the_next_or_never(fleet, 
         first.result()
         there = {row for row in rows if session.execute(f"SELECT owner FROM {table} WHERE id = {row}").one()}
         outcomes = {row: outcome(future) for row, future in zip(rows, flood)}
-        mark = f"BEGIN TRANSACTION UPDATE {table} SET balance = {number} WHERE id = {base - 1}; COMMIT TRANSACTION"
+        update = f"UPDATE {table} SET balance = {number} WHERE id = {base - 1}"
+        mark = f"BEGIN TRANSACTION {update}; COMMIT TRANSACTION"
         wait_until_all_is_made(fleet.proxies, lambda: session.execute(mark))  # noqa: B023
         then = {row for row in rows if session.execute(f"SELECT owner FROM {table} WHERE id = {row}").one()}
         assert there == then, f"round {number}: {sorted(then - there)} came behind fence {later}"

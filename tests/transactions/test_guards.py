@@ -43,20 +43,24 @@ def acquire(session, name, owner="me", table="locks", ttl=TTL_SECONDS):
 
 
 def granted(session, name, owner="me", table="locks"):
-    """The fence, once the lock is granted. Locks in memory are when the longest of them would have run out."""
-    return until(lambda: acquire(session, name, owner, table), f"{name} is granted", every_seconds=0.2)
+    """The fence, once the lock is granted. A lock in memory may be only when the longest of them
+    would have run out."""
+    return until(lambda: acquire(session, name, owner, table), f"{name} is granted",
+                 every_seconds=0.2)
 
 
 def release(session, name, owner="me", table="locks"):
-    if not session.execute(f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s", (name, owner)).one()["[applied]"]:
+    delete = f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s"
+    if not session.execute(delete, (name, owner)).one()["[applied]"]:
         assert "fast" in table, f"{name} is not there any more"
         raise Late(f"{name}, a lock in memory, has ended")
 
 
 @contextmanager
 def counting_on(session, name, fence, table="locks"):
-    """The requests in the block name this fence, and may not be refused for it. A lock in memory ends before its time if
-    its proxy stands still past its lease: who named it then is refused with good reason, and the test says nothing."""
+    """The requests in the block name this fence, and may not be refused for it. A lock in memory
+    ends before its time if its proxy stands still past its lease: who named it then is refused
+    with good reason, and the test says nothing."""
     try:
         yield
     except InvalidRequest as error:
@@ -211,8 +215,9 @@ def test_an_outcome_is_found_again_when_the_lock_is_lost(guarded, number):
 
 
 def lost_updates(session, number, guard, execute=None):
-    """Five clients add to a row under a lock. Two of them stop when they have read, until another has written under the lock that has passed to it.
-    What is said to be written and is not there. `execute`: carries a statement out under a guard of the lock with a name and fence."""
+    """Five clients add to a row under a lock. Two of them stop when they have read, until another
+    has written under the lock that has passed to it. What is said to be written and is not there.
+    `execute`: carries a statement out under a guard of the lock with a name and fence."""
     name, said = f"append {number}", []
 
     def by_payload(text, name, fence):
@@ -224,14 +229,17 @@ def lost_updates(session, number, guard, execute=None):
     def append(client):
         for round in range(3):
             owner, is_overtaken = f"{client}.{round}", False
-            fence = until(lambda: acquire(session, name, owner, ttl=1), "the lock is granted", every_seconds=0.02)  # noqa: B023
+            fence = until(lambda: acquire(session, name, owner, ttl=1),  # noqa: B023
+                          "the lock is granted", every_seconds=0.02)
             try:
                 read = execute(f"SELECT owner FROM accounts WHERE id = {number}", name, fence).one()["owner"]
                 if round == 0 and stops.acquire(blocking=False):
                     count = len(said)
-                    is_overtaken = until(lambda: any(later > fence for later, _ in said[count:]), "another writes")  # noqa: B023
+                    is_overtaken = until(
+                        lambda: any(later > fence for later, _ in said[count:]),  # noqa: B023
+                        "another writes")
                 execute(f"UPDATE accounts SET owner = '{read} {owner}' WHERE id = {number}", name, fence)
-                assert not (guard and is_overtaken), f"{owner} has written with fence {fence}: {said}"
+                assert not (guard and is_overtaken), f"{owner} with fence {fence} behind {said}"
                 said.append((fence, owner))
             except InvalidRequest as error:
                 assert guard and "does not count any more" in str(error), error
@@ -245,14 +253,15 @@ def lost_updates(session, number, guard, execute=None):
 
 
 def test_no_update_of_a_client_that_was_stopped_past_its_lock_is_lost(guarded, number):
-    # One that stands still before it has read, past its lock, may read what the next has written. That takes a pause in each run.
+    # Who stands still past its lock before it has read may read what the next has written: that
+    # takes a pause in each run.
     assert any(lost_updates(guarded, number, guard=False) for _ in range(5)), "the test would see them: without a guard updates are lost"
     guarded.execute(f"BEGIN TRANSACTION UPDATE accounts SET owner = '' WHERE id = {number}; COMMIT TRANSACTION")
     for run in range(RUNS):
         assert lost_updates(guarded, number, guard=True) == [], f"in run {run} of {RUNS}"
 
 
-# Last: locks in memory are granted some seconds after the fleet has begun, and meanwhile the other tests run.
+# Last: locks in memory may be granted only some seconds after the fleet has begun.
 @pytest.mark.parametrize("table, key", [("locks", "shunt-lock"), ("fast_locks", "shunt-fast-lock")])
 def test_a_write_is_made_only_while_its_lock_is_held(guarded, number, table, key):
     name = f"order={number}"
@@ -273,7 +282,8 @@ def test_a_write_is_made_only_while_its_lock_is_held(guarded, number, table, key
         guarded.execute(update, custom_payload=with_fence(name, first, key))
     with counting_on(guarded, name, second, table):
         select = f"SELECT balance FROM accounts WHERE id = {number}"
-        assert guarded.execute(select, custom_payload=with_fence(name, second, key)).one() == {"balance": 11}
+        found = guarded.execute(select, custom_payload=with_fence(name, second, key)).one()
+        assert found == {"balance": 11}
         guarded.execute(update, custom_payload=with_fence(name, second, key))
     assert balance(guarded, number) == 12
     release(guarded, name, "b", table)

@@ -67,7 +67,8 @@ class SuperUsers(Clients):
         before = clients_by_core(one)
 
         def reaches_all():
-            self.all.append(self.open.enter_context(cql.Session(one.host, one.port, SUPERUSER, timeout_seconds=60)))
+            client = cql.Session(one.host, one.port, SUPERUSER, timeout_seconds=60)
+            self.all.append(self.open.enter_context(client))
             now = clients_by_core(one)
             return all(now[core] > count for core, count in before.items())
 
@@ -95,7 +96,7 @@ def test_each_right_is_needed_and_heeded(admin, session):
     assert [(row["k"], row["v"]) for row in admin.execute("SELECT * FROM guarded.a")] == [(1, 2)]
     assert list(admin.execute("SELECT * FROM guarded.b")) == [], "a question about rights has written"
     admin.execute(f"REVOKE MODIFY ON guarded.a FROM {session.role}")
-    # What was said before counts for so long at most, by any clock: a machine that pauses makes it longer.
+    # What was said before counts for so long at most: a machine that pauses makes it longer.
     time.sleep(CACHE_MS / 1000 + 0.3)
     refused(session, WRITE, "MODIFY")
     admin.execute(f"GRANT ALTER ON guarded.a TO {session.role}")

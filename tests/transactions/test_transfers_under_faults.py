@@ -5,8 +5,9 @@ right in every transaction that reads it and after every fault; each transfer wa
 With SHUNT_TRANSFERS_RING=1 on a ring of three Cassandra nodes of its own, else on an embedded node. SHUNT_TRANSFERS_ROUNDS is how often each fault
 comes, once by default.
 
-A proxy that stands still past its lease loses its shards, on a machine that pauses too. Where a test says that a fault costs nobody a shard, it sees
-that in one of some attempts (`until_it_stays`)."""
+A proxy that stands still past its lease loses its shards, on a machine that pauses too. Where a
+test says that a fault costs nobody a shard, it sees that in one of four attempts
+(`until_it_stays`)."""
 
 import os
 import shutil
@@ -170,8 +171,8 @@ def has_lease(proxy) -> bool:
 
 
 def until_it_stays(attempt) -> None:
-    """`attempt` does something, mends it, and says whether all shards have stayed where they were. A fault that takes them away does so each time;
-    a proxy that happens to stand still, seldom."""
+    """`attempt` does something, mends it, and says whether all shards have stayed where they were.
+    A fault that takes them away does so each time; a proxy that happens to stand still, seldom."""
     if not any(attempt() for _ in range(4)):
         raise Late("a shard was lost in each of four attempts")
 
@@ -184,7 +185,8 @@ def test_the_proxy_that_carries_them_out_is_killed(fleet, bank):
         fleet.wait_until_settled(2)
         bank.wait_for(60)
         assert bank.owner() != victim
-        bank.wait_until("clients miss it", lambda victim=victim, before=troubles: bank.troubles_of(victim) > before)
+        bank.wait_until("clients miss it",
+                        lambda of=victim, before=troubles: bank.troubles_of(of) > before)
         fleet.proxies[victim].start()
         fleet.wait_until_settled(3)
 
@@ -227,7 +229,8 @@ def kill_who_takes_over(bank, nodes, first: int) -> int | None:
         second = who_takes_over(bank, first)
     nodes.signal(signal.SIGSTOP)
     try:
-        # It tells of itself four times a second. If later, one dies that has just taken over, and the test tries less.
+        # It tells of itself four times a second. If later, one that has just taken over dies
+        # instead, which is a fault as well.
         time.sleep(1)
         if second is None or not opens(page(bank.fleet.proxies[second])):
             return None
@@ -294,7 +297,8 @@ def test_proxies_are_cut_off_from_each_other(fleet, network, bank, way):
         bank.wait_until("clients are refused", lambda: bank.troubles_of(one, REFUSED) > refused)
         for number in (owner, third):
             bank.wait_for(10, number)
-        has_stayed = bank.owner() == owner and fleet.shards() == shards  # both reach the nodes: nobody has lost anything
+        # Both reach the nodes: nobody has lost anything.
+        has_stayed = bank.owner() == owner and fleet.shards() == shards
         network.mend()
         bank.wait_for(10, one)
         fleet.wait_until_settled(3)
@@ -331,7 +335,8 @@ def test_the_proxy_that_carries_them_out_is_cut_off_from_one_node(fleet, network
         lost = f'shunt_node_links_lost_total{{node="{nodes.addresses[0]}'
         before = metric(page(fleet.proxies[owner]), lost)
         cut(network, way, fleet.proxies[owner].host, nodes.addresses[0])
-        bank.wait_until("its links are given up", lambda: metric(page(fleet.proxies[owner]), lost) > before)
+        bank.wait_until("its links are given up",
+                        lambda: metric(page(fleet.proxies[owner]), lost) > before)
         bank.wait_for(60)
         has_stayed = bank.owner() == owner  # two nodes are enough
         network.mend()
@@ -346,16 +351,19 @@ def test_the_proxy_that_carries_them_out_is_cut_off_from_one_node(fleet, network
 def test_a_node_is_killed_and_comes_back(fleet, nodes, bank):
     for _ in ROUNDS:
         links = f'shunt_node_links{{node="{nodes.addresses[0]}'
-        bank.wait_until("all have links to it", lambda: all(metric(page(proxy), links) > 0 for proxy in fleet.proxies))
+        bank.wait_until("all have links to it",
+                        lambda: all(metric(page(proxy), links) > 0 for proxy in fleet.proxies))
         troubles = sum(bank.troubles.values())
         nodes.kill()
         try:
             if len(nodes.addresses) > 1:
-                bank.wait_until("no link to it is left", lambda: not any(metric(page(proxy), links) for proxy in fleet.proxies))
+                bank.wait_until("no link to it is left",
+                                lambda: not any(metric(page(proxy), links) for proxy in fleet.proxies))
                 bank.wait_for(200)
             else:
                 bank.wait_until("all leases end", lambda: not any(map(has_lease, fleet.proxies)))
-                bank.wait_until("clients are told so", lambda before=troubles: sum(bank.troubles.values()) > before)
+                bank.wait_until("clients are told so",
+                                lambda before=troubles: sum(bank.troubles.values()) > before)
         finally:
             nodes.come_back()
         fleet.wait_until_settled(3)
