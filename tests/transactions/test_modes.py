@@ -13,9 +13,6 @@ from locks.fleet import VERSIONS
 from .conftest import KEYSPACE
 from .known import wait_until_taken
 
-# Until every core of every proxy has read a change of a mode: tests/drivers/fleet.py asks none.
-SEEN_SECONDS = 5
-
 
 def one_of_each(fleet, session, modes, columns):
     """The names of tables, by their modes, for as long as they are needed."""
