@@ -1,6 +1,7 @@
 """The table of suites, tests/suites.toml: what there is, what must precede it, and what only one suite may use at a time."""
 
 import os
+import re
 import shlex
 import time
 import tomllib
@@ -73,7 +74,7 @@ def fill(text: str, known: dict) -> str:
 
 
 def placeholders() -> dict:
-    return {"pytest": PYTEST, "bundled": BUNDLED, "target": str(TARGET), "shunt": [os.environ.get("SHUNT_BINARY", "")],
+    return {"pytest": PYTEST, "python": [PYTEST[0]], "bundled": BUNDLED, "target": str(TARGET), "shunt": [os.environ.get("SHUNT_BINARY", "")],
             "extended": os.environ.get("SHUNT_EXTENDED", "3"), "now": str(int(time.time())),
             "path": os.environ.get("PATH", ""), "home": os.environ.get("HOME", "/")}
 
@@ -121,6 +122,9 @@ def check(suites: list, services: list) -> None:
             raise BadTable(f"{suite.name}: runs must be some of {', '.join(RUNS)}, found {suite.runs}")
         if suite.counts not in (None, *COUNTS):
             raise BadTable(f"{suite.name}: counts is {suite.counts!r}, not one of {', '.join(COUNTS)}")
+        unknown = set(re.findall(r"{(\w+)}", suite.command)) - set(placeholders())
+        if unknown:
+            raise BadTable(f"{suite.name}: its command has {{{min(unknown)}}}, which is not one of {', '.join(placeholders())}")
         if suite.service and suite.service not in {service.name for service in services}:
             raise BadTable(f"{suite.name}: there is no service {suite.service!r}")
     for run in RUNS:

@@ -67,6 +67,7 @@ def test_every_experiment_is_in_its_short_form_somewhere(suites):
     ({"runs": ["sometimes"]}, "runs must be some of"),
     ({"counts": "sheep"}, "counts is 'sheep'"),
     ({"service": "a service"}, "there is no service"),
+    ({"command": "{snake} a.py"}, "its command has {snake}"),
 ])
 def test_a_wrong_entry_is_named(change, complaint):
     good = {"name": "one", "runs": ["test"], "command": "true", "seconds": 1, "processors": 1}
