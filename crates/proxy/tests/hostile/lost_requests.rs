@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
 use shunt_reactor::sim::{HostId, SECOND};
-use shunt_testing::{bytes, simulated};
+use shunt_testing::{Answer, bytes, simulated};
 use shunt_topology::schema::ColumnKind;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE, WRITE_TIMEOUT};
@@ -37,12 +37,19 @@ fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u
         })
     });
     testbed.send(offender, request);
-    testbed.answered(offender, 1);
-    let answer = testbed.take_answers(offender).remove(0);
-    // Whatever is still on its way comes.
-    testbed.run_for(SECOND);
+    let answer = only_answer(testbed, offender);
     let code = if answer.header.opcode == opcode::ERROR { answer.error().0 } else { 0 };
     (got.load(Ordering::Relaxed), code)
+}
+
+/// The answer to the only request of a client. Whatever is still on its way comes, and is no second answer.
+fn only_answer(testbed: &mut Testbed, offender: HostId<simulated::Client>) -> Answer {
+    testbed.answered(offender, 1);
+    let mut answers = testbed.take_answers(offender);
+    testbed.run_for(SECOND);
+    answers.extend(testbed.take_answers(offender));
+    assert_eq!(answers.len(), 1, "answers to one request");
+    answers.remove(0)
 }
 
 /// The error that the client gets when the first node says that it is overloaded and the second does `then`: its code
@@ -62,8 +69,7 @@ fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, Strin
         })
     });
     testbed.send(offender, &query(text, timestamp));
-    testbed.answered(offender, 1);
-    let answer = testbed.take_answers(offender).remove(0);
+    let answer = only_answer(&mut testbed, offender);
     let (code, words) = if answer.header.opcode == opcode::ERROR { answer.error() } else { Default::default() };
     testbed.scene.check_at_rest();
     (code, words.to_owned())
