@@ -23,6 +23,9 @@ struct Asking {
     is_over: bool,
 }
 
+/// The step at which a server told a value, and the value, if the key had one.
+type Said = (usize, Option<Vec<u8>>);
+
 struct Scene {
     client: Client,
     now_ns: u64,
@@ -32,7 +35,7 @@ struct Scene {
     sent: Vec<(SocketAddr, Vec<u8>)>,
     fetches: Vec<(Ticket, Op, usize, Vec<u16>)>,
     /// What was ever said of a key by who may: when, and which value.
-    said: HashMap<Vec<u8>, Vec<(usize, Option<Vec<u8>>)>>,
+    said: HashMap<Vec<u8>, Vec<Said>>,
 }
 
 /// Tries one input.
