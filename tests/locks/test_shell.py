@@ -105,9 +105,11 @@ def test_it_is_renewed_for_as_long_as_the_command_runs(fleet, session, name, tmp
     assert holder(session, name) is None
 
 
-def test_a_command_whose_lock_is_lost_is_stopped(fleet, session, name):
-    run = lock(fleet, "--ttl", "12", "--owner", "me", name, "--", "sleep", "3600")
-    wait_for_holder(session, name)
+def test_a_command_whose_lock_is_lost_is_stopped(fleet, session, name, tmp_path):
+    begun = tmp_path / "begun"
+    run = lock(fleet, "--ttl", "12", "--owner", "me", name, "--", "sh", "-c", f"touch {begun}; exec sleep 3600")
+    # Before the command runs its lock may be asked for once more, and is then had anew.
+    until(begun.exists, "the command runs", told=lambda: holder(session, name))
     # One that ended by itself meanwhile is lost as well.
     session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = 'me'", (name,))
     code, out, err = ended(run)
