@@ -1,4 +1,4 @@
-"""Runs the suites of tests/suites.toml: what must precede what, side by side as far as the processors reach."""
+"""Runs the suites of tests/suites.toml after those that they need, as many side by side as the processors carry."""
 
 import os
 from pathlib import Path
@@ -6,5 +6,5 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target"
 LOGS = TARGET / "test-logs"
-# RocksDB from source, with its compressors, where ROCKSDB_COMPILE says so: for every build that has the store in it.
+# Every build with the store compiles RocksDB and its compressors from source if ROCKSDB_COMPILE is set.
 BUNDLED = ["--features", "shunt-storage/bundled"] if os.environ.get("ROCKSDB_COMPILE") else []

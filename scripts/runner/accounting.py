@@ -1,6 +1,6 @@
-"""Processor time of a process and of everything that it starts, servers in sessions of their own included.
+"""Processor time of a process and of everything that it starts, including servers in sessions of their own.
 
-A control group counts it where the kernel lets this user make one; elsewhere only what the process waited for is known.
+A control group counts it where the kernel lets this user make one. Elsewhere only processes that were waited for count.
 """
 
 import itertools
@@ -32,13 +32,13 @@ class Account:
 
     @property
     def prefix(self) -> list:
-        """Words before a command that make its process a member before it starts anything."""
+        """Words to put before a command, which move its process into the group before it starts anything."""
         if not self._group:
             return []
         return ["sh", "-c", 'echo $$ > "$0" 2>/dev/null; exec "$@"', str(self._group / "cgroup.procs")]
 
     def close(self) -> float | None:
-        """The seconds that were used; the group goes, unless a process of it still runs."""
+        """Returns the seconds that were used, and removes the group unless one of its processes still runs."""
         if not self._group:
             return None
         seconds = self._seconds()

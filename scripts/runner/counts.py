@@ -6,7 +6,7 @@ import re
 # Names of failed tests as cargo, pytest, go test and Surefire print them.
 FAILED_TEST = re.compile(
     r"^(?:test .* \.\.\. FAILED|FAILED \S.*|ERROR \S+::.*|\s*--- FAIL: .*|\[ERROR\] {3}\S.*)$", re.MULTILINE)
-# A line that explains the failure of a command that is no suite of tests.
+# A line that explains the failure of a command that runs no tests.
 COMPLAINT = re.compile(r"^.*(?:\w*[Ee]rror\b|panicked|exit code [1-9]).*$", re.MULTILINE)
 
 
@@ -38,12 +38,12 @@ def surefire(text: str) -> tuple:
 
 
 def totals(text: str) -> tuple:
-    """A last line `N passed, N failed`."""
+    """Totals over the lines `N passed, N failed`."""
     return _sums(r"^(\d+) passed, (\d+) failed$", text)
 
 
 def soak(text: str) -> tuple:
-    """One test for each kind of event that must not occur once in hours of load."""
+    """One test for each kind of event that must never occur in hours of load."""
     figures = {}
     for line in text.splitlines():
         if line.startswith("{"):

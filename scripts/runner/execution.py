@@ -1,4 +1,4 @@
-"""Processes of the runner: each with a log, a deadline and a session of its own; interrupted, then killed, when time is over."""
+"""Processes of the runner. Each has a log, a session and a deadline, at which it is interrupted and in the end killed."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ STATUS_TIMED_OUT, STATUS_NOT_FOUND, STATUS_INTERRUPTED = 124, 127, 130
 
 @dataclass
 class Result:
-    """The end of a process. `busy_seconds` is processor time, of its servers too where the kernel counts that."""
+    """The end of a process. `busy_seconds` is processor time, including its servers' where the kernel counts that."""
 
     status: int
     seconds: float
@@ -27,7 +27,7 @@ class Result:
 
 
 class Processes:
-    """All processes that run at a time, so that an interrupt ends each of them."""
+    """All processes that run now, so that an interrupt can end each of them."""
 
     def __init__(self):
         self._running = set()
@@ -40,7 +40,7 @@ class Processes:
         return Result(status, time.monotonic() - begun, busy_seconds, log)
 
     def interrupt(self) -> None:
-        """Ends what runs; nothing else begins."""
+        """Ends all processes that run and lets no other begin."""
         with self._lock:
             self._interrupted = True
             running = list(self._running)
@@ -99,7 +99,7 @@ def end(child: subprocess.Popen) -> None:
 
 
 def _set_session_niceness(pid: int, niceness: int) -> None:
-    """Linux divides processors evenly between sessions, whatever the niceness of the processes in them."""
+    """Sets the niceness of a session. Without it Linux divides processors evenly between sessions, however nice their processes are."""
     try:
         Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
     except OSError:

@@ -11,12 +11,12 @@ from .execution import end
 
 LOOPS = 4
 WRITER_BYTES_PER_SECOND = 50_000_000
-WRITER_FILE_BYTES = 500_000_000  # it begins anew at this size
+WRITER_FILE_BYTES = 500_000_000  # the file starts again at this size
 LOOP = ["sh", "-c", "while :; do :; done"]
 
 
 class Load:
-    """Processes that work until the block is left. Each has a session of its own, and so a processor's share of its own."""
+    """Processes that work until the block is left. Each has a session of its own, and so its own share of the processors."""
 
     def __init__(self):
         self.file = TARGET / "under-load.bin"
@@ -35,7 +35,7 @@ class Load:
 
 
 def write(path: Path) -> None:
-    """Writes for ever, a second's share a second, and syncs each."""
+    """Writes one second's share every second, for ever, and syncs it."""
     block = os.urandom(1_000_000)
     while True:
         with open(path, "wb") as file:

@@ -12,7 +12,7 @@ from .table import words
 
 RERUNS_MAX = 3
 
-# What drivers print of an answer that did not come. Errors of servers are answers, but for those that say to ask again.
+# Words that drivers print when no answer came. A server's error is an answer, unless it says to ask again.
 GO = re.compile(r"no response received|i/o timeout|connection refused|connection reset|broken pipe|no hosts available"
                 r"|unable to create session|context deadline exceeded|gocql: no connections")
 JAVA = re.compile(r"(DriverTimeout|AllNodesFailed|NoNodeAvailable|ClosedConnection|Heartbeat|ConnectionInit|Connect)Exception")
@@ -22,7 +22,7 @@ JAVA_ANSWER = re.compile(r"servererrors\.(?!Overloaded|Bootstrapping|Unavailable
 
 @dataclass
 class Failure:
-    """A failed test, or the tests that failed by the set-up that they share."""
+    """A failed test, or all tests that failed because the set-up that they share did."""
 
     suite: object
     tests: list  # their names
@@ -42,7 +42,7 @@ def of_pytest(suite, verdicts: Path) -> list:
         if line["outcome"] != "failed":
             continue
         module = line["test"].split("::")[0]
-        # A set-up of a module that failed fails each of its tests with the same words.
+        # A failed set-up of a module fails each of its tests with the same words.
         key = (module, line["reason"]) if line["when"] == "setup" else (line["test"],)
         failure = found.setdefault(key, Failure(suite, [], line["reason"], True, []))
         failure.unanswered &= line["unanswered"]
@@ -86,7 +86,7 @@ def of_cargo(suite, text: str) -> list:
 
 
 def of_drivers(suite, text: str) -> list:
-    """The suites of several drivers one after the other, each under a line `java: ...`; one driver runs again as a whole."""
+    """Failures in the output of several drivers, each under a line such as `java: ...`. A driver runs again as a whole."""
     parts = re.split(r"^(go|java|rust): .*\n", text, flags=re.MULTILINE)[1:]
     failures = []
     for driver, said in zip(parts[::2], parts[1::2], strict=True):
@@ -100,7 +100,7 @@ BY_OUTPUT = {"go": of_go, "surefire": of_surefire, "cargo": of_cargo, "totals": 
 
 
 def failures_of(suite, text: str, verdicts: Path, failed: int) -> list:
-    """The failures of a suite that failed. What cannot be told apart is one failure, and a verdict."""
+    """The failures of a failed suite. Those that its output does not name are one failure, and a verdict."""
     if suite.counts == "pytest":
         found = of_pytest(suite, verdicts)
     elif suite.counts in BY_OUTPUT and suite.again:
@@ -113,9 +113,9 @@ def failures_of(suite, text: str, verdicts: Path, failed: int) -> list:
 
 
 def candidates(failures: list) -> list:
-    """The failures to run once more: all that are without an answer, or none if they are too many or one is a verdict.
+    """The failures to run once more: all of them, or none if there are too many or one is a verdict.
 
-    A verdict fails the run whatever the others do, so nothing waits for them.
+    A verdict fails the run in any case, so second runs could not help.
     """
     if any(not failure.unanswered for failure in failures) or len(failures) > RERUNS_MAX:
         return []
@@ -123,7 +123,7 @@ def candidates(failures: list) -> list:
 
 
 def command(suite, failure: Failure, known: dict) -> list:
-    """Runs the tests of a failure, and nothing else."""
+    """The words that run the tests of a failure, and nothing else."""
     if suite.counts == "pytest":
         return words(suite.again or "{pytest} {tests}", {**known, "tests": failure.alone})
     return words(suite.again, {**known, "test": failure.alone[0]})

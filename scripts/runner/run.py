@@ -1,4 +1,4 @@
-"""A run: begins what the schedule says, reports what ends, and runs once more what had no answer."""
+"""A run of suites: starts them as the schedule says, reports how each ends, and runs tests without an answer once more."""
 
 import queue
 import re
@@ -29,7 +29,7 @@ class Outcome:
 
 
 class Run:
-    """Suites, side by side as far as the processors reach."""
+    """One run of suites, as many side by side as the processors carry."""
 
     def __init__(self, suites: list, used: list, environment: dict, logs: Path = LOGS, make_service=services.make):
         self.schedule = Schedule(suites, used)
@@ -43,7 +43,7 @@ class Run:
         logs.mkdir(parents=True, exist_ok=True)
 
     def play(self) -> None:
-        """Runs everything; `outcomes` tells the rest."""
+        """Runs everything, and records in `outcomes` how it ended."""
         try:
             while not self.schedule.is_over():
                 while (entry := self.schedule.next()) is not None:
@@ -61,7 +61,7 @@ class Run:
     def totals(self) -> tuple:
         return sum(outcome.passed for outcome in self.outcomes), sum(outcome.failed for outcome in self.outcomes)
 
-    # The beginning of things
+    # Starts of suites and services
 
     def _begin(self, entry) -> None:
         is_service = entry in self.schedule.services
@@ -99,7 +99,7 @@ class Run:
         result = self.processes.run(command, self.logs / f"{name}.log", environment, suite.timeout_minutes * 60, suite.niceness)
         return result, verdicts
 
-    # Their ends
+    # Ends of suites and services
 
     def _report(self, entry, ended) -> None:
         if isinstance(ended, BaseException):
@@ -132,7 +132,7 @@ class Run:
     def _count(self, suite, passed, failed, seconds, busy_seconds) -> None:
         self.outcomes.append(Outcome(suite, passed, failed, seconds, busy_seconds))
         numbers = f"{passed} passed" + (f", {failed} FAILED" if failed else "")
-        # Processor time says what a suite costs where others use the machine too. Servers that go on are not in it.
+        # Processor time shows the cost of a suite even if others use the machine too. It leaves out servers that go on.
         print(f"  {suite.name:<52} {seconds:6.1f} s {busy_seconds:5.0f} s busy  {numbers}", flush=True)
 
     def _stop_idle_services(self) -> None:
@@ -148,7 +148,7 @@ class Run:
             self.names.append(f"{service.name}: {complaint.splitlines()[0]}")
             print(f"    {complaint}")
 
-    # What had no answer
+    # Second runs of tests without an answer
 
     def _run_again(self) -> None:
         for number, failure in enumerate(rerun.candidates(self.failures)):
@@ -181,7 +181,7 @@ class Run:
         return failed == 0, text
 
     def print_summary(self) -> None:
-        """What was slowest, what ran twice, what failed and where its log is; the last line has the numbers."""
+        """Prints the slowest suites, the second runs, the failures and where the logs are. The last line has the totals."""
         slowest = sorted((outcome for outcome in self.outcomes), key=lambda outcome: -outcome.seconds)[:SLOWEST_SHOWN]
         print("slowest: " + ", ".join(f"{outcome.suite.name} {outcome.seconds:.0f} s" for outcome in slowest))
         for suite, failure, good in self.reruns:
@@ -197,7 +197,7 @@ class Run:
         passed, failed = self.totals()
         busy = sum(outcome.busy_seconds for outcome in self.outcomes)
         logs = self.logs.relative_to(ROOT) if self.logs.is_relative_to(ROOT) else self.logs
-        print(f"after {(time.monotonic() - self._begun) / 60:.1f} minutes, {busy / 60:.1f} of processors without servers that suites share; "
+        print(f"after {(time.monotonic() - self._begun) / 60:.1f} minutes, {busy / 60:.1f} minutes of processor time without shared servers; "
               f"logs in {logs}")
         print(f"{passed} passed, {failed} failed", flush=True)
 

@@ -1,18 +1,18 @@
-"""Decides what begins next: the suite with the longest chain of work behind it that still fits on the processors.
+"""Decides what begins next: of the suites that fit on the processors, the one with the longest chain of work behind it.
 
-The decisions need no clock and no process, so tests play them through.
+The decisions need no clock and no process, so tests can play them through.
 """
 
 import os
 from dataclasses import dataclass, field
 
-# Recorded shares of processors are averages; a little more than there is keeps all of them busy.
+# Recorded processors are averages. A total a little above the machine's number keeps all of them busy.
 OVERCOMMITMENT = 1.25
 
 
 @dataclass
 class Schedule:
-    """What is pending, running and done. Entries are suites and the starts of services, by name."""
+    """Entries that are pending, running or done: suites, and the starts of services."""
 
     suites: list
     services: list
@@ -26,7 +26,7 @@ class Schedule:
         self._ranks = self._rank()
 
     def next(self):
-        """An entry to begin now, or None. The caller reports its end by `ended`."""
+        """An entry to begin now, or None. The caller reports its end with `ended`."""
         for entry in sorted(self._ready(), key=lambda entry: -self._ranks[entry.name]):
             if self._fits(entry):
                 self.pending.remove(entry)
@@ -47,7 +47,7 @@ class Schedule:
             (self.succeeded if good else self.failed).add(entry.provides)
 
     def impossible(self) -> list:
-        """(entry, what it lacks) of pending entries that can never begin; they are pending no more."""
+        """(entry, what it lacks) for each pending entry that can never begin. These are no longer pending afterwards."""
         found = []
         for entry in list(self.pending):
             lacking = [need for need in self._wanted(entry) if need in self.failed]
@@ -101,7 +101,7 @@ class Schedule:
         return used + entry.processors <= self.processors * OVERCOMMITMENT
 
     def _rank(self) -> dict:
-        """Seconds from the begin of each entry to the end of the longest chain that waits for it."""
+        """Seconds from the start of each entry to the end of the longest chain that waits for it."""
         behind = {entry.name: [] for entry in self.pending}
         providers = {}
         for entry in self.pending:

@@ -1,4 +1,4 @@
-"""The table of suites, tests/suites.toml: what there is, what must precede it, and what only one suite may use at a time."""
+"""The table of suites, tests/suites.toml: the suites, what each needs, and what only one of them may use at a time."""
 
 import os
 import re
@@ -17,12 +17,12 @@ PYTEST = [str(TARGET / "python" / "bin" / "python"), "-m", "pytest", "-c", "test
 
 
 class BadTable(Exception):
-    """An entry of the table that cannot be right; the text names it."""
+    """An entry of the table that cannot be right. The message names it."""
 
 
 @dataclass
 class Suite:
-    """A command that proves something, or that others need. The keys are those of the table, where they are explained."""
+    """A command that proves something, or that others need. The head of the table explains the fields."""
 
     name: str
     command: str
@@ -55,7 +55,7 @@ class Service:
 
 
 def words(command: str, known: dict) -> list:
-    """A command as words. `known` are values for its {placeholders}: a text, or a list of words where it stands alone."""
+    """A command as words. `known` has values for its {placeholders}: a text, or a list for a placeholder that is a whole word."""
     found = []
     for part in shlex.split(command):
         value = known.get(part[1:-1]) if part.startswith("{") and part.endswith("}") else None
@@ -67,7 +67,7 @@ def words(command: str, known: dict) -> list:
 
 
 def fill(text: str, known: dict) -> str:
-    """A text with its {placeholders} replaced by what is a text."""
+    """A text with its {placeholders} replaced, if their values are texts."""
     for name, value in known.items():
         text = text.replace("{" + name + "}", value) if isinstance(value, str) else text
     return text
@@ -80,7 +80,7 @@ def placeholders() -> dict:
 
 
 def environment(run: str, path: Path = TABLE) -> dict:
-    """The variables that all suites of a run have: sizes, mostly."""
+    """The variables that all suites of a run have, mostly sizes."""
     return tomllib.loads(path.read_text()).get("environment", {}).get(run, {})
 
 
@@ -103,7 +103,7 @@ def select(suites: list, services: list, run: str) -> tuple:
 
 
 def only(suites: list, part: str) -> list:
-    """The suites whose name contains `part`. Whatever they need is taken for done."""
+    """The suites whose name contains `part`. Their needs count as met."""
     found = [suite for suite in suites if part in suite.name]
     if not found:
         raise BadTable(f"no suite of this run has {part!r} in its name; --list prints their names")
@@ -138,7 +138,7 @@ def check(suites: list, services: list) -> None:
 
 
 def _check_order(suites: list) -> None:
-    """Needs lead nowhere in a circle, and within a lane to earlier suites alone."""
+    """Raises BadTable for a need that does not stand before its suite, and so for every circle."""
     done = set()
     for suite in suites:
         for need in suite.needs:

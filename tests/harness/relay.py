@@ -12,14 +12,14 @@ from .ports import free_port
 from .proxy import binary
 from .waits import Late, unpaused, until
 
-# The form that `make test-long` runs: more of the same.
+# True in the form that `make test-long` runs, which has more of the same.
 IS_WHOLE = "SHUNT_DISPATCH_WHOLE" in os.environ
-# The shortest of the limits that are fixed: an agent has 6 s to take a connection, 10 s of silence, and an answer
-# is offered for 10 s. A pause of half of that is noticed.
+# Half of the shortest fixed limit: an agent has 6 s to take a connection, it may be silent for 10 s, and an answer
+# is offered for 10 s.
 PAUSE_SECONDS = 3
-# What logs say where one of these limits was passed.
+# Words of a log that say that one of these limits was passed.
 GIVEN_UP = ("nothing has come", "not take a connection", "does not answer")
-# Where the logs are of all that a test run has started.
+# The directories with the logs of all processes that a test run has started.
 DIRECTORIES = set()
 
 NGINX = """
@@ -55,29 +55,29 @@ http {{
 
 
 def why_not() -> str:
-    """What is missing, if something is."""
+    """The programs that are missing, or an empty text."""
     missing = [name for name in ("nginx", "curl") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
     return f"{', '.join(missing)} missing: scripts/prerequisites net" if missing else ""
 
 
 class Undone(Exception):
-    """Something did not come about, or did not come to its end, and nothing was wrong as far as it went."""
+    """Something did not happen, or did not finish, but nothing was wrong as far as it went."""
 
 
 def expect(holds, told="") -> None:
-    """For what a process that stands still may prevent. What is wrong whoever stands still is for `assert`."""
+    """Raises Undone unless `holds`, which a process that stands still may prevent. `assert` is for all that no pause excuses."""
     if not holds:
         raise Undone(str(told))
 
 
 def expect_whole(code: int, received: bytes, wanted: bytes, told="") -> None:
-    """A client with this exit code has all that it asked for. What it has is right in any case."""
+    """Expects that a client ended with 0 and has all that it asked for. Asserts that the part it has is right in any case."""
     assert wanted.startswith(received), (code, len(received), len(wanted), str(told)[-1500:])
     expect((code, len(received)) == (0, len(wanted)), (code, len(received), len(wanted), str(told)[-1500:]))
 
 
 def again_if_paused(test):
-    """Runs a test again that was `Undone`, or otherwise had no answer, while the machine stood still."""
+    """Runs a test again if it was `Undone`, or otherwise had no answer, while the machine stood still."""
 
     @functools.wraps(test)
     def run(*arguments, **named):
@@ -87,14 +87,14 @@ def again_if_paused(test):
 
 
 def given_up() -> int:
-    """How often a process was taken for lost that said nothing for too long."""
+    """How often a process was given up because it was silent for too long."""
     logs = [log.read_text(errors="replace") for directory in DIRECTORIES for log in directory.glob("*.log")]
     return sum(log.count(said) for log in logs for said in GIVEN_UP)
 
 
 def steady(test):
-    """The same. Where the machine did not, but one of the processes was given up for its silence, the test is late. Not for
-    tests that have one stand still."""
+    """Does the same as `again_if_paused`. If the machine did not stand still but a silent process was given up, the test is
+    `Late`. Tests that make a process stand still cannot use it."""
 
     @functools.wraps(test)
     def run(*arguments, **named):
@@ -147,8 +147,8 @@ class Relay:
         return self
 
     def __exit__(self, *_):
-        # An nginx that is killed leaves its workers. Of the others a drain has tests of its own, and here it would wait
-        # for clients that a test has left.
+        # An nginx that is killed leaves its workers. The others are killed: a drain has tests of its own, and here it
+        # would wait for clients that a test has left.
         servers = [process for name, process in self.names.items() if name.startswith("nginx")]
         for process in reversed(self.processes):
             if process.poll() is None:
@@ -196,7 +196,7 @@ class Relay:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def direct(self, path: str) -> str:
-        """The same at the first server."""
+        """The URL of the same path at the first server."""
         return f"http://127.0.0.1:{self.server_ports[0]}{path}"
 
     def log(self, name: str) -> str:

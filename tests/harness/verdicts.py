@@ -1,8 +1,9 @@
 """A pytest plugin that tells the runner how each test ended: wrong, or without an answer.
 
-A test has no answer if it failed by a time-out, by a connection that was refused or closed, or by NoHostAvailable. The runner
-runs such a test once more. Any other failure is a verdict: an assertion, an exit code, an unknown exception. So is a process
-that crashed and a panic in a log, whatever the tests made of it; the plugin looks for both when all tests have ended.
+A test has no answer if it failed with a time-out, a connection that was refused or closed, NoHostAvailable, or an error of a
+node that was too busy. The runner runs such a test once more. Any other failure is a verdict: an assertion, an exit code, an
+unknown exception. A crashed process and a panic in a log are verdicts too, even if all tests passed. The plugin looks for both
+when all tests have ended.
 
 SHUNT_VERDICTS names the file: a line of JSON for each test, and one for each crash.
 """
@@ -25,17 +26,17 @@ UNANSWERED = {
     ("cassandra.connection", "ConnectionException"), ("cassandra.connection", "ConnectionBusy"),
     ("redis.exceptions", "ConnectionError"), ("redis.exceptions", "TimeoutError"), ("harness.cql", "ConnectionLost"),
 }
-# Answers that say to ask again; inside NoHostAvailable only, since a test may be about them.
+# Answers that say to ask again. They count inside NoHostAvailable only, since a test may be about them.
 DEFERRED = {("cassandra.protocol", "IsBootstrappingErrorMessage"), ("cassandra.protocol", "OverloadedErrorMessage"),
             ("cassandra", "Unavailable")}
 
 
-# Errors of the protocol that a node gives when it was too busy to answer: Overloaded, and time-outs of writes and reads.
+# Errors of the protocol that a node sends when it is too busy to answer: Overloaded, and time-outs of writes and reads.
 BUSY_CODES = {0x1001, 0x1100, 0x1200}
 
 
 def is_unanswered(error: BaseException) -> bool:
-    """True if an exception says that an answer is missing, and nothing about any answer."""
+    """True if an exception says only that an answer is missing, and nothing about an answer that came."""
     if isinstance(error, AssertionError):
         return False
     if _is_one_of(error, {("harness.cql", "CqlError")}):
@@ -58,7 +59,7 @@ def _is_one_of(error, names: set) -> bool:
 
 
 class Started:
-    """The processes that tests start, and the files that these write to."""
+    """The processes that tests start, and the logs that these write."""
 
     def __init__(self):
         self.running, self.crashed, self.logs = [], [], set()
@@ -89,11 +90,11 @@ def _panics(log: Path) -> list:
     try:
         return [line.decode(errors="replace")[:200] for line in log.read_bytes().splitlines() if PANIC in line][:1]
     except OSError:
-        return []  # it went with its test
+        return []  # its test removed it
 
 
 class Plugin:
-    """Writes the file."""
+    """Writes the file that SHUNT_VERDICTS names."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -136,7 +137,7 @@ def pytest_configure(config):
     plain = subprocess.Popen
 
     class Watched(plain):
-        """Popen of the tests: `plugin` looks at how it ended."""
+        """The Popen of tests, which tells `plugin` of each process."""
 
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)

@@ -1,6 +1,6 @@
-"""Waits of the tests: for events, with a deadline that only ends a test whose event never comes.
+"""Helpers with which tests wait for events. Their deadline only ends a test whose event never comes.
 
-Where a test is about time itself, `unpaused` says whether the machine stood still meanwhile.
+For a test that is about time itself, `unpaused` notices whether the machine stood still meanwhile.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ TICK_SECONDS = 0.05
 
 
 class Late(TimeoutError):
-    """The event of a wait did not come. The runner knows a test that fails with it as one without an answer."""
+    """An event that a test waited for did not come. The runner counts such a test as one without an answer."""
 
 
 class NotReady(Late, RuntimeError):
-    """A server that runs did not begin to serve, or did not end, by the deadline."""
+    """A running server did not begin to serve, or did not end, by the deadline."""
 
 
 def until(condition, what: str, within_seconds: float = DEADLINE_SECONDS, every_seconds: float = 0.1, told=None):
-    """The first true value of `condition()`. `what` names the event; `told()` says what there was instead."""
+    """Waits for the first true value of `condition()` and returns it. `what` names the event; `told()` describes what there was instead."""
     deadline = time.monotonic() + within_seconds
     while True:
         found = condition()
@@ -33,7 +33,7 @@ def until(condition, what: str, within_seconds: float = DEADLINE_SECONDS, every_
 
 async def until_async(condition, what: str, within_seconds: float = DEADLINE_SECONDS,
                       every_seconds: float = 0.1, told=None):
-    """`until` for an event loop, in which others go on meanwhile. `condition` may be a coroutine."""
+    """`until` for an event loop, whose other tasks go on meanwhile. `condition` may be a coroutine."""
     deadline = time.monotonic() + within_seconds
     while True:
         found = condition()
@@ -71,7 +71,7 @@ class Clock:
 
 
 def unpaused(step, pause_seconds: float, times: int = 5):
-    """The result of `step()`, which counts only if the machine paused for less than `pause_seconds` meanwhile; else the step runs again.
+    """Returns the result of `step()` if the machine paused for less than `pause_seconds` meanwhile. Otherwise the step runs again.
 
     A step returns what it saw and asserts only what no pause can excuse: an AssertionError fails at once, paused or not.
     """

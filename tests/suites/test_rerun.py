@@ -1,4 +1,4 @@
-"""What is tried again and what is not: the runner itself runs made-up suites, with tests that fail in every way."""
+"""Tests of second runs: the runner runs made-up suites, whose tests fail in every way."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from runner import rerun  # noqa: E402 (the path comes first)
 from runner.run import Run  # noqa: E402
 from runner.table import Suite  # noqa: E402
 
-# Fails at its first run only, by the line given.
+# A test that fails with the given line, in its first run only.
 ONCE = """
     from pathlib import Path
     def test_it():
@@ -32,7 +32,7 @@ WRONG_HOST = NO_HOST.replace("ConnectionResetError", "ValueError")
 
 @pytest.fixture
 def play(tmp_path, capsys):
-    """Runs files of tests as suites, one each: (numbers, what the runner printed)."""
+    """Runs each file of tests as a suite. Returns the totals and the text that the runner printed."""
 
     def run(*bodies: str):
         suites = []

@@ -1,4 +1,4 @@
-"""What begins when: lanes, needs, services, processors, and the longest chain first."""
+"""Tests of the order in which suites begin: lanes, needs, services, processors, and the longest chain first."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The table of suites forgets no test, and names nothing that there is not."""
+"""The table of suites forgets no test, and names nothing that does not exist."""
 
 import json
 import re
@@ -11,7 +11,7 @@ sys.path.insert(0, "scripts")
 
 from runner import ROOT, table  # noqa: E402 (the path comes first)
 
-# In the long run alone.
+# Files that only `make test-long` runs.
 LONG = {"tests/dispatch/test_cql_drivers.py", "tests/faults/test_extension_installed.py", "tests/faults/test_node_killed.py",
         "tests/faults/test_node_paused.py"}
 

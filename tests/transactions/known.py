@@ -1,7 +1,7 @@
-"""Waits for what each core of each proxy of a fleet knows: the mode of a table, the nodes' schema.
+"""Waits until each core of each proxy of a fleet knows the mode of a table, or the nodes' schema.
 
 Each core reads the modes for itself, every two seconds, and a client's statements go by what the
-core of its connection has read. So each core is asked, by a client of its own."""
+core of its connection has read. So a client of its own asks each core."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from harness.waits import until
 from .conftest import connected
 
 INVALID = 0x2200
-# Unavailable, overloaded, bootstrapping, and the time-outs: it may be served the next time.
+# Unavailable, overloaded, bootstrapping, and the time-outs: the next try may be served.
 UNSERVED = (0x1000, 0x1001, 0x1002, 0x1100, 0x1200)
 # Nodes take a timestamp. Proxies refuse it on a table whose statements they take.
 TIMED = "DELETE FROM {} USING TIMESTAMP 1 WHERE {}"
@@ -25,7 +25,7 @@ OBSERVATION = re.compile(
 
 
 class Clients:
-    """A client of each core of each proxy. Nobody else comes or goes while they connect."""
+    """A client of each core of each proxy. No other client may come or go while these connect."""
 
     def __init__(self, proxies):
         self.open = ExitStack()
@@ -37,7 +37,7 @@ class Clients:
             unless_all.pop_all()
 
     def connect(self, one):
-        """Until each core has got one: a connection goes to the core with the fewest."""
+        """Connects until each core has a client. A connection goes to the core with the fewest."""
         before = clients_by_core(one)
 
         def reaches_all():
@@ -68,7 +68,7 @@ def clients_by_core(one):
 
 
 def said(client, text):
-    """The code of the error that a statement is answered with; 0 without one."""
+    """The code of the error that answers a statement, or 0 if there is none."""
     try:
         client.query(text, cql.QUORUM)
     except cql.CqlError as error:
@@ -77,8 +77,8 @@ def said(client, text):
 
 
 def wait_until_taken(fleet, *tables, where="name = 'nobody'", proxies=None):
-    """Until each core, of these proxies or all, takes the statements on these tables and serves
-    them. Their mode is `conditional`, `full` or `mixed_reads`."""
+    """Waits until each core, of these proxies or all, takes the statements on these tables and
+    serves them. The tables have the mode `conditional`, `full` or `mixed_reads`."""
     def is_taken(client, table):
         timed = said(client, TIMED.format(table, where))
         assert timed in (0, INVALID, *UNSERVED), hex(timed)
@@ -88,7 +88,7 @@ def wait_until_taken(fleet, *tables, where="name = 'nobody'", proxies=None):
 
 
 def wait_until_left_to_nodes(fleet, *tables, where="name = 'nobody'"):
-    """Until each core leaves the statements on these tables to nodes, and refuses none."""
+    """Waits until each core leaves the statements on these tables to nodes, and refuses none."""
     def is_left(client, table):
         return said(client, TIMED.format(table, where)) == 0
 
@@ -96,8 +96,8 @@ def wait_until_left_to_nodes(fleet, *tables, where="name = 'nobody'"):
 
 
 def wait_until_observed(fleet, *tables, where="name = 'nobody'"):
-    """Until each core knows that these tables have the mode `observe`, and their owner compares.
-    Nobody else writes to such a table meanwhile."""
+    """Waits until each core knows that these tables have the mode `observe`, and their owner
+    compares. Nobody else may write to these tables meanwhile."""
     def is_counted(text, result):
         def is_counted_for(client, table):
             before = observed(fleet)[result]
@@ -111,7 +111,7 @@ def wait_until_observed(fleet, *tables, where="name = 'nobody'"):
 
 
 def observed(fleet):
-    """What all proxies have counted of statements on tables with the mode `observe`."""
+    """The counts of all proxies together, for statements on tables with the mode `observe`."""
     counts = dict.fromkeys(COMPARED, 0)
     for one in fleet.proxies:
         for result, count in observed_by(one).items():
@@ -133,7 +133,7 @@ class Modes:
             session.execute(f"CREATE TABLE {table} (name text PRIMARY KEY, owner text)")
 
     def __call__(self):
-        """Sets a mode: a core that knows it has read it since."""
+        """Changes the mode of `table`. A core that knows the new mode has read the modes since."""
         self.is_taken = not self.is_taken
         mode = "mixed_reads" if self.is_taken else "off"
         with connected(self.fleet) as session:
@@ -151,7 +151,7 @@ def wait_for_each_client(proxies, tables, is_so, what):
 
 
 def wait_until_schema_is_known(fleet):
-    """Until each proxy has read the schema that the nodes have now, and told it to its cores."""
+    """Waits until each proxy has read the nodes' present schema, and told it to its cores."""
     host, port = fleet.contact_points.split(",")[0].rsplit(":", 1)
     with cql.Session(host, int(port), timeout_seconds=60) as node:
         local = node.query("SELECT schema_version FROM system.local")

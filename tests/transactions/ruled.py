@@ -1,7 +1,7 @@
-"""Waits for what each core of each proxy of a fleet knows of rules.
+"""Waits until each core of each proxy of a fleet knows the rules of shunt.guards, or their end.
 
-Each core reads shunt.guards for itself, every two seconds, and a client's writes go by what the core
-of its connection has read. The core that decides is one of them."""
+Each core reads the rules for itself, every two seconds, and a client's writes go by what the core
+of its connection has read. The core that decides is one of these cores."""
 
 from harness import cql
 from harness.waits import until
@@ -12,13 +12,13 @@ RULED = ("the rule of shunt.guards", "takes part in no transactions")
 
 
 def wait_until_ruled(fleet, rows, clients=Clients):
-    """Until each core refuses a plain write to a table. `rows`: of each table a row that nobody
-    needs, which such a write takes away as long as nobody knows the rule."""
+    """Waits until each core refuses a plain write to these tables. `rows` has a row of each table
+    that nobody needs: a core that does not know the rule yet deletes it."""
     wait_for_each_client(fleet, rows, clients, True, "knows the rule of")
 
 
 def wait_until_unruled(fleet, rows, clients=Clients):
-    """Until no core does."""
+    """Waits until no core refuses such a write."""
     wait_for_each_client(fleet, rows, clients, False, "knows no rule of")
 
 
@@ -31,7 +31,7 @@ def wait_for_each_client(fleet, rows, clients, answer, what):
 
 
 def is_refused(client, table, row):
-    """True of a plain write that is refused for a rule; None while nobody serves it."""
+    """True if a rule refuses a plain write, False if the write is done, None if nobody serves it."""
     try:
         client.query(f"DELETE FROM {table} WHERE {row}", cql.QUORUM)
     except cql.CqlError as error:
