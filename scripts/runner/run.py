@@ -197,8 +197,8 @@ class Run:
         passed, failed = self.totals()
         busy = sum(outcome.busy_seconds for outcome in self.outcomes)
         logs = self.logs.relative_to(ROOT) if self.logs.is_relative_to(ROOT) else self.logs
-        print(f"after {(time.monotonic() - self._begun) / 60:.1f} minutes, {busy / 60:.1f} minutes of processor time without shared servers; "
-              f"logs in {logs}")
+        print(f"after {(time.monotonic() - self._begun) / 60:.1f} minutes, {busy / 60:.1f} minutes of processor time without shared "
+              f"servers; logs in {logs}")
         print(f"{passed} passed, {failed} failed", flush=True)
 
 
