@@ -44,6 +44,9 @@ class Processes:
         with self._lock:
             self._interrupted = True
             running = list(self._running)
+        for child in running:  # all at once, for each may take a minute
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGINT)
         for child in running:
             end(child)
 

@@ -15,9 +15,10 @@ RERUNS_MAX = 3
 # Words that drivers print when no answer came. A server's error is an answer, unless it says to ask again.
 GO = re.compile(r"no response received|i/o timeout|connection refused|connection reset|broken pipe|no hosts available"
                 r"|unable to create session|context deadline exceeded|gocql: no connections")
-JAVA = re.compile(r"(DriverTimeout|AllNodesFailed|NoNodeAvailable|ClosedConnection|Heartbeat|ConnectionInit|Connect)Exception")
+GO_MESSAGE = re.compile(r"^\s+\w+_test\.go:\d+: ")
+JAVA = re.compile(r"^[\w.$]*\b(DriverTimeout|AllNodesFailed|NoNodeAvailable|ClosedConnection|Heartbeat|ConnectionInit|Connect)Exception")
 RUST = re.compile(r"Err` value: .*(RequestTimeout|ConnectionPoolError|BrokenConnection|ConnectionRefused|ConnectionReset|EmptyPlan)")
-JAVA_ANSWER = re.compile(r"servererrors\.(?!Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)\w+")
+JAVA_ANSWER = re.compile(r"Assertion\w*Error|servererrors\.(?!Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)\w+")
 
 
 @dataclass
@@ -35,15 +36,14 @@ def of_pytest(suite, verdicts: Path) -> list:
     """Failures from the file of the plugin harness.verdicts."""
     try:
         lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
-    except OSError:
+    except (OSError, json.JSONDecodeError):  # it was not written, or not to its end
         return []
     found = {}
     for line in lines:
         if line["outcome"] != "failed":
             continue
-        module = line["test"].split("::")[0]
-        # A failed set-up of a module fails each of its tests with the same words.
-        key = (module, line["reason"]) if line["when"] == "setup" else (line["test"],)
+        # A set-up that several tests share fails each of them with the same exception.
+        key = line["cause"] if line["when"] == "setup" else line["test"]
         failure = found.setdefault(key, Failure(suite, [], line["reason"], True, []))
         failure.unanswered &= line["unanswered"]
         if line["test"] not in failure.tests:
@@ -58,8 +58,8 @@ def of_go(suite, text: str) -> list:
     for line in text.splitlines():
         end = re.match(r"^--- (PASS|FAIL|SKIP): (\S+)", line)
         if end and end[1] == "FAIL":
-            said = "\n".join(block)
-            failures.append(Failure(suite, [end[2]], _last(block), bool(GO.search(said)), [end[2]]))
+            said = [line for line in block if GO_MESSAGE.match(line)]
+            failures.append(Failure(suite, [end[2]], _last(block), bool(said) and all(map(GO.search, said)), [end[2]]))
         if end:
             block = []
         else:
@@ -96,19 +96,35 @@ def of_drivers(suite, text: str) -> list:
     return failures
 
 
+# The status of a test program whose tests failed. Any other one says that it did not come to its end.
+STATUS_FAILED, CARGO_FAILED = 1, 101
+BROKEN_OFF = {"go": re.compile(r"^(panic|fatal error): ", re.MULTILINE),
+              "surefire": re.compile(r"forked VM terminated|ExecutionException|SurefireBooterForkException"),
+              "totals": re.compile(r"^(panic|fatal error): |forked VM terminated|^Traceback ", re.MULTILINE)}
+COMPLETE = {"pytest": re.compile(r"\d+ (?:failed|errors?)\b.* in \d"), "totals": re.compile(r"^\d+ passed, \d+ failed\s*\Z", re.MULTILINE)}
 BY_OUTPUT = {"go": of_go, "surefire": of_surefire, "cargo": of_cargo, "totals": of_drivers}
 
 
-def failures_of(suite, text: str, verdicts: Path, failed: int) -> list:
-    """The failures of a failed suite. Those that its output does not name are one failure, and a verdict."""
+def came_to_its_end(suite, text: str, status: int) -> bool:
+    """True if a suite ran all its tests, whatever came of them."""
+    if status != (CARGO_FAILED if suite.counts == "cargo" else STATUS_FAILED):
+        return False
+    broken_off, complete = BROKEN_OFF.get(suite.counts), COMPLETE.get(suite.counts)
+    return not (broken_off and broken_off.search(text)) and (complete is None or bool(complete.search(text)))
+
+
+def failures_of(suite, text: str, verdicts: Path, failed: int, status: int) -> list:
+    """The failures of a failed suite. Those that its output does not name are one failure, and a verdict; so is its early end."""
     if suite.counts == "pytest":
         found = of_pytest(suite, verdicts)
     elif suite.counts in BY_OUTPUT and suite.again:
         found = BY_OUTPUT[suite.counts](suite, text)
     else:
         found = []
-    if sum(len(failure.tests) for failure in found) < failed or not found:
+    if sum(len(failure.tests) for failure in found) != failed:
         found.append(Failure(suite, [], "see its log", False, []))
+    elif not came_to_its_end(suite, text, status):
+        found.append(Failure(suite, [], f"ended early, with status {status}", False, []))
     return found
 
 

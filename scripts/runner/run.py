@@ -2,6 +2,7 @@
 
 import queue
 import re
+import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -54,9 +55,15 @@ class Run:
                     raise RuntimeError(f"nothing can begin: {', '.join(entry.name for entry in self.schedule.pending)}")
             self._run_again()
         finally:
+            # A second signal must not break off the end of what runs.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN) if threading.current_thread() is threading.main_thread() else None
             self.processes.interrupt()
-            for server in self.servers.values():
-                server.stop()
+            for server in list(self.servers.values()):
+                try:
+                    server.stop()
+                except Exception as error:  # noqa: BLE001 (the others are to stop too)
+                    print(f"    {error!r}")
 
     def totals(self) -> tuple:
         return sum(outcome.passed for outcome in self.outcomes), sum(outcome.failed for outcome in self.outcomes)
@@ -78,14 +85,20 @@ class Run:
 
     def _start_service(self, service):
         begun = time.monotonic()
-        server = self.make_service(service, self.logs)
         try:
+            server = self.servers[service.name] = self.make_service(service, self.logs)
             server.start()
         except Exception as error:  # noqa: BLE001 (whatever it is, there is no service)
-            server.stop()
-            return False, str(error), time.monotonic() - begun
-        self.servers[service.name] = server
+            return False, self._end_service(service) or str(error) or repr(error), time.monotonic() - begun
         return True, "", time.monotonic() - begun
+
+    def _end_service(self, service) -> str | None:
+        """Stops the servers of a service. Returns their complaint, or what kept them from stopping."""
+        server = self.servers.pop(service.name, None)
+        try:
+            return server.stop() if server else None
+        except Exception as error:  # noqa: BLE001 (the run goes on without it)
+            return f"could not be stopped: {error!r}"
 
     def _run_suite(self, suite, command=None, name=""):
         name = name or slug(suite.name)
@@ -102,21 +115,18 @@ class Run:
     # Ends of suites and services
 
     def _report(self, entry, ended) -> None:
-        if isinstance(ended, BaseException):
-            raise ended
-        if entry in self.schedule.services:
+        good = not isinstance(ended, BaseException)
+        if not good:
+            self._complain(entry, repr(ended), 0.0)
+        elif entry in self.schedule.services:
             good, complaint, seconds = ended
             if not good:
-                self._count(entry, 0, 1, seconds, 0.0)
-                self.names.append(f"{entry.name}: {complaint.splitlines()[0]}")
-                print(f"    {complaint}")
+                self._complain(entry, complaint, seconds)
         else:
             good = self._judge(entry, *ended)
         self.schedule.ended(entry, good)
         for entry, lacking in self.schedule.impossible():
-            self.outcomes.append(Outcome(entry, 0, 1, 0.0, 0.0))
-            self.names.append(f"{entry.name}: not run, {lacking} failed")
-            print(f"  {entry.name:<52} not run: {lacking} failed", flush=True)
+            self._complain(entry, f"not run: {lacking} failed", 0.0)
         self._stop_idle_services()
 
     def _judge(self, suite, result, verdicts) -> bool:
@@ -124,10 +134,17 @@ class Run:
         passed, failed, text = _numbers(suite, result.status, text)
         self._count(suite, passed, failed, result.seconds, result.busy_seconds)
         if failed:
-            self.failures += rerun.failures_of(suite, text, verdicts, failed)
-            self.names += [f"{suite.name}: {name}" for name in counts.failed_names(text)] or [suite.name]
+            self.failures += rerun.failures_of(suite, text, verdicts, failed, result.status)
+            self.names += [(suite, f"{suite.name}: {name}") for name in counts.failed_names(text)] or [(suite, suite.name)]
             show(result.log, text)
         return not failed
+
+    def _complain(self, entry, complaint: str, seconds: float) -> None:
+        """Counts a failure that is no test's: a verdict."""
+        self._count(entry, 0, 1, seconds, 0.0)
+        self.failures.append(rerun.Failure(entry, [], complaint, False, []))
+        self.names.append((entry, f"{entry.name}: {complaint.splitlines()[0]}"))
+        print(f"    {complaint}", flush=True)
 
     def _count(self, suite, passed, failed, seconds, busy_seconds) -> None:
         self.outcomes.append(Outcome(suite, passed, failed, seconds, busy_seconds))
@@ -142,11 +159,11 @@ class Run:
 
     def _stop(self, service) -> None:
         begun = time.monotonic()
-        complaint = self.servers.pop(service.name).stop()
-        self._count(service, int(not complaint), int(bool(complaint)), time.monotonic() - begun, 0.0)
+        complaint = self._end_service(service)
         if complaint:
-            self.names.append(f"{service.name}: {complaint.splitlines()[0]}")
-            print(f"    {complaint}")
+            self._complain(service, complaint, time.monotonic() - begun)
+        else:
+            self._count(service, 1, 0, time.monotonic() - begun, 0.0)
 
     # Second runs of tests without an answer
 
@@ -161,9 +178,9 @@ class Run:
                 outcome.passed, outcome.failed = outcome.passed + len(failure.tests), outcome.failed - len(failure.tests)
             else:
                 print(text)
-        passed = [failure for _, failure, good in self.reruns if good]
-        if len(passed) == len(self.failures):
-            self.names = []
+        # The closing lines tell of second runs by themselves.
+        excused = {id(outcome.suite) for outcome in self.outcomes if outcome.failed == 0}
+        self.names = [(entry, name) for entry, name in self.names if id(entry) not in excused]
 
     def _run_alone(self, suite, failure, name: str) -> tuple:
         service = next((service for service in self.schedule.services if service.name == suite.service), None)
@@ -178,7 +195,7 @@ class Run:
                 self._stop(service)
         text = result.log.read_text(errors="replace")
         passed, failed, text = _numbers(suite, result.status, text)
-        return failed == 0, text
+        return failed == 0 and (suite.counts != "pytest" or passed >= len(failure.tests)), text
 
     def print_summary(self) -> None:
         """Prints the slowest suites, the second runs, the failures and where the logs are. The last line has the totals."""
@@ -190,7 +207,7 @@ class Run:
         unanswered = [failure for failure in self.failures if failure.unanswered]
         if unanswered and not self.reruns:
             print(f"{len(unanswered)} failures without an answer, none tried again: more than {rerun.RERUNS_MAX}, or others failed too")
-        for name in self.names[:NAMES_SHOWN]:
+        for _, name in self.names[:NAMES_SHOWN]:
             print(f"failed: {name}")
         if len(self.names) > NAMES_SHOWN:
             print(f"and {len(self.names) - NAMES_SHOWN} more")

@@ -93,6 +93,8 @@ class Schedule:
         return ready
 
     def _fits(self, entry) -> bool:
+        if getattr(entry, "alone", False) and self.up - {entry.service}:
+            return False
         if not self.running:
             return True
         if getattr(entry, "alone", False) or any(getattr(other, "alone", False) for other in self.running.values()):

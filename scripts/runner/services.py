@@ -6,6 +6,7 @@ from pathlib import Path
 from harness.cluster import Cluster
 from harness.embedded import Embedded
 from harness.proxy import Proxy
+from harness.verdicts import panics
 
 # A change of the schema may take a busy node longer than the default deadline of a query.
 PATIENT = ["--query-timeout-ms", "60000"]
@@ -42,14 +43,19 @@ class Ring:
             self.environment["SHUNT_CONTACT"] = self.front.listen
 
     def stop(self) -> str | None:
+        ended = [node.contact for node in self.ring.nodes if not node.pid()]
         try:
-            return _complaint(self.front) if self.front else None
+            complaint = _complaint(self.front) if self.front else None
         finally:
             self.ring.stop()
+        return complaint or (f"nodes ended by themselves: {', '.join(ended)}" if ended else None)
 
 
 def _complaint(process) -> str | None:
     alive, status = process.alive(), process.stop()
+    panic = panics(process.log)
+    if panic:
+        return f"panicked: {panic[0]}"
     if alive and status == 0:
         return None
     return f"{'ended by itself' if not alive else 'did not stop in good order'}, status {status}; its log ends with\n{process.log_tail(60)}"

@@ -87,12 +87,16 @@ def environment(run: str, path: Path = TABLE) -> dict:
 def load(path: Path = TABLE) -> tuple:
     """(suites, services) in the order of the file."""
     content = tomllib.loads(path.read_text())
-    try:
-        suites = [Suite(**entry) for entry in content.get("suite", [])]
-        services = [Service(**entry) for entry in content.get("service", [])]
-    except TypeError as error:
-        raise BadTable(f"{path}: {error}") from error
+    suites = [_entry(Suite, entry) for entry in content.get("suite", [])]
+    services = [_entry(Service, entry) for entry in content.get("service", [])]
     return suites, services
+
+
+def _entry(kind, entry: dict):
+    try:
+        return kind(**entry)
+    except TypeError as error:
+        raise BadTable(f"{entry.get('name', 'an entry without a name')}: {str(error).partition('() ')[2]}") from error
 
 
 def select(suites: list, services: list, run: str) -> tuple:
@@ -122,7 +126,7 @@ def check(suites: list, services: list) -> None:
             raise BadTable(f"{suite.name}: runs must be some of {', '.join(RUNS)}, found {suite.runs}")
         if suite.counts not in (None, *COUNTS):
             raise BadTable(f"{suite.name}: counts is {suite.counts!r}, not one of {', '.join(COUNTS)}")
-        unknown = set(re.findall(r"{(\w+)}", suite.command)) - set(placeholders())
+        unknown = set(re.findall(r"{(\w+)}", suite.command + (suite.again or ""))) - set(placeholders()) - {"test", "tests"}
         if unknown:
             raise BadTable(f"{suite.name}: its command has {{{min(unknown)}}}, which is not one of {', '.join(placeholders())}")
         if suite.service and suite.service not in {service.name for service in services}:

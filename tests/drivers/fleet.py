@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts")]
 
+from harness.verdicts import panics  # noqa: E402
 from locks.fleet import LEASE_MS, STEADY_LEASE_MS, Fleet, nodes  # noqa: E402 (the path comes first)
 from transactions.conftest import once_served  # noqa: E402
 from transactions.known import wait_until_taken  # noqa: E402
@@ -45,6 +46,9 @@ def started(contact: str, replicas: int, name: str, lease_ms: int):
         yield fleet.start()
     finally:
         fleet.stop()
+        found = [line for one in fleet.proxies for line in panics(one.log)]
+        if found:
+            raise RuntimeError(f"a proxy panicked: {found[0]}")
 
 
 def prepare(fleet: Fleet, replicas: int) -> None:

@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
                 opcode, body = await connection.request(
                     AUTH_RESPONSE, struct.pack(">i", len(token)) + token, timeout_seconds)
             if opcode not in (READY, AUTH_SUCCESS):
-                raise ConnectionLost(f"unexpected opcode {opcode:#x} at start")
+                raise RuntimeError(f"unexpected opcode {opcode:#x} at start")
         except BaseException:
             connection.close()
             raise

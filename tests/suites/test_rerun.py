@@ -10,7 +10,7 @@ sys.path.insert(0, "scripts")
 
 from runner import rerun  # noqa: E402 (the path comes first)
 from runner.run import Run  # noqa: E402
-from runner.table import Suite  # noqa: E402
+from runner.table import Service, Suite  # noqa: E402
 
 # A test that fails with the given line, in its first run only.
 ONCE = """
@@ -115,6 +115,104 @@ def test_three_missing_answers_are_tried_again(play):
     assert totals == (3, 0) and printed.count("passed the second time") == 3
 
 
+@pytest.mark.parametrize("body", [
+    # A time-out while a failed test cleans up.
+    """
+    def test_it():
+        try:
+            assert [1] == [2]
+        finally:
+            raise TimeoutError("the table was not dropped")
+    """,
+    # The run ends early, or dies, behind a missing answer.
+    """
+    import pytest
+    def test_late(): raise TimeoutError("no event")
+    def test_end(): pytest.exit("enough")
+    def test_never(): assert False
+    """,
+    """
+    import os
+    def test_late(): raise TimeoutError("no event")
+    def test_end(): os.kill(os.getpid(), 9)
+    """,
+])
+def test_a_time_out_hides_nothing_behind_it(play, body):
+    totals, printed = play(body)
+    assert totals[1] >= 1 and "ran twice" not in printed, printed
+
+
+def test_set_ups_of_each_test_are_failures_of_their_own(play):
+    totals, printed = play("""
+        import pytest
+        from pathlib import Path
+        @pytest.fixture
+        def server(request):
+            seen = Path(__file__).with_suffix(f".seen{request.node.name}")
+            if not seen.exists():
+                seen.touch()
+                raise ConnectionRefusedError("it is gone")
+        @pytest.mark.parametrize("number", range(5))
+        def test_it(server, number): pass
+    """)
+    assert totals == (0, 5) and "none tried again" in printed, printed
+
+
+def test_a_second_run_that_skips_does_not_count(play):
+    totals, printed = play("""
+        import pytest
+        from pathlib import Path
+        @pytest.fixture(scope="module")
+        def server():
+            seen = Path(__file__).with_suffix(".seen")
+            if seen.exists():
+                return
+            seen.touch()
+            raise TimeoutError("it did not start")
+        def test_one(server): pass
+        def test_two(server): pytest.skip("not today")
+    """)
+    assert totals[1] == 2 and "FAILED again" in printed, printed
+
+
+def test_a_panic_is_seen_before_its_log_is_gone(play):
+    totals, printed = play("""
+        import subprocess
+        def test_it(tmp_path):
+            with open(tmp_path / "server.log", "wb") as log:
+                subprocess.Popen(["echo", "thread 'core-0' panicked at src/lib.rs:1"], stdout=log).wait()
+            (tmp_path / "server.log").unlink()
+    """)
+    assert totals[1] == 1 and "panic in" in printed, printed
+
+
+class BadServer:
+    """A service that stops badly, or does not start."""
+
+    environment = {}
+
+    def __init__(self, starts: bool):
+        self.starts = starts
+
+    def start(self):
+        if not self.starts:
+            raise TimeoutError
+
+    def stop(self):
+        return "it panicked" if self.starts else None
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_bad_service_fails_the_run_by_name(tmp_path, capsys, starts):
+    service = Service("ring", "ring", 1, 0.1)
+    suite = Suite("suite", "true", ["test"], 1, 0.1, service="ring")
+    of_suites = Run([suite], [service], {}, logs=tmp_path / "logs", make_service=lambda *_: BadServer(starts))
+    of_suites.play()
+    of_suites.print_summary()
+    printed = capsys.readouterr().out
+    assert of_suites.totals()[1] >= 1 and "failed: ring: " in printed, printed
+
+
 def test_nothing_is_tried_again_beside_a_verdict(play):
     totals, printed = play(ONCE.format("raise TimeoutError('no event')"), ALWAYS.format("assert False"))
     assert totals == (0, 2) and "ran twice" not in printed
@@ -139,6 +237,35 @@ def test_a_set_up_that_fails_is_one_failure_of_all_its_tests(play):
 def test_a_suite_that_runs_nothing_fails(play):
     totals, _ = play("x = 1")
     assert totals == (0, 1)
+
+
+GO_LATE = """\
+    driver_test.go:30: gocql: no response received from cassandra within timeout period
+--- FAIL: TestQuorum (11.00s)
+"""
+GO_EXCUSE = """\
+    driver_test.go:30: gocql: unable to dial control conn 127.0.0.1: connection refused
+    driver_test.go:40: read 3, wrote 4
+--- FAIL: TestValues (0.20s)
+"""
+JAVA_EXCUSE = """\
+[ERROR] com.shunt.ValuesTest.sets -- Time elapsed: 0.1 s <<< FAILURE!
+org.opentest4j.AssertionFailedError: expected: <X> but was: com.datastax.oss.driver.api.core.DriverTimeoutException
+
+"""
+
+
+@pytest.mark.parametrize(("counts", "text"), [("go", GO_EXCUSE), ("surefire", JAVA_EXCUSE)])
+def test_words_of_a_time_out_excuse_no_wrong_data(tmp_path, counts, text):
+    suite = Suite("driver", "run", ["test"], 1, 1, counts=counts, again="run {test}")
+    assert rerun.candidates(rerun.failures_of(suite, text, tmp_path / "none", 1, 1)) == []
+
+
+@pytest.mark.parametrize(("text", "status"), [(GO_LATE + "panic: test timed out after 10m0s\n", 1), (GO_LATE, 124), (GO_LATE, -9)])
+def test_a_driver_that_ended_early_is_a_verdict(tmp_path, text, status):
+    suite = Suite("driver", "run", ["test"], 1, 1, counts="go", again="run {test}")
+    assert rerun.candidates(rerun.failures_of(suite, text, tmp_path / "none", 1, status)) == []
+    assert len(rerun.candidates(rerun.failures_of(suite, GO_LATE, tmp_path / "none", 1, 1))) == 1
 
 
 GO_OUTPUT = """\
@@ -185,7 +312,7 @@ failures:
 ])
 def test_other_languages_tell_missing_answers_from_wrong_ones(tmp_path, counts, text, unanswered, wrong):
     suite = Suite("driver", "run", ["test"], 1, 1, counts=counts, again="run -run {test}")
-    failures = rerun.failures_of(suite, text, tmp_path / "none", len(unanswered) + len(wrong))
+    failures = rerun.failures_of(suite, text, tmp_path / "none", len(unanswered) + len(wrong), 101 if counts == "cargo" else 1)
     assert [failure.tests[0] for failure in failures if failure.unanswered] == unanswered
     assert [failure.tests[0] for failure in failures if not failure.unanswered] == wrong
     assert rerun.command(suite, failures[0], {})[-1] == failures[0].tests[0]
@@ -193,8 +320,8 @@ def test_other_languages_tell_missing_answers_from_wrong_ones(tmp_path, counts, 
 
 def test_several_drivers_in_one_output_are_told_apart(tmp_path):
     suite = Suite("drivers", "run", ["test"], 1, 1, counts="totals", again="run {test}")
-    text = f"java: locks\n{JAVA_OUTPUT}\ngo: locks\n{GO_OUTPUT}\nrust: a proxy is killed\n{RUST_OUTPUT}"
-    failures = rerun.failures_of(suite, text, tmp_path / "none", 7)
+    text = f"java: locks\n{JAVA_OUTPUT}\ngo: locks\n{GO_OUTPUT}\nrust: a proxy is killed\n{RUST_OUTPUT}\n9 passed, 7 failed\n"
+    failures = rerun.failures_of(suite, text, tmp_path / "none", 7, 1)
     missing = [(failure.tests[0], failure.alone) for failure in failures if failure.unanswered]
     assert missing == [("com.shunt.PagingTest#pages", ["java"]), ("TestQuorum", ["go"]), ("paging::pages", ["rust"])]
     assert len(failures) == 7
@@ -202,7 +329,7 @@ def test_several_drivers_in_one_output_are_told_apart(tmp_path):
 
 def test_failures_that_the_output_does_not_name_are_verdicts(tmp_path):
     suite = Suite("driver", "run", ["test"], 1, 1, counts="go", again="run {test}")
-    failures = rerun.failures_of(suite, GO_OUTPUT, tmp_path / "none", 3)
+    failures = rerun.failures_of(suite, GO_OUTPUT, tmp_path / "none", 3, 1)
     assert not rerun.candidates(failures) and any(failure.reason == "see its log" for failure in failures)
 
 
