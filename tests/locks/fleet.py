@@ -156,9 +156,10 @@ class Fleet:
 
 
 def is_refused_by_all(error: NoHostAvailable) -> bool:
-    """Every proxy that was asked has said that it has done nothing: others are to be asked."""
+    """Every proxy has said that it has done nothing, or was not asked: the driver had it down."""
     return bool(error.errors) and all(
-        isinstance(one, IsBootstrappingErrorMessage) for one in error.errors.values()
+        isinstance(one, IsBootstrappingErrorMessage) or "marked down or removed" in str(one)
+        for one in error.errors.values()
     )
 
 
