@@ -34,9 +34,9 @@ class Processes:
         self._lock = threading.Lock()
         self._interrupted = False
 
-    def run(self, command: list, log: Path, environment: dict, timeout_seconds: float, niceness: int = 0) -> Result:
+    def run(self, command: list, log: Path, environment: dict, timeout_seconds: float) -> Result:
         begun = time.monotonic()
-        status, busy_seconds = self._run(command, log, environment, timeout_seconds, niceness)
+        status, busy_seconds = self._run(command, log, environment, timeout_seconds)
         return Result(status, time.monotonic() - begun, busy_seconds, log)
 
     def interrupt(self) -> None:
@@ -50,16 +50,16 @@ class Processes:
         for child in running:
             end(child)
 
-    def _run(self, command, log, environment, timeout_seconds, niceness) -> tuple:
+    def _run(self, command, log, environment, timeout_seconds) -> tuple:
         account = Account()
-        status, waited_for = self._follow(account, command, log, environment, timeout_seconds, niceness)
+        status, waited_for = self._follow(account, command, log, environment, timeout_seconds)
         counted = account.close()
         return status, waited_for if counted is None else counted
 
-    def _follow(self, account, command, log, environment, timeout_seconds, niceness) -> tuple:
+    def _follow(self, account, command, log, environment, timeout_seconds) -> tuple:
         with open(log, "wb") as output:
             try:
-                child = self._start([*account.prefix, *command], environment, output, niceness)
+                child = self._start([*account.prefix, *command], environment, output)
             except OSError as error:
                 output.write(f"{command[0]}: {error}\n".encode())
                 return STATUS_NOT_FOUND, 0.0
@@ -76,16 +76,13 @@ class Processes:
                 with self._lock:
                     self._running.discard(child)
 
-    def _start(self, command, environment, output, niceness):
+    def _start(self, command, environment, output):
         with self._lock:
             if self._interrupted:
                 return None
-            prefix = ["nice", "-n", str(niceness)] if niceness else []
-            child = subprocess.Popen([*prefix, *command], cwd=ROOT, env={**os.environ, **environment},
+            child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment},
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
             self._running.add(child)
-        if niceness:
-            _set_session_niceness(child.pid, niceness)
         return child
 
 
@@ -99,14 +96,6 @@ def end(child: subprocess.Popen) -> None:
             child.wait(patience_seconds)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             pass
-
-
-def _set_session_niceness(pid: int, niceness: int) -> None:
-    """Sets the niceness of a session. Without it Linux divides processors evenly between sessions, however nice their processes are."""
-    try:
-        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
-    except OSError:
-        pass  # a kernel without groups of sessions, where the niceness of processes counts
 
 
 def _wait(child: subprocess.Popen, timeout_seconds: float) -> tuple:

@@ -109,7 +109,7 @@ class Run:
         if suite.service:
             environment |= self.servers[suite.service].environment
         command = command or words(suite.command, self.known)
-        result = self.processes.run(command, self.logs / f"{name}.log", environment, suite.timeout_minutes * 60, suite.niceness)
+        result = self.processes.run(command, self.logs / f"{name}.log", environment, suite.timeout_minutes * 60)
         return result, verdicts
 
     # Ends of suites and services

@@ -68,6 +68,3 @@ def make(service, logs: Path):
     if service.kind == "ring":
         return Ring(log=log, **service.options)
     raise ValueError(f"{service.name}: there is no kind of service {service.kind!r}")
-
-
-KINDS = ("embedded", "ring")

@@ -36,7 +36,6 @@ class Suite:
     service: str | None = None
     environment: dict = field(default_factory=dict)
     timeout_minutes: float = 30
-    niceness: int = 0
     alone: bool = False
     again: str | None = None
 

@@ -34,7 +34,7 @@ fn options(stub: &Running, version: u8) -> LoadOptions {
     }
 }
 
-/// Of so many rounds a machine that stands still takes one: what is there to be seen is in another.
+/// Rounds of each case. A machine that stands still spoils one; another shows what there is to see.
 const ROUNDS: u32 = 3;
 
 fn some(reports: &[RoundReport], is_so: impl Fn(&RoundReport) -> bool) {

@@ -63,7 +63,7 @@ fn error(code: i32) -> Answer {
     Err(Failed { code: Some(code), message: "said so".to_owned() })
 }
 
-/// What a request comes to, and the statements that were asked meanwhile. A machine that stands
+/// The outcome of a request, and the statements that were asked meanwhile. A machine that stands
 /// still makes an answer late that is not to be: then it is asked again.
 fn run<const N: usize>(
     request: (Method, &str),

@@ -26,7 +26,7 @@ pub const OTHER_KEYSPACE: &str = "driver_rust_other";
 /// A keyspace of five replicas, which no ring under test has; it has a table items too.
 pub const FIVE_REPLICAS: &str = "driver_rust_five";
 
-/// What the driver waits for anything: the machines that run this are busy.
+/// The driver's patience with anything: the machines that run this are busy.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What is made in one keyspace, in stages: nodes need a second to agree on each change, however many they agree on at once.

@@ -68,7 +68,7 @@ fn many(count: usize) -> Vec<String> {
     ]
 }
 
-/// What grows with the text takes a second.
+/// A cost that grows with the text takes a second.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]

@@ -49,7 +49,7 @@ pub(super) struct FakeState {
     pub(super) behind: Option<u128>,
 }
 
-/// What all nodes have at first.
+/// The state that all nodes have at first.
 pub(super) const FIRST_SCHEMA_VERSION: u128 = 77;
 
 /// The ring.

@@ -168,7 +168,7 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
 }
 
 /// What is seen in the first of these seeds in which transactions without a step do what they must not; and all that was asked for.
-/// Where that is seldom, the search begins shortly before.
+/// If such a seed is rare, the search begins shortly before the first one.
 #[track_caller]
 fn seen_without(
     mut seeds: Range<u64>,
