@@ -10,6 +10,7 @@ SHUNT_VERDICTS names the file: a line of JSON for each test, and one for each cr
 
 import json
 import os
+import re
 import signal
 import subprocess
 import urllib.error
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-PANIC = b"panicked at"
+# A line that quotes a panic, such as one of the runner's own reports, begins with other words.
+PANIC = re.compile(rb"^thread '[^']*'(?: \(\d+\))? panicked at ")
 STATUS_PANICKED = 101  # of a Rust program whose main thread panicked
 FATAL = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
 # A shell reports the signal of its child as 128 and the signal's number.
@@ -79,7 +81,7 @@ def _is_one_of(error, names: set) -> bool:
 def panics(log: Path) -> list:
     """The first line of a log that tells of a panic, if there is one."""
     try:
-        return [line.decode(errors="replace")[:200] for line in log.read_bytes().splitlines() if PANIC in line][:1]
+        return [line.decode(errors="replace")[:200] for line in log.read_bytes().splitlines() if PANIC.match(line)][:1]
     except OSError:
         return []  # its test removed it
 

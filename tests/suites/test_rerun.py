@@ -105,6 +105,14 @@ def test_a_panic_in_a_log_fails_though_every_test_passed(play, tmp_path):
     assert totals[1] == 1 and "panic in" in printed and "server.log" in printed
 
 
+def test_a_log_that_quotes_a_panic_is_none(play, tmp_path):
+    log = tmp_path / "suite.log"
+    body = (f"import subprocess; log = open({str(log)!r}, 'wb'); "
+            "subprocess.Popen(['echo', \"FAILED crash: panic in server.log: thread 'core-0' panicked at src/lib.rs:1\"], stdout=log).wait()")
+    totals, printed = play(ALWAYS.format(body))
+    assert totals == (1, 0), printed
+
+
 def test_more_than_three_missing_answers_fail_and_none_is_tried_again(play):
     totals, printed = play(*[ONCE.format("raise TimeoutError('no event')")] * 4)
     assert totals == (0, 4) and "none tried again" in printed
