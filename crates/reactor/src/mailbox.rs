@@ -160,4 +160,24 @@ mod tests {
         assert_eq!(mailer.post(5), Err(5));
         assert!(mailer.is_closed());
     }
+
+    /// A loop that sleeps finds a connection only if the eventfd wakes it.
+    #[test]
+    fn an_adopted_connection_wakes_the_loop() {
+        let (mailer, mut inbox) = mailbox::<u32>(2).unwrap();
+        let is_readable = |inbox: &Inbox<u32>| {
+            let mut events = [rustix::event::PollFd::new(&inbox.shared.wake, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut events, Some(&rustix::event::Timespec::default())).unwrap() == 1
+        };
+        let address = ([127, 0, 0, 1], 9042).into();
+        let origin = Accepted { listener: 0, peer: address, local: address };
+        for _ in 0..2 {
+            assert!(!is_readable(&inbox));
+            let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+            assert!(mailer.adopt(socket, origin).is_ok());
+            assert!(is_readable(&inbox));
+            inbox.collect();
+            assert!(matches!(inbox.next(), Some(Item::Connection(..))));
+        }
+    }
 }

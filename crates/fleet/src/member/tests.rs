@@ -201,3 +201,44 @@ fn a_proxy_that_was_started_again_is_no_rival_of_what_it_was_for_those_who_look(
     assert_eq!((peers.len(), outputs.len()), (2, 2), "{outputs:?}");
     assert!(member.members(50, 9).0.iter().all(|shown| !shown.is_rival));
 }
+
+/// An attempt that timed out may be the one that wrote the beat, though a read in between did not show it and another attempt
+/// followed. A lease that counted from the later attempt would outlast what the others grant.
+#[test]
+fn a_lease_counts_from_the_first_of_the_attempts_that_may_have_written_its_beat() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let me = Incarnation([1; 16]);
+    let mut member = Member::new(Config::new("main", "10.0.0.1:9042"), me).expect("settings");
+    member.phase = super::Phase::Live;
+    member.own.beat = Some(1);
+    let seen = |beat| MemberRow {
+        incarnation: me,
+        address: "10.0.0.1:9042".to_owned(),
+        state: State::Live,
+        beat,
+        ts_limit_us: 0,
+        format: 1,
+        leaving: false,
+    };
+    let (first_ns, second_ns) = (10 * SECOND_NS, 14 * SECOND_NS);
+    let steps = [
+        (first_ns, true, Outcome::Timeout),
+        (12 * SECOND_NS, false, Outcome::Member(Some(Box::new(seen(1))))),
+        (second_ns, true, Outcome::Timeout),
+        (16 * SECOND_NS, false, Outcome::Member(Some(Box::new(seen(2))))),
+    ];
+    for (at_ns, renews, outcome) in steps {
+        let mut outputs = Vec::new();
+        member.step_own(at_ns, 1, &mut outputs);
+        let sent = outputs.iter().find_map(|output| match output {
+            Output::Send { id, statement, .. } => Some((*id, matches!(statement, Statement::Renew { .. }))),
+            _ => None,
+        });
+        let (id, is_renewal) = sent.expect("a statement is due");
+        assert_eq!(is_renewal, renews, "at {at_ns}");
+        let flight = member.own_lane.take(id).expect("it is in flight");
+        member.own_outcome(flight, outcome, at_ns + 1, &mut outputs);
+    }
+    assert_eq!(member.own.beat, Some(2));
+    assert_eq!(member.own.valid_until_ns, first_ns + member.times.valid_ns);
+}

@@ -1,7 +1,15 @@
 //! Conditional statements against what a row has from elsewhere: times of a clock that has stepped back since, and times
 //! that clients have made up.
 
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use shunt_topology::token;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{Consistency, encode};
+
 use super::select::tests::Nodes;
+use super::{ClientState, Executor, Request};
 
 const TABLE: &str = "CREATE TABLE t (p int, c int, s int static, v int, l list<int>, PRIMARY KEY (p, c))";
 
@@ -157,4 +165,33 @@ fn elements_of_lists_that_were_found_are_deleted_though_the_clock_has_stepped_ba
             ("SELECT l FROM t WHERE p = 1", "[9, 3]"),
         ],
     );
+}
+
+/// A condition is read under the lock of its partition: what somebody wrote who had the lock before decides.
+#[test]
+fn a_condition_waits_for_who_holds_the_partition() {
+    let table = "CREATE TABLE locks (name int PRIMARY KEY, owner int)";
+    let mut nodes = Nodes::new(&[table, "INSERT INTO locks (name, owner) VALUES (1, 7)"]);
+    let shared = Arc::clone(&nodes.executor.shared);
+    let held = shared.hold_lock(shared.lock_of(token::token(&1_i32.to_be_bytes())));
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let shared = Arc::clone(&shared);
+        scope.spawn(move || {
+            let mut body = Vec::new();
+            let text = "UPDATE k.locks SET owner = 8 WHERE name = 1 IF owner = 7";
+            encode::query_simple(&mut body, 4, text, Consistency::ONE);
+            let request = Request { version: 4, flags: 0, opcode: opcode::QUERY, body: &body };
+            let mut client = ClientState::default();
+            let done = Executor::new(shared, 0).execute(&mut client, &request, &mut Vec::new());
+            tell.send(done.opcode).unwrap();
+        });
+        // Long enough for a statement that does not wait; nothing is wrong if it has not begun.
+        let early = told.recv_timeout(Duration::from_millis(300));
+        assert!(early.is_err(), "it was decided while somebody else held its partition");
+        assert_eq!(nodes.rows("UPDATE locks SET owner = 9 WHERE name = 1"), "");
+        drop(held);
+        assert_eq!(told.recv(), Ok(opcode::RESULT));
+    });
+    assert_eq!(nodes.rows("SELECT owner FROM locks WHERE name = 1"), "9");
 }

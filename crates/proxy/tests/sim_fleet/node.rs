@@ -46,6 +46,10 @@ const LOCK: &[(&str, &[u8])] = &[
     ("writetime", native::BIGINT),
 ];
 
+/// The consistency levels whose statements see each other.
+const QUORUMS: [Consistency; 4] =
+    [Consistency::QUORUM, Consistency::LOCAL_QUORUM, Consistency::SERIAL, Consistency::LOCAL_SERIAL];
+
 /// Where an answer goes.
 #[derive(Clone, Copy)]
 struct To {
@@ -201,6 +205,10 @@ impl Node {
 
     /// Draws what becomes of a statement.
     fn statement(&mut self, io: &mut Io, to: To, text: &str, params: &QueryParams<'_>) {
+        // The ring below keeps one copy of what is on two of three nodes, which is right for quorums alone.
+        if text.contains("shunt_meta.txn_") || text.contains("shunt_meta.lock") {
+            assert!(QUORUMS.contains(&params.consistency), "{:?}: {text}", params.consistency);
+        }
         let has_transactions = self.ring.lock().unwrap().has_transactions;
         if let Some(answer) = schema::answer(text).filter(|_| has_transactions) {
             return self.of_schema(io, to, answer);

@@ -22,11 +22,15 @@ impl Kept {
     }
 }
 
+/// What happens during one sync.
+type DuringSync = Box<dyn FnOnce() + Send>;
+
 /// Keys and fragments in a map.
 pub struct MemoryEngine {
     merger: Arc<dyn Merger>,
     entries: RwLock<BTreeMap<Vec<u8>, Kept>>,
     sync_error: Mutex<Option<EngineError>>,
+    during_sync: Mutex<Option<DuringSync>>,
     writes: AtomicU64,
     pace: Mutex<Pace>,
 }
@@ -38,6 +42,7 @@ impl MemoryEngine {
             merger,
             entries: RwLock::default(),
             sync_error: Mutex::new(None),
+            during_sync: Mutex::new(None),
             writes: AtomicU64::new(0),
             pace: Mutex::new(Pace::Free),
         }
@@ -51,6 +56,11 @@ impl MemoryEngine {
     /// Sets the answer that every sync gives from now on; `None` for success.
     pub fn fail_syncs(&self, error: Option<EngineError>) {
         *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Runs `work` during the next sync, which does not cover what the work writes.
+    pub fn during_sync(&self, work: impl FnOnce() + Send + 'static) {
+        *self.during_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(work));
     }
 
     fn is_quick(entry: &Kept) -> bool {
@@ -126,6 +136,10 @@ impl Engine for MemoryEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
+        let work = self.during_sync.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work {
+            work();
+        }
         match &*self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error.clone()),
             None => Ok(()),

@@ -51,6 +51,31 @@ fn everyone_who_waits_is_told() {
     assert!(figures.syncs < 100, "{} syncs for 100 writers that did not wait for one another", figures.syncs);
 }
 
+/// The disk may have passed a write's place in the log before the write was there.
+#[test]
+fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
+    let (store, engine) = failing();
+    let store = Arc::new(store);
+    let late = Arc::new(AtomicU64::new(0));
+    let (writer, ticket) = (Arc::downgrade(&store), Arc::clone(&late));
+    engine.during_sync(move || {
+        let fragment = Fragment::Row(insert(0, 1, b"x"));
+        let (partition, table) = (partition(2), TABLE);
+        let partition = PartitionKey(&partition);
+        let mutation = MutationRef { table, partition, target: Target::Static, fragment: &fragment };
+        // It asks for no sync.
+        let written = writer.upgrade().unwrap().append([[mutation]]).unwrap();
+        ticket.store(written.ticket.0, Ordering::SeqCst);
+    });
+    let first = batch(&store, 1).unwrap();
+    store.wait_durable(first).unwrap();
+    let late = Ticket(late.load(Ordering::SeqCst));
+    assert!(late > first);
+    assert_eq!(store.durable(), first, "the sync covered {first:?} alone");
+    store.request_sync(Durability::Batch);
+    store.wait_durable(late).unwrap();
+}
+
 #[test]
 fn periodic_writes_are_synced_within_their_interval() {
     let store = in_memory(options());
