@@ -1,13 +1,15 @@
 //! Random histories of two proxies and five clients: nothing that may never happen does; with a step left out, it does.
 
+use std::ops::RangeInclusive;
+
 use super::Without;
 use super::world::World;
 
 const STEPS: usize = 3000;
 
-/// The first seed among so many whose history has a violation, and what it is.
-fn first_violation(seeds: u64, without: Without) -> Option<(u64, String)> {
-    (1..=seeds).find_map(|seed| {
+/// The first of the seeds whose history has a violation, and the violation.
+fn first_violation(mut seeds: RangeInclusive<u64>, without: Without) -> Option<(u64, String)> {
+    seeds.find_map(|seed| {
         let mut world = World::new(seed, without);
         for _ in 0..STEPS {
             world.step();
@@ -25,7 +27,7 @@ fn first_violation(seeds: u64, without: Without) -> Option<(u64, String)> {
 #[test]
 fn nobody_else_holds_what_somebody_holds_and_fences_rise() {
     let seeds = std::env::var("SHUNT_LOCK_SEEDS").map_or(100, |seeds| seeds.parse().expect("a number"));
-    assert_eq!(first_violation(seeds, Without::default()), None);
+    assert_eq!(first_violation(1..=seeds, Without::default()), None);
 }
 
 #[test]
@@ -40,18 +42,19 @@ fn histories_have_grants_and_take_overs() {
 
 #[test]
 fn without_a_look_at_the_lease_after_the_row_there_are_two_holders() {
-    let found = first_violation(3000, Without { check_after_ack: true, ..Without::default() });
+    // Of the first 2,700 histories none has the order of events that shows it.
+    let found = first_violation(2_700..=6_000, Without { check_after_ack: true, ..Without::default() });
     assert!(found.is_some_and(|(_, what)| what.contains("two holders") || what.contains("fence")));
 }
 
 #[test]
 fn with_tokens_beyond_the_limit_fences_fall() {
-    let found = first_violation(3000, Without { limit: true, ..Without::default() });
+    let found = first_violation(1..=3_000, Without { limit: true, ..Without::default() });
     assert!(found.is_some_and(|(_, what)| what.contains("fence") || what.contains("two holders")));
 }
 
 #[test]
 fn without_grace_for_locks_in_memory_there_are_two_holders() {
-    let found = first_violation(3000, Without { grace: true, ..Without::default() });
+    let found = first_violation(1..=3_000, Without { grace: true, ..Without::default() });
     assert!(found.is_some_and(|(_, what)| what.contains("two holders")));
 }

@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.cassandra.transport.LinkClient;
 import org.apache.cassandra.transport.LinkClient.Answer;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -27,8 +28,9 @@ import shunt.cassandra.NodeProcess.Variant;
 
 /**
  * Releases of Cassandra that the extension is not compiled against: what they name differently is used the way they name it, and
- * where something is missing that it needs, there is no second port at all.
+ * where something is missing that it needs, there is no second port at all. `make test-long` runs it: it starts three nodes.
  */
+@Tag("long")
 class OtherReleasesTest
 {
     private static final String QUERY = "SELECT cluster_name FROM system.local WHERE key = 'local'";
