@@ -47,8 +47,8 @@ const LOCK: &[(&str, &[u8])] = &[
 ];
 
 /// The consistency levels whose statements see each other.
-const QUORUMS: [Consistency; 4] =
-    [Consistency::QUORUM, Consistency::LOCAL_QUORUM, Consistency::SERIAL, Consistency::LOCAL_SERIAL];
+const QUORUMS: [Consistency; 5] =
+    [Consistency::QUORUM, Consistency::ALL, Consistency::LOCAL_QUORUM, Consistency::SERIAL, Consistency::LOCAL_SERIAL];
 
 /// Where an answer goes.
 #[derive(Clone, Copy)]
