@@ -69,6 +69,18 @@ fn open_loop_keeps_its_rate() {
 }
 
 #[test]
+fn arrivals_dropped_in_the_warm_up_are_not_those_of_the_round() {
+    // Two million arrivals come in the warm-up, of which about one million may wait; 400,000 come in the round.
+    let options = LoadOptions { rate: Some(20e6), connections: 1, outstanding: 1, ..small(4, None) };
+    let options = LoadOptions { duration_ns: 20 * MILLISECOND, ..options };
+    let (mut world, load, _) = world(1, Options::calm(), options);
+    assert!(finished(&mut world, load));
+    let counts = &world.host(load).rounds()[0].counts;
+    assert!((300_000..500_000).contains(&counts.shed), "{counts:?}");
+    assert!(counts.waiting > 1_000_000, "{counts:?}");
+}
+
+#[test]
 fn populating_writes_every_key_once() {
     let options = LoadOptions { populate: true, reads: 1.0, keys: 200, create: Some(1), ..small(5, None) };
     let (mut world, load, _) = world(2, Options::crumbs(), options);
