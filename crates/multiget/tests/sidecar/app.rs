@@ -8,10 +8,12 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::resp::{Scanner, Version, put_array, put_bulk, put_command, put_integer, put_nil, put_simple};
 
 const COMMANDS: usize = 80;
+const KEYS: u64 = 12;
 pub(crate) const CONNECT_NS: u64 = 5_000_000_000;
 
 pub(crate) struct App {
     to: SocketAddr,
+    index: usize,
     plan: Vec<Vec<u8>>,
     expected: Vec<Vec<u8>>,
     answers: Vec<Vec<u8>>,
@@ -31,7 +33,7 @@ impl App {
             plan.push(command(&["HELLO".to_owned(), "3".to_owned()]));
             expected.push(Vec::new());
         }
-        let key = |random: &mut Random| format!("app:{index}:{}", random.below(12));
+        let key = |random: &mut Random| value_key(index, random.below(KEYS));
         for number in 0..COMMANDS {
             let (words, answer) = match random.below(6) {
                 0 | 1 => {
@@ -41,7 +43,7 @@ impl App {
                 }
                 2 => (vec!["PING".to_owned()], answer(|out| put_simple(out, "PONG"))),
                 3 => {
-                    let key = format!("counter:{index}");
+                    let key = counter_key(index);
                     let next = values.get(&key).map_or(0, |value| value.parse::<i64>().expect("a number")) + 1;
                     values.insert(key.clone(), next.to_string());
                     (vec!["INCR".to_owned(), key], answer(|out| put_integer(out, next)))
@@ -64,11 +66,32 @@ impl App {
             expected.push(answer);
         }
         let depth = [1, 5, 1000][random.index(3)];
-        Self { to, plan, expected, answers: Vec::new(), depth, sent: 0, conn: None, scanner: Scanner::new(1 << 20) }
+        Self {
+            to,
+            index,
+            plan,
+            expected,
+            answers: Vec::new(),
+            depth,
+            sent: 0,
+            conn: None,
+            scanner: Scanner::new(1 << 20),
+        }
     }
 
     pub(crate) fn is_done(&self) -> bool {
         self.answers.len() == self.plan.len()
+    }
+
+    /// Every command that was sent has its answer.
+    pub(crate) fn waits_for_nothing(&self) -> bool {
+        self.answers.len() == self.sent
+    }
+
+    /// All keys that it names.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = String> {
+        let index = self.index;
+        (0..KEYS).map(move |number| value_key(index, number)).chain([counter_key(index)])
     }
 
     pub(crate) fn leave(&mut self, io: &mut Io) {
@@ -122,6 +145,14 @@ impl App {
             self.sent += 1;
         }
     }
+}
+
+fn value_key(index: usize, number: u64) -> String {
+    format!("app:{index}:{number}")
+}
+
+fn counter_key(index: usize) -> String {
+    format!("counter:{index}")
 }
 
 fn command(words: &[String]) -> Vec<u8> {
