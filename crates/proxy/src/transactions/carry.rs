@@ -67,6 +67,7 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             Wanted::Send(ticket, (keeper, who), message) => take::send_to(core, io, ticket, keeper, &who, &message),
             Wanted::Tell(ticket, head, body) => tell(core, io, ticket, head, &body),
             Wanted::Open(shard) => openings::open(core, io, shard),
+            Wanted::Recover(shard) => openings::recover(core, io, shard),
             Wanted::Hurry => hurry(core, io),
             Wanted::LookAtDraining => tell_drained(core, io),
         }

@@ -146,8 +146,8 @@ fn finish(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
     let last_us = keeper.last_timestamp_us(shard);
     let is_past = is_ours && now.wall_us > keeper.modes.held.last_us(keyspace, table, last_us) + 1_000_000;
     let told = Told::read(said);
-    // Its clients may have been told of what is not there yet.
-    let is_made = !matches!(told, Told::Leaving(_)) || !keeper.may_write(shard, keyspace, table);
+    // Its clients may have been told of what is not there yet, and nobody opens a log for a table without a mode.
+    let is_made = !keeper.may_write(shard, keyspace, table);
     let Some(mode) = told.next().filter(|_| is_ours && is_past && is_made) else { return };
     ask_change(core, io, Part::Nothing, (keyspace, table), Some(said), &switching::plain(mode));
 }

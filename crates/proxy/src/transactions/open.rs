@@ -11,6 +11,8 @@ pub(super) struct Open {
     pub(super) opening: Opening,
     /// Records that were read and are not done with.
     pub(super) bodies: HashMap<Place, Arc<[u8]>>,
+    /// Nobody asks for its shard: if the shard has no log, none is begun.
+    pub(super) only_recovers: bool,
 }
 
 impl Open {

@@ -22,15 +22,27 @@ use crate::own::Heard;
 
 /// Opens the log of a shard of this core, unless that was begun before.
 pub(super) fn open(core: &mut Core, io: &mut Io, shard: u8) {
-    if let Some(claim) = core.fleet.transactions.claims[usize::from(shard)].take() {
-        begin(core, io, shard, claim);
+    let keeper = &mut core.fleet.transactions;
+    if let Some(claim) = keeper.claims[usize::from(shard)].take() {
+        return begin(core, io, shard, claim, false);
+    }
+    for open in keeper.openings.values_mut().filter(|open| open.is_of(shard)) {
+        open.only_recovers = false;
     }
 }
 
-fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) {
+/// Opens the log of a shard of this core if it has one, whatever modes tables have: acknowledged writes of a former owner may be
+/// undone, and nobody would ask for them.
+pub(super) fn recover(core: &mut Core, io: &mut Io, shard: u8) {
+    if let Some(claim) = core.fleet.transactions.claims[usize::from(shard)].take() {
+        begin(core, io, shard, claim, true);
+    }
+}
+
+fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, only_recovers: bool) {
     let mut wanted = Openings::default();
     let opening = Opening::begin(shard, claim, &mut wanted);
-    core.fleet.transactions.openings.insert(claim.0, Open { shard, opening, bodies: HashMap::new() });
+    core.fleet.transactions.openings.insert(claim.0, Open { shard, opening, bodies: HashMap::new(), only_recovers });
     carry_out(core, io, claim, wanted);
 }
 
@@ -156,7 +168,24 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
 
 /// The row of a shard is this, or could not be read. `is_alive`: so was this proxy when it heard it, if that is not for its lease to say.
 pub(super) fn row_is(core: &mut Core, io: &mut Io, claim: Claim, row: Result<Option<Row>, Failed>, is_alive: bool) {
+    if row == Ok(None) && leave_without_log(core, io, claim) {
+        return;
+    }
     step(core, io, claim, |opening, now, holds, sink| opening.row_read(now, row, holds && is_alive, sink));
+}
+
+/// No transaction of this shard was ever carried out, and nobody asks for one: its log is opened when somebody does. `false`:
+/// somebody does by now.
+fn leave_without_log(core: &mut Core, io: &mut Io, claim: Claim) -> bool {
+    let keeper = &mut core.fleet.transactions;
+    let Some(open) = keeper.openings.remove(&claim.0) else { return false };
+    if !open.only_recovers {
+        keeper.openings.insert(claim.0, open);
+        return false;
+    }
+    keeper.claims[usize::from(open.shard)] = Some(claim);
+    set_due(core, io);
+    true
 }
 
 /// A record that was found is there again.

@@ -70,6 +70,8 @@ pub(super) enum Wanted {
     Tell(Ticket, Head, Vec<u8>),
     /// The log of a shard is to be opened, unless it was before.
     Open(u8),
+    /// The same if the shard has a log: no table has a mode that asks for the shard, but one may have had such a mode.
+    Recover(u8),
     /// There is a reason why what failed may not fail any more: it is tried again now.
     Hurry,
     /// Shards that are handed over may have nothing under way any more.

@@ -8,10 +8,14 @@
 //! With `full` clients are told of writes that are not made yet, as all who read wait for them. Without it they are read from nodes. So a table
 //! that is to lose `full` is held as well (`leaving:..`), for reads too, and for as long as its owner has anything to write to it.
 //!
+//! With `unsafe` and `mixed_reads` clients may be told that a transaction is done whose writes are in its record alone. A table that is
+//! to have no transactions any more is held (`closing:..`) until its owner has made them all.
+//!
 //! A core goes by the modes that it knows for [`KNOWN_NS`]: one that cannot read them decides nothing by rows in memory after that.
 //!
 //! This must never: have a proxy decide while another sends such statements to nodes; take one change for another, however they follow
-//! on each other; have somebody read from nodes what others were told is written, and is not.
+//! on each other; have somebody read from nodes what others were told is written, and is not; leave a table without a mode while a
+//! write of a transaction on it is to be made.
 
 use std::collections::HashMap;
 
@@ -91,12 +95,17 @@ pub(super) fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -
         Told::Leaving(_) | Told::Mode(TransactionalMode::Full) => {
             Next::Set(format!("{LEAVING}{}:{stamp:x}", mode.name()))
         }
-        Told::Mode(now) if now != conditional && mode != conditional => plain(mode),
-        Told::Unknown if mode != conditional => plain(mode),
+        Told::Mode(now) if !has_transactions(now) && now != conditional && mode != conditional => plain(mode),
+        Told::Mode(_) | Told::Unknown if has_transactions(mode) && told != Told::Mode(conditional) => plain(mode),
         // From one held state to another it is held anew.
         _ if mode == conditional => Next::Set(format!("{OPENING}{stamp:x}")),
         _ => Next::Set(format!("{CLOSING}{}:{stamp:x}", mode.name())),
     }
+}
+
+/// True of a mode with which transactions write to a table. If they do no more, what they have written is made first.
+fn has_transactions(mode: TransactionalMode) -> bool {
+    mode != TransactionalMode::Off && !mode.is_by_statement()
 }
 
 /// The row of a mode.
@@ -219,7 +228,13 @@ mod tests {
             (None, CONDITIONAL, set("opening:5")),
             (None, TransactionalMode::Off, Next::Same),
             (None, TransactionalMode::Unsafe, set("unsafe")),
-            (Some("unsafe"), TransactionalMode::Off, Next::Unset),
+            (Some("unsafe"), TransactionalMode::Off, set("closing:off:5")),
+            (Some("mixed_reads"), TransactionalMode::Off, set("closing:off:5")),
+            (Some("mixed_reads"), TransactionalMode::Observe, set("closing:observe:5")),
+            (Some("mixed_reads"), TransactionalMode::Unsafe, set("unsafe")),
+            (Some("unsafe"), CONDITIONAL, set("opening:5")),
+            (Some("observe"), TransactionalMode::Off, Next::Unset),
+            (Some("observe"), TransactionalMode::Unsafe, set("unsafe")),
             (Some("full"), CONDITIONAL, set("leaving:conditional:5")),
             (Some("full"), TransactionalMode::Unsafe, set("leaving:unsafe:5")),
             (Some("full"), TransactionalMode::Off, set("leaving:off:5")),
@@ -230,6 +245,7 @@ mod tests {
             (Some("full"), TransactionalMode::Full, Next::Same),
             (Some("later's"), CONDITIONAL, set("opening:5")),
             (Some("later's"), TransactionalMode::Full, set("full")),
+            (Some("later's"), TransactionalMode::Off, set("closing:off:5")),
             (Some("conditional"), CONDITIONAL, Next::Same),
             (Some("conditional"), TransactionalMode::Off, set("closing:off:5")),
             (Some("conditional"), TransactionalMode::Full, set("closing:full:5")),

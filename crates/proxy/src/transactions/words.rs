@@ -46,9 +46,10 @@ pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
     let (table, _) = core.fleet.transactions.table();
     table.gain(gain.shard, gain.ts_floor_us, claim);
     core.fleet.transactions.claims[usize::from(gain.shard)] = Some(claim);
-    if core.fleet.transactions.is_wanted(gain.shard) {
-        core.fleet.transactions.outbox.wanted.push(Wanted::Open(gain.shard));
-    }
+    // A former owner may have left writes undone of a table that has no mode any more.
+    let is_wanted = core.fleet.transactions.is_wanted(gain.shard);
+    let wanted = if is_wanted { Wanted::Open(gain.shard) } else { Wanted::Recover(gain.shard) };
+    core.fleet.transactions.outbox.wanted.push(wanted);
 }
 
 /// Random, and so never used before.

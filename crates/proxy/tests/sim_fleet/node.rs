@@ -209,7 +209,11 @@ impl Node {
         if text.contains("shunt_meta.txn_") || text.contains("shunt_meta.lock") {
             assert!(QUORUMS.contains(&params.consistency), "{:?}: {text}", params.consistency);
         }
-        let has_transactions = self.ring.lock().unwrap().has_transactions;
+        let (has_transactions, has_modes) = {
+            let ring = self.ring.lock().unwrap();
+            (ring.has_transactions, ring.has_modes)
+        };
+        let has_transactions = has_transactions && (has_modes || !text.contains(" FROM shunt_meta.transactional"));
         if let Some(answer) = schema::answer(text).filter(|_| has_transactions) {
             return self.of_schema(io, to, answer);
         }

@@ -163,6 +163,8 @@ pub struct Ring {
     pub slow: f64,
     /// How many records of transactions are, of all that are written.
     pub slow_records: f64,
+    /// The tables that transactions are on have modes.
+    pub has_modes: bool,
     /// Of three reads of a member's row two fail; and how many there were of each.
     pub fails_member_reads: bool,
     pub member_reads: BTreeMap<Vec<u8>, u64>,
@@ -199,6 +201,7 @@ impl Ring {
             random: Random::new(seed ^ 0x7269_6e67),
             trouble: 0.0,
             slow: 0.0,
+            has_modes: true,
             fails_member_reads: false,
             member_reads: BTreeMap::new(),
             slow_records: 0.0,

@@ -133,8 +133,8 @@ impl Scene {
         }
         for number in 0..scene.settings.transactors {
             let (history, witness) = (Rc::clone(&scene.history), Rc::clone(&scene.witness));
-            let Settings { shifts_only, leases_only, .. } = scene.settings;
-            let kind = Clients { rough: rough_clients, shifts_only, leases_only };
+            let Settings { shifts_only, leases_only, exclusion, .. } = scene.settings;
+            let kind = Clients { rough: rough_clients, shifts_only, leases_only, wrong_clocks: !exclusion };
             let client = Transactor::new(number, proxies.clone(), kind, seed, history, witness);
             scene.transactors.push(scene.world.add(&format!("transactor {number}"), client));
         }
@@ -214,6 +214,12 @@ impl Scene {
         for core in self.proxies[number].cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&self.state)));
         }
+    }
+
+    /// All tables lose their modes, and nobody waits for what their owners have still to write.
+    pub fn drop_modes(&mut self) {
+        self.ring.lock().unwrap().has_modes = false;
+        self.state = Arc::new(state(&self.stub, false));
     }
 
     /// The process of a proxy is killed.

@@ -30,6 +30,7 @@ use shunt_reactor::sim::{SECOND, for_seeds};
 use shunt_transactions::{OpeningStep, Without};
 
 use super::chaos::{self, Chaos, Prey};
+use super::client::ClientMail;
 use super::scene::{Scene, Settings};
 use history::History;
 
@@ -53,16 +54,16 @@ fn come_to_rest(scene: &mut Scene) {
 }
 
 fn wrong_at_rest(scene: &Scene) -> Option<String> {
-    let (ring, history) = (scene.ring.lock().unwrap(), scene.history.borrow());
-    let tables = &ring.tables;
+    let history = scene.history.borrow();
     if let Err(what) = history.check() {
         return Some(what);
     }
     if !scene.settings.looks_inside {
         return None;
     }
-    let count = |key: &_, us| tables.count(key, us);
-    let wrong = tables.inside.at_rest(&tables.shards, scene.settings.weakened.opening.is_none(), &count);
+    let wrong = wrong_inside(scene);
+    let ring = scene.ring.lock().unwrap();
+    let tables = &ring.tables;
     wrong.or_else(|| {
         (1..=history.asked.len() as i64).find_map(|writer| {
             let is_begun = tables.inside.record(writer).is_some_and(|record| record.is_begun);
@@ -71,6 +72,14 @@ fn wrong_at_rest(scene: &Scene) -> Option<String> {
             (told != is_begun).then(|| format!("transaction {writer} was told otherwise: {:?}", history.of(writer)))
         })
     })
+}
+
+/// What only the ring sees: a transaction that is there in part, or is undecided.
+fn wrong_inside(scene: &Scene) -> Option<String> {
+    let ring = scene.ring.lock().unwrap();
+    let tables = &ring.tables;
+    let count = |key: &_, us| tables.count(key, us);
+    tables.inside.at_rest(&tables.shards, scene.settings.weakened.opening.is_none(), &count)
 }
 
 /// Chaos, then calm.
@@ -165,6 +174,34 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
         seen_in_doubt > 10 && claims > 60 && recovered > 1 && late > 0 && executed > 300 && told_early > 300,
         "{counts}"
     );
+}
+
+#[test]
+fn what_a_dead_owner_left_undone_is_made_though_its_tables_have_no_mode_any_more() {
+    let mut recovered = 0;
+    for_seeds(16, |seed| {
+        let mut scene = Scene::new(settings(seed));
+        scene.run_for(2 * SECOND);
+        let mut chaos = Chaos::of_writes(seed);
+        chaos.run(&mut scene, 2 * SECOND);
+        // All are killed as one of them writes.
+        let writes = |scene: &Scene| scene.ring.lock().unwrap().tables.inside.writes;
+        let before = writes(&scene);
+        scene.run_until(5 * SECOND, |scene| writes(scene) > before);
+        (0..scene.proxies.len()).for_each(|number| scene.kill_proxy(number));
+        scene.mail_clients(|| ClientMail::Act(false));
+        scene.drop_modes();
+        chaos.end(&mut scene);
+        let before = scene.ring.lock().unwrap().tables.inside.recovered;
+        scene.run_until(20 * SECOND, |scene| scene.is_served());
+        scene.run_for(10 * SECOND);
+        recovered += scene.ring.lock().unwrap().tables.inside.recovered - before;
+        if let Some(wrong) = wrong_inside(&scene) {
+            scene.violate(&wrong);
+        }
+        check(&scene);
+    });
+    assert!(recovered > 2, "{recovered} transactions were recovered");
 }
 
 /// What is seen in the first of these seeds in which transactions without a step do what they must not; and all that was asked for.

@@ -32,6 +32,8 @@ pub struct Kind {
     pub shifts_only: bool,
     /// They ask only for leases.
     pub leases_only: bool,
+    /// Clocks of proxies run at rates that differ by much, so that what one has written may be in another's future.
+    pub wrong_clocks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -261,6 +263,7 @@ impl Transactor {
         match code {
             error_code::WRITE_TIMEOUT => Ending::InDoubt,
             error_code::OVERLOADED => Ending::NotDone,
+            error_code::INVALID if self.kind.wrong_clocks && text.contains("which is in the future") => Ending::NotDone,
             error_code::IS_BOOTSTRAPPING => {
                 if self.random.chance(0.5) {
                     // What else it has asked is in doubt then.
