@@ -128,7 +128,7 @@ pub struct Marker {
 
 /// Works out what `text` does at a node with these system tables, on a connection with this keyspace.
 pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
-    let statement = statement::classify(text);
+    let statement = statement::classify_whole(text);
     let named = |written: Option<Identifier<'_>>, name: &str| match written {
         Some(identifier) => identifier.matches(name),
         None => keyspace == Some(name),

@@ -72,10 +72,22 @@ pub struct Statement<'a> {
     terms: TermSource<'a>,
 }
 
+/// Bytes of a text that [`classify`] reads, from its first word on.
+pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+
 /// Classifies query text. Never fails and never allocates: what is not understood is [`Kind::Other`], or has its kind
 /// but no terms.
+///
+/// Of a text that goes on behind [`TEXT_BYTES_MAX`] bytes no more is read, for a text of megabytes would hold up all other work.
+/// Such a statement has no terms, and counts as conditional unless it is a `SELECT`: a condition may follow.
 #[must_use]
 pub fn classify(text: &str) -> Statement<'_> {
+    if text.len() <= TEXT_BYTES_MAX { parser::statement(text) } else { parser::head(text) }
+}
+
+/// Classifies a text of any length. Not for the data path: it reads the text to its end.
+#[must_use]
+pub fn classify_whole(text: &str) -> Statement<'_> {
     parser::statement(text)
 }
 

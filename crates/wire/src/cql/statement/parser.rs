@@ -10,10 +10,35 @@ mod shape;
 use super::lexer::{Lexer, Token, TokenKind};
 use super::repeat::{Cells, Setting};
 use super::terms::{Term, TermSource};
-use super::{Identifier, Kind, Statement};
+use super::{Identifier, Kind, Statement, TEXT_BYTES_MAX};
 
 pub(super) fn statement(text: &str) -> Statement<'_> {
     read(&mut Parser::new(text, 0)).0
+}
+
+/// The same for a text of which only the first bytes are read, from its first word on.
+#[cold]
+pub(super) fn head(text: &str) -> Statement<'_> {
+    let start = Parser::new(text, 0).token.start;
+    let rest = text.get(start..).unwrap_or_default();
+    let head = &rest[..rest.floor_char_boundary(TEXT_BYTES_MAX)];
+    if head.len() == rest.len() {
+        return statement(rest);
+    }
+    let mut parser = Parser { is_cut: true, ..Parser::new(head, 0) };
+    let begins = parser.token.is_word("BEGIN");
+    let (found, _) = read(&mut parser);
+    let kind = match found.kind {
+        // What comes behind BEGIN may come later. A transaction says so at its beginning, or is refused by nodes.
+        Kind::Other if begins => Kind::Batch,
+        kind => kind,
+    };
+    let mut found = Statement { kind, terms: TermSource::None, plain_where: false, has_tail: true, ..found };
+    if kind == Kind::Use {
+        found.keyspace = None;
+    }
+    found.conditional |= matches!(kind, Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch);
+    found
 }
 
 /// The findings about a second execution.
@@ -73,6 +98,8 @@ pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The next token, not taken yet.
     token: Token<'a>,
+    /// More text follows that is not read.
+    is_cut: bool,
     markers: u16,
     /// The facts that the text does not have; `None`: nobody asks whether it may be executed twice.
     setting: Option<&'a dyn Setting>,
@@ -89,7 +116,16 @@ impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, markers: u16) -> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let token = lexer.next();
-        Parser { lexer, token, markers, setting: None, repeatable: true, stamped: false, unstamped: false }
+        Parser {
+            lexer,
+            token,
+            is_cut: false,
+            markers,
+            setting: None,
+            repeatable: true,
+            stamped: false,
+            unstamped: false,
+        }
     }
 
     /// The table that a statement writes, if that is asked and it is known.

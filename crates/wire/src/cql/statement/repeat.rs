@@ -18,7 +18,7 @@ use std::fmt;
 
 use super::parser;
 use super::routing::Bind;
-use super::{Identifier, Kind};
+use super::{Identifier, Kind, TEXT_BYTES_MAX};
 
 /// How far a statement may be sent a second time; the less it may, the smaller.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
@@ -108,9 +108,13 @@ impl Cells {
     }
 }
 
-/// Decides whether a statement may be sent twice. Not for the data path: it reads the text to its end.
+/// Decides whether a statement may be sent twice. A text that is longer than [`TEXT_BYTES_MAX`] may not: reading it to its end would
+/// hold up all other work.
 #[must_use]
 pub fn repeatable(text: &str, setting: &dyn Setting) -> Repeatable {
+    if text.len() > TEXT_BYTES_MAX {
+        return Repeatable::Never;
+    }
     let (statement, verdict) = parser::judged(text, setting);
     match statement.kind {
         _ if !verdict.repeatable || statement.conditional => Repeatable::Never,

@@ -15,11 +15,17 @@ pub struct Bind<'a> {
     pub name: Identifier<'a>,
 }
 
+/// Named values of a message among which one is searched for.
+const NAMED_VALUES_MAX: usize = 2_048;
+
 impl Bind<'_> {
-    /// Its value among those of a message.
+    /// Its value among those of a message; none among more than 2,048 named ones, which would take long to search.
     #[must_use]
     pub fn of<'v>(&self, values: &Values<'v>) -> Option<Value<'v>> {
         if values.is_named() {
+            if values.len() > NAMED_VALUES_MAX {
+                return None;
+            }
             values.iter().find(|(name, _)| name.is_some_and(|name| self.name.matches(name))).map(|(_, value)| value)
         } else {
             values.get(usize::from(self.index))
@@ -27,27 +33,44 @@ impl Bind<'_> {
     }
 }
 
+/// Key columns of a table whose statements are routed by key when they are given as text.
+const KEY_COLUMNS_MAX: usize = 32;
+
 /// Builds the serialized partition key of a statement into `out` (cleared first), from literals of the text and bind
-/// values.
+/// values. The text is read once, however many columns the key has.
 ///
 /// * `partition_key`: the table's key columns, in order.
 /// * `value`: gives the bytes of a bind value, or `None` if it is absent, null or unset.
 ///
-/// False, with `out` empty, if some key column is not fixed to one value that can be encoded with certainty: then the
-/// statement goes to any node.
+/// False, with `out` empty, if some key column is not fixed to one value that can be encoded with certainty, or the key has more
+/// than 32 columns: then the statement goes to any node.
 pub fn routing_key<'v>(
     statement: &Statement<'_>,
     partition_key: &[Column],
     mut value: impl FnMut(Bind<'_>) -> Option<&'v [u8]>,
     out: &mut Vec<u8>,
 ) -> bool {
+    let mut terms = [None; KEY_COLUMNS_MAX];
+    let Some(found) = terms.get_mut(..partition_key.len()) else {
+        out.clear();
+        return false;
+    };
+    let mut missing = found.len();
+    for term in statement.key_terms() {
+        // The first of two terms for a column counts.
+        let of = partition_key.iter().zip(found.iter_mut()).find(|(column, _)| term.column.matches(&column.name));
+        if let Some((_, place @ None)) = of {
+            *place = Some(term);
+            missing -= 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
     build_key(partition_key.len(), out, |position, out| {
-        let column = &partition_key[position];
-        let Some(found) = statement.key_terms().find(|term| term.column.matches(&column.name)) else {
-            return false;
-        };
+        let Some(found) = terms[position] else { return false };
         let bind = match found.term {
-            Term::Literal(text) => return literal(&column.cql_type, text, out),
+            Term::Literal(text) => return literal(&partition_key[position].cql_type, text, out),
             Term::Marker(index) => Bind { index, name: found.column },
             Term::NamedMarker { name, index } => Bind { index, name },
         };

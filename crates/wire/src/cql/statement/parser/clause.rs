@@ -26,13 +26,16 @@ impl<'a> Parser<'a> {
 
     /// `[keyspace.]table`
     pub(super) fn table(&mut self, statement: &mut Statement<'a>) -> Option<()> {
-        let first = self.identifier()?;
+        let mut table = self.identifier()?;
+        let mut keyspace = None;
         if self.eat(b'.') {
-            statement.table = Some(self.identifier()?);
-            statement.keyspace = Some(first);
-        } else {
-            statement.table = Some(first);
+            keyspace = Some(std::mem::replace(&mut table, self.identifier()?));
         }
+        if self.is_cut && matches!(self.token.kind, TokenKind::End | TokenKind::Bad) {
+            // The name may go on, or be that of a keyspace.
+            return None;
+        }
+        (statement.keyspace, statement.table) = (keyspace, Some(table));
         Some(())
     }
 

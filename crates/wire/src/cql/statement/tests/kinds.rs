@@ -1,7 +1,7 @@
 //! Kind, table and condition of statements.
 
 use crate::cql::statement::Kind::{self, *};
-use crate::cql::statement::classify;
+use crate::cql::statement::{TEXT_BYTES_MAX, classify};
 
 /// `keyspace.table` as stored, `-` for what is absent.
 fn target(text: &str) -> String {
@@ -113,4 +113,44 @@ fn names_match_as_the_server_would_read_them() {
         assert_eq!(keyspace.to_string() == stored, matches, "{written} {stored}");
         assert_eq!(keyspace.compare(stored), keyspace.to_string().as_str().cmp(stored), "{written} {stored}");
     }
+}
+
+/// What is read of a statement of which much more follows.
+fn long(text: &str) -> (Kind, String, bool, usize) {
+    let text = text.replace("{}", &" ".repeat(TEXT_BYTES_MAX));
+    let statement = classify(&text);
+    assert!(!statement.plain_where);
+    (statement.kind, target(&text), statement.conditional, statement.key_terms().count())
+}
+
+#[test]
+fn of_a_long_text_the_head_is_read() {
+    let list: &[(&str, Kind, &str, bool)] = &[
+        ("{} SELECT * FROM ks.t WHERE a = 1 {} AND b = 2", Select, "ks.t", false),
+        ("INSERT INTO t (a) VALUES (1) {} IF NOT EXISTS", Insert, "-.t", true),
+        ("UPDATE ks.t SET a = 1 {} WHERE k = 1", Update, "ks.t", true),
+        ("DELETE FROM t WHERE k = 1 {} IF EXISTS", Delete, "-.t", true),
+        ("BEGIN BATCH INSERT INTO t (a) VALUES (1); {} APPLY BATCH", Batch, "-.t", true),
+        ("BEGIN {} BATCH INSERT INTO t (a) VALUES (1); APPLY BATCH", Batch, "-.-", true),
+        ("BEGIN TRANSACTION {} COMMIT TRANSACTION", Transaction, "-.-", false),
+        ("ALTER TABLE t {} WITH comment = 'x'", Ddl, "-.-", false),
+        ("{} USE ks{}", Use, "-.-", false),
+        ("USE {} ks", Use, "-.-", false),
+        // A name at the end of the head may go on, or be that of a keyspace.
+        ("SELECT * FROM t{}", Select, "-.-", false),
+        ("SELECT * FROM ks{}.t", Select, "-.-", false),
+        ("SELECT * FROM ks.{}t", Select, "-.-", false),
+        ("SELECT * FROM ks /* {} */ .t", Select, "-.-", false),
+        ("INSERT {} INTO t (a) VALUES (1)", Insert, "-.-", true),
+    ];
+    for (text, kind, table, conditional) in list {
+        assert_eq!(long(text), (*kind, (*table).to_owned(), *conditional, 0), "{text}");
+    }
+}
+
+#[test]
+fn blanks_in_front_of_a_statement_are_not_counted() {
+    let text = format!("{}SELECT * FROM ks.t WHERE a = 1", "\n".repeat(TEXT_BYTES_MAX));
+    let statement = classify(&text);
+    assert_eq!((statement.kind, statement.key_terms().count()), (Select, 1));
 }

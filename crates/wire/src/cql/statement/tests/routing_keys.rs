@@ -76,3 +76,19 @@ fn named_values_are_found_by_marker_or_column() {
         assert_eq!(key(text, true, b).as_deref(), *expected, "{text}");
     }
 }
+
+#[test]
+fn a_key_of_many_columns_is_found_and_one_of_more_is_not_looked_for() {
+    let names: Vec<String> = (0..33).map(|index| format!("c{index}")).collect();
+    let columns: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "int")).collect();
+    let terms: Vec<String> = names.iter().rev().map(|name| format!("{name} = 7")).collect();
+    let text = format!("SELECT * FROM t WHERE {}", terms.join(" AND "));
+    let expected: Vec<u8> = [0, 4, 0, 0, 0, 7, 0].repeat(32);
+    assert_eq!(key(&text, false, &columns[..32]), Some(expected));
+    assert_eq!(key(&text, false, &columns), None);
+}
+
+#[test]
+fn the_first_of_two_terms_for_a_column_counts() {
+    assert_eq!(key("SELECT * FROM t WHERE a = 'x' AND a = 'y'", false, &[("a", "text")]).as_deref(), Some(&b"x"[..]));
+}
