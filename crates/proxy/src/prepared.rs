@@ -113,9 +113,10 @@ impl PreparedStatement {
         }
     }
 
-    /// One that the proxy answers itself.
-    pub(crate) fn on_locks(self, statement: facade::Statement) -> Self {
-        Self { locks: Some(Arc::new(statement)), after: After::Lock, ..self }
+    /// One on the tables of locks. `is_answered`: by the proxy itself, and not by nodes.
+    pub(crate) fn on_locks(self, statement: facade::Statement, is_answered: bool) -> Self {
+        let after = if is_answered { After::Lock } else { self.after };
+        Self { locks: Some(Arc::new(statement)), after, ..self }
     }
 
     /// A transaction.

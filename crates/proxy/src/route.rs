@@ -51,10 +51,12 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
         opcode::PREPARE => {
             let asked = Prepare::decode(header.version, body)?;
             let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
-            let after = match router.serves_locks {
-                true if is_transaction(asked.text) => After::Transaction,
-                true if is_refused_on_locks(asked.text, asked.keyspace.or(session)) => After::Lock,
-                _ => After::Learn,
+            let after = if router.serves_locks && is_transaction(asked.text) {
+                After::Transaction
+            } else if router.takes_locks() && is_refused_on_locks(router, asked.text, asked.keyspace.or(session)) {
+                After::Lock
+            } else {
+                After::Learn
             };
             Ok(Plan { kind: QueryKind::Prepare, after, ..Plan::anywhere() })
         }
@@ -102,10 +104,14 @@ fn is_transaction(text: &str) -> bool {
     parsed.kind == Kind::Transaction || is_guarded(&parsed, text)
 }
 
-/// True if a text that is to be prepared is on one of the tables of locks, and none of the forms that it may have.
+/// True if a text that is to be prepared is on one of the tables of locks, and none of the forms that it may have; or if there is no
+/// form that it may have here.
 #[cold]
-fn is_refused_on_locks(text: &str, session: Option<&str>) -> bool {
-    matches!(locks::read(&statement::classify(text), session, text), Some(Err(_)))
+fn is_refused_on_locks(router: &Router, text: &str, session: Option<&str>) -> bool {
+    match locks::read(&statement::classify(text), session, text) {
+        Some(Ok(_)) => router.refuses_locks,
+        read => read.is_some(),
+    }
 }
 
 /// Reads of an EXECUTE what routing needs. By itself, so that what is found stays in registers: of all requests this is the
@@ -141,6 +147,9 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
     {
         plan.after = After::Transaction;
     }
+    if router.refuses_locks && learned.statement.locks.is_some() {
+        plan.after = After::Lock;
+    }
     if payload.is_some() {
         plan = besides_of(payload.as_ref(), plan);
     }
@@ -159,7 +168,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let placement = text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values);
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
     let session = query.params.keyspace.or(session);
-    let is_on_locks = router.serves_locks && locks::may_be_facade(&parsed, session, query.text);
+    let is_on_locks = router.takes_locks() && locks::may_be_facade(&parsed, session, query.text);
     let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
         false if router.serves_locks && is_on_transactions(&parsed, query.text) => After::Transaction,
@@ -209,7 +218,9 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     (false, None)
                 }
                 Some((_, learned)) => {
-                    if learned.statement.after == After::Lock && plan.after != After::Unprepared {
+                    let is_on_locks = learned.statement.after == After::Lock
+                        || router.refuses_locks && learned.statement.locks.is_some();
+                    if is_on_locks && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
                     is_transaction |= learned.statement.after == After::Transaction;
@@ -223,7 +234,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 let parsed = statement::classify(text);
                 let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
                 let session = batch.params.keyspace.or(session);
-                if router.serves_locks
+                if router.takes_locks()
                     && locks::may_be_facade(&parsed, session, text)
                     && locks::is_on_locks(&parsed, session, text)
                     && plan.after != After::Unprepared

@@ -15,6 +15,9 @@ use crate::link::links::Links;
 use crate::prepared::{PreparedCache, PreparedStore};
 use crate::transactions::routed::TableModes;
 
+/// The keyspace of a fleet's own tables. Where it exists, proxies of a fleet answer for the tables of locks.
+const FLEET_KEYSPACE: &str = "shunt_meta";
+
 /// The owner of all that tells a request its way.
 pub(crate) struct Router {
     /// The ring as the control plane saw it last.
@@ -29,6 +32,8 @@ pub(crate) struct Router {
     pub(crate) prepared: PreparedCache,
     /// Statements on the tables of locks are answered by this proxy, not by nodes.
     pub(crate) serves_locks: bool,
+    /// Statements on the tables of locks are refused: a fleet of other proxies answers them.
+    pub(crate) refuses_locks: bool,
     /// Tables of which statements are transactions, as they were read last: before any client is served.
     pub(crate) modes: TableModes,
     /// Where the search for any node starts.
@@ -48,10 +53,23 @@ impl Router {
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
             serves_locks,
+            refuses_locks: false,
             modes: TableModes::default(),
             cursor,
             key_scratch: Vec::new(),
         }
+    }
+
+    /// Routes by this ring from now on.
+    pub(crate) fn set_cluster(&mut self, cluster: Arc<ClusterState>) {
+        self.refuses_locks = !self.serves_locks && cluster.routing.keyspace(FLEET_KEYSPACE).is_some();
+        self.cluster = Some(cluster);
+    }
+
+    /// True if statements on the tables of locks do not go to nodes. A node would say that a lock is granted which the fleet has
+    /// granted to somebody else.
+    pub(crate) fn takes_locks(&self) -> bool {
+        self.serves_locks || self.refuses_locks
     }
 
     /// A node as logs name it: by its address, or by its number once it has left the ring.

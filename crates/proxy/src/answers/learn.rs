@@ -117,8 +117,9 @@ fn remember_statement(
         // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
         _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
     };
-    let learned = match core.router.serves_locks.then(|| locks::read(&parsed, keyspace, asked.text)) {
-        Some(Some(Ok(statement))) => learned.on_locks(statement),
+    // Also where no fleet is known of yet: one may begin while this statement is known.
+    let learned = match locks::read(&parsed, keyspace, asked.text) {
+        Some(Ok(statement)) => learned.on_locks(statement, core.router.takes_locks()),
         _ => learned,
     };
     let account = core.router.prepared.account(login.as_deref());

@@ -59,7 +59,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version) {
         core.fleet.transactions.schema_changed();
     }
-    core.router.cluster = Some(cluster);
+    core.router.set_cluster(cluster);
     for link in gone {
         keep::retire(core, io, link);
     }

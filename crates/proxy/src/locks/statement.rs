@@ -74,6 +74,9 @@ fn take_apart(
     (header, body): (&Header, &[u8]),
     came_ns: u64,
 ) -> Result<Option<Table>, Fault> {
+    if core.router.refuses_locks {
+        return Err(of_no_fleet());
+    }
     let (payload, body) = split_request_prefix(header.flags, body)?;
     let kind = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::PAYLOAD)).map(|(_, kind)| kind);
     let gives_back = kind.flatten() == Some(&[hop::GIVES_BACK]);
@@ -103,6 +106,14 @@ fn take_apart(
             one(core, io, from, &Arc::new(statement), &query.params.values, false)
         }
     }
+}
+
+/// This proxy has no locks to grant, and a node's answer would be wrong.
+fn of_no_fleet() -> Fault {
+    Fault::invalid(
+        "Shunt: this proxy is of no fleet, and the keyspace shunt_meta shows that a fleet answers statements on the locks of this \
+         ring: ask one of its proxies, or start this one with --fleet",
+    )
 }
 
 /// Reads a text that is on the tables, or in a batch of such.

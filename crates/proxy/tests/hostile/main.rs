@@ -17,6 +17,7 @@ mod locks;
 mod logins;
 mod multigets;
 mod lost_requests;
+mod no_fleet;
 mod node_answers;
 mod node_pace;
 mod pages;

@@ -95,6 +95,8 @@ pub struct Scene {
     pub known: Vec<bool>,
     /// Columns of the table, as [`Scene::post_cluster`] tells them.
     pub columns: Vec<(&'static str, ColumnKind)>,
+    /// Keyspaces, as [`Scene::post_cluster`] tells them.
+    pub keyspaces: Vec<&'static str>,
     generation: u64,
     control: mpsc::Receiver<ControlRequest>,
 }
@@ -162,6 +164,7 @@ impl Scene {
             proxy,
             said_up,
             known,
+            keyspaces: vec!["bench"],
             columns: vec![
                 ("k", ColumnKind::Single),
                 ("v", ColumnKind::Single),
@@ -199,7 +202,7 @@ impl Scene {
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
             authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
-            ..cluster::state(&self.ring, nodes, Cells::new(self.columns.iter().copied(), false))
+            ..cluster::state_with(&self.ring, nodes, Cells::new(self.columns.iter().copied(), false), &self.keyspaces)
         });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));

@@ -1,0 +1,109 @@
+//! A proxy of no fleet beside a fleet: it refuses statements on locks, since a node would grant what somebody else holds.
+
+use shunt_bench::stub::Action;
+use shunt_reactor::sim::HostId;
+use shunt_testing::{Answer, bytes, simulated};
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::encode_result::{self, PreparedSpec};
+use shunt_wire::cql::message::error_code::INVALID;
+use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ValueList, encode};
+
+use super::testbed::Testbed;
+
+const TAKE: &str = "INSERT INTO shunt.locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
+const ON_LOCKS: [&str; 6] = [
+    TAKE,
+    "insert into Shunt.\"fast_locks\" (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20",
+    "UPDATE shunt.rwlocks SET owner = 'me' WHERE name = 'a' IF owner = null",
+    "DELETE FROM shunt.locks WHERE name = 'a' IF owner = 'me'",
+    "SELECT owner FROM shunt.lock_queue WHERE name = 'a'",
+    "BEGIN BATCH INSERT INTO shunt.locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20; APPLY BATCH",
+];
+
+fn ask(testbed: &mut Testbed, client: HostId<simulated::Client>, request: &[u8]) -> Answer {
+    testbed.send(client, request);
+    testbed.answered(client, 1);
+    testbed.take_answers(client).remove(0)
+}
+
+/// The ring's keyspaces are these from now on.
+fn tell(testbed: &mut Testbed, keyspaces: &[&'static str]) {
+    testbed.scene.keyspaces = keyspaces.to_vec();
+    testbed.scene.post_cluster();
+    testbed.run_for(shunt_reactor::sim::SECOND);
+}
+
+fn batch(statement: BatchStatement<'_>) -> Vec<u8> {
+    let none = ValueList::positional(4);
+    let child = BatchChild { statement, values: none.values() };
+    let params = QueryParams::simple(Consistency::ONE);
+    let body = bytes::body(|out| encode::batch(out, 4, BatchKind::Unlogged, [child], &params));
+    bytes::request(4, 2, opcode::BATCH, &body)
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    answer.header.opcode == opcode::ERROR && {
+        let (code, text) = answer.error();
+        code == INVALID && text.contains("this proxy is of no fleet")
+    }
+}
+
+#[test]
+fn where_a_fleet_is_a_proxy_of_none_refuses_all_that_is_on_locks() {
+    let mut testbed = Testbed::new();
+    tell(&mut testbed, &["bench", "shunt", "shunt_meta"]);
+    let client = testbed.started_offender(4);
+    for text in ON_LOCKS {
+        for request in [bytes::query(4, 1, text), bytes::prepare(4, 1, text)] {
+            let answer = ask(&mut testbed, client, &request);
+            assert!(is_refused(&answer), "{text}: {answer:?}");
+        }
+    }
+    let answer = ask(&mut testbed, client, &batch(BatchStatement::Text(TAKE)));
+    assert!(is_refused(&answer), "{answer:?}");
+    // Others are served.
+    let answer = ask(&mut testbed, client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
+    assert_eq!(answer.header.opcode, opcode::RESULT);
+}
+
+#[test]
+fn what_was_prepared_before_there_was_a_fleet_is_refused_too() {
+    let mut testbed = Testbed::new();
+    testbed.hook_all(|| {
+        Box::new(|request| {
+            if request.opcode != opcode::PREPARE {
+                return Action::Answer;
+            }
+            let spec = PreparedSpec {
+                id: b"sixteen bytes id",
+                result_metadata_id: &[],
+                keyspace: "shunt",
+                table: "locks",
+                bind: &[],
+                partition_key: &[],
+                result: &[],
+            };
+            let body = bytes::body(|out| encode_result::prepared(out, request.version, &spec));
+            let header = Header::response(request.version, request.stream, opcode::RESULT);
+            Action::Garbage(bytes::envelope(header, &body))
+        })
+    });
+    let client = testbed.started_offender(4);
+    let id = ask(&mut testbed, client, &bytes::prepare(4, 1, TAKE)).prepared().id;
+    assert!(!is_refused(&ask(&mut testbed, client, &bytes::execute(4, 1, &id, &[]))));
+    tell(&mut testbed, &["bench", "shunt", "shunt_meta"]);
+    for request in [bytes::execute(4, 1, &id, &[]), batch(BatchStatement::Prepared(&id))] {
+        let answer = ask(&mut testbed, client, &request);
+        assert!(is_refused(&answer), "{answer:?}");
+    }
+}
+
+#[test]
+fn where_no_fleet_is_its_tables_are_any_tables() {
+    let mut testbed = Testbed::new();
+    tell(&mut testbed, &["bench", "shunt"]);
+    let client = testbed.started_offender(4);
+    for text in ON_LOCKS {
+        assert!(!is_refused(&ask(&mut testbed, client, &bytes::query(4, 1, text))), "{text}");
+    }
+}
