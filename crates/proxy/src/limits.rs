@@ -70,6 +70,12 @@ pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
 /// Requests waiting on a core for a repair (PREPARE again, schema agreement, link not open yet).
 pub const REPAIRS_MAX: usize = 16_384;
 
+/// Bytes of those that wait for a PREPARE: requests, and the texts of their statements.
+pub const REPAIRS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// And those of one client; a larger request may wait alone.
+pub const REPAIRS_CLIENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Times one request may be repaired by preparing again on one node: a BATCH may name many statements. As many as it names,
 /// and once more, are allowed below this.
 pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;

@@ -60,6 +60,15 @@ impl Retained {
         }
     }
 
+    /// How many bytes a request has.
+    pub(crate) fn length(&self, kept: Kept) -> usize {
+        match kept {
+            Kept::Nothing => 0,
+            Kept::Sent { length, .. } => length as usize,
+            Kept::Copy { key } => self.copies.get(key as usize).map_or(0, Vec::len),
+        }
+    }
+
     /// A copy of a request's bytes, found in `buffer` (of its link's sent log) or among the copies.
     pub(crate) fn bytes_in(&self, buffer: &[u8], kept: Kept) -> Option<Vec<u8>> {
         match kept {

@@ -16,7 +16,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
     let now = io.now_ns();
     let repairs = core.second.repairs.iter();
-    let late: Vec<Ticket> = repairs.filter(|(_, repair)| now > repair.deadline_ns).map(|(ticket, _)| *ticket).collect();
+    let late: Vec<Ticket> = repairs.filter(|(_, repair)| now > repair.deadline_ns).map(|(ticket, _)| ticket).collect();
     for ticket in late {
         unprepared::is_late(core, io, ticket);
     }

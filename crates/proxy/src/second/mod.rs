@@ -17,6 +17,7 @@ pub(crate) mod elsewhere;
 pub(crate) mod expired;
 pub(crate) mod failure;
 pub(crate) mod lost;
+pub(crate) mod repairs;
 pub(crate) mod repeat;
 pub(crate) mod taken;
 pub(crate) mod turned_away;
@@ -32,12 +33,13 @@ use crate::ids::{LinkRef, PoolId, Ticket};
 use crate::link::Pending;
 use crate::multiget::Multigets;
 use crate::prepared::PreparedStatement;
+use crate::second::repairs::Repairs;
 
 /// The owner of requests that wait for something before they can go on.
 #[derive(Default)]
 pub(crate) struct Second {
     /// Requests whose statement is being prepared again.
-    pub(crate) repairs: BTreeMap<Ticket, Repair>,
+    pub(crate) repairs: Repairs,
     /// Answers to schema changes that wait for agreement.
     pub(crate) awaiting: BTreeMap<Ticket, AwaitingAgreement>,
     tickets: u32,
@@ -59,7 +61,7 @@ impl Second {
     /// True if a lost request, one that was split, or one that waits for a repair, was asked in this pool.
     pub(crate) fn refers_to(&self, pool: PoolId) -> bool {
         let lost = self.lost.iter().flat_map(|lost| &lost.requests);
-        lost.chain(self.repairs.values().map(|repair| &repair.pending)).any(|pending| pending.pool == pool)
+        lost.chain(self.repairs.iter().map(|(_, repair)| &repair.pending)).any(|pending| pending.pool == pool)
             || self.multigets.refers_to(pool)
     }
 }
@@ -84,6 +86,17 @@ pub(crate) struct Repair {
     /// The PREPARE must go out in the keyspace of the one before: in the request's own it got another id.
     pub(crate) in_first_keyspace: bool,
     pub(crate) deadline_ns: u64,
+}
+
+impl Repair {
+    /// Bytes that it takes in memory, and in its link's buffer once its PREPARE is sent.
+    pub(crate) fn bytes(&self) -> usize {
+        Self::bytes_of(self.body.len(), &self.statement)
+    }
+
+    pub(crate) fn bytes_of(body: usize, statement: &PreparedStatement) -> usize {
+        size_of::<Self>() + body + statement.text.as_ref().map_or(0, |text| text.len())
+    }
 }
 
 /// The answer to a schema change that waits until the nodes agree.

@@ -8,6 +8,8 @@
 //! - Trust that the same text has the same id everywhere. A node that makes another one is not asked twice.
 //! - Multiply the work of a node that keeps nothing: each statement of a request is prepared on a node once, one of them
 //!   twice, on two nodes at most.
+//! - Take more memory than its bounds: 64 MiB for all requests that wait here, 8 MiB for those of one client but for a larger one
+//!   alone, and no more on a link that is full. Beyond these the client gets the node's UNPREPARED.
 //! - Say that a request's fate is unknown if it is not. No node that answered has carried it out as long as it is here, so
 //!   that where a repair cannot go on its client gets UNPREPARED, whatever the reason, and the driver prepares and asks again.
 //! - Say that a request was not carried out if it had been sent before to a node that was lost with it: a driver that
@@ -55,11 +57,12 @@ pub(crate) fn repair(core: &mut Core, io: &mut Io, key: LinkKey, pending: &Pendi
     let Ok(error) = ErrorMessage::decode(version, body) else { return false };
     let Some(id) = error.unprepared_id() else { return false };
     let Some(statement) = core.router.prepared.statement(id).filter(|known| known.text.is_some()) else { return false };
-    if core.second.repairs.len() >= limits::REPAIRS_MAX {
-        return false;
-    }
     let Some(link) = core.links.get(key) else { return false };
     let (node, conn) = (link.node, link.conn);
+    let body_bytes = core.retained.length(pending.kept);
+    if !core.second.repairs.has_room(pending.client, Repair::bytes_of(body_bytes, &statement)) {
+        return false;
+    }
     let Some(bytes) = core.retained.bytes(io, conn, pending.kept) else { return false };
     let mut pending = Pending { kept: Kept::Nothing, ..*pending };
     if !may_be_prepared(version, &pending, &bytes) {
@@ -98,7 +101,10 @@ fn give_to_another(core: &mut Core, io: &mut Io, node: NodeId, pending: Pending,
 /// Sends the PREPARE of a repair, on a link whose keyspace is the one the statement is to be prepared in.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(target) = link_to_prepare_on(core, io, ticket) else { return };
-    let Some(repair) = core.second.repairs.get(&ticket) else { return };
+    if core.links.get(target).is_none_or(|link| link.full) {
+        return give_up(core, io, ticket);
+    }
+    let Some(repair) = core.second.repairs.get(ticket) else { return };
     let statement = Arc::clone(&repair.statement);
     let mut body = Vec::new();
     let version = core.links.version_of(target);
@@ -113,7 +119,7 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io, ticket: Ticket) {
 /// The link itself if its pool has the right keyspace, or the statement's text says which it means; else one of a
 /// sister pool to the same node. `None`: failed, or waiting for that link to open.
 fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<LinkKey> {
-    let repair = core.second.repairs.get(&ticket)?;
+    let repair = core.second.repairs.get(ticket)?;
     let (link, node, statement) = (repair.link, repair.node, &repair.statement);
     let Some(found) = core.links.find(link) else {
         give_up(core, io, ticket);
@@ -153,7 +159,7 @@ fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<Li
 
 /// The node answered the PREPARE of a repair.
 pub(crate) fn answered(core: &mut Core, io: &mut Io, link: LinkKey, ticket: Ticket, answer: &Answer<'_>) {
-    let Some(mut repair) = core.second.repairs.remove(&ticket) else { return };
+    let Some(mut repair) = core.second.repairs.remove(ticket) else { return };
     if answer.opcode == opcode::ERROR {
         repair_refused(core, io, link, &repair, answer);
         return;
@@ -182,7 +188,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, link: LinkKey, ticket: Tick
     if taken::is_taken(core, io, &pending, &repair.body) {
         return refuse_as_unprepared(core, io, &repair, Outcome::Intercepted, taken::WHY);
     }
-    if !core.links.find(link).is_some_and(|link| link.is_ready())
+    if !core.links.find(link).is_some_and(|link| link.is_ready() && !link.full)
         || !aggregate::send(&mut core.links, &mut core.retained, io, link.key, pending, &repair.body)
     {
         elsewhere::send(core, io, pending, &repair.body, None);
@@ -230,7 +236,7 @@ fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>)
 
 /// A repair cannot go on: the request is sent to another node once, else its client is asked to prepare.
 pub(crate) fn give_up(core: &mut Core, io: &mut Io, ticket: Ticket) {
-    let Some(repair) = core.second.repairs.remove(&ticket) else { return };
+    let Some(repair) = core.second.repairs.remove(ticket) else { return };
     if repair.pending.retries == 0 {
         elsewhere::send(core, io, repair.pending, &repair.body, Some(repair.node));
     } else {
@@ -241,7 +247,7 @@ pub(crate) fn give_up(core: &mut Core, io: &mut Io, ticket: Ticket) {
 
 /// A repair has taken all the time that its request had.
 pub(crate) fn is_late(core: &mut Core, io: &mut Io, ticket: Ticket) {
-    let Some(repair) = core.second.repairs.remove(&ticket) else { return };
+    let Some(repair) = core.second.repairs.remove(ticket) else { return };
     let why = "Shunt: the node did not prepare this statement in time; prepare it again";
     refuse_as_unprepared(core, io, &repair, Outcome::TimedOut, why);
 }

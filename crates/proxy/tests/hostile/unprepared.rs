@@ -38,6 +38,8 @@ struct Known {
     /// True: keyspace `gone` is no longer there.
     dropped: bool,
     prepares: [u32; 3],
+    /// True: no PREPARE is answered.
+    swallows: bool,
 }
 
 #[derive(Clone, Default)]
@@ -83,6 +85,9 @@ impl Known {
 
     fn prepare(&mut self, request: &Request<'_>) -> Action {
         self.prepares[request.node] += 1;
+        if self.swallows {
+            return Action::Silence;
+        }
         self.as_of[request.node] = (!self.thrashes[request.node]).then_some(self.altered);
         let two = [("a", native::INT), ("v", native::TEXT)];
         let key = if self.bind_changes && self.altered > 0 { native::TEXT } else { native::INT };
@@ -316,4 +321,30 @@ fn a_statement_that_names_its_keyspace_needs_none() {
     }
     testbed.reset(client.host);
     testbed.check_recovered();
+}
+
+#[test]
+fn requests_that_wait_for_a_node_to_prepare_have_a_bound_in_bytes() {
+    let (mut testbed, nodes) = scene();
+    let [mut client, mut other] = [4, 4].map(|version| Client::new(&mut testbed, version));
+    client.prepare(&mut testbed, INSERT);
+    other.prepare(&mut testbed, INSERT);
+    nodes.known().swallows = true;
+    nodes.forget();
+    let value = vec![7; 512 << 10];
+    (0..64).for_each(|stream| testbed.send(client.host, &bytes::execute(4, stream, &ID, &[&[0, 0, 0, 1], &value])));
+    // Long before their time is over.
+    testbed.run_for(SECOND);
+    let answers = testbed.take_answers(client.host);
+    assert_eq!(answers.len(), 64 - 15, "15 of them take less than 8 MiB");
+    assert!(answers.iter().all(|answer| answer.error().0 == error_code::UNPREPARED));
+    // Others' wait, and go on when nodes do.
+    testbed.send(other.host, &bytes::execute(4, 1, &ID, &[&[0, 0, 0, 1], b"v"]));
+    testbed.run_for(SECOND / 4);
+    assert_eq!(testbed.take_answers(other.host).len(), 0);
+    nodes.known().swallows = false;
+    testbed.answered(client.host, 15);
+    testbed.answered(other.host, 1);
+    let waited = testbed.take_answers(client.host);
+    assert!(waited.iter().all(|answer| answer.error().0 == error_code::UNPREPARED), "no node has answered PREPARE");
 }
