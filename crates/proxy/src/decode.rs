@@ -5,7 +5,6 @@
 //! from the receive buffer; nothing is copied unless a v5 envelope spans segments. A client is looked up once per request.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::compression::{self, CompressionError};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::reader::Envelopes;
@@ -153,7 +152,7 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
 fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, envelopes: &mut Envelopes<'_>, requests: &mut u32) -> End {
     loop {
         let Core { clients, router, links, retained, context, .. } = &mut *core;
-        let Some(client) = clients.get_mut(slot) else { return End::Closed };
+        let Some(mut client) = clients.get_mut(slot) else { return End::Closed };
         if client.stalls.any() {
             return End::Done;
         }
@@ -194,9 +193,17 @@ fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, envelopes: &mut Envel
             closing::refuse(core, io, slot, 0, &Fault::protocol(why));
             return End::Closed;
         }
-        let request = Request { slot, header: &header, body };
         // In v5 compression is the segments' business.
         let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5;
+        if is_compressed || body.len() >= limits::HEAVY_BYTES_MIN {
+            if !clients.admits(slot, &header, body) {
+                clients.stall(&context.metrics, io, slot, Stall::HEAVY);
+                return End::Held;
+            }
+            let Some(found) = clients.get_mut(slot) else { return End::Closed };
+            client = found;
+        }
+        let request = Request { slot, header: &header, body };
         let taken = if is_query(client.phase, header.opcode) && !is_compressed {
             let path = Path { router, links, retained, context };
             match forward(client, path, io, &request) {
@@ -266,7 +273,7 @@ fn judge_version(client: &mut Client, router: &Router, header: &Header) -> Resul
 fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     let Some(client) = core.clients.get(request.slot) else { return Taken::Done };
     let mut plain = std::mem::take(&mut core.scratch.body);
-    let taken = match decompress(client, request.body, &mut plain) {
+    let taken = match client.decompress(request.body, &mut plain) {
         Ok(()) => {
             // Not the client's own bytes: a node's decompressor may refuse what ours takes, and Cassandra says so on
             // stream 0, which tells nobody whose request it was.
@@ -280,17 +287,6 @@ fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken
     };
     core.scratch.body = plain;
     taken
-}
-
-fn decompress(client: &Client, body: &[u8], plain: &mut Vec<u8>) -> Result<(), Fault> {
-    let Some(algorithm) = client.compression else {
-        return Err(Fault::protocol("a body is flagged as compressed, but STARTUP asked for no compression"));
-    };
-    plain.clear();
-    compression::decompress(algorithm, body, limits::REQUEST_BYTES_MAX, plain).map_err(|error| match error {
-        CompressionError::TooLarge { .. } => Fault::invalid(error.to_string()),
-        _ => Fault::protocol(error.to_string()),
-    })
 }
 
 /// Any request, its body as it was before compression.

@@ -80,6 +80,12 @@ pub const REPAIRS_CLIENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// and once more, are allowed below this.
 pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 
+/// A request that takes as long to read as one with a text of so many bytes is heavy.
+pub const HEAVY_BYTES_MIN: usize = 64 * 1024;
+
+/// Bytes of heavy requests that a core reads in one turn of its loop; one that is larger is read alone.
+pub const HEAVY_TURN_BYTES_MAX: usize = 1024 * 1024;
+
 /// How often deadlines, heartbeats and reconnects are looked at.
 pub const TICK_NS: u64 = 250_000_000;
 /// A loop that has not ticked for so long stood still, and does not know what has happened meanwhile.

@@ -31,8 +31,19 @@ use crate::window::WindowControl;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
+/// The timer of a turn in which heavy requests are read.
+const HEAVY_TIMER: u64 = 8;
 const _: () = {
-    let timers = [TICK, GATHER_TIMER, census::TIMER, announce::TIMER, locks::TIMER, run::TIMER, transactions::TIMER];
+    let timers = [
+        TICK,
+        HEAVY_TIMER,
+        GATHER_TIMER,
+        census::TIMER,
+        announce::TIMER,
+        locks::TIMER,
+        run::TIMER,
+        transactions::TIMER,
+    ];
     let mut one = 0;
     while one < timers.len() {
         let mut other = 0;
@@ -122,6 +133,8 @@ impl Service for Core {
             transactions::TIMER => transactions_carry::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
             announce::TIMER => announce::go_on(self, io),
+            // Who waits is found at the end of the turn.
+            HEAVY_TIMER => {}
             // What is due is found at the end of the turn.
             _ => self.links.gather_timer_ns = u64::MAX,
         }
@@ -162,6 +175,10 @@ impl Service for Core {
 
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
+        if self.clients.end_heavy_turn(&self.context.metrics) {
+            // Another turn comes even if nothing else happens.
+            io.set_timer(io.now_ns(), HEAVY_TIMER);
+        }
         while !self.clients.wake.is_empty() {
             still::see_if_still(self, io);
             decode::read_on(self, io);

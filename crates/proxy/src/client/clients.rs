@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 
 use shunt_reactor::{ConnId, Io};
+use shunt_wire::cql::envelope::Header;
 use slab::Slab;
 
+use crate::client::heavy::{self, Heavy};
 use crate::client::inbox::Inbox;
 use crate::client::news::Announcing;
 use crate::client::who::Drivers;
 use crate::client::{Client, Phase, Stall};
 use crate::ids::ClientRef;
+use crate::limits;
 use crate::metrics::CoreMetrics;
 use crate::own;
 
@@ -28,6 +31,8 @@ pub(crate) struct Clients {
     pub(crate) announcing: Announcing,
     /// Clients that may be read again.
     pub(crate) wake: Vec<ClientRef>,
+    /// Whose large requests are read in this turn.
+    pub(crate) heavy: Heavy,
 }
 
 impl Clients {
@@ -137,6 +142,31 @@ impl Clients {
             }
         }
         client.stalls.set(reason);
+    }
+
+    /// True if a client's request may be read now. Otherwise the client is in line, and is to be stalled for [`Stall::HEAVY`].
+    #[cold]
+    pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
+        let Some(client) = self.slots.get_mut(slot as usize) else { return true };
+        let cost = heavy::cost(client.compression, header, body);
+        if cost < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(cost) {
+            return true;
+        }
+        let client = ClientRef { slot, id: client.id };
+        self.heavy.wait(client, cost);
+        false
+    }
+
+    /// A turn ends: heavy requests of those who wait are read now, as many as one turn may read. `true`: some wait on.
+    pub(crate) fn end_heavy_turn(&mut self, metrics: &CoreMetrics) -> bool {
+        self.heavy.end_turn();
+        while let Some(waited) = self.heavy.next() {
+            if let Some(client) = self.find_mut(waited) {
+                client.may_be_heavy = true;
+                self.unstall(metrics, waited.slot, Stall::HEAVY);
+            }
+        }
+        self.heavy.is_waited_for()
     }
 
     /// Takes a reason away; with the last one gone the client is read again before this turn ends.

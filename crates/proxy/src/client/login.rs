@@ -13,7 +13,7 @@ use shunt_reactor::Io;
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{ErrorMessage, Query, encode, split_request_prefix};
-use shunt_wire::cql::statement::classify;
+use shunt_wire::cql::statement::{TEXT_BYTES_MAX, classify};
 
 use crate::client::{Phase, Stall, Switch, closing};
 use crate::core::Core;
@@ -55,6 +55,11 @@ pub(crate) fn use_keyspace(core: &mut Core, io: &mut Io, slot: u32, header: &Hea
     };
     match classify(text).keyspace {
         Some(keyspace) => take_use(core, io, slot, header.stream, &keyspace.to_string()),
+        None if text.len() > TEXT_BYTES_MAX => {
+            let (bytes, max) = (text.len(), TEXT_BYTES_MAX);
+            let why = format!("Shunt: a USE has {bytes} bytes; {max} are the most");
+            reply::error(core, io, slot, header.stream, &Fault::invalid(why));
+        }
         None => {
             reply::error(core, io, slot, header.stream, &Fault::new(FaultKind::Syntax, "USE needs one keyspace name"))
         }

@@ -1,7 +1,8 @@
 //! The state that a core keeps of one client connection, and all that happens to it beside its queries.
 //!
 //! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema and [`announce`] of those
-//! of the fleet, [`deadlines`] and [`closing`] end it, [`inbox`] is that of the proxy itself, which is a client too, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
+//! of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] says
+//! whose large requests are read first, [`inbox`] is that of the proxy itself, which is a client too, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
 
 pub(crate) mod announce;
 pub mod census;
@@ -9,6 +10,7 @@ pub(crate) mod clients;
 pub(crate) mod closing;
 pub(crate) mod deadlines;
 pub(crate) mod events;
+pub(crate) mod heavy;
 pub(crate) mod inbox;
 pub(crate) mod login;
 mod news;
@@ -19,13 +21,15 @@ use std::sync::Arc;
 
 use shunt_admin::Label as _;
 use shunt_reactor::ConnId;
-use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::compression::{self, Algorithm, CompressionError};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::who::Driver;
+use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::ids::PoolId;
+use crate::limits;
 use crate::locks::requests;
 use crate::metrics::StallReason;
 
@@ -49,6 +53,8 @@ impl Stall {
     pub(crate) const DRAIN: Stall = Stall(32);
     /// The proxy stood still, and does not know yet which tables take part in transactions.
     pub(crate) const MODES: Stall = Stall(64);
+    /// Its next request takes long to read, and others come first.
+    pub(crate) const HEAVY: Stall = Stall(128);
 
     pub(crate) fn any(self) -> bool {
         self.0 != 0
@@ -161,6 +167,8 @@ pub(crate) struct Client {
     pub(crate) untaken_since_ns: u64,
     /// Writes to it that its kernel had taken by then.
     pub(crate) writes_taken: u64,
+    /// It has waited for its turn to have a heavy request read.
+    pub(crate) may_be_heavy: bool,
 }
 
 impl Client {
@@ -194,7 +202,20 @@ impl Client {
             partial_since_ns: 0,
             untaken_since_ns: 0,
             writes_taken: 0,
+            may_be_heavy: false,
         }
+    }
+
+    /// Reads a body that is compressed as a whole, as v3 and v4 do.
+    pub(crate) fn decompress(&self, body: &[u8], plain: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(algorithm) = self.compression else {
+            return Err(Fault::protocol("a body is flagged as compressed, but STARTUP asked for no compression"));
+        };
+        plain.clear();
+        compression::decompress(algorithm, body, limits::REQUEST_BYTES_MAX, plain).map_err(|error| match error {
+            CompressionError::TooLarge { .. } => Fault::invalid(error.to_string()),
+            _ => Fault::protocol(error.to_string()),
+        })
     }
 }
 
@@ -204,8 +225,16 @@ mod tests {
 
     #[test]
     fn every_stall_has_its_own_reason() {
-        let stalls =
-            [Stall::CLUSTER, Stall::POOL, Stall::LINK, Stall::REPLIES, Stall::SWITCH, Stall::DRAIN, Stall::MODES];
+        let stalls = [
+            Stall::CLUSTER,
+            Stall::POOL,
+            Stall::LINK,
+            Stall::REPLIES,
+            Stall::SWITCH,
+            Stall::DRAIN,
+            Stall::MODES,
+            Stall::HEAVY,
+        ];
         let reasons: Vec<StallReason> = stalls.into_iter().flat_map(Stall::reasons).collect();
         assert_eq!(reasons, StallReason::ALL);
         let both = Stall(Stall::POOL.0 | Stall::DRAIN.0);

@@ -122,6 +122,8 @@ labels! {
         Draining = "draining",
         /// The proxy stood still, and asks which tables take part in transactions by now.
         StoodStill = "stood_still",
+        /// Its next request takes long to read, and the loop has read as much of that kind as it does in one turn.
+        Heavy = "heavy",
     }
 }
 

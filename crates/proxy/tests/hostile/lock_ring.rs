@@ -195,6 +195,9 @@ impl Tables {
         } else if text.contains(" FROM shunt_meta.transactional") || text.contains(" FROM shunt.guards") {
             // No keyspace has transactions, and no table a rule.
             rows(&["keyspace_name"], Vec::new())
+        } else if text.contains(" FROM shunt_meta.txn_shard") {
+            // Nor has there been a transaction of any shard.
+            rows(&["generation", "claim", "sealed"], Vec::new())
         } else if text.starts_with("INSERT INTO shunt_meta.lock") {
             if values[3].is_empty() {
                 self.freed.insert(values[1].clone());

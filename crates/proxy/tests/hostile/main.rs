@@ -21,6 +21,7 @@ mod no_fleet;
 mod node_answers;
 mod node_pace;
 mod pages;
+mod heavy;
 mod handshake_node;
 mod handshake_testbed;
 mod late;

@@ -127,6 +127,15 @@ const LZ4_SMALL_BYTES: usize = u16::MAX as usize;
 /// Room for the first, shorter elements, for which the ratios above do not hold.
 const RATIO_SLACK: u64 = 64;
 
+/// The bytes that a compressed body says it holds; 0 if it says nothing that can be read.
+#[must_use]
+pub fn claimed_bytes(algorithm: Algorithm, body: &[u8]) -> usize {
+    match algorithm {
+        Algorithm::Lz4 => body.first_chunk::<4>().map_or(0, |length| u32::from_be_bytes(*length) as usize),
+        Algorithm::Snappy => snap::raw::decompress_len(body).unwrap_or(0),
+    }
+}
+
 /// Appends the decompressed `body` to `out`.
 ///
 /// # Errors

@@ -1,0 +1,106 @@
+//! Requests that take long to read: large texts, and what is compressed. A loop reads so many bytes of them in a turn; then others come
+//! first, and whoever has sent more waits in line.
+//!
+//! This must never: hold back a request that is not heavy; leave a client in line when there is room; let one that came later go first.
+
+use std::collections::VecDeque;
+
+use shunt_wire::cql::compression::{self, Algorithm};
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+
+use crate::ids::ClientRef;
+use crate::limits;
+
+/// The heavy requests of a core.
+#[derive(Default)]
+pub(crate) struct Heavy {
+    /// Bytes that this turn has read or has promised.
+    taken: usize,
+    /// Clients that wait, with the bytes of their next requests.
+    waiting: VecDeque<(ClientRef, usize)>,
+}
+
+impl Heavy {
+    /// True if a request of so many bytes may be read now. The first one of a turn may, however large it is.
+    pub(crate) fn admits(&mut self, bytes: usize) -> bool {
+        let is_admitted = self.waiting.is_empty() && self.has_room(bytes);
+        if is_admitted {
+            self.taken += bytes;
+        }
+        is_admitted
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.taken == 0 || self.taken + bytes <= limits::HEAVY_TURN_BYTES_MAX
+    }
+
+    /// A client waits, with a request of so many bytes.
+    pub(crate) fn wait(&mut self, client: ClientRef, bytes: usize) {
+        self.waiting.push_back((client, bytes));
+    }
+
+    /// A turn ends, and what was read in it does not count any more.
+    pub(crate) fn end_turn(&mut self) {
+        self.taken = 0;
+    }
+
+    /// The client whose turn it is, if there is room for its request.
+    pub(crate) fn next(&mut self) -> Option<ClientRef> {
+        let (client, bytes) = self.waiting.front().copied()?;
+        if !self.has_room(bytes) {
+            return None;
+        }
+        self.taken += bytes;
+        self.waiting.pop_front();
+        Some(client)
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+/// About how many bytes are gone through to read a request: those of its text, or those that a compressed body says it holds. The
+/// values of an EXECUTE are only passed on.
+pub(crate) fn cost(compression: Option<Algorithm>, header: &Header, body: &[u8]) -> usize {
+    let is_compressed = header.version < 5 && header.flags & flag::COMPRESSION != 0;
+    match compression {
+        Some(algorithm) if is_compressed => compression::claimed_bytes(algorithm, body).max(body.len()),
+        _ if header.opcode == opcode::EXECUTE => 0,
+        _ => body.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = limits::HEAVY_TURN_BYTES_MAX;
+
+    fn client(slot: u32) -> ClientRef {
+        ClientRef { slot, id: 1 }
+    }
+
+    #[test]
+    fn a_turn_reads_so_much_and_the_rest_waits_in_line() {
+        let mut heavy = Heavy::default();
+        assert!(heavy.admits(MAX / 2) && heavy.admits(MAX / 2) && !heavy.admits(1));
+        heavy.wait(client(1), MAX);
+        heavy.wait(client(2), 1);
+        assert_eq!(heavy.next(), None);
+        heavy.end_turn();
+        assert!(!heavy.admits(1), "others wait already");
+        assert_eq!((heavy.next(), heavy.next()), (Some(client(1)), None));
+        heavy.end_turn();
+        assert_eq!((heavy.next(), heavy.is_waited_for()), (Some(client(2)), false));
+        assert!(heavy.admits(1));
+    }
+
+    #[test]
+    fn one_that_is_larger_than_a_turn_is_read_alone() {
+        let mut heavy = Heavy::default();
+        assert!(heavy.admits(16 * MAX) && !heavy.admits(1));
+        heavy.end_turn();
+        assert!(heavy.admits(1) && !heavy.admits(16 * MAX));
+    }
+}

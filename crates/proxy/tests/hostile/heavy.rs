@@ -1,0 +1,76 @@
+//! Requests that take long to read: a loop reads some of them in a turn, others come first, and all are answered in their order.
+
+use shunt_proxy::metrics::StallReason;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{bytes, simulated};
+use shunt_wire::cql::compression::{Algorithm, Compressor};
+use shunt_wire::cql::envelope::opcode;
+
+use super::testbed::Testbed;
+
+/// A read with so many blanks in it.
+fn long_read(blanks: usize) -> String {
+    format!("SELECT v FROM bench.kv {}WHERE k = 0x00", " ".repeat(blanks))
+}
+
+fn stalls(testbed: &Testbed) -> u64 {
+    testbed.scene.metrics[0].client_stalls.of(StallReason::Heavy).get()
+}
+
+/// Every one of so many requests was answered, in order.
+fn is_answered(testbed: &mut Testbed, client: HostId<simulated::Client>, requests: i16) {
+    testbed.answered(client, requests as usize);
+    let answers = testbed.take_answers(client);
+    let streams: Vec<i16> = answers.iter().map(|answer| answer.header.stream).collect();
+    assert!(answers.iter().all(|answer| answer.header.opcode == opcode::RESULT));
+    let mut sorted = streams.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..requests).collect::<Vec<_>>());
+}
+
+#[test]
+fn long_texts_of_many_clients_are_read_in_line_and_all_are_answered() {
+    let mut testbed = Testbed::new();
+    let clients: Vec<_> = (0..20).map(|_| testbed.started_offender(4)).collect();
+    testbed.start_work();
+    for client in &clients {
+        (0..10).for_each(|stream| testbed.send(*client, &bytes::query(4, stream, &long_read(300 << 10))));
+    }
+    for client in &clients {
+        is_answered(&mut testbed, *client, 10);
+    }
+    assert!(stalls(&testbed) > 20, "{}", stalls(&testbed));
+    assert_eq!(testbed.scene.metrics[0].clients_stalled.of(StallReason::Heavy).get(), 0);
+    testbed.check_recovered();
+}
+
+#[test]
+fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
+    let mut testbed = Testbed::new();
+    let client = testbed.offender();
+    testbed.send(client, &bytes::startup(4, Some("lz4")));
+    testbed.scene.world.with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
+    testbed.answered(client, 1);
+    testbed.take_answers(client);
+    testbed.run_for(SECOND);
+    let plain = bytes::query(4, 0, &long_read(15 << 20))[9..].to_vec();
+    let mut body = Vec::new();
+    assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut body) && body.len() < 70_000);
+    testbed.start_work();
+    let pipeline: Vec<u8> =
+        (0..5).flat_map(|stream| bytes::said_compressed(bytes::request(4, stream, opcode::QUERY, &body))).collect();
+    testbed.send(client, &pipeline);
+    is_answered(&mut testbed, client, 5);
+    // One in each turn, and one more where a turn ends.
+    assert!(stalls(&testbed) >= 3, "{}", stalls(&testbed));
+    testbed.check_recovered();
+}
+
+#[test]
+fn values_that_are_only_passed_on_do_not_count() {
+    let mut testbed = Testbed::new();
+    let client = testbed.started_offender(4);
+    (0..8).for_each(|stream| testbed.send(client, &bytes::execute(4, stream, b"sixteen bytes id", &[&[0; 400 << 10]])));
+    testbed.answered(client, 8);
+    assert_eq!(stalls(&testbed), 0);
+}
