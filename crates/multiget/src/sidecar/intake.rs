@@ -30,7 +30,7 @@ impl Sidecar {
             match read_command(bytes, limits::COMMAND_BYTES_MAX, &mut command) {
                 Ok(true) if command.is_empty() => at += command.len(),
                 Ok(true) => {
-                    let route = route(&command, bytes, self.client.places());
+                    let route = route(&command, bytes, self.client.places(), self.options.login.database);
                     let way = match &route {
                         Route::Multiget => Way::Datagrams,
                         Route::Server(_) => Way::Tcp,

@@ -153,8 +153,8 @@ pub(super) enum Route {
     Refused(String),
 }
 
-/// Where a command goes, with keys at these places.
-pub(super) fn route(command: &Command, bytes: &[u8], places: &Places) -> Route {
+/// Where a command goes, with keys at these places and all connections to servers in this database.
+pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: u32) -> Route {
     let name = command.argument(bytes, 0).unwrap_or_default();
     let is = |known: &&&str| name.eq_ignore_ascii_case(known.as_bytes());
     let count = command.count();
@@ -180,6 +180,11 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places) -> Route {
             shown(name)
         ));
     };
+    if is(&&"COPY") && leaves(command, bytes, database) {
+        return Route::Refused(format!(
+            "ERR there is database {database} alone: copy to another one at the server itself"
+        ));
+    }
     let mut keys = (1..=last).step_by(step).map(|index| command.argument(bytes, index));
     let Some(Some(first)) = keys.next() else { return arity() };
     let server = places.server(first);
@@ -198,6 +203,17 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places) -> Route {
     Route::Server(server)
 }
 
+/// Whether a COPY is to another database. Its options may stand in any order, and more than once.
+fn leaves(command: &Command, bytes: &[u8], database: u32) -> bool {
+    let (own, mut options) = (database.to_string(), command.arguments(bytes, 1).skip(2).peekable());
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"DB") && options.peek().is_some_and(|named| *named != own.as_bytes()) {
+            return true;
+        }
+    }
+    false
+}
+
 /// A name as it may stand in an error.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug().to_string().to_lowercase()
@@ -214,7 +230,7 @@ mod tests {
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
         put_command(&mut bytes, words.into_iter());
         assert_eq!(read_command(&bytes, 1 << 20, &mut command), Ok(true));
-        route(&command, &bytes, &Places::Equal(5))
+        route(&command, &bytes, &Places::Equal(5), 3)
     }
 
     #[test]
@@ -234,6 +250,24 @@ mod tests {
             assert_eq!(routed(text), Route::Multiget, "{text}");
         }
         assert_eq!(routed("ping"), Route::Here("PING"));
+    }
+
+    #[test]
+    fn no_copy_leaves_the_database() {
+        let foo = Places::Equal(5).server(b"foo");
+        for text in ["COPY foo {foo}2", "COPY foo {foo}2 REPLACE", "copy foo {foo}2 replace db 3", "COPY foo {foo}2 DB"]
+        {
+            assert_eq!(routed(text), Route::Server(foo), "{text}");
+        }
+        for text in
+            ["COPY foo foo DB 5", "copy foo {foo}2 REPLACE db 0", "COPY foo foo DB 5 DB 3", "COPY foo foo DB x DB 5"]
+        {
+            let Route::Refused(why) = routed(text) else { panic!("{text} goes somewhere") };
+            assert!(why.contains("database 3 alone"), "{text}: {why}");
+        }
+        // Keys may be called so.
+        assert!(matches!(routed("COPY DB 5"), Route::Server(_) | Route::Refused(_)));
+        assert_eq!(routed("COPY {foo}DB {foo}DB"), Route::Server(foo));
     }
 
     #[test]

@@ -83,3 +83,21 @@ fn what_found_no_server_was_not_carried_out() {
         assert!(answers.ends_with("is it running, and is this its address?\r\n"), "{answers}");
     }
 }
+
+#[test]
+fn no_copy_leaves_the_database() {
+    let login = Login { database: 3, ..Login::default() };
+    let mut scene = Scene::with_login(1, Options::calm(), 0, login);
+    for server in scene.servers.clone() {
+        scene.world.with(server, |server, _| server.databases = 15);
+    }
+    let script = scene.world.add("script", Script::new(listen_address()));
+    scene.world.with(script, |script, io| {
+        script.send(io, &[b"COPY", b"{a}1", b"{a}2", b"REPLACE", b"db", b"5"]);
+        script.send(io, &[b"COPY", b"{a}1", b"{a}2", b"DB", b"3"]);
+    });
+    scene.world.run_for(20 * SECOND);
+    let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
+    assert_eq!(answers.matches("there is database 3 alone").count(), 1, "{answers}");
+    assert!(answers.starts_with("-ERR there is database 3 alone"), "{answers}");
+}
