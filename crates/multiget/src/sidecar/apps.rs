@@ -135,7 +135,8 @@ impl App {
 
     /// Bytes that are kept for it, but for those of multigets that are not answered.
     pub(super) fn weight(&self, io: &Io) -> usize {
-        self.bytes + self.asked.bytes + self.name.len() + io.backlog(self.conn) + io.unread(self.conn)
+        let places = self.answers.capacity() * size_of::<Place>();
+        self.bytes + self.asked.bytes + self.name.len() + places + io.backlog(self.conn) + io.unread(self.conn)
     }
 
     pub(super) fn is_idle(&self) -> bool {

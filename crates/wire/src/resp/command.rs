@@ -7,7 +7,7 @@ use super::{HEAD_BYTES_MAX, Malformed, length, line_within, string_end};
 /// Arguments of one command, its name among them.
 pub const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// A command as a whole. The list of positions is used again.
+/// A command: how far it was read, and once it is there as a whole, its arguments. The list of their positions is used again.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
     arguments: Vec<Range<usize>>,
@@ -49,42 +49,69 @@ impl Command {
     }
 }
 
-/// Reads the command at the start of `bytes`; false if it is not there as a whole. Until then the same bytes have to be shown again with the same `command`,
-/// and more behind them: what was looked at is not looked at again. Afterwards the next command begins.
+/// Reads the command at the start of `bytes`; false if it is not there as a whole. Until then the same bytes have to be shown again with the same
+/// `command`, and more behind them: how far they were looked at is kept, and where the arguments are is found once the last one is there. Afterwards the
+/// next command begins.
 ///
 /// # Errors
 /// It is none, or longer than `bytes_max`.
 pub fn read_command(bytes: &[u8], bytes_max: usize, command: &mut Command) -> Result<bool, Malformed> {
-    let outcome = read(bytes, bytes_max, command);
-    if outcome != Ok(false) {
-        command.left = None;
+    let begun = command.left.take().map(|left| Begun { at: command.length, left });
+    let was_begun = begun.is_some();
+    let Some(begun) = begun.map_or_else(|| begin(bytes), |begun| Ok(Some(begun)))? else { return Ok(false) };
+    command.arguments.clear();
+    let found = match was_begun {
+        true => go_on(bytes, bytes_max, begun, |_| {})?,
+        false => go_on(bytes, bytes_max, begun, |argument| command.arguments.push(argument))?,
+    };
+    command.length = found.at;
+    if found.left > 0 {
+        command.left = Some(found.left);
+        // Who sends a command by and by may take any time for it. An argument takes 6 bytes there, and a place in this list more.
+        command.arguments = Vec::new();
+        return Ok(false);
     }
-    outcome
+    if let Some(begun) = begin(bytes)?.filter(|_| was_begun) {
+        go_on(bytes, bytes_max, begun, |argument| command.arguments.push(argument))?;
+    }
+    Ok(true)
 }
 
-fn read(bytes: &[u8], bytes_max: usize, command: &mut Command) -> Result<bool, Malformed> {
-    let mut left = match command.left {
-        Some(left) => left,
-        None => {
-            command.arguments.clear();
-            // Commands in plain text are for people with telnet. An empty line is passed over, as Redis does.
-            if !matches!(bytes, [] | [b'*' | b'\r' | b'\n', ..]) {
-                return Err(Malformed::Command);
-            }
-            let Some((head, behind)) = line_within(bytes, HEAD_BYTES_MAX)? else { return Ok(false) };
-            command.length = behind;
-            match head.split_first() {
-                None => return Ok(true),
-                Some((b'*', digits)) => count(digits)?,
-                Some(_) => return Err(Malformed::Command),
-            }
-        }
+/// How far a command was read, and how many arguments are still to come.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: usize,
+    left: usize,
+}
+
+/// Reads what a command begins with.
+fn begin(bytes: &[u8]) -> Result<Option<Begun>, Malformed> {
+    // Commands in plain text are for people with telnet. An empty line is passed over, as Redis does.
+    if !matches!(bytes, [] | [b'*' | b'\r' | b'\n', ..]) {
+        return Err(Malformed::Command);
+    }
+    let Some((head, at)) = line_within(bytes, HEAD_BYTES_MAX)? else { return Ok(None) };
+    let left = match head.split_first() {
+        None => 0,
+        Some((b'*', digits)) => count(digits)?,
+        Some(_) => return Err(Malformed::Command),
     };
-    while left > 0 {
-        command.left = Some(left);
-        let at = command.length;
+    Ok(Some(Begun { at, left }))
+}
+
+/// Reads the arguments that are there, from one on.
+fn go_on(
+    bytes: &[u8],
+    bytes_max: usize,
+    mut begun: Begun,
+    mut found: impl FnMut(Range<usize>),
+) -> Result<Begun, Malformed> {
+    while begun.left > 0 {
+        let at = begun.at;
         let Some((head, behind)) = line_within(&bytes[at..], HEAD_BYTES_MAX)? else {
-            return limited(at, bytes, bytes_max);
+            // It may still come, unless it is too much already.
+            let is_too_long = at.max(bytes.len()) > bytes_max;
+            return if is_too_long { Err(Malformed::TooLong { limit: bytes_max }) } else { Ok(begun) };
         };
         let Some((b'$', digits)) = head.split_first() else { return Err(Malformed::Command) };
         let size = length(digits)?.ok_or(Malformed::Length)?;
@@ -92,12 +119,11 @@ fn read(bytes: &[u8], bytes_max: usize, command: &mut Command) -> Result<bool, M
         if start + size + 2 > bytes_max {
             return Err(Malformed::TooLong { limit: bytes_max });
         }
-        let Some(end) = string_end(bytes, start, size)? else { return Ok(false) };
-        command.arguments.push(start..start + size);
-        command.length = end;
-        left -= 1;
+        let Some(end) = string_end(bytes, start, size)? else { return Ok(begun) };
+        found(start..start + size);
+        begun = Begun { at: end, left: begun.left - 1 };
     }
-    Ok(true)
+    Ok(begun)
 }
 
 /// How many arguments follow: none for less than nothing, as for Redis.
@@ -110,9 +136,4 @@ fn count(digits: &[u8]) -> Result<usize, Malformed> {
             if count > ARGUMENTS_MAX { Err(Malformed::TooManyArguments) } else { Ok(count) }
         }
     }
-}
-
-/// What is not there as a whole may still come, unless it is too much already.
-fn limited(at: usize, bytes: &[u8], bytes_max: usize) -> Result<bool, Malformed> {
-    if at.max(bytes.len()) > bytes_max { Err(Malformed::TooLong { limit: bytes_max }) } else { Ok(false) }
 }

@@ -65,9 +65,13 @@ fn commands_are_read_to_their_arguments() {
 fn what_was_read_of_a_command_is_not_read_again() {
     let (mut bytes, mut command) = (b"*2\r\n$3\r\nGET\r\n$1".to_vec(), Command::default());
     assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(false), true));
-    // If these were looked at again, they would be refused.
+    // If these were looked at again before the last one is there, they would be refused.
+    let start = bytes[..8].to_vec();
     bytes[..8].fill(b'?');
-    bytes.extend_from_slice(b"\r\nk\r\n");
+    bytes.extend_from_slice(b"\r\n");
+    assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(false), true));
+    bytes[..8].copy_from_slice(&start);
+    bytes.extend_from_slice(b"k\r\n");
     assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(true), false));
     assert_eq!(command.arguments(&bytes, 0).collect::<Vec<_>>(), [&b"GET"[..], b"k"]);
     assert_eq!(command.len(), bytes.len());

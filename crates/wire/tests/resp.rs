@@ -1,0 +1,21 @@
+//! What is kept of a command of Redis that is not there as a whole.
+
+use allocation_counter::measure;
+use shunt_wire::resp::{Command, read_command};
+
+#[test]
+fn of_a_command_that_is_not_whole_a_place_alone_is_kept() {
+    let mut bytes = b"*100000\r\n".to_vec();
+    (0..99_999).for_each(|_| bytes.extend_from_slice(b"$0\r\n\r\n"));
+    let mut command = Command::default();
+    let kept = measure(|| {
+        for arrived in (10_000..=bytes.len()).step_by(10_000) {
+            assert_eq!(read_command(&bytes[..arrived], 1 << 20, &mut command), Ok(false));
+        }
+    });
+    // An argument without a byte takes 6 on the wire: a list of them is a multiple of what is counted as read.
+    assert_eq!(kept.bytes_current, 0, "of {} bytes", bytes.len());
+    bytes.extend_from_slice(b"$1\r\nx\r\n");
+    assert_eq!(read_command(&bytes, 1 << 20, &mut command), Ok(true));
+    assert_eq!((command.count(), command.argument(&bytes, 99_999)), (100_000, Some(&b"x"[..])));
+}
