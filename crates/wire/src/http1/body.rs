@@ -1,8 +1,8 @@
 //! Where a body ends. Bytes pass as they are; chunks are checked on the way.
 
-use super::Refusal;
 use super::head::{checked_line, field};
 use super::limits::{CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX};
+use super::{Refusal, names};
 
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -169,10 +169,7 @@ impl BodyReader {
             return Ok(Place::Done);
         }
         let (name_length, _) = field(line)?;
-        // RFC 9110, section 6.5.1: what frames or routes a message may not come behind it.
-        let name = &line[..name_length];
-        let barred = ["content-length", "transfer-encoding", "host", "connection", "te", "trailer", "content-encoding"];
-        if barred.iter().any(|barred| name.eq_ignore_ascii_case(barred.as_bytes())) {
+        if names::is_barred_behind(&line[..name_length]) {
             return Err(Refusal::Trailer);
         }
         self.line.clear();

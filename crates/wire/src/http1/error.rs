@@ -46,7 +46,7 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
-    /// HTTP/1.1 without Host, or a head with more than one.
+    /// HTTP/1.1 without Host, a head with more than one, or one that is no host.
     Host,
     /// A Content-Length that is not a decimal number of at most 2^63 - 1.
     ContentLength,
@@ -60,6 +60,12 @@ pub enum Refusal {
     Expectation,
     /// Connection names a field that says where the message ends or whom it is for.
     ConnectionNamesFraming,
+    /// Connection names a field that is for everybody on the way, or for the server.
+    ConnectionNamesOther,
+    /// The name of a field that matters, but for what is no letter or digit: to some servers it is the same.
+    DisguisedField,
+    /// A target with an authority, and a Host that is another.
+    TargetAndHost,
     /// A chunk whose size is no hexadecimal number, or not followed by what has to follow.
     ChunkSize,
     /// A chunk larger than 2^63 - 1 bytes.
@@ -111,6 +117,9 @@ impl Refusal {
             Refusal::TransferEncoding => "transfer-encoding",
             Refusal::Expectation => "expectation",
             Refusal::ConnectionNamesFraming => "connection-names-framing",
+            Refusal::ConnectionNamesOther => "connection-names-other",
+            Refusal::DisguisedField => "disguised-field",
+            Refusal::TargetAndHost => "target-and-host",
             Refusal::ChunkSize => "chunk-size",
             Refusal::ChunkTooLarge => "chunk-too-large",
             Refusal::ChunkEnd => "chunk-end",
@@ -139,13 +148,18 @@ impl fmt::Display for Refusal {
             Refusal::SpaceBeforeColon => "there is a blank between the name of a field and its colon",
             Refusal::FieldName => "a field has no colon, or its name is no token",
             Refusal::FieldValue => "the value of a field has a control character",
-            Refusal::Host => "there must be one Host, and not more than one",
+            Refusal::Host => "there must be one Host, not more than one, and it must be a name or an address",
             Refusal::ContentLength => "Content-Length is not a decimal number below 2^63",
             Refusal::SeveralContentLengths => "there is more than one Content-Length",
             Refusal::LengthAndEncoding => "there are both Content-Length and Transfer-Encoding",
             Refusal::TransferEncoding => "Transfer-Encoding is taken once, in HTTP/1.1, and only as `chunked`",
             Refusal::Expectation => "the only expectation that is known is 100-continue",
             Refusal::ConnectionNamesFraming => "Connection names a field that the message cannot be read without",
+            Refusal::ConnectionNamesOther => "Connection names a field that is not for this connection alone",
+            Refusal::DisguisedField => {
+                "a field is named almost like one that matters, and some servers take it for that one"
+            }
+            Refusal::TargetAndHost => "the target and Host name different hosts",
             Refusal::ChunkSize => "the size of a chunk is no hexadecimal number on a line of its own",
             Refusal::ChunkTooLarge => "a chunk says that it has 2^63 bytes or more",
             Refusal::ChunkEnd => "a chunk is longer than it says, or its line end is missing",

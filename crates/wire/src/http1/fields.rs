@@ -1,7 +1,7 @@
 //! What the fields of a head say together: where the body ends, whether the connection goes on, and which of them are for
 //! this connection alone.
 
-use super::{Head, Refusal, Version, elements};
+use super::{Head, Refusal, Version, elements, names};
 
 /// What was found in the fields of a head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +37,9 @@ impl Found {
                 }
                 _ => {}
             }
+            if names::is_disguised(name) {
+                return Err(Refusal::DisguisedField);
+            }
         }
         // RFC 9112, section 6.3: such a message ought to be handled as an error.
         if found.chunked && found.content_length.is_some() {
@@ -63,8 +66,12 @@ impl Found {
             let is = |other: &str| option.eq_ignore_ascii_case(other.as_bytes());
             self.close |= is("close");
             self.keep_alive |= is("keep-alive");
-            if is("content-length") || is("transfer-encoding") || is("host") {
+            if names::is_framing(option) {
                 return Err(Refusal::ConnectionNamesFraming);
+            }
+            // What is for everybody must not be named here: it would be taken out, and the server decide without it.
+            if names::is_of_the_head(option) {
+                return Err(Refusal::ConnectionNamesOther);
             }
         }
         Ok(())
@@ -91,12 +98,15 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, add).filter(|length| *length <= i64::MAX as u64)
 }
 
-/// Fields of one connection alone, whatever Connection says (RFC 9110, section 7.6.1). Transfer-Encoding is one as well,
-/// but bodies pass with the framing that they have.
-const OF_ONE_CONNECTION: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
-
-/// Appends the head with another first line perhaps, without what is for one connection alone, and with `extra` in place of it.
-pub(super) fn forward(head: Head<'_, '_>, start_line: &[u8], extra: &[(&str, &str)], out: &mut Vec<u8>) {
+/// Appends the head with another first line perhaps, without what is for one connection alone, and with `extra` in place of
+/// it. With `has_framing` false it does not say where a body ends either.
+pub(super) fn forward(
+    head: Head<'_, '_>,
+    start_line: &[u8],
+    has_framing: bool,
+    extra: &[(&str, &str)],
+    out: &mut Vec<u8>,
+) {
     out.reserve(head.len() + 64);
     out.extend_from_slice(start_line);
     out.extend_from_slice(b"\r\n");
@@ -106,7 +116,7 @@ pub(super) fn forward(head: Head<'_, '_>, start_line: &[u8], extra: &[(&str, &st
     };
     let has_connection = head.field("connection").is_some();
     for (name, value) in head.fields() {
-        let is_own = OF_ONE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
+        let is_own = names::is_of_one_connection(name) || !has_framing && names::is_framing(name);
         if is_own || has_connection && is_named(name) {
             continue;
         }

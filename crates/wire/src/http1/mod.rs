@@ -16,6 +16,7 @@ mod error;
 mod fields;
 mod head;
 mod limits;
+mod names;
 mod request;
 mod response;
 #[cfg(test)]

@@ -35,12 +35,13 @@ impl<'h, 'd> RequestHead<'h, 'd> {
             return Err(Refusal::Method);
         }
         let version = Version::read(version)?;
-        check_target(method, target)?;
+        let authority = check_target(method, target)?;
         let found = Found::read(head, version)?;
         // RFC 9112, section 3.2: one, and with HTTP/1.0 at most one.
         if found.hosts > 1 || found.hosts == 0 && version == Version::Http11 {
             return Err(Refusal::Host);
         }
+        check_host(head, authority)?;
         // RFC 9112, section 6.3: without either there is no body.
         let framing = match found.content_length {
             _ if found.chunked => Framing::Chunked,
@@ -69,24 +70,70 @@ impl<'h, 'd> RequestHead<'h, 'd> {
 
     /// Appends the head as the next server is to see it: without the fields of this connection, with `extra` at the end.
     pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
-        fields::forward(self.head, self.head.start_line(), extra, out);
+        fields::forward(self.head, self.head.start_line(), true, extra, out);
     }
 }
 
-/// RFC 9112, section 3.2: a path, an absolute URI, or `*` with OPTIONS.
-fn check_target(method: &[u8], target: &[u8]) -> Result<(), Refusal> {
+/// The host that an absolute URI names, and the port that is meant where none is named.
+#[derive(Clone, Copy)]
+struct Authority<'d> {
+    text: &'d [u8],
+    default_port: &'static [u8],
+}
+
+/// RFC 9112, section 3.2: a path, an absolute URI, or `*` with OPTIONS. Tells what host it names, if it does.
+fn check_target<'d>(method: &[u8], target: &'d [u8]) -> Result<Option<Authority<'d>>, Refusal> {
     if method == b"CONNECT" {
         return Err(Refusal::Connect);
     }
-    let has_scheme = || target.windows(3).position(|part| part == b"://").is_some_and(|at| at > 0);
-    let is_known = match target.first() {
-        Some(b'/') => true,
-        Some(b'*') => target == b"*" && method == b"OPTIONS",
-        Some(first) => first.is_ascii_alphabetic() && has_scheme(),
-        None => false,
-    };
-    if !is_known || !target.iter().all(u8::is_ascii_graphic) {
+    if !target.iter().all(u8::is_ascii_graphic) {
         return Err(Refusal::Target);
     }
-    Ok(())
+    match target.first() {
+        Some(b'/') => Ok(None),
+        Some(b'*') if target == b"*" && method == b"OPTIONS" => Ok(None),
+        Some(first) if first.is_ascii_alphabetic() => authority(target).map(Some).ok_or(Refusal::Target),
+        _ => Err(Refusal::Target),
+    }
+}
+
+/// That of an absolute URI (RFC 3986, section 3), without a login, which only phishing has there (RFC 9110, section 4.2.4).
+fn authority(target: &[u8]) -> Option<Authority<'_>> {
+    let at = target.windows(3).position(|part| part == b"://")?;
+    let scheme = &target[..at];
+    if !scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')) {
+        return None;
+    }
+    let rest = &target[at + 3..];
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let default_port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") { b"443" } else { b"80" };
+    (end > 0 && is_host(&rest[..end])).then_some(Authority { text: &rest[..end], default_port })
+}
+
+/// Whether it may be a host and a port (RFC 3986, section 3.2.2): else a server may find a path or a login in it.
+fn is_host(text: &[u8]) -> bool {
+    let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
+    text.iter().all(is_known)
+}
+
+/// Servers go by the target's host, if it has one (RFC 9112, section 3.2.2), but what stands before them may go by Host.
+fn check_host(head: Head<'_, '_>, authority: Option<Authority<'_>>) -> Result<(), Refusal> {
+    let Some(host) = head.field("host") else { return Ok(()) };
+    if !is_host(host) {
+        return Err(Refusal::Host);
+    }
+    let Some(Authority { text, default_port }) = authority else { return Ok(()) };
+    let without_port = |text| without_port(text, default_port);
+    match without_port(text).eq_ignore_ascii_case(without_port(host)) {
+        true => Ok(()),
+        false => Err(Refusal::TargetAndHost),
+    }
+}
+
+/// The host alone, if its port is this one or none.
+fn without_port<'t>(text: &'t [u8], port: &[u8]) -> &'t [u8] {
+    match text.strip_suffix(port).unwrap_or(text) {
+        [host @ .., b':'] => host,
+        _ => text,
+    }
 }

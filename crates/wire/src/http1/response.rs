@@ -49,13 +49,15 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
         let found = Found::read(head, version)?;
         // RFC 9112, section 6.3, in its order.
         let framing = match (found.chunked, found.content_length) {
-            _ if to_head || matches!(status, 100..=199 | 204 | 304) => Framing::None,
+            _ if to_head || has_no_body(status) || status == 304 => Framing::None,
             (true, _) => Framing::Chunked,
             (false, Some(0)) => Framing::None,
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
-        let keep_alive = found.persists(version) && framing != Framing::UntilClose;
+        // What such an answer says of its body may follow all the same, and would be taken for the next answer.
+        let says_more = has_no_body(status) && (found.chunked || found.content_length.is_some_and(|length| length > 0));
+        let keep_alive = found.persists(version) && framing != Framing::UntilClose && !says_more;
         Ok(Self { head, version, status, framing, content_length: found.content_length, keep_alive })
     }
 
@@ -90,11 +92,17 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
         is_right.then_some(range)
     }
 
-    /// Appends the head as the client is to see it: without the fields of this connection, with `extra` at the end, and of
-    /// version 1.1 whatever the server's is (RFC 9110, section 2.5).
+    /// Appends the head as the client is to see it: without the fields of this connection, without the length of a body that
+    /// cannot be there, with `extra` at the end, and of version 1.1 whatever the server's is (RFC 9110, section 2.5).
     pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
         let line = self.head.start_line();
         out.extend_from_slice(Version::Http11.as_str().as_bytes());
-        fields::forward(self.head, &line[self.version.as_str().len()..], extra, out);
+        let has_framing = !has_no_body(self.status);
+        fields::forward(self.head, &line[self.version.as_str().len()..], has_framing, extra, out);
     }
+}
+
+/// Nor may it say where one ends (RFC 9110, section 8.6; RFC 9112, section 6.1). An answer to HEAD and a 304 may.
+fn has_no_body(status: u16) -> bool {
+    matches!(status, 100..=199 | 204)
 }

@@ -45,6 +45,7 @@ fn chunks_that_are_none_are_refused_by_name() {
         ("0\r\nContent-Length: 5\r\n\r\n", Refusal::Trailer),
         ("0\r\nTransfer-Encoding: chunked\r\n\r\n", Refusal::Trailer),
         ("0\r\nX : y\r\n\r\n", Refusal::SpaceBeforeColon),
+        ("0\r\nTransfer_Encoding: chunked\r\n\r\n", Refusal::Trailer),
         ("0\r\nX: y\r\n z\r\n\r\n", Refusal::FoldedField),
         ("0\r\nX: y\n\r\n", Refusal::BareLineFeed),
         ("0\r\nX: \0\r\n\r\n", Refusal::Nul),
@@ -52,6 +53,40 @@ fn chunks_that_are_none_are_refused_by_name() {
         assert_eq!(chunks(text.as_bytes()), Err(expected), "{}", text.escape_debug());
     }
     assert_eq!(chunks(b"7fffffffffffffff\r\nx\r\n"), Ok(None), "the largest is one");
+}
+
+#[test]
+fn behind_the_last_chunk_nothing_stands_that_is_decided_by() {
+    let trailer = |name: &str| chunks(format!("0\r\n{name}: x\r\n\r\n").as_bytes());
+    for name in [
+        "X-Forwarded-For",
+        "x-forwarded-proto",
+        "X_Forwarded_For",
+        "Forwarded",
+        "X-Real-IP",
+        "Via",
+        "Authorization",
+        "Proxy-Authorization",
+        "Cookie",
+        "Set-Cookie",
+        "WWW-Authenticate",
+        "Cache-Control",
+        "Range",
+        "If-None-Match",
+        "Expect",
+        "Content-Type",
+        "Content-Range",
+        "Location",
+        "Upgrade",
+        "Keep-Alive",
+        "X-HTTP-Method-Override",
+    ] {
+        assert_eq!(trailer(name), Err(Refusal::Trailer), "{name}");
+    }
+    for name in ["X", "Content-Digest", "Content-MD5", "ETag", "Server-Timing", "grpc-status", "x-amz-checksum-crc32c"]
+    {
+        assert!(matches!(trailer(name), Ok(Some(_))), "{name}");
+    }
 }
 
 #[test]

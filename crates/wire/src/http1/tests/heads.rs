@@ -89,6 +89,16 @@ fn what_two_readers_could_understand_differently_is_refused_by_name() {
         ("Expect: 200-ok\r\n", Refusal::Expectation),
         ("Connection: Content-Length\r\nContent-Length: 5\r\n", Refusal::ConnectionNamesFraming),
         ("Connection: x, transfer-encoding\r\n", Refusal::ConnectionNamesFraming),
+        ("Connection: Authorization\r\n", Refusal::ConnectionNamesOther),
+        ("Connection: close, Cookie\r\n", Refusal::ConnectionNamesOther),
+        ("Connection: x-forwarded-proto\r\n", Refusal::ConnectionNamesOther),
+        ("Connection: If-Match\r\n", Refusal::ConnectionNamesOther),
+        ("Connection: Content-Type\r\n", Refusal::ConnectionNamesOther),
+        ("Transfer_Encoding: chunked\r\n", Refusal::DisguisedField),
+        ("content_length: 5\r\n", Refusal::DisguisedField),
+        ("Content.Length: 5\r\n", Refusal::DisguisedField),
+        ("X_Forwarded_For: 10.0.0.1\r\n", Refusal::DisguisedField),
+        ("X-Forwarded_For: 10.0.0.1\r\n", Refusal::DisguisedField),
     ] {
         assert_eq!(refused(&get(fields)), expected, "{}", fields.escape_debug());
     }
@@ -116,7 +126,13 @@ fn first_lines_are_exact() {
     }
     assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), Refusal::Host);
     assert_eq!(refused(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Refusal::TransferEncoding);
-    for good in ["GET http://a/b HTTP/1.1", "OPTIONS * HTTP/1.1", "M-SEARCH /?a=b%20 HTTP/1.0"] {
+    for good in [
+        "GET http://a/b HTTP/1.1",
+        "GET HTTP://A:80 HTTP/1.1",
+        "GET http://a?b=http://c/ HTTP/1.1",
+        "OPTIONS * HTTP/1.1",
+        "M-SEARCH /?a=b%20 HTTP/1.0",
+    ] {
         assert_eq!(with_request(format!("{good}\r\nHost: a\r\n\r\n").as_bytes(), |_| ()), Ok(()), "{good}");
     }
     for (line, expected) in [
@@ -128,6 +144,69 @@ fn first_lines_are_exact() {
     ] {
         assert_eq!(with_response(format!("{line}\r\n\r\n").as_bytes(), false, |_| ()), Err(expected), "{line}");
     }
+}
+
+#[test]
+fn a_target_with_a_host_names_the_same_as_host() {
+    let outcome = |target: &str, host: &str| {
+        with_request(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes(), |_| ())
+    };
+    for (target, host) in [
+        ("http://a.example/b", "A.example"),
+        ("http://a", "a:80"),
+        ("https://a:443/", "a"),
+        ("http://a:/", "a"),
+        ("http://[::1]:8080/", "[::1]:8080"),
+        ("http://a:8080?b", "a:8080"),
+        ("/", ""),
+    ] {
+        assert_eq!(outcome(target, host), Ok(()), "{target}, {host}");
+    }
+    for (target, host) in [
+        ("http://b/", "a"),
+        ("http://a.example/", "a"),
+        ("http://a/", "a.example"),
+        ("http://a:8080/", "a"),
+        ("http://a:443/", "a"),
+        ("http://a/", ""),
+        ("http://b?http://a/", "a"),
+        ("http://b#@a/", "a"),
+    ] {
+        assert_eq!(outcome(target, host), Err(Refusal::TargetAndHost), "{target}, {host}");
+    }
+    for target in ["http:///", "http://", "http://b@a/", "http://a\\b/", "a/http://a/", "a?://a/"] {
+        assert_eq!(outcome(target, "a"), Err(Refusal::Target), "{target}");
+    }
+    for host in ["a b", "a/b", "b@a", "a, b", "a?b", "a#b", "a\\b", "ä"] {
+        assert_eq!(outcome("/", host), Err(Refusal::Host), "{host}");
+    }
+    // There may be none in HTTP/1.0.
+    assert_eq!(with_request(b"GET http://a/ HTTP/1.0\r\n\r\n", |_| ()), Ok(()));
+}
+
+#[test]
+fn an_answer_that_has_no_body_has_no_length() {
+    let forwarded = |text: &str| {
+        let mut out = Vec::new();
+        let read = with_response(text.as_bytes(), false, |head| {
+            head.forward(&[], &mut out);
+            head.keep_alive
+        });
+        (read.expect("it is one"), String::from_utf8(out).expect("ASCII"))
+    };
+    for (text, keep_alive) in [
+        ("HTTP/1.1 204 No Content\r\nA: b\r\nContent-Length: 0\r\n\r\n", true),
+        // What follows would be its body, whose end is not looked for.
+        ("HTTP/1.1 204 No Content\r\nA: b\r\nContent-Length: 5\r\n\r\n", false),
+        ("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n", false),
+    ] {
+        let expected = (keep_alive, "HTTP/1.1 204 No Content\r\nA: b\r\n\r\n".to_owned());
+        assert_eq!(forwarded(text), expected, "{text}");
+    }
+    let hints = "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n";
+    assert_eq!(forwarded(hints).1, "HTTP/1.1 103 Early Hints\r\n\r\n");
+    let same = "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n";
+    assert_eq!(forwarded(same), (true, same.to_owned()));
 }
 
 #[test]
