@@ -9,6 +9,7 @@
 mod counter;
 mod encode;
 mod histogram;
+mod host;
 mod liveness;
 mod loops;
 #[cfg(all(test, feature = "loom"))]

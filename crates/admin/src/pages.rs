@@ -38,13 +38,20 @@ pub trait Part: Send + Sync + 'static {
 pub struct Pages {
     parts: Vec<Arc<dyn Part>>,
     version: &'static str,
+    /// By which they may be asked for, beside addresses.
+    pub(crate) names: Vec<String>,
     started: Instant,
 }
 
 impl Pages {
     /// Pages of these parts; `version` is the program's.
     pub fn new(version: &'static str, parts: Vec<Arc<dyn Part>>) -> Arc<Self> {
-        Arc::new(Self { parts, version, started: Instant::now() })
+        Self::with_names(version, parts, Vec::new())
+    }
+
+    /// The same for this machine under these names as well, each a host without port.
+    pub fn with_names(version: &'static str, parts: Vec<Arc<dyn Part>>, names: Vec<String>) -> Arc<Self> {
+        Arc::new(Self { parts, version, names, started: Instant::now() })
     }
 
     /// The metrics of all parts and of the process as OpenMetrics text, ending in `# EOF`.

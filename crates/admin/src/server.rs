@@ -1,27 +1,32 @@
 //! Metrics, health, readiness and status over HTTP. All pages only read.
 //!
-//! Whoever can reach the port is trusted with what it shows, and with nothing else: a request and a connection have their
-//! time, a head its size, and connections their number.
+//! Whoever can reach the port, and knows it by an address or a name of this machine, is trusted with what it shows, and
+//! with nothing else: a request and a connection have their time, a head its size, and connections their number. Where there
+//! are as many as may be, the next takes the place of the one that has been silent for longest, and waits for nobody.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::host;
 use crate::pages::Pages;
 
-/// Connections at a time, one request each; the next wait in the listener's queue.
+/// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
 /// For the head of the request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +40,11 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 impl Pages {
     /// Serves until the task is dropped. Needs a tokio runtime with I/O and time.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        self.serve_at_most(listener, CONNECTIONS_MAX).await;
+    }
+
+    /// The same with so many connections at a time.
+    pub async fn serve_at_most(self: Arc<Self>, listener: TcpListener, connections_max: usize) {
         let router = Router::new()
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
@@ -42,16 +52,18 @@ impl Pages {
             .route("/status", get(status))
             .fallback(not_found)
             .method_not_allowed_fallback(not_allowed)
+            .layer(from_fn_with_state(Arc::clone(&self), check))
             .with_state(self);
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        // The semaphore is never closed.
-        while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+        let mut connections = Connections { most: connections_max, open: VecDeque::new() };
+        loop {
             let Ok((stream, _)) = listener.accept().await else {
                 sleep(ACCEPT_RETRY).await;
                 continue;
             };
-            let service = TowerToHyperService::new(router.clone());
-            tokio::spawn(async move {
+            connections.make_room();
+            let has_asked = HasAsked::default();
+            let service = TowerToHyperService::new(router.clone().layer(Extension(has_asked.clone())));
+            let task = tokio::spawn(async move {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_TIMEOUT)
@@ -60,10 +72,53 @@ impl Pages {
                     .serve_connection(TokioIo::new(stream), service);
                 // What goes wrong on a connection is its peer's affair.
                 let _ = timeout(CONNECTION_TIMEOUT, connection).await;
-                drop(permit);
             });
+            connections.open.push_back((task.abort_handle(), has_asked));
         }
     }
+}
+
+/// Set when the head of a connection's request is there.
+#[derive(Clone, Debug, Default)]
+struct HasAsked(Arc<AtomicBool>);
+
+/// Those that may be open, the oldest first.
+struct Connections {
+    most: usize,
+    open: VecDeque<(AbortHandle, HasAsked)>,
+}
+
+impl Connections {
+    /// Closes the oldest that has asked nothing, or else the oldest, if there is no room for another one.
+    fn make_room(&mut self) {
+        if self.open.len() < self.most {
+            return;
+        }
+        self.open.retain(|(task, _)| !task.is_finished());
+        if self.open.len() < self.most {
+            return;
+        }
+        let silent = self.open.iter().position(|(_, has_asked)| !has_asked.0.load(Ordering::Relaxed));
+        if let Some((task, _)) = self.open.remove(silent.unwrap_or(0)) {
+            task.abort();
+        }
+    }
+}
+
+/// Lets requests pass that are meant for this machine.
+async fn check(
+    State(pages): State<Arc<Pages>>,
+    Extension(has_asked): Extension<HasAsked>,
+    request: Request,
+    next: Next,
+) -> Response {
+    has_asked.0.store(true, Ordering::Relaxed);
+    if host::is_meant(&request, &pages.names) {
+        return next.run(request).await;
+    }
+    let error =
+        "this host name is none of these pages: ask by an IP address, or give the name behind a comma to --admin";
+    failure(StatusCode::MISDIRECTED_REQUEST, error)
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>) -> Response {

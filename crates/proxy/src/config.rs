@@ -13,7 +13,9 @@ mod values;
 mod option;
 mod validate;
 
-pub use address::{ADMIN_PORT, Admin, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp, split_host_port};
+pub use address::{
+    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp, split_host_port,
+};
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
@@ -65,13 +67,13 @@ options! {
         manual: "Required. Names are looked up at every attempt",
     }
     /// Address of metrics, health and status, or `off`
-    admin: Option<SocketAddr> {
+    admin: Option<AdminAddress> {
         kind: Admin,
         value: "ADDR",
         default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
-        manual: "There is no login: keep it off public networks",
+        manual: "There is no login: keep it off public networks. Host names to ask by come behind it: `10.0.9.1:9180,proxy.example`",
     }
     /// Address that drivers are told
     advertise: Option<SocketAddr> {

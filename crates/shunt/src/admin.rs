@@ -4,12 +4,21 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use shunt_admin::Pages;
+use shunt_proxy::config::AdminAddress;
 use tracing::error;
 
 use crate::exit::{Exit, Failure};
 use crate::supervise::threads;
 
-/// Binds the admin interface, or another for HTTP, whose flag this is.
+/// What admin pages are, if there are any: where they listen, and their names.
+pub(crate) type Bound = (TcpListener, Vec<String>);
+
+/// Binds the admin interface.
+pub(crate) fn bind(admin: AdminAddress) -> Result<Bound, Failure> {
+    Ok((listen("--admin", admin.listen)?, admin.names))
+}
+
+/// Binds an interface for HTTP, whose flag this is.
 pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let bind = || {
         let listener = TcpListener::bind(address)?;

@@ -86,7 +86,7 @@ impl Bench {
     /// Status code, headers and body.
     async fn ask(&self, method: &str, path: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(self.address).await.expect("connect");
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("write");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("read");

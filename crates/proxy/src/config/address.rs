@@ -29,15 +29,48 @@ impl Kind for Listen {
     }
 }
 
-/// The admin address, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admin(pub Option<SocketAddr>);
+/// Where the admin pages are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminAddress {
+    /// To listen on.
+    pub listen: SocketAddr,
+    /// Host names by which they may be asked for, beside addresses.
+    pub names: Vec<String>,
+}
+
+impl From<SocketAddr> for AdminAddress {
+    fn from(listen: SocketAddr) -> Self {
+        Self { listen, names: Vec::new() }
+    }
+}
+
+/// The admin address with names, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin(pub Option<AdminAddress>);
 
 impl Kind for Admin {
-    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9180\", or \"off\"";
+    const EXPECTED: &'static str =
+        "an address such as \"127.0.0.1:9180\" or \"10.0.9.1:9180,proxy.example\", or \"off\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text == "off" { Ok(Self(None)) } else { address(text, ADMIN_PORT).map(|address| Self(Some(address))) }
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let mut parts = text.split(',').map(str::trim);
+        let first = parts.next().unwrap_or_default();
+        let listen = address(first, ADMIN_PORT)?;
+        let mut names: Vec<String> = Vec::new();
+        for name in parts {
+            match split_host_port(name) {
+                Ok((host, None)) => names.push(host.to_owned()),
+                Ok(_) => return Err(format!("has a port behind the name {name}; ports of names do not matter")),
+                Err(why) => return Err(format!("has `{name}` behind the address, which {why}")),
+            }
+        }
+        // Whoever listens by a name asks by it.
+        let host = split_host_port(first).ok().map(|(host, _)| host.to_owned());
+        names.extend(host.filter(|host| host.parse::<IpAddr>().is_err()));
+        Ok(Self(Some(AdminAddress { listen, names })))
     }
 }
 
@@ -89,7 +122,7 @@ impl From<Listen> for SocketAddr {
     }
 }
 
-impl From<Admin> for Option<SocketAddr> {
+impl From<Admin> for Option<AdminAddress> {
     fn from(admin: Admin) -> Self {
         admin.0
     }
@@ -143,6 +176,17 @@ pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_admin_pages_follow_their_address() {
+        let names = |text: &str| Admin::from_text(text).map(|admin| admin.0.map(|admin| admin.names));
+        assert_eq!(names("off"), Ok(None));
+        assert_eq!(names("127.0.0.1:9180,a.example, b"), Ok(Some(vec!["a.example".into(), "b".into()])));
+        assert_eq!(names("localhost:1"), Ok(Some(vec!["localhost".into()])));
+        for wrong in ["127.0.0.1,", "127.0.0.1,a:1", "127.0.0.1,http://a", "127.0.0.1,a b", ",a"] {
+            assert!(names(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn contact_points_are_split_into_host_and_port() {

@@ -48,7 +48,8 @@ impl Config {
                 found.add("listen", format!("{address} is given twice"));
             }
         }
-        if let Some(admin) = self.admin
+        let admin = self.admin.as_ref().map(|admin| admin.listen);
+        if let Some(admin) = admin
             && self.listen.iter().any(|listen| reaches(*listen, admin))
         {
             found.add("admin", format!("{admin} is also an address for clients; give it a port of its own"));
@@ -57,7 +58,7 @@ impl Config {
             if self.listen.iter().any(|listen| reaches(*listen, http)) {
                 found.add("locks_http", format!("{http} is also an address for clients; give it a port of its own"));
             }
-            if self.admin.is_some_and(|admin| reaches(admin, http) || reaches(http, admin)) {
+            if admin.is_some_and(|admin| reaches(admin, http) || reaches(http, admin)) {
                 found.add("locks_http", format!("{http} is also the address of admin; give it a port of its own"));
             }
         }
@@ -145,7 +146,7 @@ fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{STREAMS_MAX, Secret, Window};
+    use super::super::{AdminAddress, STREAMS_MAX, Secret, Window};
     use super::*;
 
     fn valid() -> Config {
@@ -181,7 +182,7 @@ mod tests {
         config.frame_bytes_max = 10;
         config.query_timeout_ms = 0;
         config.window_us = Window::Fixed { us: 1_000_000 };
-        config.admin = config.listen.first().copied();
+        config.admin = config.listen.first().copied().map(AdminAddress::from);
         config.advertise = Some("0.0.0.0:9042".parse().expect("address"));
         config.username = Some(String::new());
         config.password = Some(Secret::new("x"));

@@ -66,7 +66,7 @@ fn serve(options: &NodeOptions) -> Exit {
 }
 
 fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
-    let listener = settings.common.admin.map(|address| admin::listen("--admin", address)).transpose()?;
+    let listener = settings.common.admin.clone().map(admin::bind).transpose()?;
     let events = Events::new();
     let telling = Telling::new(&events);
     let mut parts = settings.nodes();
@@ -74,9 +74,10 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     open_files::allow_clients(settings.clients_max);
     let nodes = start(parts, "--listen")?;
     events.catch_signals()?;
-    let admin_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let Some(listener) = listener {
-        let pages = Pages::new(env!("CARGO_PKG_VERSION"), vec![nodes.admin() as Arc<dyn shunt_admin::Part>]);
+    let admin_address = listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    if let Some((listener, names)) = listener {
+        let parts = vec![nodes.admin() as Arc<dyn shunt_admin::Part>];
+        let pages = Pages::with_names(env!("CARGO_PKG_VERSION"), parts, names);
         admin::start(listener, pages, telling.admin())?;
     }
     announce(nodes.addresses(), admin_address, None);

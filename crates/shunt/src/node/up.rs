@@ -13,7 +13,7 @@ use shunt_proxy::config::{Config, Problem};
 use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::proxy::{self, Bound, Proxies, Started, reachable};
-use crate::settings::{Checked, Given, Listen, LocksHttp, SettingsError};
+use crate::settings::{AdminAddress, Checked, Given, Listen, LocksHttp, SettingsError};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
 use super::options::{CommonOptions, CommonSettings, begin};
@@ -146,7 +146,7 @@ fn bind(
         fleet_replicas_min: if fleet.is_some() { 1 } else { default.fleet_replicas_min },
         fleet,
         listen: vec![listeners.clients],
-        admin: listeners.admin,
+        admin: listeners.admin.clone(),
         locks_http: listeners.locks_http,
         contact_points,
         clients_max: CLIENTS_MAX / usize::from(proxies),
@@ -166,13 +166,13 @@ fn bind(
 /// The addresses of a proxy.
 struct Listeners {
     clients: SocketAddr,
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     locks_http: Option<SocketAddr>,
 }
 
 /// The addresses of each proxy: those that were given, and for each further proxy the next ones.
 fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
-    let CommonSettings { listen, admin, .. } = settings.common;
+    let CommonSettings { listen, ref admin, .. } = settings.common;
     let proxies = settings.proxies;
     let refuse = |message| Failure { exit: Exit::Configuration, message };
     if proxies > 1 && listen.port() == 0 {
@@ -184,10 +184,13 @@ fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
             refuse(format!("{flag} {first} with --proxies {proxies}: {why}"))
         })
     };
+    let admin_of = |number, admin: &AdminAddress| {
+        Ok::<_, Failure>(AdminAddress { listen: of(number, "--admin", admin.listen)?, names: admin.names.clone() })
+    };
     let all = |number| {
         Ok(Listeners {
             clients: of(number, "--listen", listen)?,
-            admin: admin.map(|admin| of(number, "--admin", admin)).transpose()?,
+            admin: admin.as_ref().map(|admin| admin_of(number, admin)).transpose()?,
             locks_http: settings.locks_http.map(|http| of(number, "--locks-http", http)).transpose()?,
         })
     };

@@ -51,7 +51,7 @@ pub(crate) struct Started {
 pub(crate) struct Bound {
     config: Config,
     listeners: Vec<TcpListener>,
-    admin: Option<TcpListener>,
+    admin: Option<admin::Bound>,
     locks_http: Option<TcpListener>,
 }
 
@@ -66,7 +66,7 @@ impl Bound {
 /// Binds the addresses: before anything is started, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config)?;
-    let admin = config.admin.map(|address| admin::listen("--admin", address)).transpose()?;
+    let admin = config.admin.clone().map(admin::bind).transpose()?;
     let locks_http = config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
     Ok(Bound { config, listeners, admin, locks_http })
 }
@@ -80,7 +80,7 @@ pub(crate) fn start(
     events: &Events,
 ) -> Result<Started, Failure> {
     let Bound { config, listeners, admin: admin_listener, locks_http: http_listener } = bound;
-    let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let admin_address = admin_listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let http_address = http_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
@@ -120,7 +120,8 @@ pub(crate) fn start(
     };
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
     let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
-    let all_pages = Pages::new(env!("CARGO_PKG_VERSION"), all_parts.collect());
+    let (admin_listener, names) = admin_listener.unzip();
+    let all_pages = Pages::with_names(env!("CARGO_PKG_VERSION"), all_parts.collect(), names.unwrap_or_default());
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,

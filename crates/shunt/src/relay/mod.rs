@@ -85,7 +85,7 @@ pub(crate) struct Common {
     /// TOML file with options, `_` for `-` in their names; what the command line gives goes before it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
-    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`
+    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`; host names to ask by come behind it
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
     /// Event loops, one thread each
@@ -142,7 +142,7 @@ where
     S: Service + Send + 'static,
     S::Mail: Copy,
 {
-    let admin = common.admin.0.map(|address| admin::listen("--admin", address)).transpose()?;
+    let admin = common.admin.0.clone().map(admin::bind).transpose()?;
     let events = Events::new();
     events.catch_signals()?;
     open_files::allow_clients(role.connections_max);
@@ -172,10 +172,10 @@ where
     let listening: Vec<SocketAddr> = role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let acceptor = Acceptor::start(role.listeners, slots)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
-    let admin_address = admin.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let Some(listener) = admin {
+    let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    if let Some((listener, names)) = admin {
         let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
-        let pages = Pages::new(env!("CARGO_PKG_VERSION"), vec![shown]);
+        let pages = Pages::with_names(env!("CARGO_PKG_VERSION"), vec![shown], names);
         admin::start(listener, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))?;
     }
     announce(&listening);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 #[cfg(feature = "node")]
-pub(crate) use shunt_proxy::config::{Admin, Bytes, Listen, LocksHttp, Millis, default_cores};
+pub(crate) use shunt_proxy::config::{Admin, AdminAddress, Bytes, Listen, LocksHttp, Millis, default_cores};
 use shunt_proxy::config::{Config, Problem, Secret};
 
 use crate::logging;

@@ -169,7 +169,8 @@ fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
         let left = || left().ok_or(ErrorKind::TimedOut);
         connection.set_write_timeout(Some(left()?))?;
         // So little that the kernel takes it at once.
-        connection.write_all(b"GET /readyz HTTP/1.1\r\nHost: shunt\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: {dispatcher}\r\nConnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes())?;
         let (mut status, mut count) = ([0; 12], 0);
         while count < status.len() {
             connection.set_read_timeout(Some(left()?))?;

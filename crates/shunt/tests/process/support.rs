@@ -210,7 +210,7 @@ impl Drop for Proxy {
 /// Status code and body of a page of an admin interface.
 pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(admin).expect("connect");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("write");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").expect("write");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("read");
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("code");

@@ -1,0 +1,80 @@
+//! Whom the pages are for: those who ask by an address or a known name, however many others say nothing.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_admin::Pages;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Pages of nothing, on a port of this machine.
+async fn serve(connections_max: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    let pages = Pages::with_names("1", Vec::new(), vec!["metrics.example".to_owned()]);
+    tokio::spawn(Arc::clone(&pages).serve_at_most(listener, connections_max));
+    address
+}
+
+/// The status line of the answer to a request.
+async fn answer(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    stream.write_all(request.as_bytes()).await.expect("it is read");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("it is answered, and ends");
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// An attacker's page in a browser could else ask for all that is shown, once its name has this address.
+#[tokio::test]
+async fn whoever_asks_by_another_name_gets_nothing() {
+    let address = serve(8).await;
+    for host in
+        ["127.0.0.1", "127.0.0.1:9180", "[::1]:9180", "[::1]", "localhost", "LocalHost:1", "Metrics.Example:9180"]
+    {
+        let line = answer(address, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+        assert_eq!(line, "HTTP/1.1 200 OK", "{host}");
+    }
+    for host in [
+        "attacker.example",
+        "attacker.example:9180",
+        "127.0.0.1.attacker.example",
+        "localhost.example",
+        "xlocalhost",
+        "a b",
+        "",
+    ] {
+        let line = answer(address, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+        assert_eq!(line, "HTTP/1.1 421 Misdirected Request", "{host}");
+    }
+    for (request, expected) in [
+        ("GET http://attacker.example/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
+        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: a.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
+        ("GET /nothing HTTP/1.1\r\nHost: a.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
+        // No browser leaves it out, and checks of load balancers do.
+        ("GET /readyz HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK"),
+    ] {
+        assert_eq!(answer(address, request).await, expected, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn who_says_nothing_keeps_nobody_waiting() {
+    const MOST: usize = 16;
+    let address = serve(MOST).await;
+    let mut silent = Vec::new();
+    for number in 0..2 * MOST {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        // Some have begun a request.
+        stream.write_all(&b"GET /readyz"[..number % 11]).await.expect("it is read");
+        silent.push(stream);
+    }
+    assert_eq!(answer(address, "GET /readyz HTTP/1.0\r\n\r\n").await, "HTTP/1.0 200 OK");
+    // The last ones have not had their time: it was not waited for.
+    let is_open = |stream: &TcpStream| {
+        let read = stream.try_read(&mut [0; 64]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    assert!(silent[2 * MOST - MOST / 2..].iter().all(is_open), "they are closed");
+}
