@@ -92,6 +92,7 @@ pub(crate) fn head(
         // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any. Nor is one that takes nothing: what it is told by them is late already.
         if version == Version::Http11 && io.backlog(conn) <= limits::CLIENT_BACKLOG_BYTES_LOW {
             io.output(conn).extend_from_slice(head);
+            dispatcher.weight.grow(head.len());
         }
         state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
         return Ok(());
@@ -145,6 +146,7 @@ pub(crate) fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, byte
     answer.uncredited = uncredited;
     dispatcher.metrics.answer_bytes.of(Way::Relayed).add(bytes.len() as u64);
     io.output(state.conn).extend_from_slice(bytes);
+    dispatcher.weight.grow(bytes.len());
     give_credit(dispatcher, io, client);
     Ok(())
 }

@@ -17,6 +17,7 @@
 //! | `answer.rs` | answers on their way to clients |
 //! | `failing.rs` | exchanges that have failed: again elsewhere, or an error |
 //! | `reply.rs` | answers of our own, all of them errors |
+//! | `weight.rs`, `crowd.rs` | what all clients take up together, and what is done when that is too much |
 //! | `policy.rs` | whether an answer goes over the client's own connection |
 //! | `moved.rs` | connections that are with agents, or on their way |
 //! | `metrics.rs`, `admin.rs` | what is seen from outside |
@@ -24,6 +25,7 @@
 
 mod admin;
 mod answer;
+mod crowd;
 mod failing;
 mod heard;
 mod intake;
@@ -38,6 +40,7 @@ mod rest;
 mod resume;
 mod service;
 mod state;
+mod weight;
 
 pub use admin::DispatchAdmin;
 pub use metrics::{BackendMetrics, Ended, Metrics, Way, Why};

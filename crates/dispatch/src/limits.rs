@@ -10,6 +10,9 @@ const SECOND: u64 = 1_000 * MS;
 pub(crate) const IN_FLIGHT_MAX: usize = 4096;
 /// Bytes written to a client and not taken by the kernel up to which more of its answer is asked for.
 pub(crate) const CLIENT_BACKLOG_BYTES_LOW: usize = 128 << 10;
+/// Bytes that all clients of an event loop take up together: what they have not taken, and what was not read of them. With more,
+/// those that have taken nothing for longest are cut off.
+pub(crate) const CLIENTS_BYTES_MAX: usize = 512 << 20;
 /// An answer's sender is given credit in parts of at least so many bytes.
 pub(crate) const CREDIT_STEP_BYTES: u32 = CREDIT_BYTES / 4;
 /// Interim answers (1xx) to one request of one backend. Its agent passes on no more.

@@ -4,6 +4,7 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 use crate::answer;
+use crate::crowd;
 use crate::failing;
 use crate::heard;
 use crate::intake;
@@ -92,6 +93,7 @@ impl Service for Dispatcher {
         links::tick(self, io);
         moved::tick(self, io);
         end_late(self, io);
+        crowd::weigh(self, io);
     }
 
     fn mail(&mut self, io: &mut Io, mail: DispatchMail) {
@@ -106,6 +108,7 @@ impl Service for Dispatcher {
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
+        crowd::look(self, io);
         self.show();
         // What was written to clients last has to be taken by them as well.
         let links = self.backends.iter().filter(|backend| !matches!(backend.link, Link::Down { .. })).count();

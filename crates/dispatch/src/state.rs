@@ -16,6 +16,7 @@ use crate::limits;
 use crate::metrics::Metrics;
 use crate::options::DispatchOptions;
 use crate::rest::Rest;
+use crate::weight::Weight;
 
 /// The dispatcher as a service of an event loop.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub struct Dispatcher {
     pub(crate) probes: Slab<Flow>,
     /// All clients.
     pub(crate) of_flow: HashMap<Flow, usize>,
+    pub(crate) weight: Weight,
 }
 
 /// The other end of a connection.
@@ -202,6 +204,7 @@ impl Dispatcher {
             moved: HashMap::new(),
             probes: Slab::new(),
             of_flow: HashMap::new(),
+            weight: Weight::default(),
         }
     }
 

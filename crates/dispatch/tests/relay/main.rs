@@ -5,6 +5,7 @@
 
 mod broken_off;
 mod client;
+mod crowd;
 mod moved;
 mod moved_faults;
 mod origin;

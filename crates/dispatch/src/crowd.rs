@@ -1,0 +1,61 @@
+//! What all clients take up together. Each has bounds of its own, and many have many times as much: when it is too much, those
+//! that have taken nothing for longest are cut off, until there is room again.
+
+use std::cmp::Reverse;
+
+use shunt_reactor::Io;
+
+use crate::failing;
+use crate::reply;
+use crate::state::{Client, Dispatcher, Place};
+
+/// Who has taken nothing for as many seconds is alike: of these the one with the most is cut off first.
+const ALIKE_NS: u64 = 1_000_000_000;
+
+impl Dispatcher {
+    /// Clients of this event loop may take up so many bytes together. What only one may is another bound.
+    pub fn set_clients_bytes_max(&mut self, bytes: usize) {
+        self.weight.most = bytes;
+    }
+}
+
+/// Weighs all clients if they may have become too heavy.
+pub(crate) fn look(dispatcher: &mut Dispatcher, io: &mut Io) {
+    if dispatcher.weight.is_due() {
+        weigh(dispatcher, io);
+    }
+}
+
+/// Weighs all clients, and cuts off those that take nothing if it is too much.
+pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
+    let weights = dispatcher.clients.iter().map(|(_, client)| of(client, io));
+    dispatcher.weight.set(weights.sum());
+    if dispatcher.weight.weighed <= dispatcher.weight.most {
+        return;
+    }
+    let all = dispatcher.clients.iter().map(|(key, client)| (key, client.stalled_since_ns / ALIKE_NS, of(client, io)));
+    let mut all: Vec<(usize, u64, usize)> = all.filter(|(_, _, bytes)| *bytes > 0).collect();
+    all.sort_unstable_by_key(|(_, since, bytes)| (*since, Reverse(*bytes)));
+    // With some room behind it, so that not each answer has all weighed again.
+    let enough = dispatcher.weight.most - dispatcher.weight.most / 4;
+    let mut count = 0_usize;
+    for (client, _, bytes) in all {
+        if dispatcher.weight.weighed <= enough {
+            break;
+        }
+        dispatcher.weight.weighed -= bytes;
+        count += 1;
+        failing::give_up(dispatcher, io, client);
+        reply::cut(dispatcher, io, client);
+    }
+    tracing::warn!(count, "clients are cut off: all together have too much that is not taken, and these take nothing");
+}
+
+/// Bytes that are kept for one that is here.
+fn of(client: &Client, io: &Io) -> usize {
+    let head = client.exchange.as_ref().map_or(0, |exchange| exchange.head.len());
+    match client.place {
+        Place::Here => io.backlog(client.conn) + io.unread(client.conn) + head,
+        Place::Leaving | Place::Away | Place::Arriving => 0,
+    }
+}

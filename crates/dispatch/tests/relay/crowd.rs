@@ -1,0 +1,41 @@
+//! Many clients at once, of which each keeps within its own bounds.
+
+use shunt_reactor::sim::{MILLISECOND, Options, SECOND};
+
+use crate::client::Outcome;
+use crate::requests::Request;
+use crate::scene::Scene;
+
+/// What all clients may take up here.
+const ALL_BYTES_MAX: usize = 1 << 20;
+const MANY: usize = 20;
+
+#[test]
+fn of_many_that_take_nothing_those_are_cut_off_that_have_most_and_others_are_answered() {
+    // Sent ahead of the answers, each of which is so small that its server's connection is soon free again.
+    let ahead = "GET /length/60000 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(8);
+    let mut plans = vec![vec![Request::Raw(ahead)]; MANY];
+    plans.push(vec![Request::Length(1_000); 5]);
+    let options = Options { window_bytes: 65_536..65_537, ..Options::calm() };
+    let mut scene = Scene::new(1, options, 1, plans);
+    let dispatcher = scene.dispatcher;
+    scene.world.with(dispatcher, |dispatcher, _| dispatcher.set_clients_bytes_max(ALL_BYTES_MAX));
+    let other = scene.clients.pop().expect("the last one");
+    scene.wait_for_backends();
+    for client in scene.clients.clone() {
+        assert!(scene.world.run_until(SECOND, |world| world.host(client).conn().is_some()));
+        scene.world.with(client, |client, io| client.conn().into_iter().for_each(|conn| io.pause_reading(conn)));
+    }
+    let mut most = 0;
+    for _ in 0..200 {
+        scene.world.run_for(10 * MILLISECOND);
+        most = most.max(scene.world.held(dispatcher).backlog);
+    }
+    assert!(most > ALL_BYTES_MAX / 2 && most <= ALL_BYTES_MAX * 3 / 2, "{most} bytes");
+    let cut = scene.counted().cut as usize;
+    assert!(cut > 0 && cut < MANY, "{cut} are cut off");
+    scene.world.post(other, ());
+    assert!(scene.world.run_until(10 * SECOND, |world| world.host(other).is_done()));
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. })), "{outcomes:?}");
+}
