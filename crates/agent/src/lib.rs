@@ -14,7 +14,7 @@
 //! | `session.rs` | control connections: the handshake, and messages out |
 //! | `owner.rs` | messages in |
 //! | `request.rs` | requests on their way to the server |
-//! | `pool.rs` | connections to the server |
+//! | `pool.rs`, `uploads.rs` | connections to the server, and who waits for one |
 //! | `answer.rs` | answers on their way back |
 //! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: what is to be done, and that it is done |
 //! | `own.rs` | which of their packets are let in |
@@ -40,6 +40,7 @@ mod service;
 mod session;
 mod state;
 mod taken;
+mod uploads;
 
 pub use admin::AgentAdmin;
 pub use metrics::{Left, Metrics, Taken, Way, Why};

@@ -5,8 +5,14 @@ use shunt_reactor::Io;
 use crate::limits;
 use crate::state::{Agent, Exchange, Peer, Upstream};
 
-/// Gives an exchange a connection, or a place in the queue.
+/// Gives an exchange a connection, or a place in a queue.
 pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
+    let Some(state) = agent.exchanges.get(exchange) else { return };
+    let (is_whole, is_full) = (state.request_is_complete, state.request_credit == 0);
+    let may_have_one = is_whole || (has_room(agent) && may_begin(agent, is_full));
+    if !may_have_one {
+        return wait(agent, exchange, is_full);
+    }
     // The one that was used last is the least likely to be closed by the server just now.
     match agent.idle.pop() {
         Some(upstream) => join(agent, io, exchange, upstream),
@@ -93,11 +99,68 @@ pub(crate) fn gone(agent: &mut Agent, upstream: usize) {
 
 /// At the end of a turn, when everything that had come behind an answer was seen: those that wait get what has become free.
 pub(crate) fn serve_waiting(agent: &mut Agent, io: &mut Io) {
-    let has_room =
-        |agent: &Agent| agent.upstreams.len() < agent.options.upstream_connections_max || !agent.idle.is_empty();
+    // Uploads first: no more than their share is ever under way, so that they keep nobody from the rest.
     while has_room(agent)
-        && let Some(exchange) = agent.waiting.pop_front()
+        && let Some(exchange) = next_upload(agent).or_else(|| agent.waiting.pop_front())
     {
         assign(agent, io, exchange);
     }
+}
+
+fn has_room(agent: &Agent) -> bool {
+    agent.upstreams.len() < agent.options.upstream_connections_max || !agent.idle.is_empty()
+}
+
+/// How many connections may be with requests that are not whole: half of them, and a quarter with those that may be small.
+/// Whoever has sent as much as it may cannot be waited for.
+fn share(agent: &Agent, is_full: bool) -> usize {
+    (agent.options.upstream_connections_max / if is_full { 2 } else { 4 }).max(1)
+}
+
+/// Connections that are with such requests.
+fn under_way(agent: &Agent) -> usize {
+    let exchanges = agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?));
+    exchanges.filter(|state| !state.request_is_complete).count()
+}
+
+/// Whether one more request that is not whole may have a connection now.
+fn may_begin(agent: &Agent, is_full: bool) -> bool {
+    under_way(agent) < share(agent, is_full)
+}
+
+/// Such a request has to wait.
+fn wait(agent: &mut Agent, exchange: usize, is_full: bool) {
+    let line = if is_full { &mut agent.uploads.full } else { &mut agent.uploads.others };
+    line.push_back(exchange);
+}
+
+/// It has sent as much as it may: from now on it waits for the server.
+pub(crate) fn filled(agent: &mut Agent, io: &Io, exchange: usize) {
+    if agent.uploads.remove(exchange) {
+        agent.uploads.full.push_back(exchange);
+        if let Some(state) = agent.exchanges.get_mut(exchange) {
+            state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
+        }
+    }
+}
+
+/// It is here as a whole.
+pub(crate) fn completed(agent: &mut Agent, exchange: usize) {
+    if agent.uploads.remove(exchange) {
+        agent.waiting.push_back(exchange);
+    }
+}
+
+/// The next request that is not whole and may have a connection.
+fn next_upload(agent: &mut Agent) -> Option<usize> {
+    if agent.uploads.len() == 0 {
+        return None;
+    }
+    let under_way = under_way(agent);
+    if under_way < share(agent, true)
+        && let Some(exchange) = agent.uploads.full.pop_front()
+    {
+        return Some(exchange);
+    }
+    if under_way < share(agent, false) { agent.uploads.others.pop_front() } else { None }
 }

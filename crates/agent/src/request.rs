@@ -65,7 +65,12 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
     state.request_taken = state.request_taken.saturating_add(bytes.len() as u32);
     match state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
         Some(upstream) => io.output(upstream.conn).extend_from_slice(bytes),
-        None => state.request.extend_from_slice(bytes),
+        None => {
+            state.request.extend_from_slice(bytes);
+            if state.request_credit == 0 {
+                pool::filled(agent, io, exchange);
+            }
+        }
     }
     pool::give_credit(agent, io, exchange);
     true
@@ -76,6 +81,7 @@ pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.request_is_complete = true;
     state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
+    pool::completed(agent, exchange);
 }
 
 /// Nobody waits for the answer any more.
@@ -110,6 +116,7 @@ pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     }
     taken::offer_over(agent, state.session_id, state.ticket);
     agent.waiting.retain(|waiting| *waiting != exchange);
+    agent.uploads.remove(exchange);
     if let Some(session) = agent.sessions.get_mut(state.session) {
         session.exchanges.remove(&state.ticket);
     }

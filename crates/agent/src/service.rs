@@ -147,7 +147,7 @@ impl Agent {
         metrics.turns.add(1);
         metrics.sessions.set(self.sessions.len() as u64);
         metrics.exchanges.set(self.exchanges.len() as u64);
-        metrics.waiting.set(self.waiting.len() as u64);
+        metrics.waiting.set((self.waiting.len() + self.uploads.len()) as u64);
         metrics.upstreams.set((self.upstreams.len() + self.links.len()) as u64);
         metrics.flows.set(self.moves.flows() as u64);
         metrics.offered.set(self.moves.offers() as u64);
@@ -194,7 +194,8 @@ fn end_late_exchanges(agent: &mut Agent, io: &mut Io) {
         let paused = state.upstream.and_then(|key| agent.upstreams.get(key)).is_some_and(|up| io.is_paused(up.conn));
         // Who waits for credit or for the rest of a request waits for the owner, which has deadlines of its own.
         let waits_for_owner = match state.answer.stage {
-            Stage::Awaited => !state.request_is_complete && state.request_taken == 0,
+            Stage::Awaited if state.request_is_complete => false,
+            Stage::Awaited => state.request_taken == 0 || (state.upstream.is_none() && state.request_credit > 0),
             Stage::Relayed => paused || state.upstream.is_none(),
             Stage::Direct => paused,
             Stage::Held | Stage::Offered => false,

@@ -19,6 +19,7 @@ use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::own::{Anywhere, Own};
+use crate::uploads::Uploads;
 
 /// The agent as a service of an event loop.
 #[derive(Debug)]
@@ -34,8 +35,10 @@ pub struct Agent {
     pub(crate) kept: Answers,
     /// Connections to the server with nothing to do; the last was used last.
     pub(crate) idle: Vec<usize>,
-    /// Exchanges for which there is no connection to the server yet, in order.
+    /// Exchanges for which there is no connection to the server yet, in order: those whose request is here as a whole.
     pub(crate) waiting: VecDeque<usize>,
+    /// Those whose request is not.
+    pub(crate) uploads: Uploads,
     /// Nothing new is taken, and the loop ends when what there is has ended.
     pub(crate) is_draining: bool,
     /// What is known of offers and connections.
@@ -290,6 +293,7 @@ impl Agent {
             kept: Answers::default(),
             idle: Vec::new(),
             waiting: VecDeque::new(),
+            uploads: Uploads::default(),
             is_draining: false,
             moves,
             own,

@@ -12,6 +12,7 @@ mod origin;
 mod requests;
 mod scene;
 mod times;
+mod uploads;
 
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
 

@@ -1,0 +1,43 @@
+//! Requests whose bodies take their time.
+
+use shunt_reactor::sim::{Options, SECOND};
+
+use crate::client::Outcome;
+use crate::requests::Request;
+use crate::scene::Scene;
+
+fn is_answered(outcomes: &[Outcome], count: usize) -> bool {
+    outcomes.len() == count && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. }))
+}
+
+/// More of them than the agent has connections to the server.
+#[test]
+fn slow_uploads_keep_no_connection_from_others() {
+    let slow = Request::Raw("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 25\r\n\r\n".to_owned());
+    let mut plans = vec![vec![slow]; 8];
+    let others =
+        [Request::Length(1_000), Request::Upload(1_000), Request::UploadChunked(1_000), Request::Length(1_000)];
+    plans.push(others.to_vec());
+    let mut scene = Scene::new(2, Options::calm(), 1, plans);
+    let other = scene.clients.pop().expect("the last one");
+    scene.wait_for_backends();
+    let slow = scene.clients.clone();
+    assert!(scene.world.run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).conn().is_some())));
+    scene.world.post(other, ());
+    for _ in 0..25 {
+        scene.world.run_for(SECOND);
+        for client in &slow {
+            scene.world.with(*client, |client, io| {
+                client.conn().into_iter().for_each(|conn| io.output(conn).extend_from_slice(b"x"));
+            });
+        }
+    }
+    scene.world.run_for(SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, others.len()), "{outcomes:?}");
+    for client in slow {
+        let outcomes = &scene.world.host(client).outcomes;
+        assert!(is_answered(outcomes, 1), "{outcomes:?}");
+    }
+    scene.is_at_rest();
+}
