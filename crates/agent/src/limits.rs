@@ -14,6 +14,8 @@ pub(crate) const EXCHANGES_MAX: usize = 8192;
 pub(crate) const SESSION_BACKLOG_BYTES_MAX: usize = 4 << 20;
 /// Answers are read again when that has fallen to this.
 pub(crate) const SESSION_BACKLOG_BYTES_LOW: usize = SESSION_BACKLOG_BYTES_MAX / 4;
+/// Bytes of requests that wait for a connection to the server, over all; with more, those with the most are refused with 503.
+pub(crate) const WAITING_BYTES_MAX: usize = 128 << 20;
 /// Bytes of a request written to the server and not taken by the kernel up to which its sender is given more credit.
 pub(crate) const UPSTREAM_BACKLOG_BYTES_LOW: usize = 64 << 10;
 

@@ -18,6 +18,7 @@ pub(crate) fn start(
     is_idempotent: bool,
 ) {
     agent.metrics.requests.add(1);
+    agent.waiting_bytes += head.len();
     let Some((session_id, is_taken)) = agent.sessions.get(session).map(|one| (one.id, one.takes_requests)) else {
         return;
     };
@@ -44,6 +45,9 @@ pub(crate) fn start(
         session.exchanges.insert(ticket, exchange);
     }
     pool::assign(agent, io, exchange);
+    if agent.waiting_bytes > agent.waiting_bytes_max {
+        bound_waiting(agent, io);
+    }
 }
 
 /// Bytes of a request's body. False if there are more than were allowed.
@@ -67,13 +71,34 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
         Some(upstream) => io.output(upstream.conn).extend_from_slice(bytes),
         None => {
             state.request.extend_from_slice(bytes);
+            agent.waiting_bytes += bytes.len();
             if state.request_credit == 0 {
                 pool::filled(agent, io, exchange);
             }
         }
     }
     pool::give_credit(agent, io, exchange);
+    if agent.waiting_bytes > agent.waiting_bytes_max {
+        bound_waiting(agent, io);
+    }
     true
+}
+
+/// Counts what waits for a connection, and refuses those with the most if it is too much: a quarter is free then.
+fn bound_waiting(agent: &mut Agent, io: &mut Io) {
+    let waiting = agent.exchanges.iter().filter(|(_, state)| state.upstream.is_none());
+    let mut waiting: Vec<(usize, usize)> = waiting.map(|(exchange, state)| (state.request.len(), exchange)).collect();
+    agent.waiting_bytes = waiting.iter().map(|(bytes, _)| bytes).sum();
+    if agent.waiting_bytes <= agent.waiting_bytes_max {
+        return;
+    }
+    waiting.sort_unstable();
+    while agent.waiting_bytes > agent.waiting_bytes_max - agent.waiting_bytes_max / 4
+        && let Some((bytes, exchange)) = waiting.pop()
+    {
+        agent.waiting_bytes -= bytes;
+        fail(agent, io, exchange, 503, "the agent has as many bytes of waiting requests as it may have");
+    }
 }
 
 /// A request's body is complete.

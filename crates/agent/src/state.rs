@@ -39,6 +39,9 @@ pub struct Agent {
     pub(crate) waiting: VecDeque<usize>,
     /// Those whose request is not.
     pub(crate) uploads: Uploads,
+    /// Bytes of what waits: as they were counted last, and what has come since; and how many there may be.
+    pub(crate) waiting_bytes: usize,
+    pub(crate) waiting_bytes_max: usize,
     /// Nothing new is taken, and the loop ends when what there is has ended.
     pub(crate) is_draining: bool,
     /// What is known of offers and connections.
@@ -294,6 +297,8 @@ impl Agent {
             idle: Vec::new(),
             waiting: VecDeque::new(),
             uploads: Uploads::default(),
+            waiting_bytes: 0,
+            waiting_bytes_max: crate::limits::WAITING_BYTES_MAX,
             is_draining: false,
             moves,
             own,
@@ -330,6 +335,11 @@ impl Agent {
     /// Bytes of large CQL answers that are here.
     pub fn kept_bytes(&self) -> usize {
         self.kept.bytes()
+    }
+
+    /// Requests that wait for a connection to the server may have so many bytes together.
+    pub fn set_waiting_bytes_max(&mut self, bytes: usize) {
+        self.waiting_bytes_max = bytes;
     }
 
     /// Requests that are being carried out.
