@@ -260,19 +260,21 @@ fn set_order(table: &mut Table, order: &[(String, bool)]) -> Result<(), CqlError
         let message = "Only clustering columns can be defined in CLUSTERING ORDER directive";
         return Err(CqlError::invalid(message));
     }
+    // Columns that are not named come last and ascend.
     for (index, (name, descending)) in order.iter().enumerate() {
-        if clustering[index].name != *name {
-            let message = format!(
-                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({} instead of {name})",
-                clustering[index].name
-            );
+        let expected = &clustering[index].name;
+        if expected != name {
+            let message = if order.iter().any(|(other, _)| other == expected) {
+                format!(
+                    "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns \
+                     ({expected} must appear before {name})"
+                )
+            } else {
+                format!("Missing CLUSTERING ORDER for column {expected}")
+            };
             return Err(CqlError::Invalid(message));
         }
         clustering[index].descending = *descending;
-    }
-    if !order.is_empty() && order.len() < clustering.len() {
-        let message = format!("Missing CLUSTERING ORDER for column {}", clustering[order.len()].name);
-        return Err(CqlError::Invalid(message));
     }
     Ok(())
 }

@@ -125,7 +125,10 @@ fn new_tables() {
         ("CREATE TABLE n (p int PRIMARY KEY, n counter) WITH default_time_to_live = 1", "bad property"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH CLUSTERING ORDER BY (p DESC)", "invalid"),
         ("CREATE TABLE n (p int, c int, d int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (d DESC)", "invalid"),
-        ("CREATE TABLE n (p int, c int, d int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (c DESC)", "invalid"),
+        (
+            "CREATE TABLE n (p int, c int, d int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (c DESC)",
+            "CREATED table k.n",
+        ),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH COMPACT STORAGE", "invalid"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH unheard_of = 1", "syntax error"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH gc_grace_seconds = -1", "bad property"),
