@@ -27,7 +27,7 @@ pub mod row_cache;
 pub mod store;
 mod sync;
 
-pub use key::{KEY_BYTES_MAX, KeyError, Target};
+pub use key::{CLUSTERING_BYTES_MAX, KEY_BYTES_MAX, KeyError, Target};
 #[cfg(feature = "store")]
 pub use merger::{Clock, GC_GRACE_DEFAULT_S};
 #[cfg(feature = "store")]

@@ -7,6 +7,7 @@
 use shunt_language::error::InvalidRequest;
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::values::{ordered, validate};
+use shunt_storage::CLUSTERING_BYTES_MAX;
 
 use super::keys;
 use crate::schema::{Column, Table};
@@ -35,6 +36,17 @@ impl Interval {
     fn of_prefix(prefix: Vec<u8>, is_row: bool) -> Interval {
         Interval { to: after(&prefix), from: prefix, is_row }
     }
+
+    /// Cuts off what is longer than any key there can be. The same rows are between the ends: none of them is the
+    /// beginning of an end. False if there is no row at all.
+    fn fit(&mut self) -> bool {
+        if self.is_row {
+            return self.from.len() < CLUSTERING_BYTES_MAX;
+        }
+        self.from.truncate(CLUSTERING_BYTES_MAX);
+        self.to.truncate(CLUSTERING_BYTES_MAX);
+        self.from < self.to
+    }
 }
 
 impl Intervals {
@@ -60,6 +72,7 @@ impl Intervals {
             }
             found.extend(own);
         }
+        found.retain_mut(Interval::fit);
         found.sort_by(|one, other| one.from.cmp(&other.from));
         found.dedup();
         Ok(Intervals(found))

@@ -37,7 +37,7 @@ impl JsonRow {
         };
         let partition = Partition::new(&key(table.partition_key())?)?;
         let clustering_values: Vec<Vec<u8>> = key(table.clustering())?.into_iter().cloned().collect();
-        let clustering = keys::clustering(table, &clustering_values)?;
+        let clustering = keys::row(table, &clustering_values)?;
         Ok(JsonRow { partition, clustering, clustering_values, values })
     }
 

@@ -4,6 +4,7 @@ use shunt_language::InvalidRequest;
 use shunt_language::terms::{Bindings, Prepared, Value};
 use shunt_language::types::CqlType;
 use shunt_language::values::{ordered, split, validate};
+use shunt_storage::CLUSTERING_BYTES_MAX;
 use shunt_storage::row::{Cell, CellValue, ColumnId};
 use shunt_topology::{Token, token};
 use shunt_wire::cql::types::partition_key;
@@ -13,6 +14,9 @@ use crate::statement::restrictions::{ClusteringRestriction, OneOf, Operand, Tupl
 
 /// Most combinations of values that the `IN`s of one statement make.
 const COMBINATIONS_MAX: usize = 10_000;
+
+/// Most bytes of a partition's key, and of a row's clustering columns together.
+const KEY_BYTES_MAX: usize = 65_535;
 
 /// In front of a partition's key.
 const TOKEN_BYTES: usize = 8;
@@ -45,14 +49,17 @@ impl Partition {
         if serialized.is_empty() {
             return Err(InvalidRequest::new("Key may not be empty"));
         }
-        if serialized.len() > usize::from(u16::MAX) {
-            let length = serialized.len();
-            return Err(InvalidRequest::new(format!("Key length of {length} is longer than maximum of 65535")));
+        if serialized.len() > KEY_BYTES_MAX {
+            return Err(too_long(serialized.len()));
         }
         let token = token::token(serialized);
         key[..TOKEN_BYTES].copy_from_slice(&token_bytes(token));
         Ok(Partition { token, key })
     }
+}
+
+fn too_long(bytes: usize) -> InvalidRequest {
+    InvalidRequest::new(format!("Key length of {bytes} is longer than maximum of {KEY_BYTES_MAX}"))
 }
 
 /// A token so that its bytes are in the order of tokens.
@@ -167,6 +174,17 @@ pub(crate) fn clustering<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<
     Ok(out)
 }
 
+/// Encodes the values of all clustering columns of a row that is written.
+pub(crate) fn row<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<Vec<u8>, InvalidRequest> {
+    let bytes = values.iter().map(|value| value.as_ref().len()).sum();
+    let encoded = clustering(table, values)?;
+    // Cassandra's bound, and what is left of it for types within types of which storage makes many times as much.
+    if bytes > KEY_BYTES_MAX || encoded.len() >= CLUSTERING_BYTES_MAX {
+        return Err(too_long(bytes));
+    }
+    Ok(encoded)
+}
+
 /// Returns what a row keeps beside its key, which is `values`, where equal keys can be written otherwise.
 pub(crate) fn as_written<V: AsRef<[u8]>>(table: &Table, values: &[V], timestamp: i64) -> Option<Cell> {
     let value = || CellValue::Live(split::join_tuple(values.iter().map(|value| Some(value.as_ref()))));
@@ -201,7 +219,7 @@ pub(crate) fn rows(
     bindings: &dyn Bindings,
 ) -> Result<Vec<NamedRow>, InvalidRequest> {
     let values = clustering_values(table, restriction, bindings)?;
-    let encoded = values.into_iter().map(|values| Ok((clustering(table, &values)?, values)));
+    let encoded = values.into_iter().map(|values| Ok((row(table, &values)?, values)));
     let mut rows = encoded.collect::<Result<Vec<_>, InvalidRequest>>()?;
     rows.sort_by(|one, other| one.0.cmp(&other.0));
     rows.dedup_by(|one, other| one.0 == other.0);

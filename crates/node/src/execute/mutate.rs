@@ -174,7 +174,7 @@ impl<'a> Mutator<'a> {
         }
         let values = keys::clustering_values(self.table(), &self.plan.restrictions.clustering, self.bound)?;
         let values = values.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
-        Ok(Some(keys::clustering(self.table(), values)?))
+        Ok(Some(keys::row(self.table(), values)?))
     }
 
     /// Everything the statement writes.

@@ -156,3 +156,51 @@ fn keys_that_are_equal_are_shown_as_they_were_first_written() {
         ("SELECT c FROM t WHERE p = 1", "1E+3; 100"),
     ]);
 }
+
+/// As many bytes as Cassandra allows in clustering columns, in each and in all of them. What is longer cannot be
+/// written, and who looks for it finds nothing.
+#[test]
+fn long_clustering_keys() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (p int, c text, v int, PRIMARY KEY (p, c))",
+        "CREATE TABLE two (p int, c blob, d blob, v int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (c DESC)",
+    ]);
+    let refused = |bytes: usize| format!("error: Key length of {bytes} is longer than maximum of 65535");
+    for bytes in [65_532, 65_533, 65_535] {
+        let key = "c".repeat(bytes);
+        let (put, get) = (format!("INSERT INTO t (p, c, v) VALUES (1, '{key}', 7)"), format!("'{key}'"));
+        assert_eq!(nodes.rows(&put), "", "{bytes} bytes");
+        assert_eq!(nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND c = {get}")), "7", "{bytes} bytes");
+        assert_eq!(nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND c >= {get} LIMIT 1")), "7", "{bytes} bytes");
+        assert_eq!(nodes.rows(&format!("UPDATE t SET v = 8 WHERE p = 1 AND c = {get} IF v = 7")), "true");
+        assert_eq!(nodes.rows(&format!("DELETE FROM t WHERE p = 1 AND c = {get}")), "", "{bytes} bytes");
+    }
+    let key = format!("'{}'", "c".repeat(65_536));
+    for statement in [
+        format!("INSERT INTO t (p, c, v) VALUES (1, {key}, 7)"),
+        format!("INSERT INTO t (p, c, v) VALUES (1, {key}, 7) IF NOT EXISTS"),
+        format!("INSERT INTO t JSON '{{\"p\": 1, \"c\": {}}}'", key.replace('\'', "\"")),
+        format!("UPDATE t SET v = 8 WHERE p = 1 AND c IN ('c', {key})"),
+        format!("DELETE FROM t WHERE p = 1 AND c = {key}"),
+    ] {
+        assert_eq!(nodes.rows(&statement), refused(65_536), "{}", &statement[..40]);
+    }
+    for condition in [format!("c = {key}"), format!("c IN ({key}, 'c')"), format!("c > {key}"), format!("c >= {key}")] {
+        let found = nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND {condition}"));
+        assert_eq!(found, "", "{}", &condition[..10]);
+    }
+    // Zeros take most room in storage.
+    let zeros = |bytes: usize| format!("0x{}", "00".repeat(bytes));
+    for (first, second, expected) in
+        [(32_768, 32_767, String::new()), (65_535, 0, String::new()), (32_768, 32_768, refused(65_536))]
+    {
+        let (c, d) = (zeros(first), zeros(second));
+        let found = nodes.rows(&format!("INSERT INTO two (p, c, d, v) VALUES (1, {c}, {d}, {first})"));
+        assert_eq!(found, expected, "{first} and {second} bytes");
+    }
+    nodes.check(&[("SELECT v FROM two WHERE p = 1", "65535; 32768")]);
+    let condition = format!("p = 1 AND c = {}", zeros(65_535));
+    assert_eq!(nodes.rows(&format!("SELECT v FROM two WHERE {condition}")), "65535");
+    assert_eq!(nodes.rows(&format!("DELETE FROM two WHERE {condition}")), "");
+    nodes.check(&[("SELECT v FROM two WHERE p = 1", "32768")]);
+}
