@@ -39,7 +39,7 @@ impl Executor {
         for ((statement, _), bound) in parts.iter().zip(&bounds) {
             match &statement.plan {
                 Plan::Mutation(plan) => {
-                    self.check_write_level(plan, batch.params.consistency, batch.params.serial_consistency)?;
+                    self.check_part_level(plan, batch.params.consistency, batch.params.serial_consistency)?;
                     items.push((plan, bound));
                 }
                 _ => {

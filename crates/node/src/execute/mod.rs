@@ -313,7 +313,7 @@ impl Executor {
         self.aside.parameters(|| bound.shown());
         match &statement.plan {
             Plan::Select(select) => {
-                self.check_level(&select.table.keyspace, params.consistency)?;
+                self.check_read_level(&select.table.keyspace, params.consistency)?;
                 let outdated = known_result.is_some_and(|known| !known.is_empty() && known != statement.result_id);
                 let page = Page {
                     version,
@@ -334,7 +334,7 @@ impl Executor {
             }
             Plan::Batch(batch) => {
                 for mutation in &batch.mutations {
-                    self.check_write_level(mutation, params.consistency, params.serial_consistency)?;
+                    self.check_part_level(mutation, params.consistency, params.serial_consistency)?;
                 }
                 self.run_batch_plan(batch, &bound, version, params.timestamp, out)
             }

@@ -1,12 +1,12 @@
 //! Consistency levels. A node has one copy of everything; it refuses the levels that Cassandra would refuse on a ring of as
-//! many nodes: those that need more replicas than there are nodes to have them.
+//! many nodes: those that a statement cannot have, and those that need more replicas than there are nodes to have them.
 
 use shunt_wire::cql::message::Consistency;
 
 use super::Executor;
 use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
-use crate::schema::Keyspace;
+use crate::schema::{Keyspace, Table};
 use crate::statement::mutation::MutationPlan;
 
 /// Replicas that a keyspace asks for: everywhere, and in the datacentre of the nodes.
@@ -48,9 +48,53 @@ pub(super) fn check(keyspace: &Keyspace, info: &ClusterInfo, consistency: Consis
     if required <= alive { Ok(()) } else { Err(CqlError::Unavailable { consistency, required, alive }) }
 }
 
+/// Refuses a level that a statement which writes without conditions cannot have.
+fn check_plain(table: &Table, consistency: Consistency) -> Result<(), CqlError> {
+    match (table.is_counter, consistency) {
+        (true, Consistency::ANY) => {
+            let message = format!("Consistency level ANY is not yet supported for counter table {}", table.name);
+            Err(CqlError::Invalid(message))
+        }
+        (true, Consistency::SERIAL | Consistency::LOCAL_SERIAL) => {
+            Err(CqlError::invalid("Counter operations are inherently non-serializable"))
+        }
+        (false, Consistency::SERIAL | Consistency::LOCAL_SERIAL) => {
+            Err(CqlError::invalid("You must use conditional updates for serializable writes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses levels that a conditional statement cannot have: what decides, and what is then written.
+fn check_conditional(keyspace: &Keyspace, serial: Consistency, commit: Consistency) -> Result<(), CqlError> {
+    if !matches!(serial, Consistency::SERIAL | Consistency::LOCAL_SERIAL) {
+        let message = "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
+        return Err(CqlError::invalid(message));
+    }
+    let class = keyspace.replication.get("class").map_or("", String::as_str);
+    match commit {
+        Consistency::SERIAL | Consistency::LOCAL_SERIAL => Err(CqlError::Invalid(format!(
+            "{commit} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure it is \
+             accepted but I don't care how many replicas commit it for non-SERIAL reads\""
+        ))),
+        Consistency::EACH_QUORUM if !class.ends_with(".NetworkTopologyStrategy") => Err(CqlError::Invalid(format!(
+            "consistency level {commit} not compatible with replication strategy ({class})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl Executor {
+    /// Checks the level of a statement that reads.
+    pub(super) fn check_read_level(&self, keyspace: &str, consistency: Consistency) -> Result<(), CqlError> {
+        if consistency == Consistency::ANY {
+            return Err(CqlError::invalid("ANY ConsistencyLevel is only supported for writes"));
+        }
+        self.check_level(keyspace, consistency)
+    }
+
     /// See [`check`].
-    pub(super) fn check_level(&self, keyspace: &str, consistency: Consistency) -> Result<(), CqlError> {
+    fn check_level(&self, keyspace: &str, consistency: Consistency) -> Result<(), CqlError> {
         // Nearly all statements.
         if matches!(consistency, Consistency::ONE | Consistency::LOCAL_ONE) {
             return Ok(());
@@ -66,9 +110,25 @@ impl Executor {
         consistency: Consistency,
         serial: Option<Consistency>,
     ) -> Result<(), CqlError> {
+        if !plan.is_conditional() {
+            check_plain(&plan.table, consistency)?;
+        }
+        self.check_part_level(plan, consistency, serial)
+    }
+
+    /// The same of a statement in a batch. One without conditions may have any level there.
+    pub(super) fn check_part_level(
+        &self,
+        plan: &MutationPlan,
+        consistency: Consistency,
+        serial: Option<Consistency>,
+    ) -> Result<(), CqlError> {
         let keyspace = &plan.table.keyspace;
         if plan.is_conditional() {
-            self.check_level(keyspace, serial.unwrap_or(Consistency::SERIAL))?;
+            let serial = serial.unwrap_or(Consistency::SERIAL);
+            let schema = self.shared.schema();
+            schema.keyspace(keyspace).map_or(Ok(()), |keyspace| check_conditional(keyspace, serial, consistency))?;
+            self.check_level(keyspace, serial)?;
         }
         self.check_level(keyspace, consistency)
     }

@@ -1,5 +1,7 @@
 //! Cases that the differential test has found: statements that were answered otherwise than by Cassandra 5.0.
 
+use shunt_wire::cql::message::Consistency;
+
 use super::Nodes;
 
 #[test]
@@ -203,4 +205,70 @@ fn long_clustering_keys() {
     assert_eq!(nodes.rows(&format!("SELECT v FROM two WHERE {condition}")), "65535");
     assert_eq!(nodes.rows(&format!("DELETE FROM two WHERE {condition}")), "");
     nodes.check(&[("SELECT v FROM two WHERE p = 1", "32768")]);
+}
+
+#[test]
+fn levels_that_a_statement_cannot_have() {
+    let mut nodes =
+        Nodes::new(&["CREATE TABLE t (p int PRIMARY KEY, v int)", "CREATE TABLE n (p int PRIMARY KEY, v counter)"]);
+    const PLAIN: &str = "error: You must use conditional updates for serializable writes";
+    const COUNTER: &str = "error: Counter operations are inherently non-serializable";
+    for (text, level, serial, expected) in [
+        ("INSERT INTO t (p, v) VALUES (1, 1)", Consistency::SERIAL, None, PLAIN),
+        ("UPDATE t SET v = 2 WHERE p = 1", Consistency::LOCAL_SERIAL, None, PLAIN),
+        ("DELETE FROM t WHERE p = 1", Consistency::SERIAL, None, PLAIN),
+        ("INSERT INTO t (p, v) VALUES (1, 1)", Consistency::ANY, None, ""),
+        ("SELECT v FROM t", Consistency::ANY, None, "error: ANY ConsistencyLevel is only supported for writes"),
+        ("SELECT v FROM t", Consistency::SERIAL, None, "1"),
+        ("SELECT v FROM t WHERE p = 1", Consistency::LOCAL_SERIAL, None, "1"),
+        (
+            "UPDATE n SET v = v + 1 WHERE p = 1",
+            Consistency::ANY,
+            None,
+            "error: Consistency level ANY is not yet supported for counter table n",
+        ),
+        ("UPDATE n SET v = v + 1 WHERE p = 1", Consistency::SERIAL, None, COUNTER),
+        ("DELETE FROM n WHERE p = 1", Consistency::LOCAL_SERIAL, None, COUNTER),
+        (
+            "UPDATE t SET v = 2 WHERE p = 1 IF v = 1",
+            Consistency::ONE,
+            Some(Consistency::QUORUM),
+            "error: Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
+        ),
+        (
+            "UPDATE t SET v = 2 WHERE p = 1 IF v = 1",
+            Consistency::SERIAL,
+            None,
+            "error: SERIAL is not supported as conditional update commit consistency. Use ANY if you mean \"make sure \
+             it is accepted but I don't care how many replicas commit it for non-SERIAL reads\"",
+        ),
+        (
+            "UPDATE t SET v = 2 WHERE p = 1 IF v = 1",
+            Consistency::EACH_QUORUM,
+            None,
+            "error: consistency level EACH_QUORUM not compatible with replication strategy \
+             (org.apache.cassandra.locator.SimpleStrategy)",
+        ),
+        ("UPDATE t SET v = 2 WHERE p = 1 IF v = 1", Consistency::ANY, Some(Consistency::LOCAL_SERIAL), "true"),
+        // The other level is no matter without a condition.
+        ("UPDATE t SET v = 3 WHERE p = 1", Consistency::ONE, Some(Consistency::QUORUM), ""),
+        ("BEGIN BATCH UPDATE t SET v = 4 WHERE p = 1 IF v = 3; APPLY BATCH", Consistency::ONE, None, "true"),
+        (
+            "BEGIN BATCH UPDATE t SET v = 4 WHERE p = 1 IF v = 3; APPLY BATCH",
+            Consistency::ONE,
+            Some(Consistency::ONE),
+            "error: Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
+        ),
+        // Of a batch without conditions Cassandra looks at no level but to count replicas.
+        ("BEGIN BATCH UPDATE t SET v = 5 WHERE p = 1; APPLY BATCH", Consistency::SERIAL, None, ""),
+        ("SELECT v FROM t", Consistency::ONE, None, "5"),
+        ("SELECT v FROM n", Consistency::ONE, None, ""),
+    ] {
+        let asked = super::Asked { level: Some(level), serial, ..super::Asked::default() };
+        let found = match nodes.ask(text, &asked) {
+            Ok(answer) => answer.rows.join("; "),
+            Err(message) => format!("error: {message}"),
+        };
+        assert_eq!(found, expected, "{text} at {level}");
+    }
 }

@@ -49,6 +49,8 @@ struct Asked<'a> {
     values: &'a [Option<&'a [u8]>],
     page_size: Option<i32>,
     state: Option<&'a [u8]>,
+    level: Option<Consistency>,
+    serial: Option<Consistency>,
 }
 
 impl Nodes {
@@ -77,8 +79,12 @@ impl Nodes {
         for value in asked.values {
             list.push(value.map_or(Value::Null, Value::Bytes));
         }
-        let mut params = QueryParams::simple(Consistency::ONE);
+        let mut params = QueryParams::simple(asked.level.unwrap_or(Consistency::ONE));
         params.flags |= query_flag::VALUES;
+        if asked.serial.is_some() {
+            params.flags |= query_flag::SERIAL_CONSISTENCY;
+        }
+        params.serial_consistency = asked.serial;
         params.values = list.values();
         if asked.page_size.is_some() {
             params.flags |= query_flag::PAGE_SIZE;
