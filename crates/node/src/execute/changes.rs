@@ -42,7 +42,10 @@ impl CellReader<'_> {
         let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
         let store = self.shared.store(self.partition.token);
         let row = store.read_row(number, PartitionKey(&self.partition.key), self.place.target(), self.now)?;
-        Ok(row.and_then(|row| rows::value(&row, column, self.now)))
+        Ok(row.and_then(|mut row| {
+            row.cells.retain(|cell| column.shows(cell));
+            rows::value(&row, column, self.now)
+        }))
     }
 
     /// Paths and values of the live elements of a list.
@@ -52,7 +55,7 @@ impl CellReader<'_> {
         let key = PartitionKey(&self.partition.key);
         let row = store.read_row(number, key, self.place.target(), self.now);
         let row = row?.unwrap_or_default();
-        let live = rows::cells_of(&row, column.id).iter().filter(|cell| cell.is_live(self.now));
+        let live = row.cells.iter().filter(|cell| column.shows(cell) && cell.is_live(self.now));
         let element = |cell: &Cell| match (&cell.path, &cell.value) {
             (Some(path), CellValue::Live(value)) => Some((path.clone(), value.clone())),
             _ => None,

@@ -195,7 +195,7 @@ impl<'a> Request<'a> {
     /// A row with the columns that are read; none if nothing of it is live.
     fn seen(&self, mut row: Row, now: i64) -> Option<Row> {
         let columns = || self.table.columns.iter().zip(&self.reads);
-        row.cells.retain(|cell| cell.is_key() || columns().any(|(column, read)| *read && column.id == cell.column));
+        row.cells.retain(|cell| cell.is_key() || columns().any(|(column, read)| *read && column.shows(cell)));
         row.is_live(now).then_some(row)
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use shunt_language::types::{CqlType, UserType};
 use shunt_language::values::ordered;
-use shunt_storage::row::ColumnId;
+use shunt_storage::row::{Cell, ColumnId};
 
 pub(crate) use options::TableOptions;
 
@@ -94,13 +94,18 @@ pub(crate) struct Column {
     /// A clustering column in descending order.
     pub(crate) descending: bool,
     pub(crate) cql_type: CqlType,
-    /// Its number in storage. Never used again when the column is dropped.
+    /// Its number in storage. When the column is dropped, none has it again but one that comes back under its name.
     pub(crate) id: ColumnId,
-    /// When a column of its name was dropped, microseconds since 1970: what is not written later is not kept.
+    /// When a column of its name was dropped, microseconds since 1970: what is not written later is not shown.
     pub(crate) dropped_us: Option<i64>,
 }
 
 impl Column {
+    /// True if a stored cell is of this column, and not of one that was dropped after the cell was written.
+    pub(crate) fn shows(&self, cell: &Cell) -> bool {
+        self.id == cell.column && self.dropped_us.is_none_or(|dropped_us| cell.timestamp > dropped_us)
+    }
+
     /// True if its value is stored element by element.
     pub(crate) fn is_multi_cell(&self) -> bool {
         self.cql_type.is_multi_cell()

@@ -212,14 +212,15 @@ impl<'e> Collector<'e> {
         Ok(())
     }
 
-    /// A row without its values of columns that were dropped, if there are such columns; nothing, if no more is live.
+    /// A row without its values of columns that were dropped, and without those of before where such a column is back,
+    /// if there are such columns; nothing, if no more is live.
     fn without_dropped(&self, row: &Row) -> Option<Option<Row>> {
         let table = self.plan.table();
         if table.dropped.is_empty() {
             return None;
         }
         let mut row = row.clone();
-        row.cells.retain(|cell| cell.is_key() || table.columns.iter().any(|column| column.id == cell.column));
+        row.cells.retain(|cell| cell.is_key() || table.columns.iter().any(|column| column.shows(cell)));
         Some(row.is_live(self.now).then_some(row))
     }
 

@@ -117,7 +117,7 @@ impl Schema {
             let message = format!("Column with name '{name}' already exists");
             return if if_not_exists { Ok(()) } else { Err(CqlError::Invalid(message)) };
         }
-        let column = self.column(&table.keyspace, definition, ColumnId(table.next_column))?;
+        let mut column = self.column(&table.keyspace, definition, ColumnId(table.next_column))?;
         if column.kind == ColumnKind::Static && table.clustering_len == 0 {
             let message =
                 "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
@@ -142,8 +142,11 @@ impl Schema {
             if column.cql_type.is_counter() {
                 return Err(CqlError::Invalid(format!("Cannot re-add previously dropped counter column {name}")));
             }
+            // What was written later than it was dropped is there again.
+            column.id = before.column.id;
+        } else {
+            table.next_column += 1;
         }
-        table.next_column += 1;
         table.columns.push(column);
         Ok(())
     }

@@ -272,3 +272,46 @@ fn levels_that_a_statement_cannot_have() {
         assert_eq!(found, expected, "{text} at {level}");
     }
 }
+
+/// A column that comes back has what was written after the time of its drop, and nothing of before.
+#[test]
+fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (p int PRIMARY KEY, v int, w int, l list<int>, f frozen<list<int>>)",
+        "INSERT INTO t (p, v, l) VALUES (1, 1, [1]) USING TIMESTAMP 1000",
+        "UPDATE t USING TIMESTAMP 1500 SET v = 2, l = [2] WHERE p = 2",
+        "UPDATE t USING TIMESTAMP 2000 SET v = 3, l = [3], f = [3] WHERE p = 3",
+        "UPDATE t USING TIMESTAMP 1400 SET l = l + [4] WHERE p = 3",
+        "UPDATE t USING TIMESTAMP 1200 SET v = 4 WHERE p = 4",
+        "UPDATE t USING TIMESTAMP 2000 SET w = 4 WHERE p = 4",
+        "ALTER TABLE t DROP (v, l, f) USING TIMESTAMP 1500",
+    ]);
+    // Rows that have no more than what was dropped are not there.
+    nodes.check_sorted(&[("SELECT * FROM t", "1, null; 4, 4")]);
+    nodes.check(&[("ALTER TABLE t ADD (v int, l list<int>, f frozen<list<int>>)", "")]);
+    nodes.check_sorted(&[
+        ("SELECT p, v, l, f, w FROM t", "1, null, null, null, null; 3, 3, [3], [3], null; 4, null, null, null, 4"),
+        ("SELECT v, writetime(v) FROM t WHERE p = 3", "3, 2000"),
+        ("SELECT v FROM t WHERE p = 1", "null"),
+        ("SELECT v FROM t WHERE p = 2", ""),
+        ("SELECT count(*) FROM t", "3"),
+        ("SELECT count(v) FROM t", "1"),
+        ("SELECT p FROM t WHERE v > 0 ALLOW FILTERING", "3"),
+    ]);
+    nodes.check(&[
+        ("INSERT INTO t (p, v) VALUES (2, 5) IF NOT EXISTS", "true"),
+        ("UPDATE t SET v = 9 WHERE p = 1 IF v = 1", "false, null"),
+        ("UPDATE t SET v = 9 WHERE p = 3 IF v = 3", "true"),
+        ("UPDATE t SET l[0] = 7 WHERE p = 1", "error: Attempted to set an element on a list which is null"),
+        ("UPDATE t SET l[0] = 7 WHERE p = 3", ""),
+        ("SELECT v, l FROM t WHERE p = 3", "9, [7]"),
+        // Once more, with a time between what was written since.
+        ("INSERT INTO t (p, v) VALUES (6, 6) USING TIMESTAMP 3000", ""),
+        ("INSERT INTO t (p, v) VALUES (7, 7) USING TIMESTAMP 3001", ""),
+        ("ALTER TABLE t DROP v USING TIMESTAMP 3000", ""),
+        ("ALTER TABLE t ADD v int", ""),
+        ("SELECT v FROM t WHERE p = 6", "null"),
+        ("SELECT v FROM t WHERE p = 7", "7"),
+        ("SELECT v FROM t WHERE p = 3", "9"),
+    ]);
+}
