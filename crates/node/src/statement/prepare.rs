@@ -112,10 +112,24 @@ fn batch_plan(
             }
         }
     }
-    if timestamp.is_some() && mutations.iter().any(|mutation| mutation.timestamp.is_some()) {
-        return Err(CqlError::invalid("Timestamp must be set either on BATCH or individual statements"));
+    if timestamp.is_some() {
+        check_timestamp(batch.kind, &mutations)?;
     }
     Ok(BatchPlan { kind: batch.kind, owners, timestamp, mutations })
+}
+
+/// Refuses a timestamp where the statements have their own, or are to have none.
+fn check_timestamp(kind: ast::BatchKind, mutations: &[MutationPlan]) -> Result<(), CqlError> {
+    let message = if kind == ast::BatchKind::Counter {
+        "Cannot provide custom timestamp for counter BATCH"
+    } else if mutations.iter().any(|mutation| mutation.timestamp.is_some()) {
+        "Timestamp must be set either on BATCH or individual statements"
+    } else if mutations.iter().any(|mutation| mutation.table.is_counter) {
+        "Cannot provide custom timestamp for a BATCH containing counters"
+    } else {
+        return Ok(());
+    };
+    Err(CqlError::invalid(message))
 }
 
 /// Keyspace and table of each marker. Those of a batch itself are in `[batch]`, as in Cassandra.

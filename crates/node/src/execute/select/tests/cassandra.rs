@@ -315,3 +315,23 @@ fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
         ("SELECT v FROM t WHERE p = 3", "9"),
     ]);
 }
+
+#[test]
+fn batches_of_counters_have_no_timestamp() {
+    let mut nodes =
+        Nodes::new(&["CREATE TABLE n (p int PRIMARY KEY, v counter)", "CREATE TABLE t (p int PRIMARY KEY)"]);
+    nodes.check(&[
+        (
+            "BEGIN COUNTER BATCH USING TIMESTAMP 3 UPDATE n SET v = v + 1 WHERE p = 1; APPLY BATCH",
+            "error: Cannot provide custom timestamp for counter BATCH",
+        ),
+        (
+            "BEGIN UNLOGGED BATCH USING TIMESTAMP 3 UPDATE n SET v = v + 1 WHERE p = 1; APPLY BATCH",
+            "error: Cannot provide custom timestamp for a BATCH containing counters",
+        ),
+        ("SELECT v FROM n", ""),
+        ("BEGIN COUNTER BATCH UPDATE n SET v = v + 1 WHERE p = 1; APPLY BATCH", ""),
+        ("BEGIN BATCH USING TIMESTAMP 3 INSERT INTO t (p) VALUES (1); APPLY BATCH", ""),
+        ("SELECT v FROM n", "1"),
+    ]);
+}
