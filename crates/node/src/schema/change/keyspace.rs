@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use shunt_language::ast::{Properties, PropertyValue};
 
-use super::{Change, Object, Outcome, changeable, valid_name};
+use super::{Change, Object, Outcome, changeable, check_keyspace_name};
 use crate::error::CqlError;
 use crate::schema::{Durability, Keyspace, Schema};
 
 impl Schema {
     pub(super) fn create_keyspace(&self, name: &str, if_not_exists: bool, properties: &Properties) -> Outcome {
-        valid_name("Keyspace", name)?;
+        check_keyspace_name(name)?;
         changeable(name)?;
         if self.keyspaces.contains_key(name) {
             let error = CqlError::AlreadyExists { keyspace: name.to_owned(), table: String::new() };

@@ -105,14 +105,46 @@ pub(super) fn changeable(keyspace: &str) -> Result<(), CqlError> {
     Ok(())
 }
 
-/// Names of keyspaces, tables and types: Cassandra makes directories of them.
-pub(super) fn valid_name(kind: &str, name: &str) -> Result<(), CqlError> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if name.is_empty() || name.len() > 48 || !name.bytes().all(word) {
-        return Err(CqlError::Invalid(format!(
-            "{kind} name must not be empty, more than 48 characters long, or contain non-alphanumeric-underscore \
-             characters (got \"{name}\")"
-        )));
+/// Most characters of a keyspace's name.
+const KEYSPACE_NAME_MAX: usize = 48;
+/// Most characters of a table's name: Cassandra makes a directory of it and of an id. Those of types are made nothing
+/// of, but are in every description of a column.
+const NAME_MAX: usize = 222;
+
+/// True if Cassandra could make a directory of a name.
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn check_keyspace_name(name: &str) -> Result<(), CqlError> {
+    if is_word(name) && name.len() <= KEYSPACE_NAME_MAX {
+        return Ok(());
     }
-    Ok(())
+    Err(CqlError::Invalid(format!(
+        "Keyspace name must not be empty, more than {KEYSPACE_NAME_MAX} characters long, or contain \
+         non-alphanumeric-underscore characters (got '{name}')"
+    )))
+}
+
+fn check_table_name(keyspace: &str, name: &str) -> Result<(), CqlError> {
+    let message = match name.len() {
+        _ if !is_word(name) => {
+            format!("must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")")
+        }
+        characters if characters > NAME_MAX => {
+            format!("must not be more than {NAME_MAX} characters long (got {characters} characters for \"{name}\")")
+        }
+        _ => return Ok(()),
+    };
+    Err(CqlError::Config(format!("{keyspace}.{name}: Table name {message}")))
+}
+
+fn check_type_name(name: &str) -> Result<(), CqlError> {
+    if is_word(name) && name.len() <= NAME_MAX {
+        return Ok(());
+    }
+    Err(CqlError::Invalid(format!(
+        "Type name must not be empty, more than {NAME_MAX} characters long, or contain non-alphanumeric-underscore \
+         characters (got \"{name}\")"
+    )))
 }

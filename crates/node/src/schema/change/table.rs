@@ -6,7 +6,7 @@ use shunt_language::ast::{AlterTable, ColumnDefinition, CreateTable, Properties,
 use shunt_language::types::CqlType;
 use shunt_storage::row::{ColumnId, TableId};
 
-use super::{Change, Moment, Object, Outcome, valid_name};
+use super::{Change, Moment, Object, Outcome, check_table_name};
 use crate::error::CqlError;
 use crate::schema::resolve::{Types, keyspace_of, without_udts};
 use crate::schema::{Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableOptions, Uuid};
@@ -19,7 +19,7 @@ impl Schema {
         let keyspace_name = keyspace_of(&create.name, session)?;
         let keyspace = self.keyspace_to_change(keyspace_name)?;
         let name = &create.name.name;
-        valid_name("Table", name)?;
+        check_table_name(keyspace_name, name)?;
         if keyspace.tables.contains_key(name) {
             let error = CqlError::AlreadyExists { keyspace: keyspace_name.to_owned(), table: name.clone() };
             return if create.if_not_exists { Ok(None) } else { Err(error) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_language::ast::{AlterType, QualifiedName, TypeAlteration, TypeName};
 use shunt_language::types::{CqlType, UserType};
 
-use super::{Change, Object, Outcome, valid_name};
+use super::{Change, Object, Outcome, check_type_name};
 use crate::error::CqlError;
 use crate::schema::resolve::{Types, keyspace_of, mentions, replace};
 use crate::schema::{Keyspace, Schema, Table};
@@ -20,7 +20,7 @@ impl Schema {
     ) -> Outcome {
         let keyspace_name = keyspace_of(name, session)?;
         let mut keyspace = self.keyspace_to_change(keyspace_name)?;
-        valid_name("Type", &name.name)?;
+        check_type_name(&name.name)?;
         if keyspace.types.contains_key(&name.name) {
             let error = CqlError::Invalid(format!("A user type with name '{}' already exists", name.name));
             return if if_not_exists { Ok(None) } else { Err(error) };

@@ -105,7 +105,7 @@ fn new_tables() {
         ("CREATE TABLE IF NOT EXISTS t (p int PRIMARY KEY)", "nothing"),
         ("CREATE TABLE other.n (p int PRIMARY KEY)", "invalid"),
         ("CREATE TABLE system.n (p int PRIMARY KEY)", "unauthorized"),
-        ("CREATE TABLE \"a b\" (p int PRIMARY KEY)", "invalid"),
+        ("CREATE TABLE \"a b\" (p int PRIMARY KEY)", "bad property"),
         ("CREATE TABLE n (p int)", "invalid"),
         ("CREATE TABLE n (p int PRIMARY KEY, c int, PRIMARY KEY (c))", "invalid"),
         ("CREATE TABLE n (p int, PRIMARY KEY (p, p))", "invalid"),
@@ -144,6 +144,22 @@ fn new_tables() {
             "CREATED table k.n",
         ),
     ]);
+}
+
+/// Applications have tables with names of more than 48 characters, which are the most for a keyspace alone.
+#[test]
+fn long_names() {
+    let replication = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    let (n48, n49, n222, n223) = ("n".repeat(48), "n".repeat(49), "n".repeat(222), "n".repeat(223));
+    let cases = [
+        (format!("CREATE KEYSPACE {n48} WITH {replication}"), format!("CREATED keyspace {n48}")),
+        (format!("CREATE KEYSPACE {n49} WITH {replication}"), "invalid".to_owned()),
+        (format!("CREATE TABLE {n49} (p int PRIMARY KEY)"), format!("CREATED table k.{n49}")),
+        (format!("CREATE TABLE {n222} (p int PRIMARY KEY)"), format!("CREATED table k.{n222}")),
+        (format!("CREATE TABLE {n223} (p int PRIMARY KEY)"), "bad property".to_owned()),
+        (format!("CREATE TYPE {n222} (x int)"), format!("CREATED type k.{n222}")),
+    ];
+    check(&cases.each_ref().map(|(statement, expected)| (statement.as_str(), expected.as_str())));
 }
 
 #[test]
