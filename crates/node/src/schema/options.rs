@@ -1,6 +1,9 @@
 //! Options of a table: those of Cassandra 5.0, with its defaults. A node heeds `default_time_to_live` and
 //! `gc_grace_seconds`; it checks and keeps the others, so that schemas move in both directions unchanged.
 
+mod maps;
+mod words;
+
 use std::collections::BTreeMap;
 
 use shunt_language::ast::{LiteralKind, PropertyValue};
@@ -148,12 +151,12 @@ impl TableOptions {
             }
             self.numbers.insert(name, given);
         } else if let Some((name, _)) = TEXTS.iter().find(|(known, _)| *known == name) {
-            self.texts.insert(name, text(name, value)?);
+            self.texts.insert(name, words::shown(name, text(name, value)?)?);
         } else if let Some((name, default)) = MAPS.iter().find(|(known, _)| *known == name) {
             let PropertyValue::Map(pairs) = value else {
                 return malformed(format!("Invalid value for property '{name}'. It should be a map."));
             };
-            let map = whole_map(name, default, pairs.iter().cloned().collect())?;
+            let map = maps::whole_map(name, default, pairs.iter().cloned().collect())?;
             self.maps.insert(name, map);
         } else if let Some((name, _)) = FLAGS.iter().find(|(known, _)| *known == name) {
             self.flags.insert(name, flag(name, value)?);
@@ -182,42 +185,6 @@ fn text(name: &str, value: &PropertyValue) -> Result<String, CqlError> {
             malformed(format!("Invalid value for property '{name}'. It should be a string"))
         }
         PropertyValue::Constant(_, text) => Ok(text.clone()),
-    }
-}
-
-/// A map as Cassandra shows it: with the parts that were not given, and classes with their package.
-fn whole_map(
-    option: &str,
-    default: &[(&str, &str)],
-    mut map: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, CqlError> {
-    let off = map.get("enabled").is_some_and(|enabled| enabled.eq_ignore_ascii_case("false"));
-    if matches!(option, "compaction" | "compression") && !off && !map.is_empty() && !map.contains_key("class") {
-        return refused(format!("Missing sub-option 'class' for the '{option}' option."));
-    }
-    full_class_name(option, &mut map);
-    let filled = match option {
-        "compression" => map.contains_key("class") && !off,
-        "compaction" | "caching" => true,
-        _ => false,
-    };
-    for (key, value) in default.iter().filter(|(key, _)| filled && *key != "class") {
-        map.entry((*key).to_owned()).or_insert_with(|| (*value).to_owned());
-    }
-    Ok(map)
-}
-
-/// Class names are kept with their package, as Cassandra shows them.
-fn full_class_name(option: &str, map: &mut BTreeMap<String, String>) {
-    let package = match option {
-        "compaction" => "org.apache.cassandra.db.compaction.",
-        "compression" => "org.apache.cassandra.io.compress.",
-        _ => return,
-    };
-    if let Some(class) = map.get_mut("class")
-        && !class.contains('.')
-    {
-        class.insert_str(0, package);
     }
 }
 
