@@ -243,7 +243,8 @@ impl Shared {
     ) -> Result<Option<Change>, CqlError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.schema();
-        let moment = Moment { table_id: self.uuid(), version: self.uuid(), now_us: self.now_us() };
+        let datacentres = &[self.info.datacentre.as_str()];
+        let moment = Moment { table_id: self.uuid(), version: self.uuid(), now_us: self.now_us(), datacentres };
         let Some((new, change)) = old.change(statement, session, &moment)? else { return Ok(None) };
         // Before anything is changed: what is dropped has to be deleted from all stores.
         for store in &self.stores {

@@ -5,12 +5,18 @@ use std::sync::Arc;
 
 use shunt_language::ast::{Properties, PropertyValue};
 
-use super::{Change, Object, Outcome, changeable, check_keyspace_name};
+use super::{Change, Moment, Object, Outcome, changeable, check_keyspace_name};
 use crate::error::CqlError;
 use crate::schema::{Durability, Keyspace, Schema};
 
 impl Schema {
-    pub(super) fn create_keyspace(&self, name: &str, if_not_exists: bool, properties: &Properties) -> Outcome {
+    pub(super) fn create_keyspace(
+        &self,
+        name: &str,
+        if_not_exists: bool,
+        properties: &Properties,
+        moment: &Moment<'_>,
+    ) -> Outcome {
         check_keyspace_name(name)?;
         changeable(name)?;
         if self.keyspaces.contains_key(name) {
@@ -25,21 +31,27 @@ impl Schema {
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
         };
-        set_properties(&mut keyspace, properties)?;
+        set_properties(&mut keyspace, properties, moment)?;
         if keyspace.replication.is_empty() {
             return Err(CqlError::Config("Missing mandatory replication strategy class".to_owned()));
         }
         Ok(Some((self.with_keyspace(keyspace), changed("CREATED", name))))
     }
 
-    pub(super) fn alter_keyspace(&self, name: &str, if_exists: bool, properties: &Properties) -> Outcome {
+    pub(super) fn alter_keyspace(
+        &self,
+        name: &str,
+        if_exists: bool,
+        properties: &Properties,
+        moment: &Moment<'_>,
+    ) -> Outcome {
         changeable(name)?;
         let Some(old) = self.keyspaces.get(name) else {
             let error = CqlError::Invalid(format!("Keyspace '{name}' doesn't exist"));
             return if if_exists { Ok(None) } else { Err(error) };
         };
         let mut keyspace = Keyspace::clone(old);
-        set_properties(&mut keyspace, properties)?;
+        set_properties(&mut keyspace, properties, moment)?;
         Ok(Some((self.with_keyspace(keyspace), changed("UPDATED", name))))
     }
 
@@ -73,12 +85,14 @@ fn changed(kind: &'static str, keyspace: &str) -> Change {
     Change { kind, keyspace: keyspace.to_owned(), object: Object::Keyspace }
 }
 
-fn set_properties(keyspace: &mut Keyspace, properties: &Properties) -> Result<(), CqlError> {
+fn set_properties(keyspace: &mut Keyspace, properties: &Properties, moment: &Moment<'_>) -> Result<(), CqlError> {
     // `durability` says more than `durable_writes`, wherever it stands.
     let in_order = properties.iter().filter(|(name, _)| name != "durability");
     for (name, value) in in_order.chain(properties.iter().filter(|(name, _)| name == "durability")) {
         match (name.as_str(), value) {
-            ("replication", PropertyValue::Map(map)) => keyspace.replication = replication(map)?,
+            ("replication", PropertyValue::Map(map)) => {
+                keyspace.replication = replication(&keyspace.name, map, moment.datacentres)?;
+            }
             ("durable_writes", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
                 "true" => keyspace.set_durable_writes(true),
                 "false" => keyspace.set_durable_writes(false),
@@ -104,20 +118,40 @@ fn set_properties(keyspace: &mut Keyspace, properties: &Properties) -> Result<()
 }
 
 /// Returns what Cassandra would take as a replication setting, with the class name in full.
-fn replication(given: &[(String, String)]) -> Result<BTreeMap<String, String>, CqlError> {
+fn replication(
+    keyspace: &str,
+    given: &[(String, String)],
+    datacentres: &[&str],
+) -> Result<BTreeMap<String, String>, CqlError> {
+    const PACKAGE: &str = "org.apache.cassandra.locator.";
     let mut map: BTreeMap<String, String> = given.iter().cloned().collect();
     let Some(class) = map.get_mut("class") else {
         return Err(CqlError::Config("Missing mandatory replication strategy class".to_owned()));
     };
-    let short = class.rsplit('.').next().unwrap_or_default().to_owned();
-    if !matches!(short.as_str(), "SimpleStrategy" | "NetworkTopologyStrategy" | "LocalStrategy" | "EverywhereStrategy")
-    {
-        return Err(CqlError::Config(format!(
-            "Unable to find replication strategy class 'org.apache.cassandra.locator.{short}'"
-        )));
+    let short = class.strip_prefix(PACKAGE).unwrap_or(class).to_owned();
+    let knows = |option: &str| match short.as_str() {
+        "SimpleStrategy" => option == "replication_factor",
+        _ => option == "replication_factor" || datacentres.contains(&option),
+    };
+    match short.as_str() {
+        "SimpleStrategy" | "NetworkTopologyStrategy" => {}
+        "LocalStrategy" => {
+            let message = "Unable to use given strategy class: LocalStrategy is reserved for internal use.";
+            return Err(CqlError::invalid(message));
+        }
+        other => {
+            let package = if other.contains('.') { "" } else { PACKAGE };
+            return Err(CqlError::Config(format!("Unable to find replication strategy class '{package}{other}'")));
+        }
     }
-    *class = format!("org.apache.cassandra.locator.{short}");
+    *class = format!("{PACKAGE}{short}");
     for (name, value) in map.iter().filter(|(name, _)| *name != "class") {
+        // What nobody could write to must not come to be.
+        if !knows(name) {
+            return Err(CqlError::Config(format!(
+                "Unrecognized strategy option {{{name}}} passed to {short} for keyspace {keyspace}"
+            )));
+        }
         let copies = value.split('/').all(|part| part.parse::<u32>().is_ok());
         if !copies {
             return Err(CqlError::Config(format!("Replication factor must be numeric; found {value} for {name}")));

@@ -27,14 +27,16 @@ pub(crate) enum Object {
     Type(String),
 }
 
-/// Where new ids and the time of a change come from.
-pub(crate) struct Moment {
+/// What a change needs to know besides the schema: where new ids and its time come from, which datacentres there are.
+pub(crate) struct Moment<'a> {
     /// The id of the table that is created, if one is.
     pub(crate) table_id: Uuid,
     /// The version of the new schema.
     pub(crate) version: Uuid,
     /// Microseconds since 1970.
     pub(crate) now_us: i64,
+    /// Those in which replicas can be.
+    pub(crate) datacentres: &'a [&'a str],
 }
 
 /// Outcome of a statement: the new schema and what changed; `None` when an `IF [NOT] EXISTS` left all as it was.
@@ -46,13 +48,13 @@ pub(crate) const SYSTEM_KEYSPACES: [&str; 5] =
 
 impl Schema {
     /// Carries out a statement.
-    pub(crate) fn change(&self, statement: &SchemaStatement, session: Option<&str>, moment: &Moment) -> Outcome {
+    pub(crate) fn change(&self, statement: &SchemaStatement, session: Option<&str>, moment: &Moment<'_>) -> Outcome {
         let outcome = match statement {
             SchemaStatement::CreateKeyspace { name, if_not_exists, properties } => {
-                self.create_keyspace(name, *if_not_exists, properties)
+                self.create_keyspace(name, *if_not_exists, properties, moment)
             }
             SchemaStatement::AlterKeyspace { name, if_exists, properties } => {
-                self.alter_keyspace(name, *if_exists, properties)
+                self.alter_keyspace(name, *if_exists, properties, moment)
             }
             SchemaStatement::CreateTable(create) => self.create_table(create, session, moment),
             SchemaStatement::AlterTable(alter) => self.alter_table(alter, session, moment),

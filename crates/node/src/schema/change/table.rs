@@ -15,7 +15,7 @@ use crate::schema::{Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, 
 const COLUMNS_MAX: usize = 4096;
 
 impl Schema {
-    pub(super) fn create_table(&self, create: &CreateTable, session: Option<&str>, moment: &Moment) -> Outcome {
+    pub(super) fn create_table(&self, create: &CreateTable, session: Option<&str>, moment: &Moment<'_>) -> Outcome {
         let keyspace_name = keyspace_of(&create.name, session)?;
         let keyspace = self.keyspace_to_change(keyspace_name)?;
         let name = &create.name.name;
@@ -68,7 +68,7 @@ impl Schema {
         self.with_keyspace(keyspace)
     }
 
-    pub(super) fn alter_table(&self, alter: &AlterTable, session: Option<&str>, moment: &Moment) -> Outcome {
+    pub(super) fn alter_table(&self, alter: &AlterTable, session: Option<&str>, moment: &Moment<'_>) -> Outcome {
         let keyspace_name = keyspace_of(&alter.name, session)?;
         let keyspace = self.keyspace_to_change(keyspace_name)?;
         let name = &alter.name.name;

@@ -16,6 +16,9 @@ use crate::error::CqlError;
 
 pub(crate) use generate::{schema_of, statements};
 
+/// Those that keyspaces of tests have replicas in.
+const DATACENTRES: [&str; 5] = ["a", "asia", "datacenter1", "dc", "europe"];
+
 /// Carries out one statement. Everything about it follows from the schema, so that a test can do it again.
 pub(crate) fn carry_out(schema: &Schema, text: &str, session: Option<&str>) -> Outcome {
     let Statement::Schema(statement) = shunt_language::parse(text).map_err(CqlError::from)?.statement else {
@@ -25,7 +28,8 @@ pub(crate) fn carry_out(schema: &Schema, text: &str, session: Option<&str>) -> O
     let mut id = [0; 16];
     id[8..].copy_from_slice(&number.to_be_bytes());
     (id[6], id[8]) = (0x40, 0x80);
-    let moment = Moment { table_id: id, version: id, now_us: 1_700_000_000_000_000 + number as i64 };
+    let now_us = 1_700_000_000_000_000 + number as i64;
+    let moment = Moment { table_id: id, version: id, now_us, datacentres: &DATACENTRES };
     schema.change(&statement, session, &moment)
 }
 
