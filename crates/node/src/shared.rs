@@ -261,7 +261,9 @@ impl Shared {
         *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // A schema that may be back after a power failure has its data then. The next start deletes what is in none.
         let dropped = if saved.is_ok() { self.drop_data(&old, &new) } else { Ok(()) };
-        self.announce(&change);
+        for change in old.changes_with(change.clone()) {
+            self.announce(&change);
+        }
         saved.map_err(|error| CqlError::Server(format!("the schema has changed: {error}")))?;
         dropped?;
         Ok(Some(change))

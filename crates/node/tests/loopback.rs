@@ -12,7 +12,7 @@ use shunt_testing::blocking::Client;
 use shunt_testing::{Answer, Handshake, bytes};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::{Consistency, encode, error_code};
+use shunt_wire::cql::message::{Consistency, Event, encode, error_code};
 use support::{KEYSPACE, PATIENCE, options, start};
 
 #[test]
@@ -170,5 +170,48 @@ fn a_range_is_deleted_as_it_is_read() {
         }
         client.run("DROP TABLE k.t");
     }
+    assert!(nodes.stop(PATIENCE).is_in_time());
+}
+
+/// Drivers keep what they know of a keyspace by table and type, and forget each when they are told that it is gone.
+#[test]
+fn each_change_of_the_schema_is_an_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let address = nodes.addresses()[0];
+    let mut listener = Client::open(address, Handshake { events: vec!["SCHEMA_CHANGE"], ..Handshake::new(4) });
+    let mut client = Client::connect(address, 4);
+    for statement in [
+        KEYSPACE,
+        "CREATE TYPE k.y (a int)",
+        "CREATE TABLE k.t (k int PRIMARY KEY)",
+        "CREATE TABLE k.u (k int PRIMARY KEY)",
+        "ALTER TABLE k.t ADD v int",
+        "DROP TABLE k.t",
+        "DROP KEYSPACE k",
+    ] {
+        client.run(statement);
+    }
+    let mut event = || {
+        let answer = listener.receive();
+        let Ok(Event::SchemaChange(change)) = Event::decode(answer.message()) else { panic!("{answer:?}") };
+        format!("{} {} {}", change.change, change.target, change.name.unwrap_or(change.keyspace))
+    };
+    let mut events = vec![event()];
+    while events.last().is_some_and(|last| last != "DROPPED KEYSPACE k") {
+        events.push(event());
+    }
+    let expected = [
+        "CREATED KEYSPACE k",
+        "CREATED TYPE y",
+        "CREATED TABLE t",
+        "CREATED TABLE u",
+        "UPDATED TABLE t",
+        "DROPPED TABLE t",
+        "DROPPED TABLE u",
+        "DROPPED TYPE y",
+        "DROPPED KEYSPACE k",
+    ];
+    assert_eq!(events, expected);
     assert!(nodes.stop(PATIENCE).is_in_time());
 }

@@ -69,6 +69,20 @@ impl Schema {
             .map(|(schema, change)| (Schema { version: moment.version, number: self.number + 1, ..schema }, change)))
     }
 
+    /// Returns what goes with a change of this schema, itself last: with a keyspace all that is in it.
+    pub(crate) fn changes_with(&self, change: Change) -> Vec<Change> {
+        let of = |object| Change { kind: change.kind, keyspace: change.keyspace.clone(), object };
+        let mut found = Vec::new();
+        if (change.kind, &change.object) == ("DROPPED", &Object::Keyspace)
+            && let Some(keyspace) = self.keyspace(&change.keyspace)
+        {
+            found.extend(keyspace.tables.keys().map(|name| of(Object::Table(name.clone()))));
+            found.extend(keyspace.types.keys().map(|name| of(Object::Type(name.clone()))));
+        }
+        found.push(change);
+        found
+    }
+
     fn drop_object(&self, drop: &Drop, session: Option<&str>) -> Outcome {
         match drop.kind {
             DropKind::Keyspace => self.drop_keyspace(&drop.name.name, drop.if_exists),
