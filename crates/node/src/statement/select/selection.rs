@@ -7,7 +7,7 @@ mod call;
 mod metadata;
 mod name;
 
-use shunt_language::ast::{CellMetadata, Selector, Term};
+use shunt_language::ast::{CellMetadata, NativeType, Selector, Term};
 use shunt_language::error::InvalidRequest;
 use shunt_language::functions::{Aggregate, AggregateKind, Function};
 use shunt_language::terms::{Prepared, Scope, prepare};
@@ -137,7 +137,9 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
 
     pub(super) fn item(&mut self, selector: &Selector, alias: Option<&str>) -> Result<(), InvalidRequest> {
         let (expression, cql_type) = self.prepare(selector, None)?;
-        let name = alias.map_or_else(|| name_of(selector), str::to_owned);
+        // A cast to the type that a value has is none.
+        let is_none = |of: &Selector, native: NativeType| self.known_or_literal(of) == Some(native.into());
+        let name = alias.map_or_else(|| name::name_without(selector, &is_none), str::to_owned);
         self.selection.items.push(Item { expression, cql_type, name });
         Ok(())
     }
@@ -158,6 +160,9 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
             Selector::Metadata(what, argument) => self.metadata(*what, argument),
             Selector::Cast(inner, native) => {
                 let Some(from) = self.known_or_literal(inner) else { return untyped(inner) };
+                if from == (*native).into() {
+                    return self.prepare(inner, Some(&from));
+                }
                 self.called(Function::cast(&from, *native)?, &[inner])
             }
             Selector::Call { name, arguments } => self.call(name, arguments, expected),

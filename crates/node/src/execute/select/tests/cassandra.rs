@@ -335,3 +335,12 @@ fn batches_of_counters_have_no_timestamp() {
         ("SELECT v FROM n", "1"),
     ]);
 }
+
+/// A cast to the type that a column has is none.
+#[test]
+fn casts_to_the_same_type_have_the_names_of_their_columns() {
+    let mut nodes = Nodes::new(&["CREATE TABLE t (k int PRIMARY KEY, v text)", "INSERT INTO t (k, v) VALUES (1, 'x')"]);
+    let text = "SELECT CAST(k AS int), CAST(v AS varchar), CAST(k AS text), max(CAST(k AS int)) FROM t";
+    let answer = nodes.ask(text, &super::Asked::default()).unwrap();
+    assert_eq!(answer.names, ["k", "v", "cast(k as text)", "system.max(k)"]);
+}

@@ -1,6 +1,6 @@
 //! Names of result columns, as Cassandra gives them.
 
-use shunt_language::ast::{CellMetadata, LiteralKind, QualifiedName, Selector, Term};
+use shunt_language::ast::{CellMetadata, LiteralKind, NativeType, QualifiedName, Selector, Term};
 
 /// The name of a function of metadata.
 pub(super) fn metadata_name(what: CellMetadata) -> &'static str {
@@ -16,8 +16,14 @@ pub(super) fn counts_rows(name: &QualifiedName, arguments: &[Selector]) -> bool 
     name.name == "count" && matches!(arguments, [Selector::Term(Term::Literal(_))])
 }
 
-/// The name that the column of a selector has without an alias.
+/// The name of a selector in messages.
 pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
+    name_without(selector, &|_, _| false)
+}
+
+/// The name that the column of a selector has without an alias. Casts of which `is_none` is true are not seen in it.
+pub(super) fn name_without(selector: &Selector, is_none: &dyn Fn(&Selector, NativeType) -> bool) -> String {
+    let name_of = |selector: &Selector| name_without(selector, is_none);
     let all = |selectors: &[Selector]| selectors.iter().map(name_of).collect::<Vec<_>>().join(", ");
     let shown = |term: &Option<Term>| term.as_ref().map_or_else(String::new, raw);
     match selector {
@@ -25,6 +31,7 @@ pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
         Selector::Term(term) => raw(term),
         Selector::CountRows => "count".to_owned(),
         Selector::Metadata(what, of) => format!("{}({})", metadata_name(*what), name_of(of)),
+        Selector::Cast(of, native) if is_none(of, *native) => name_of(of),
         Selector::Cast(of, native) => format!("cast({} as {native})", name_of(of)),
         Selector::Call { name, arguments } if counts_rows(name, arguments) => "count".to_owned(),
         Selector::Call { name, arguments } => {
