@@ -19,7 +19,12 @@ pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u
                 format!("ERR there is database {database} alone: start shunt multiget serve with another --database");
             put_error(&mut out, &text);
         }
-        ("COMMAND", _) => put_array(&mut out, 0),
+        ("COMMAND", arguments) => command(app, arguments, &mut out),
+        ("INFO", arguments) => put_bulk(&mut out, information(arguments).as_bytes()),
+        ("CONFIG", [word, _, ..]) if is(word, "GET") => put_map(&mut out, app.version, 0),
+        ("CONFIG", _) => {
+            put_error(&mut out, "ERR of CONFIG there is GET alone here: send it to the server that it is for");
+        }
         ("AUTH", _) => put_error(
             &mut out,
             "ERR AUTH called without any password configured: shunt multiget logs in to the servers itself, leave the password out",
@@ -39,6 +44,40 @@ fn is(word: &[u8], known: &str) -> bool {
     word.eq_ignore_ascii_case(known.as_bytes())
 }
 
+/// The facts by which clients decide that a server is ready, and what it can do; by section.
+const FACTS: [(&str, &[(&str, &str)]); 4] = [
+    ("Server", &[("redis_version", REDIS_VERSION), ("redis_mode", "standalone")]),
+    ("Persistence", &[("loading", "0")]),
+    ("Replication", &[("role", "master"), ("connected_slaves", "0")]),
+    ("Cluster", &[("cluster_enabled", "0")]),
+];
+
+/// The facts of the sections that are asked for. What servers use and hold is not among them: there are several.
+fn information(asked: &[&[u8]]) -> String {
+    let all =
+        asked.is_empty() || asked.iter().any(|word| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| is(word, all)));
+    let line = |(name, value): &(&str, &str)| format!("{name}:{value}\r\n");
+    let sections = FACTS.iter().filter(|(section, _)| all || asked.iter().any(|word| is(word, section)));
+    let texts =
+        sections.map(|(section, facts)| format!("# {section}\r\n{}", facts.iter().map(line).collect::<String>()));
+    texts.collect::<Vec<_>>().join("\r\n")
+}
+
+/// Of commands nothing is told. What asks for hints, as `redis-cli` does, goes on without.
+fn command(app: &App, arguments: &[&[u8]], out: &mut Vec<u8>) {
+    match arguments {
+        [] => put_array(out, 0),
+        [word] if is(word, "COUNT") => put_integer(out, 0),
+        [word, ..] if is(word, "LIST") => put_array(out, 0),
+        [word, ..] if is(word, "DOCS") => put_map(out, app.version, 0),
+        [word, names @ ..] if is(word, "INFO") => {
+            put_array(out, names.len());
+            names.iter().for_each(|_| put_nil(out, app.version));
+        }
+        _ => put_error(out, "ERR of COMMAND there are COUNT, DOCS, INFO and LIST here"),
+    }
+}
+
 fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     match arguments {
         [word, name] if is(word, "SETNAME") => {
@@ -49,8 +88,19 @@ fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
         [word] if is(word, "GETNAME") => put_bulk(out, &app.name),
         [word] if is(word, "ID") => put_integer(out, id(app)),
         [word, _, _] if is(word, "SETINFO") => put_simple(out, "OK"),
-        _ => put_error(out, "ERR of CLIENT there are SETNAME, GETNAME, SETINFO and ID here"),
+        [word] if is(word, "INFO") => put_bulk(out, described(app).as_bytes()),
+        // What is so in any case.
+        [word, on] if is(word, "REPLY") && is(on, "ON") => put_simple(out, "OK"),
+        [word, off] if is(word, "TRACKING") && is(off, "OFF") => put_simple(out, "OK"),
+        [word, off] if (is(word, "NO-EVICT") || is(word, "NO-TOUCH")) && is(off, "OFF") => put_simple(out, "OK"),
+        _ => put_error(out, "ERR of CLIENT there are SETNAME, GETNAME, SETINFO, INFO and ID here"),
     }
+}
+
+/// The connection as `CLIENT INFO` shows it.
+fn described(app: &App) -> String {
+    let version = if app.version == Version::Two { 2 } else { 3 };
+    format!("id={} name={} resp={version}\n", id(app), String::from_utf8_lossy(&app.name))
 }
 
 fn id(app: &App) -> i64 {

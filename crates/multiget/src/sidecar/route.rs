@@ -138,7 +138,7 @@ const PAIRS: &[&str] = &["MSET", "MSETNX"];
 const TWO_KEYS: &[&str] =
     &["RENAME", "RENAMENX", "COPY", "LMOVE", "RPOPLPUSH", "SMOVE", "ZRANGESTORE", "GEOSEARCHSTORE"];
 /// Answered here.
-const LOCAL: &[&str] = &["PING", "ECHO", "HELLO", "CLIENT", "SELECT", "AUTH", "COMMAND", "QUIT"];
+const LOCAL: &[&str] = &["PING", "ECHO", "HELLO", "CLIENT", "SELECT", "AUTH", "COMMAND", "INFO", "CONFIG", "QUIT"];
 
 /// Where a command goes.
 #[derive(Clone, Debug, Eq, PartialEq)]

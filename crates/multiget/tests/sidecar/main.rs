@@ -2,6 +2,7 @@
 //! all shims are silent, and every multiget ends over TCP.
 
 mod app;
+mod begin;
 mod bounds;
 mod cluster;
 mod login;
