@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use shunt_language::ast::{AlterTable, ColumnDefinition, CreateTable, Properties, QualifiedName, TableAlteration};
+use shunt_language::ast::{
+    AlterTable, ColumnDefinition, CreateTable, Properties, PropertyValue, QualifiedName, TableAlteration,
+};
 use shunt_language::types::CqlType;
 use shunt_storage::row::{ColumnId, TableId};
 
@@ -89,7 +91,12 @@ impl Schema {
                 }
             }
             TableAlteration::Rename { if_exists, columns } => rename_columns(&mut table, *if_exists, columns)?,
-            TableAlteration::With(properties) => set_options(&mut table, properties)?,
+            TableAlteration::With(properties) => {
+                if properties.iter().any(|(name, _)| name == "id") {
+                    return Err(CqlError::Config("Cannot alter table id.".to_owned()));
+                }
+                set_options(&mut table, properties)?;
+            }
             TableAlteration::AlterType { .. } => {
                 return Err(CqlError::invalid("Altering column types is no longer supported"));
             }
@@ -328,12 +335,27 @@ fn check(table: &Table) -> Result<(), CqlError> {
 fn set_options(table: &mut Table, properties: &Properties) -> Result<(), CqlError> {
     for (name, value) in properties {
         if name == "id" {
-            continue; // Given by DESCRIBE .. WITH INTERNALS; a node gives its own.
+            // Given by DESCRIBE .. WITH INTERNALS; a node gives its own.
+            check_id(value)?;
+            continue;
         }
         table.options.set(name, value)?;
     }
     table.options.check()?;
     check(table)
+}
+
+fn check_id(value: &PropertyValue) -> Result<(), CqlError> {
+    let is_uuid = |text: &str| {
+        let mut parts = text.split('-');
+        let hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        [8, 4, 4, 4, 12].iter().all(|length| parts.next().is_some_and(|part| part.len() == *length && hex(part)))
+            && parts.next().is_none()
+    };
+    match value {
+        PropertyValue::Constant(_, text) if is_uuid(text) => Ok(()),
+        _ => Err(CqlError::Config("Invalid table id".to_owned())),
+    }
 }
 
 fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) -> Result<(), CqlError> {
