@@ -68,9 +68,11 @@ impl Failure {
         Self { exit: Exit::Internal, message: format!("{what}: {error}") }
     }
 
-    /// Says so in the log.
+    /// Says so in the log, each line as an event of its own.
     pub(crate) fn report(self) -> Exit {
-        tracing::error!("{}", self.message);
+        for line in self.message.lines() {
+            tracing::error!("{}", line.strip_prefix("error: ").unwrap_or(line));
+        }
         self.exit
     }
 }

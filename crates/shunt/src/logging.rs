@@ -1,12 +1,18 @@
 //! Logs: to standard error, as text or JSON, with a level that can change while running.
 
+use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
 
 use shunt_proxy::config::LogFormat;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::fmt::format::{self, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// Changes the filter of the running program.
 pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
@@ -38,24 +44,148 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
 /// See [`filter`].
 pub(crate) fn start(log: &str, format: LogFormat) -> Result<FilterHandle, String> {
     let (filter, handle) = reload::Layer::new(filter(log)?);
-    let registry = tracing_subscriber::registry().with(filter);
-    let started = match format {
-        LogFormat::Text => {
-            let ansi = std::io::stderr().is_terminal();
-            registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(ansi)).try_init()
-        }
-        LogFormat::Json => {
-            registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()
-        }
-    };
+    let ansi = std::io::stderr().is_terminal();
+    let started = tracing_subscriber::registry().with(filter).with(layer(format, ansi, std::io::stderr)).try_init();
     started.map_err(|error| error.to_string())?;
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "internal error")));
     Ok(FilterHandle(handle))
 }
 
+/// What writes the events.
+fn layer<S, W>(format: LogFormat, ansi: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    match format {
+        LogFormat::Text => {
+            let fields = format::debug_fn(move |out, field, value| field_as_text(out, ansi, field.name(), value));
+            fmt::layer().with_writer(writer).with_ansi(ansi).fmt_fields(fields.delimited(" ")).boxed()
+        }
+        LogFormat::Json => {
+            let events = JsonEvents(format::format().json().flatten_event(true));
+            fmt::layer().json().event_format(events).with_writer(writer).boxed()
+        }
+    }
+}
+
+/// Writes a field as `name=value`, and the message alone.
+fn field_as_text(out: &mut Writer<'_>, ansi: bool, name: &str, value: &dyn Debug) -> std::fmt::Result {
+    match (name.strip_prefix("r#").unwrap_or(name), ansi) {
+        ("message", _) => {}
+        // The name in italics, and the sign not so bright.
+        (name, true) => write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
+        (name, false) => write!(out, "{name}=")?,
+    }
+    write!(Printable(out), "{value:?}")
+}
+
+/// Takes text of whoever it may be, and passes on what prints: a node or a client is not to begin a line of its own, nor
+/// to move a terminal's cursor.
+struct Printable<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Printable<'_, W> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        text.chars().try_for_each(|char| match char {
+            // They print as they are, and were escaped before where that is needed.
+            '"' | '\'' | '\\' => self.0.write_char(char),
+            _ => char.escape_debug().try_for_each(|char| self.0.write_char(char)),
+        })
+    }
+}
+
+/// Fields that are lists of options' names.
+const LISTS: [&str; 2] = ["keys", "needs_restart"];
+
+/// Writes events as JSON, in which lists are lists: `tracing` has none, and hands them on as text.
+struct JsonEvents(format::Format<format::Json>);
+
+impl<S, N> FormatEvent<S, N> for JsonEvents
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    format::Format<format::Json>: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        if !event.fields().any(|field| LISTS.contains(&field.name())) {
+            return self.0.format_event(context, out, event);
+        }
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&line) else {
+            return out.write_str(&line);
+        };
+        for name in LISTS {
+            if let Some(field) = fields.get_mut(name)
+                && let Some(list) = field.as_str().and_then(|text| serde_json::from_str(text).ok())
+            {
+                *field = list;
+            }
+        }
+        writeln!(out, "{}", serde_json::Value::Object(fields))
+    }
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::filter;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What a log is written into.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What events become.
+    fn written(format: LogFormat, ansi: bool, events: impl FnOnce()) -> String {
+        let written = Written::default();
+        let copy = written.clone();
+        let subscriber = tracing_subscriber::registry().with(layer(format, ansi, move || copy.clone()));
+        tracing::subscriber::with_default(subscriber, events);
+        let bytes = written.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// A node names its datacentre as it likes.
+    #[test]
+    fn no_name_makes_a_line_of_its_own_or_moves_the_cursor() {
+        const NAME: &str = "dc\n2026-01-01 ERROR shunt: forged\r\t\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\0";
+        let event = || {
+            let _entered = tracing::error_span!("proxy", address = %NAME).entered();
+            tracing::info!(datacentre = %NAME, again = NAME, "connected to {NAME} \"Größe\" 'ü'");
+        };
+        for ansi in [false, true] {
+            let text = written(LogFormat::Text, ansi, event);
+            let own = |text: &str| text.replace("\u{1b}[", "");
+            let line = if ansi { own(&text) } else { text.clone() };
+            let line = line.strip_suffix('\n').unwrap();
+            assert!(line.chars().all(|char| !char.is_control() && !"\u{202e}\u{2028}".contains(char)), "{line:?}");
+            let plain = r"dc\n2026-01-01 ERROR shunt: forged\r\t\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\0";
+            assert_eq!(text.matches(plain).count(), 4, "{text:?}");
+            assert!(text.contains("\"Größe\" 'ü'"), "{text:?}");
+            assert!(ansi || text.contains(&format!("'ü' datacentre={plain} again=\"{plain}\"")), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_a_list_in_json() {
+        let line = written(LogFormat::Json, false, || tracing::info!(keys = ?["cores", "io"], "configuration applied"));
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["keys"], serde_json::json!(["cores", "io"]), "{line}");
+        assert_eq!((&event["message"], &event["level"]), (&"configuration applied".into(), &"INFO".into()));
+        assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
+    }
 
     #[test]
     fn levels_and_directives_are_told_from_typing_errors() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shunt_http::Order;
 use shunt_proxy::admin::Admin;
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Config, Problem};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_reactor::{Acceptor, Mailer};
@@ -210,15 +210,20 @@ impl Part for ProxyPart {
         let new = match (reload.load)() {
             Ok(new) => new,
             Err(problems) => {
-                error!("the configuration stays as it is, because the new one is not valid:\n{problems}");
+                error!("the configuration stays as it is, because the new one is not valid");
+                for problem in problems.lines() {
+                    error!(%problem, "a fault of the new configuration");
+                }
                 return;
             }
         };
         let reloaded = self.config.borrow().reloaded(&new);
         // It was valid whole; what of it can be taken over now may not go with what needs a restart.
-        if let Some(problem) = reloaded.config.problems().first() {
-            let (key, why, restart) = (problem.key, &problem.message, &reloaded.waiting);
-            error!(key, why, needs_restart = ?restart, "the configuration stays as it is: the new one is valid only after a restart");
+        let problems = reloaded.config.problems();
+        for Problem { key, message: why } in &problems {
+            error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
+        }
+        if !problems.is_empty() {
             return;
         }
         if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {

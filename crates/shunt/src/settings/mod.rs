@@ -39,6 +39,13 @@ pub(crate) struct Settings {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SettingsError(Vec<String>);
 
+impl SettingsError {
+    /// Each of them.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.0
+    }
+}
+
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|problem| writeln!(f, "error: {problem}"))

@@ -135,3 +135,28 @@ fn hangup_applies_what_can_change_and_names_what_cannot() {
     assert!(log.contains("stays as it is") && log.contains("0 is out of range"), "{log}");
     assert!(log.contains("nowhere") && log.contains("datacenter1 (1 node)"), "{log}");
 }
+
+#[test]
+fn each_fault_of_a_new_configuration_is_an_event_of_its_own() {
+    let file = tempfile::NamedTempFile::new().expect("file");
+    std::fs::write(file.path(), "contact_points = [\"127.0.0.1:1\"]\n").expect("write");
+    let proxy = Proxy::start(&["--log-format", "json", "--config", file.path().to_str().expect("text")]);
+    std::fs::write(file.path(), "clients_max = 0\nfrobnicate = 1\nlisten = [\n").expect("write");
+    proxy.signal("HUP");
+    proxy.wait_logged("frobnicate");
+    std::fs::write(file.path(), "contact_points = [\"127.0.0.1:2\"]\nauth_cache_ms = 9000\n").expect("write");
+    proxy.signal("HUP");
+    proxy.wait_logged("configuration applied");
+    proxy.signal("TERM");
+    let (code, log) = proxy.end();
+    assert_eq!(code, 0);
+    let events = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let events: Vec<_> = events.collect();
+    let text = |event: &serde_json::Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    assert!(events.iter().all(|event| !text(event, "message").contains('\n')), "{log}");
+    for part in [":1:1: `clients_max`: 0 is out of range", ":2:1: unknown key `frobnicate`", ":3:"] {
+        assert_eq!(events.iter().filter(|event| text(event, "problem").contains(part)).count(), 1, "{part}: {log}");
+    }
+    let applied = events.iter().find(|event| text(event, "message") == "configuration applied").expect("it is there");
+    assert_eq!(applied["keys"], serde_json::json!(["contact_points", "auth_cache_ms"]));
+}
