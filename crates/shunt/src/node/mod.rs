@@ -9,6 +9,7 @@ use std::sync::Arc;
 use shunt_admin::Pages;
 use shunt_node::maintenance;
 use shunt_node::run::{Nodes, NodesOptions, StartError};
+use tracing::info;
 
 pub(crate) use options::NodeCommand;
 use options::{NodeOptions, NodeSettings, Task};
@@ -17,7 +18,7 @@ use part::{Manner, NodesPart, Telling};
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::open_files;
-use crate::proxy::announce;
+use crate::proxy::{announce, shown};
 use crate::supervise::{Events, Hangup, Supervisor};
 
 /// Runs what was asked for.
@@ -81,6 +82,8 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
         admin::start(listener, pages, telling.admin())?;
     }
     announce(nodes.addresses(), admin_address, None);
+    let (listening, admin) = (nodes.addresses(), shown(admin_address));
+    info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
     let manner = Manner {
         drain_limit: settings.drain_timeout,
         late: "clients did not take their answers in time and are cut off",

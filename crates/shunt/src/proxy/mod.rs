@@ -53,6 +53,8 @@ pub(crate) fn run(settings: Settings) -> Exit {
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
             announce(&started.listening, started.admin, started.locks_http);
+            let (listening, admin) = (&started.listening, shown(started.admin));
+            info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)
         }
         Err(failed) => failed.report(),
@@ -76,8 +78,11 @@ pub(crate) fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>, lock
         let _ = writeln!(out, "connect with: cqlsh {} {}", first.ip(), first.port());
     }
     let _ = out.flush();
-    let admin = admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string());
-    info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
+}
+
+/// How the log shows the address of an admin interface.
+pub(crate) fn shown(admin: Option<SocketAddr>) -> String {
+    admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string())
 }
 
 /// An address at which a listener on this machine can be reached from it.

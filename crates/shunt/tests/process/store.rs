@@ -81,6 +81,16 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
+/// Who filters a node's log does so by its name.
+#[test]
+fn a_node_logs_under_its_own_name() {
+    let directory = tempfile::tempdir().expect("directory");
+    let (code, log) = Running::start(&["node", "--data", text(directory.path())]).end("TERM");
+    let started = log.lines().find(|line| line.contains(" started ")).unwrap_or_else(|| panic!("{log}"));
+    assert!(code == 0 && started.contains(" shunt::node: "), "{code} {started}");
+    assert!(!log.contains("shunt::proxy") && !log.contains("shunt_proxy"), "{log}");
+}
+
 #[test]
 fn up_keeps_its_data_however_it_ends() {
     let directory = tempfile::tempdir().expect("directory");
