@@ -316,7 +316,7 @@ def embedded_nodes(network: str = NETWORK) -> Iterator[str]:
     nodes = Embedded("multiget", f"{network}.9:9042",
                      ["up", "--nodes", "3", "--listen", f"{network}.9:9042", "--node-port", "9543", "--admin", "off"], [])
     with nodes:
-        yield "127.0.0.1:9543"
+        yield f"{network}.9:9543"
 
 
 def run_all(nodes: str, replication: int, requests: int, seed: int, network: str = NETWORK) -> Found:

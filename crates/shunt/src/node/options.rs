@@ -1,6 +1,6 @@
 //! Options of `shunt node`, and those that it shares with `shunt up`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use crate::settings::{Admin, AdminAddress, Bytes, Checked, Given, Listen, Millis
 
 /// Most event loops.
 const CORES_MAX: usize = 1024;
+/// Port of the admin pages.
+const ADMIN_PORT: u16 = 9180;
 /// Most connections.
 const CLIENTS_MAX: usize = 10_000_000;
 
@@ -91,9 +93,9 @@ pub(crate) struct NodeOptions {
 /// Options of whatever runs nodes, for itself or with a proxy. `--listen` is one as well, which each words in its own way.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CommonOptions {
-    /// Address of metrics, health and status, or `off`
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
-    pub(crate) admin: Given<Admin>,
+    /// Address of metrics, health and status, or `off` [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
+    #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
+    pub(crate) admin: Option<Given<Admin>>,
     /// Listen on an address that other machines reach: there are no logins, so whoever connects may do everything
     #[arg(long, help_heading = "Addresses")]
     pub(crate) insecure: bool,
@@ -116,11 +118,20 @@ pub(crate) struct CommonSettings {
 }
 
 impl CommonOptions {
-    /// Reads all of them, and `--listen`. The log is at `level` unless that is given.
-    pub(crate) fn check(&self, listen: &Given<Listen>, level: &str, checked: &mut Checked) -> CommonSettings {
+    /// Reads all of them, and `--listen`. The log is at `level`, and the admin pages are on the host that `admin` names for
+    /// that address, unless these are given.
+    pub(crate) fn check(
+        &self,
+        listen: &Given<Listen>,
+        level: &str,
+        admin: fn(SocketAddr) -> IpAddr,
+        checked: &mut Checked,
+    ) -> CommonSettings {
+        let listen = checked.take("listen", listen, Listen::default()).0;
+        let default = Admin(Some(SocketAddr::new(admin(listen), ADMIN_PORT)));
         CommonSettings {
-            listen: checked.take("listen", listen, Listen::default()).0,
-            admin: checked.take("admin", &self.admin, Admin(None)).0,
+            listen,
+            admin: self.admin.as_ref().map_or(default, |given| checked.take("admin", given, Admin(None))).0,
             store: self.storage.store(checked),
             insecure: self.insecure,
             log: self.log.with_default(level, checked),
@@ -260,7 +271,7 @@ impl NodeOptions {
         let drain_ms = checked.take("drain-timeout-ms", &self.drain_timeout_ms, Millis(0)).0;
         let clients_max = checked.take("clients-max", &self.clients_max, 1);
         let settings = NodeSettings {
-            common: self.common.check(&self.listen, "info", &mut checked),
+            common: self.common.check(&self.listen, "info", |_| Ipv4Addr::LOCALHOST.into(), &mut checked),
             drain_timeout: Duration::from_millis(checked.within("drain-timeout-ms", drain_ms, 0..=DAY_MS)),
             clients_max: checked.within("clients-max", clients_max, 1..=CLIENTS_MAX),
             cores: checked.within("cores", cores, 1..=CORES_MAX),

@@ -48,9 +48,9 @@ pub(crate) struct UpOptions {
     /// Address of locks over HTTP, or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", help_heading = "Addresses")]
     pub(crate) locks_http: Given<LocksHttp>,
-    /// Port of the nodes, which listen on 127.0.0.1, 127.0.0.2, ...
-    #[arg(long, value_name = "PORT", default_value = "9043", help_heading = "Addresses")]
-    pub(crate) node_port: Given<u16>,
+    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1, 127.0.0.2, ... [default: the one after that of --listen]
+    #[arg(long, value_name = "PORT", help_heading = "Addresses")]
+    pub(crate) node_port: Option<Given<u16>>,
     /// What `shunt node` has as well.
     #[command(flatten)]
     pub(crate) common: CommonOptions,
@@ -74,14 +74,34 @@ impl UpOptions {
         let mut checked = Checked::default();
         let nodes = self.nodes.as_ref().map(|given| checked.take("nodes", given, 1));
         let proxies = checked.take("proxies", &self.proxies, 1);
+        let common = self.common.check(&self.listen, "warn", first_host, &mut checked);
+        let beside = port_beside(common.listen.port());
         let settings = UpSettings {
             proxies: checked.within("proxies", proxies, 1..=PROXIES_MAX),
             nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
-            node_port: checked.take("node-port", &self.node_port, 0),
+            node_port: self.node_port.as_ref().map_or(beside, |given| checked.take("node-port", given, 0)),
             locks_http: checked.take("locks-http", &self.locks_http, LocksHttp(None)).0,
-            common: self.common.check(&self.listen, "warn", &mut checked),
+            common,
         };
         checked.finish(settings)
+    }
+}
+
+/// The host that nodes and the admin page begin at: so two users of a machine need an address each, and no more.
+fn first_host(listen: SocketAddr) -> IpAddr {
+    match listen.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_loopback() => ip.into(),
+        // Of the others there is one, or it is for other machines.
+        _ => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+/// The port of the nodes beside a proxy's.
+fn port_beside(port: u16) -> u16 {
+    match port {
+        0 => 0,
+        u16::MAX => u16::MAX - 1,
+        port => port + 1,
     }
 }
 
@@ -240,8 +260,15 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
     };
     let last = u8::try_from(nodes).ok().filter(|nodes| *nodes <= NODES_MAX);
     let last = last.ok_or_else(|| failed(format!("{} has the data of {nodes} nodes", data.display())))?;
-    let address = |host| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), settings.node_port);
-    Ok((1..=last).map(address).collect())
+    let listen = settings.common.listen;
+    let first = SocketAddr::new(first_host(listen), settings.node_port);
+    let found: Option<Vec<SocketAddr>> = (0..last).map(|number| next(first, number)).collect();
+    found.ok_or_else(|| Failure {
+        exit: Exit::Configuration,
+        message: format!(
+            "--listen {listen}: the nodes have that address and the next ones, and there are no {nodes} of them; give              one like 127.0.0.1"
+        ),
+    })
 }
 
 /// Says where everything is and what to type first. A closed standard output is no reason to end.
@@ -306,4 +333,55 @@ fn count(nodes: usize) -> String {
 
 fn shown(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: UpOptions,
+    }
+
+    /// The addresses of the nodes, and that of the admin page.
+    fn places(options: &[&str]) -> Result<(Vec<String>, Option<String>), String> {
+        let line = Line::parse_from(["up", "--data", "/nowhere/at/all"].iter().chain(options));
+        let settings = line.options.check().map_err(|error| error.to_string())?;
+        let nodes = addresses(&line.options.data, &settings).map_err(|failure| failure.message)?;
+        let admin = settings.common.admin.map(|admin| admin.to_string());
+        Ok((nodes.iter().map(ToString::to_string).collect(), admin))
+    }
+
+    #[test]
+    fn one_option_moves_all_that_listens() {
+        for (options, nodes, admin) in [
+            (&[][..], ["127.0.0.1:9043", "127.0.0.2:9043", "127.0.0.3:9043"], "127.0.0.1:9180"),
+            (
+                &["--listen", "127.0.5.254:9042"],
+                ["127.0.5.254:9043", "127.0.5.255:9043", "127.0.6.0:9043"],
+                "127.0.5.254:9180",
+            ),
+            (
+                &["--listen", "127.0.0.1:9999"],
+                ["127.0.0.1:10000", "127.0.0.2:10000", "127.0.0.3:10000"],
+                "127.0.0.1:9180",
+            ),
+            (&["--listen", "[::1]:0"], ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.3:0"], "127.0.0.1:9180"),
+            (
+                &["--listen", "127.0.5.1:9042", "--node-port", "7", "--admin", "127.0.0.9:8"],
+                ["127.0.5.1:7", "127.0.5.2:7", "127.0.5.3:7"],
+                "127.0.0.9:8",
+            ),
+        ] {
+            assert_eq!(places(options), Ok((nodes.map(str::to_owned).to_vec(), Some(admin.to_owned()))), "{options:?}");
+        }
+        assert_eq!(places(&["--admin", "off"]).unwrap().1, None);
+        let refused = places(&["--listen", "127.255.255.253:9042"]).unwrap_err();
+        assert!(refused.contains("the nodes have that address and the next ones"), "{refused}");
+    }
 }
