@@ -35,7 +35,9 @@ fn main() {
         }
         false
     };
-    if ["handover", "gateway", "multiget"].map(compile) == [true; 3] {
+    let missing: Vec<&str> = ["handover", "gateway", "multiget"].into_iter().filter(|name| !compile(name)).collect();
+    println!("cargo:rustc-env=SHUNT_MISSING_PROGRAMS={}", missing.join(", "));
+    if missing.is_empty() {
         println!("cargo:rustc-cfg=has_programs");
         return;
     }

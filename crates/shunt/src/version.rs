@@ -13,10 +13,33 @@ pub(crate) fn text(verbose: bool) -> String {
         Err(why) => format!("not available: {why}"),
     };
     let node = if cfg!(feature = "node") { "yes" } else { "no, built without the feature `node`" };
+    let programs = kernel_programs(shunt_steering::MISSING_PROGRAMS);
     format!(
-        "{version}commit: {}\ncompiler: {}\nCQL protocol versions: 3, 4, 5\nembedded node: {node}\nI/O drivers (auto is {}):\n  epoll: available\n  uring: {uring}\n",
+        "{version}commit: {}\ncompiler: {}\nCQL protocol versions: 3, 4, 5\nembedded node: {node}\nkernel programs: {programs}\nI/O drivers (auto is {}):\n  epoll: available\n  uring: {uring}\n",
         env!("SHUNT_COMMIT"),
         env!("SHUNT_RUSTC"),
         IoChoice::Auto.driver_name(),
     )
+}
+
+/// Whether this build can steer packets; `missing`: what the build could not compile.
+fn kernel_programs(missing: &str) -> String {
+    match missing {
+        "" => "yes".to_owned(),
+        _ => format!(
+            "no, built without a clang that compiles {missing}: `shunt switch load` is refused, and large answers are relayed"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kernel_programs;
+
+    #[test]
+    fn programs_that_are_missing_are_named() {
+        assert_eq!(kernel_programs(""), "yes");
+        let text = kernel_programs("handover, multiget");
+        assert!(text.starts_with("no, ") && text.contains("handover, multiget") && text.contains("relayed"), "{text}");
+    }
 }

@@ -36,3 +36,6 @@ pub use maps::{Count, Seen, Steering};
 pub use multiget::{Parts, SERVERS_MAX, Shim, Sources, Split, Splitter, find_hosts};
 pub use neighbours::neighbours;
 pub use rate::Rate;
+
+/// Files of programs that the build could not compile, with commas; empty: it has all, and otherwise it can load none.
+pub const MISSING_PROGRAMS: &str = env!("SHUNT_MISSING_PROGRAMS");

@@ -31,7 +31,7 @@ fn version_is_short_and_verbose_is_complete() {
     assert_eq!((code, text), (0, format!("shunt {}\n", env!("CARGO_PKG_VERSION"))));
     let (code, text, _) = output(&["--version", "-v"]);
     assert_eq!(code, 0);
-    for part in ["commit: ", "compiler: rustc ", "epoll: available", "uring: "] {
+    for part in ["commit: ", "compiler: rustc ", "epoll: available", "uring: ", "kernel programs: "] {
         assert!(text.contains(part), "{text}");
     }
 }
