@@ -6,6 +6,7 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::foreign::{Foreign, is_a_drivers};
 use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::reader::Envelopes;
 use shunt_wire::error::DecodeError;
@@ -30,12 +31,6 @@ use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
 use crate::transactions::{still, take as transactions};
-
-/// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax Enterprise, which its drivers try first.
-/// Another byte comes from something else.
-const fn is_a_drivers(version: u8) -> bool {
-    matches!(version, 1..=6 | 65..=66)
-}
 
 /// One complete request.
 #[derive(Clone, Copy)]
@@ -252,6 +247,9 @@ fn judge_version(client: &mut Client, router: &Router, header: &Header) -> Resul
         format!("version {} in a request of a connection that started with {}", header.version, client.version)
     } else if (3..=max).contains(&header.version) {
         return Ok(true);
+    } else if let Some(foreign) = Foreign::of(*header) {
+        client.version = max;
+        foreign.text().to_owned()
     } else {
         // Drivers look for this wording, which is Cassandra's.
         let known = ["3/v3", "4/v4", "5/v5"];

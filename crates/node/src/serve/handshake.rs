@@ -4,6 +4,7 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::foreign::Foreign;
 use shunt_wire::cql::message::{Register, Startup, encode, error_code};
 
 use super::session::{SessionRest, Stage};
@@ -30,6 +31,8 @@ impl NodeService {
     pub(super) fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) {
         let problem = if header.response {
             "a request has the direction bit of a response".to_owned()
+        } else if let Some(foreign) = Foreign::of(header) {
+            foreign.text().to_owned()
         } else {
             let version = header.version;
             format!("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)")

@@ -48,11 +48,16 @@ fn a_beta_version() {
 
 #[test]
 fn another_protocol_altogether() {
-    for greeting in [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
-    {
+    for (greeting, says) in [
+        (&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], "an HTTP request"),
+        (b"OPTIONS * HTTP/1.1\r\n\r\n", "an HTTP request"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
+        (b"GETTING / NOTHING", "Invalid or unsupported protocol version (71)"),
+    ] {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
-        testbed.refused(offender, greeting, PROTOCOL_ERROR, "Invalid or unsupported protocol version");
+        testbed.refused(offender, greeting, PROTOCOL_ERROR, says);
     }
 }
 

@@ -132,7 +132,7 @@ fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
     testbed.send(browser, b"GET / HTTP/1.1\r\n\r\n");
     testbed.closed(browser);
     assert_eq!((closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)), (3, 1));
-    journal.only(&["closed a client", "reason=protocol_error", "(71)"]);
+    journal.only(&["closed a client", "reason=protocol_error", "an HTTP request"]);
 }
 
 /// Whoever does wrong a thousand times a second writes a line a second.

@@ -2,6 +2,7 @@
 
 pub mod compression;
 pub mod envelope;
+pub mod foreign;
 pub mod frame_v5;
 pub mod message;
 pub mod reader;
