@@ -14,6 +14,7 @@ use crate::control::client::{LOCKS_KEY, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
+use crate::limits;
 use crate::link::{PoolKey, pools};
 use crate::locks::withdrawn;
 use crate::metrics::{Closing, QueryKind, Refusal};
@@ -37,21 +38,33 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     }
     core.context.metrics.clients.add(1);
     let per_core = core.context.config.clients_max.div_ceil(core.context.config.cores.max(1));
-    if core.clients.len() > per_core {
-        // Aborted: nothing was written to it, and one that lingers holds a file that links may need.
+    if core.clients.len() - core.clients.turned_away > per_core {
         core.context.metrics.clients_refused.of(Refusal::TooMany).add(1);
-        closing::abort(core, io, slot, Closing::TooMany, "clients_max is reached");
+        if core.context.draining || !core.clients.turn_away(slot, io.now_ns() + limits::TURNED_AWAY_NS) {
+            // Each holds a file that links may need.
+            closing::abort(core, io, slot, Closing::TooMany, TOO_MANY);
+        }
     } else if core.context.draining {
         core.context.metrics.clients_refused.of(Refusal::Draining).add(1);
         closing::abort(core, io, slot, Closing::Draining, "the proxy is shutting down");
     }
 }
 
+/// What clients beyond `clients_max` are told.
+const TOO_MANY: &str = "clients_max is reached on this proxy, which takes no more clients";
+
 /// A request that no node answers: OPTIONS, STARTUP, AUTH_RESPONSE, REGISTER.
 pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase, header: &Header, body: &[u8]) {
     core.context.metrics.queries.of(QueryKind::Other).add(1);
     let stream = header.stream;
     match (phase, header.opcode) {
+        (Phase::TurnedAway, _) => {
+            if let Some(client) = core.clients.get_mut(slot) {
+                // That of its request, so that it understands the answer.
+                client.version = header.version;
+            }
+            closing::refuse_for(core, io, slot, stream, Closing::TooMany, &Fault::overloaded(TOO_MANY));
+        }
         (phase, opcode::OPTIONS) => {
             if phase == Phase::Ready {
                 withdrawn::heard(core, io, slot, header.flags, body);
@@ -183,6 +196,7 @@ fn expectation(phase: Phase) -> &'static str {
         Phase::Startup => "a connection begins with OPTIONS or STARTUP",
         Phase::Authenticating => "AUTH_RESPONSE must answer AUTHENTICATE",
         Phase::Ready => "the connection is established and takes queries",
+        Phase::TurnedAway => "there is no room for this client",
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Clients {
     slots: Slab<Client>,
     /// Numbers given out to clients.
     ids: u32,
+    /// Of them, those that there is no room for, and that are to be told so.
+    pub(crate) turned_away: usize,
     pub(crate) drivers: Drivers,
     /// Clients with a v5 segment to complete before this turn's flush.
     pub(crate) dirty: Vec<u32>,
@@ -44,7 +46,20 @@ impl Clients {
     }
 
     pub(crate) fn try_remove(&mut self, slot: u32) -> Option<Client> {
-        self.slots.try_remove(slot as usize)
+        let removed = self.slots.try_remove(slot as usize)?;
+        self.turned_away -= usize::from(removed.phase == Phase::TurnedAway);
+        Some(removed)
+    }
+
+    /// A client is to be told that there is no room for it, if it asks for something by then. `false`: so many wait for
+    /// that already that it is not.
+    pub(crate) fn turn_away(&mut self, slot: u32, deadline_ns: u64) -> bool {
+        let may_wait = self.turned_away < limits::TURNED_AWAY_MAX;
+        if let Some(client) = self.slots.get_mut(slot as usize).filter(|_| may_wait) {
+            self.turned_away += 1;
+            (client.phase, client.handshake_deadline_ns) = (Phase::TurnedAway, deadline_ns);
+        }
+        may_wait
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -37,7 +37,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
         }
     }
     for (slot, handshake) in late {
-        if handshake {
+        if core.clients.get(slot).is_some_and(|client| client.phase == Phase::TurnedAway) {
+            closing::abort(core, io, slot, Closing::TooMany, "clients_max is reached");
+        } else if handshake {
             refuse_late(core, io, slot);
         } else {
             closing::close(core, io, slot, Closing::RequestTimeout, "one request took it longer than a minute to send");

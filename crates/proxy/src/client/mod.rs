@@ -87,6 +87,8 @@ pub(crate) enum Phase {
     Authenticating,
     /// Logged in; queries are taken.
     Ready,
+    /// There is no room for it: whatever it asks for first is answered with that.
+    TurnedAway,
 }
 
 /// A client that asked for something the proxy must finish before it reads on.
@@ -159,7 +161,7 @@ pub(crate) struct Client {
     pub(crate) driver: Option<Arc<Driver>>,
     /// Its connection is with an agent, or on its way.
     pub(crate) is_away: bool,
-    /// When it must be READY, nanoseconds.
+    /// When it must be READY, or have been told that there is no room for it, nanoseconds.
     pub(crate) handshake_deadline_ns: u64,
     /// Since when an incomplete request is waiting for its rest; 0: none is.
     pub(crate) partial_since_ns: u64,

@@ -38,6 +38,7 @@ mod client_pace;
 mod client_protocol;
 
 mod told;
+mod turned_away;
 mod transaction_future;
 mod transaction_log;
 mod transaction_ring;

@@ -1,0 +1,65 @@
+//! Clients beyond `clients_max`: they are told why, take nobody's place, and wait for nothing.
+
+use shunt_proxy::metrics::Closing;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{bytes, simulated};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::OVERLOADED;
+
+use super::testbed::Testbed;
+
+type Offender = HostId<simulated::Client>;
+
+/// A client that is ready.
+fn inside(testbed: &mut Testbed) -> Offender {
+    let client = testbed.offender();
+    testbed.send(client, &bytes::startup(4, None));
+    testbed.answered(client, 1);
+    assert_eq!(testbed.take_answers(client)[0].header.opcode, opcode::READY);
+    client
+}
+
+/// A proxy that has as many clients as it may have.
+fn full() -> (Testbed, [Offender; 2]) {
+    let mut testbed = Testbed::bare(|options| options.config.clients_max = 2);
+    let clients = [inside(&mut testbed), inside(&mut testbed)];
+    (testbed, clients)
+}
+
+#[test]
+fn who_comes_too_late_is_told_in_a_frame_of_its_version() {
+    let (mut testbed, clients) = full();
+    for version in [3, 4, 5] {
+        for request in [bytes::startup(version, None), bytes::options(version, 3)] {
+            let late = testbed.offender();
+            testbed.send(late, &request);
+            testbed.closed(late);
+            let answers = testbed.take_answers(late);
+            let [answer] = &answers[..] else { panic!("{} answers", answers.len()) };
+            let (code, text) = answer.error();
+            assert!(code == OVERLOADED && text.contains("clients_max"), "{code:#x} {text}");
+            assert_eq!((answer.header.version, answer.header.stream), (version, i16::from(request[3])));
+        }
+    }
+    assert!(clients.iter().all(|client| !testbed.scene.world.host(*client).is_closed()));
+    assert_eq!(testbed.scene.metrics[0].clients_closed.of(Closing::TooMany).get(), 6);
+}
+
+#[test]
+fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
+    let (mut testbed, [first, _second]) = full();
+    let silent: Vec<Offender> = (0..200).map(|_| testbed.offender()).collect();
+    // No request is whole with so few bytes.
+    silent.iter().for_each(|one| testbed.send(*one, &bytes::startup(4, None)[..4]));
+    testbed.run_for(SECOND / 10);
+    let closed = |testbed: &Testbed| silent.iter().filter(|one| testbed.scene.world.host(**one).is_closed()).count();
+    assert!((100..200).contains(&closed(&testbed)), "{}: most of them are not waited for", closed(&testbed));
+    testbed.reset(first);
+    testbed.run_for(SECOND / 10);
+    // Its place is the next one's, whoever of the others is still there.
+    inside(&mut testbed);
+    testbed.run_for(5 * SECOND);
+    assert_eq!(closed(&testbed), 200);
+    let metrics = &testbed.scene.metrics[0];
+    assert_eq!((metrics.clients_closed.of(Closing::TooMany).get(), metrics.clients.get()), (200, 2));
+}
