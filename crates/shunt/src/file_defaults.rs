@@ -4,38 +4,119 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use toml::de::{DeTable, DeValue};
 
 use crate::cli::Cli;
 use crate::exit::Exit;
+use crate::faults::Sources;
+use crate::settings::{one_line, place_of};
 
 /// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
 /// Parses the command line. If that is not possible, or help was asked for, the text is out, and the process ends with this status.
-pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Exit> {
-    let mut command = Cli::command();
-    let named = path(&arguments).zip(subcommands(&arguments));
-    if let Some((path, names)) = &named {
-        match defaults(command, names, path) {
-            Ok(changed) => command = changed,
-            Err(problems) => {
-                problems.iter().for_each(|problem| eprintln!("error: {}: {problem}", path.display()));
-                return Err(Exit::Configuration);
-            }
-        }
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
+    let (sources, error) = match read(arguments) {
+        Ok(read) => return Ok(read),
+        Err(failed) => failed,
+    };
+    sources.unread.iter().for_each(|line| eprintln!("error: {line}"));
+    if is_told(&error, &sources.unread) {
+        return Err(Exit::Configuration);
     }
-    let matched: Result<ArgMatches, clap::Error> = command.try_get_matches_from_mut(arguments);
-    let parsed =
-        matched.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
-    parsed.map_err(|error| {
-        if let (Some((path, _)), true) = (named, error.use_stderr()) {
-            eprintln!("with what {} has:", path.display());
+    if let (false, true) = (sources.file.as_os_str().is_empty(), error.use_stderr()) {
+        eprintln!("with what {} has:", sources.file.display());
+    }
+    // Nobody listening is no error.
+    let _ = error.print();
+    if error.use_stderr() { Err(Exit::Configuration) } else { Err(Exit::Done) }
+}
+
+/// Parses the command line, with all that cannot be read of the commands that have such a file: options that are wrong
+/// are left out, so that what else is wrong is found, too.
+fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::Error)> {
+    let mut command = Cli::command();
+    let mut sources = Sources::default();
+    let names = subcommands(&arguments);
+    if let Some((names, path)) = names.as_ref().zip(path(&arguments)) {
+        sources.file = path;
+        command = defaults(command, names, &mut sources);
+        sources.places.retain(|flag, _| tokens_of(&arguments, &format!("--{flag}")).is_empty());
+    }
+    loop {
+        let matched = command.clone().try_get_matches_from(&arguments);
+        let parsed =
+            matched.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+        let error = match parsed {
+            Ok(cli) => return Ok((cli, sources)),
+            Err(error) => error,
+        };
+        let Some((line, wrong)) = names.as_ref().and_then(|_| left_out(&arguments, &error)) else {
+            return Err((sources, error));
+        };
+        sources.unread.push(line);
+        arguments.drain(wrong);
+    }
+}
+
+/// Whether all that is missing could not be read, and that was said: that it is missing is no news then.
+fn is_told(error: &clap::Error, unread: &[String]) -> bool {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return false };
+    let is_told = |option: &String| {
+        let flag = option.split(' ').next().unwrap_or_default();
+        let (flag, key) = (format!("{flag}: "), format!("`{}`: ", flag.trim_start_matches('-').replace('-', "_")));
+        unread.iter().any(|line| line.contains(&flag) || line.contains(&key))
+    };
+    error.kind() == ErrorKind::MissingRequiredArgument && missing.iter().all(is_told)
+}
+
+/// Where on the command line an option stands that is wrong, and a line about it; `None`: something else is wrong.
+fn left_out(arguments: &[OsString], error: &clap::Error) -> Option<(String, std::ops::Range<usize>)> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = option.split([' ', '=']).next().filter(|flag| flag.starts_with("--"))?;
+    let wrong = tokens_of(arguments, flag);
+    let message = match error.kind() {
+        ErrorKind::UnknownArgument => head(error),
+        _ => format!("{flag}: {}", why(error)?),
+    };
+    (!wrong.is_empty()).then_some((message, wrong))
+}
+
+/// The words of an option on the command line and of its values.
+fn tokens_of(arguments: &[OsString], flag: &str) -> std::ops::Range<usize> {
+    let text = |at: usize| arguments.get(at).map(|word| word.to_string_lossy());
+    let with_value = format!("{flag}=");
+    let is_it = |word: &str| word == flag || word.starts_with(&with_value);
+    let Some(start) = (0..arguments.len()).find(|at| text(*at).is_some_and(|word| is_it(&word))) else { return 0..0 };
+    let mut end = start + 1;
+    while text(start).is_some_and(|word| word == flag) && text(end).is_some_and(|word| !word.starts_with('-')) {
+        end += 1;
+    }
+    start..end
+}
+
+/// What is wrong with a value; `None`: something else is.
+fn why(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return None };
+    match (error.kind(), std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
+        (ErrorKind::ValueValidation, Some(why), _) => Some(format!("{why}, found `{value}`")),
+        (ErrorKind::InvalidValue, _, Some(ContextValue::Strings(valid))) if !value.is_empty() => {
+            Some(format!("there are {}, found `{value}`", valid.join(", ")))
         }
-        // Nobody listening is no error.
-        let _ = error.print();
-        if error.use_stderr() { Exit::Configuration } else { Exit::Done }
-    })
+        (ErrorKind::ValueValidation | ErrorKind::InvalidValue, ..) => Some(head(error)),
+        _ => None,
+    }
+}
+
+/// What an error says, without how the command is used, in one line.
+fn head(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let text = text.split("\n\nUsage").next().unwrap_or_default();
+    let text = text.split("\n\nFor more").next().unwrap_or_default();
+    let lines = text.strip_prefix("error: ").unwrap_or(text).lines().map(str::trim);
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// The commands that have such a file, as far as this is one of them.
@@ -77,32 +158,72 @@ fn path(arguments: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// The command line with the file's values as its defaults.
-fn defaults(command: Command, names: &[String], path: &std::path::Path) -> Result<Command, Vec<String>> {
-    let text = std::fs::read_to_string(path).map_err(|error| vec![format!("cannot be read: {error}")])?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| vec![error.to_string()])?;
+/// The command line with the file's values as its defaults, as far as they can be read.
+fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Command {
+    let text = match std::fs::read_to_string(&sources.file) {
+        Ok(text) => text,
+        Err(error) => {
+            sources.unread.push(format!("{}: cannot be read: {error}", sources.file.display()));
+            return command;
+        }
+    };
+    let (table, broken) = DeTable::parse_recoverable(&text);
+    let mut found: Vec<_> = Vec::new();
+    for error in &broken {
+        let place = place_of(&text, error.span().unwrap_or(0..0));
+        found.push((place, one_line(error.message())));
+    }
+    let broken_lines: Vec<usize> = found.iter().map(|(place, _)| place.line).collect();
     let known = options(&command, names);
-    let mut problems = Vec::new();
     let mut values = Vec::new();
-    for (key, value) in table {
-        let flag = key.replace('_', "-");
-        if !known.contains(&flag) || key.contains('-') {
-            let likely = known.iter().map(|flag| flag.replace('-', "_"));
-            let nearest = likely.max_by(|a, b| strsim::jaro_winkler(a, &key).total_cmp(&strsim::jaro_winkler(b, &key)));
-            let hint = nearest.filter(|near| strsim::jaro_winkler(near, &key) >= LIKENESS_MIN);
-            let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            problems.push(format!("unknown key `{key}`{hint}"));
+    for (key, value) in table.into_inner() {
+        let place = place_of(&text, key.span());
+        if broken_lines.contains(&place.line) {
+            // What else is wrong in a broken line comes of its being broken.
             continue;
         }
-        match texts(&value) {
-            Some(texts) => values.push((flag, texts)),
-            None => problems.push(format!("`{key}`: a text, a number, or a list of these is expected")),
+        let key = key.into_inner().into_owned();
+        let flag = key.replace('_', "-");
+        if !known.contains(&flag) || key.contains('-') {
+            found.push((place, unknown(&key, &known)));
+            continue;
+        }
+        let place = place_of(&text, value.span());
+        match texts(value.get_ref()) {
+            None => found.push((place, format!("`{key}`: a text, a number, or a list of these is expected"))),
+            Some(texts) => match fault_of(&command, names, &flag, &texts) {
+                Some(why) => found.push((place, format!("`{key}`: {why}"))),
+                None => {
+                    sources.places.insert(flag.clone(), place);
+                    values.push((flag, texts));
+                }
+            },
         }
     }
-    if !problems.is_empty() {
-        return Err(problems);
+    found.sort_by_key(|(place, _)| *place);
+    let lines: Vec<String> = found.iter().map(|(place, message)| sources.at(*place, message)).collect();
+    sources.unread.extend(lines);
+    with_values(command, names, values)
+}
+
+/// The message for a key that does not exist.
+fn unknown(key: &str, known: &[String]) -> String {
+    let likely = known.iter().map(|flag| flag.replace('-', "_"));
+    let nearest = likely.max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+    let hint = nearest.filter(|near| strsim::jaro_winkler(near, key) >= LIKENESS_MIN);
+    let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    format!("unknown key `{key}`{hint}")
+}
+
+/// What is wrong with the values of an option, as the command line says it.
+fn fault_of(command: &Command, names: &[String], flag: &str, texts: &[String]) -> Option<String> {
+    let values = texts.iter().map(|text| format!("--{flag}={text}"));
+    let line = std::iter::once("shunt".to_owned()).chain(names.iter().cloned()).chain(values);
+    let error = command.clone().try_get_matches_from(line).err()?;
+    match error.kind() {
+        ErrorKind::ArgumentConflict if texts.len() > 1 => Some("one value is expected, found a list".to_owned()),
+        _ => why(&error),
     }
-    Ok(with_values(command, names, values))
 }
 
 /// The long flags of a command, but for those that are about the command line itself.
@@ -126,13 +247,16 @@ fn with_values(command: Command, names: &[String], values: Vec<(String, Vec<Stri
 }
 
 /// A value as the command line would have it.
-fn texts(value: &toml::Value) -> Option<Vec<String>> {
+fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
-        toml::Value::String(text) => Some(vec![text.clone()]),
-        toml::Value::Integer(number) => Some(vec![number.to_string()]),
-        toml::Value::Array(values) => {
-            let each: Option<Vec<Vec<String>>> =
-                values.iter().map(|value| if value.is_array() { None } else { texts(value) }).collect();
+        DeValue::String(text) => Some(vec![text.clone().into_owned()]),
+        DeValue::Integer(number) => {
+            let number = i128::from_str_radix(number.as_str(), number.radix());
+            number.ok().map(|number| vec![number.to_string()])
+        }
+        DeValue::Array(values) => {
+            let one = |value: &DeValue<'_>| if value.is_array() { None } else { texts(value) };
+            let each: Option<Vec<Vec<String>>> = values.iter().map(|value| one(value.get_ref())).collect();
             each.map(|all| all.concat())
         }
         _ => None,
@@ -145,15 +269,16 @@ mod tests {
     use super::*;
     use crate::cli;
 
+    /// The command line, if all of it and of the file can be read.
     fn parsed(text: &str, line: &str) -> Result<Cli, Vec<String>> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let line = line.replace("FILE", file.path().to_str().unwrap());
-        let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let (path, names) = path(&arguments).zip(subcommands(&arguments)).unwrap();
-        let command = defaults(Cli::command(), &names, &path)?;
-        let matches = command.try_get_matches_from(&arguments).map_err(|error| vec![error.to_string()])?;
-        Ok(Cli::from_arg_matches(&matches).unwrap())
+        match read(line.split(' ').map(OsString::from).collect()) {
+            Ok((cli, sources)) if sources.unread.is_empty() => Ok(cli),
+            Ok((_, sources)) => Err(sources.unread),
+            Err((sources, error)) => Err([sources.unread, vec![error.to_string()]].concat()),
+        }
     }
 
     const GOOD: &str = "listen = \"127.0.0.1:80\"\nbackend = [\"10.0.0.1:7000\", \"10.0.0.2:7000\"]\nkey_file = \"key\"\nclients_max = 7\nhead_timeout_ms = \"5s\"\n";
@@ -188,16 +313,25 @@ mod tests {
             ("config = \"other\"\n", "unknown key `config`"),
             ("listen = [[\"127.0.0.1:80\"]]\n", "`listen`: a text, a number, or a list"),
             ("clients_max = true\n", "`clients_max`: a text"),
-            ("listen = \n", "line 1"),
+            ("listen = \n", ":1:"),
+            ("listen = [\"127.0.0.1:80\"]\nclients_max = [1, 2]\n", ":2:15: `clients_max`: one value is expected"),
+            ("handover = \"perhaps\"\n", ":1:12: `handover`: there are off, auto, found `perhaps`"),
             (
                 "clients_max = \"many\"\nlisten = \"127.0.0.1:80\"\nbackend = \"h:1\"\nkey_file = \"k\"\n",
-                "'--clients-max <N>'",
+                ":1:15: `clients_max`: invalid digit found in string, found `many`",
             ),
         ] {
             let problems = parsed(text, "shunt dispatch --config FILE").unwrap_err().join("\n");
             assert!(problems.contains(expected), "{text}: {problems}");
         }
-        assert!(parsed(GOOD, "shunt dispatch --config FILE --no-such-flag").is_err());
+        let line = "shunt dispatch --config FILE --no-such-flag 5 --clients-max many --cores=0 --log info";
+        let problems = parsed(GOOD, line).unwrap_err();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        for (problem, expected) in
+            problems.iter().zip(["'--no-such-flag'", "--clients-max: ", "--cores: 1 to 1024 are allowed, found `0`"])
+        {
+            assert!(problem.contains(expected) && problem.lines().count() == 1, "{problem}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod admin;
 mod cli;
 mod doctor;
 mod exit;
+mod faults;
 mod file_defaults;
 mod fleet;
 mod lock;
@@ -31,8 +32,8 @@ use exit::Exit;
 use settings::Settings;
 
 fn main() -> ExitCode {
-    let cli = match file_defaults::parse(std::env::args_os().collect()) {
-        Ok(cli) => cli,
+    let (cli, sources) = match file_defaults::parse(std::env::args_os().collect()) {
+        Ok(parsed) => parsed,
         Err(exit) => return exit.into(),
     };
     match cli.command {
@@ -45,15 +46,15 @@ fn main() -> ExitCode {
         Some(Command::Up(_)) => absent::refuse("up").into(),
         #[cfg(not(feature = "node"))]
         Some(Command::Node(_)) => absent::refuse("node").into(),
-        Some(Command::Dispatch(command)) => relay::dispatch(&command).into(),
-        Some(Command::Agent(command)) => relay::agent(&command).into(),
-        Some(Command::Multiget(command)) => multiget::run(&command).into(),
+        Some(Command::Dispatch(command)) => relay::dispatch(&command, &sources).into(),
+        Some(Command::Agent(command)) => relay::agent(&command, &sources).into(),
+        Some(Command::Multiget(command)) => multiget::run(&command, &sources).into(),
         Some(Command::Switch(command)) => switch::run(&command).into(),
         Some(Command::Check(command)) => match command.of {
             None => check(&command.settings),
-            Some(Checked::Dispatch(command)) => relay::check_dispatch(&command),
-            Some(Checked::Multiget(command)) => multiget::check(&command),
-            Some(Checked::Agent(command)) => relay::check_agent(&command),
+            Some(Checked::Dispatch(command)) => relay::check_dispatch(&command, &sources),
+            Some(Checked::Multiget(command)) => multiget::check(&command, &sources),
+            Some(Checked::Agent(command)) => relay::check_agent(&command, &sources),
         }
         .into(),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor).into(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use shunt_multiget::Login;
 
-use crate::exit::{Exit, Failure};
+use crate::faults::Fault;
 use crate::relay::private_file;
 
 /// Most bytes of a password.
@@ -21,23 +21,21 @@ pub(super) struct ServerLogin {
     password_file: Option<PathBuf>,
     /// Number of the servers' database
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Login")]
-    database: u32,
+    pub(super) database: u32,
 }
 
 impl ServerLogin {
     /// Reads the password.
-    pub(super) fn read(&self) -> Result<Login, Failure> {
+    pub(super) fn read(&self) -> Result<Login, Fault> {
         let password = match &self.password_file {
             Some(path) => {
                 let why = "other users may read it, and so the servers";
-                let password =
-                    private_file("--password-file", path, "it has to have the password for the servers", why)?;
+                let missing = "it has to have the password for the servers";
+                let password = private_file("password-file", path, missing, why)?;
                 if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
                     let (path, bytes) = (path.display(), password.len());
-                    let message = format!(
-                        "--password-file {path}: the password has {bytes} bytes; 1 to {PASSWORD_BYTES_MAX} are possible"
-                    );
-                    return Err(Failure { exit: Exit::Configuration, message });
+                    let why = format_args!("the password has {bytes} bytes; 1 to {PASSWORD_BYTES_MAX} are possible");
+                    return Err(Fault::new("password-file", format_args!("{path}: {why}")));
                 }
                 Some(password)
             }

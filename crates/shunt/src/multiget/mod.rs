@@ -7,6 +7,7 @@ mod shim;
 use clap::{Args, Subcommand};
 
 use crate::exit::{Exit, Failure};
+use crate::faults::{Faults, Sources};
 use crate::relay::checked;
 
 /// `shunt multiget`.
@@ -26,21 +27,22 @@ enum MultigetCommand {
 }
 
 /// Runs `shunt multiget`.
-pub(crate) fn run(multiget: &Multiget) -> Exit {
+pub(crate) fn run(multiget: &Multiget, sources: &Sources) -> Exit {
     match &multiget.command {
-        MultigetCommand::Serve(serve) => serve.run(),
-        MultigetCommand::Shim(shim) => shim.run(),
+        MultigetCommand::Serve(serve) => serve.run(sources),
+        MultigetCommand::Shim(shim) => shim.run(sources),
     }
     .unwrap_or_else(Failure::report)
 }
 
 /// Runs `shunt check multiget`.
-pub(crate) fn check(multiget: &Multiget) -> Exit {
-    let outcome = match &multiget.command {
-        MultigetCommand::Serve(serve) => serve.check(),
-        MultigetCommand::Shim(shim) => shim.check(),
-    };
-    checked(outcome.map(|()| Vec::new()))
+pub(crate) fn check(multiget: &Multiget, sources: &Sources) -> Exit {
+    let mut faults = Faults::default();
+    match &multiget.command {
+        MultigetCommand::Serve(serve) => drop(serve.read(&mut faults)),
+        MultigetCommand::Shim(shim) => drop(shim.read(&mut faults)),
+    }
+    checked(faults.finish(sources).map(|()| Vec::new()))
 }
 
 fn datagrams(flag: &str, address: std::net::SocketAddr, cores: usize) -> Result<Vec<std::net::UdpSocket>, Failure> {

@@ -13,6 +13,7 @@ use tracing::info;
 use super::datagrams;
 use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
+use crate::faults::{Fault, Faults, Sources};
 use crate::relay::{Common, Orders, Role, Shown, duration, listen, nanos, random, resolve, serve};
 
 /// `shunt multiget serve`.
@@ -64,6 +65,9 @@ pub(super) struct Serve {
     common: Common,
 }
 
+/// Servers, each with its shim.
+type Servers = Vec<(SocketAddr, SocketAddr)>;
+
 /// Who splits.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Splits {
@@ -75,24 +79,25 @@ enum Splits {
 
 impl Serve {
     /// Where requests are split, of servers with these shims.
-    fn mode(&self, servers: &[(SocketAddr, SocketAddr)]) -> Result<Mode, Failure> {
-        let refused = |message: String| Failure { exit: Exit::Configuration, message };
+    fn mode(&self, servers: &[(SocketAddr, SocketAddr)]) -> Result<Mode, Fault> {
         match (self.mode, self.switch) {
             (Splits::Tcp, None) => Ok(Mode::Tcp),
             (Splits::Cli, None) => Ok(Mode::Cli),
             (Splits::Coordinator, None) => Ok(Mode::Coordinator),
-            (Splits::Netmc, None) => Err(refused(
-                "--mode netmc: give --switch, where multigets are sent to be split (--vip of `shunt switch load`)"
-                    .to_owned(),
+            (Splits::Netmc, None) => Err(Fault::new(
+                "mode",
+                "netmc: give --switch, where multigets are sent to be split (--vip of `shunt switch load`)",
             )),
             (Splits::Tcp | Splits::Cli | Splits::Coordinator, Some(switch)) => {
-                Err(refused(format!("--switch {switch}: nothing is sent there without --mode netmc")))
+                Err(Fault::new("switch", format_args!("nothing is sent to {switch} without --mode netmc")))
             }
             (Splits::Netmc, Some(switch)) if switch.is_ipv4() != self.from.is_ipv4() => {
-                Err(refused(format!("--from {} cannot reach --switch {switch}: give one of its kind", self.from)))
+                let why = format_args!("{} cannot reach --switch {switch}: give one of its kind", self.from);
+                Err(Fault::new("from", why))
             }
             (Splits::Netmc, Some(switch)) if servers.iter().any(|(_, shim)| *shim == switch) => {
-                Err(refused(format!("--switch {switch} is a shim of --server: give an address of its own")))
+                let why = format_args!("{switch} is a shim of --server: give an address of its own");
+                Err(Fault::new("switch", why))
             }
             (Splits::Netmc, Some(switch)) => Ok(Mode::Netmc { switch }),
         }
@@ -104,75 +109,82 @@ impl Serve {
     }
 
     /// Each server with its shim.
-    fn servers(&self) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
-        let refused = |message: String| Failure { exit: Exit::Configuration, message };
-        let has_shims = self.has_shims();
-        if has_shims && self.common.cores > 1 && self.from.port() != 0 {
-            return Err(refused(format!(
-                "--from {}: each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1",
-                self.from
-            )));
-        }
-        let mut servers: Vec<(SocketAddr, SocketAddr)> = Vec::new();
+    fn servers(&self, faults: &mut Faults) -> Servers {
+        let mut servers = Servers::new();
         for text in &self.server {
-            let (server, shim) = text.split_once('=').map_or((&**text, None), |(server, shim)| (server, Some(shim)));
-            if let Some(shim) = shim.filter(|_| !has_shims) {
-                return Err(refused(format!(
-                    "--server {text}: with --mode tcp no shim is asked; leave ={shim} out, or give --mode cli"
-                )));
+            if let Some(server) = faults.take(self.server(text, &servers)) {
+                servers.push(server);
             }
-            let server = resolve("server", server)?;
-            let shim = match shim {
-                Some(shim) => resolve("server", shim)?,
-                None => SocketAddr::new(server.ip(), self.shim_port),
-            };
-            if has_shims && shim.is_ipv4() != self.from.is_ipv4() {
-                return Err(refused(format!(
-                    "--from {} cannot reach the shim {shim}: give one of its kind",
-                    self.from
-                )));
-            }
-            if servers.iter().any(|(other, _)| *other == server) {
-                return Err(refused(format!("--server {text}: this server is named twice; give each once")));
-            }
-            if has_shims && servers.iter().any(|(_, other)| *other == shim) {
-                return Err(refused(format!(
-                    "--server {text}: its shim {shim} is named twice; give shims by =HOST:PORT where several are on one host"
-                )));
-            }
-            servers.push((server, shim));
         }
-        if servers.len() > SERVERS_MAX {
-            return Err(refused(format!("--server: {} are named, at most {SERVERS_MAX} are possible", servers.len())));
+        if self.server.len() > SERVERS_MAX {
+            let count = self.server.len();
+            faults.add("server", format_args!("{count} are named, at most {SERVERS_MAX} are possible"));
         }
-        Ok(servers)
+        servers
     }
 
-    /// How connections to servers begin.
-    fn login(&self) -> Result<Login, Failure> {
-        let login = self.login.read()?;
-        let why = if !self.cluster {
-            None
-        } else if login.database != 0 {
-            Some("a cluster has database 0 alone: leave --database out")
-        } else if !matches!(self.mode, Splits::Tcp | Splits::Cli) {
-            Some("neither shims nor switches know where the keys of a cluster are: take --mode tcp or cli")
-        } else {
-            None
+    /// A server with its shim, beside those that there are.
+    fn server(&self, text: &str, others: &[(SocketAddr, SocketAddr)]) -> Result<(SocketAddr, SocketAddr), Fault> {
+        let refused = |why: String| Err(Fault::new("server", why));
+        let has_shims = self.has_shims();
+        let (server, shim) = text.split_once('=').map_or((text, None), |(server, shim)| (server, Some(shim)));
+        if let Some(shim) = shim.filter(|_| !has_shims) {
+            return refused(format!("{text}: with --mode tcp no shim is asked; leave ={shim} out, or give --mode cli"));
+        }
+        let server = resolve("server", server)?;
+        let shim = match shim {
+            Some(shim) => resolve("server", shim)?,
+            None => SocketAddr::new(server.ip(), self.shim_port),
         };
-        why.map_or(Ok(login), |why| Err(Failure { exit: Exit::Configuration, message: format!("--cluster: {why}") }))
+        if has_shims && shim.is_ipv4() != self.from.is_ipv4() {
+            let why = format_args!("{} cannot reach the shim {shim}: give one of its kind", self.from);
+            return Err(Fault::new("from", why));
+        }
+        if others.iter().any(|(other, _)| *other == server) {
+            return refused(format!("{text} is named twice; give each server once"));
+        }
+        if has_shims && others.iter().any(|(_, other)| *other == shim) {
+            return refused(format!(
+                "{text}: its shim {shim} is named twice; give shims by =HOST:PORT where several are on one host"
+            ));
+        }
+        Ok((server, shim))
     }
 
-    /// Everything that would be refused, without starting anything.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        self.login()?;
-        self.mode(&self.servers()?).map(drop)
+    /// Finds options that do not go together.
+    fn check_together(&self, faults: &mut Faults) {
+        if self.has_shims() && self.common.cores > 1 && self.from.port() != 0 {
+            let why = "each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1";
+            faults.add("from", format_args!("{}: {why}", self.from));
+        }
     }
 
-    pub(super) fn run(&self) -> Result<Exit, Failure> {
-        self.common.start_log()?;
-        let (servers, login) = (self.servers()?, self.login()?);
-        let mode = self.mode(&servers)?;
+    /// Finds what a cluster cannot have.
+    fn check_cluster(&self, faults: &mut Faults) {
+        if self.cluster && self.login.database != 0 {
+            faults.add("cluster", "a cluster has database 0 alone: leave --database out");
+        }
+        if self.cluster && !matches!(self.mode, Splits::Tcp | Splits::Cli) {
+            let why = "neither shims nor switches know where the keys of a cluster are: take --mode tcp or cli";
+            faults.add("cluster", why);
+        }
+    }
+
+    /// Finds everything that would be refused; and reads the servers, how connections to them begin, and who splits.
+    pub(super) fn read(&self, faults: &mut Faults) -> Option<(Servers, Login, Mode)> {
+        self.common.check(faults);
+        self.check_together(faults);
+        self.check_cluster(faults);
+        let servers = self.servers(faults);
+        let (login, mode) = (faults.take(self.login.read()), faults.take(self.mode(&servers)));
+        Some((servers, login?, mode?))
+    }
+
+    pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
+        let mut faults = Faults::default();
+        let read = self.read(&mut faults);
+        self.common.begin(faults, sources)?;
+        let Some((servers, login, mode)) = read else { return Ok(Exit::Configuration) };
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
         if self.has_shims() {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use shunt_multiget::limits::SERVERS_MAX;
 use shunt_multiget::shim::{CoordinatorOptions, Prefix, ShimOptions};
-use shunt_multiget::{Mail, ShimAdmin, Store, StoreOptions};
+use shunt_multiget::{Login, Mail, ShimAdmin, Store, StoreOptions};
 use shunt_reactor::moving::Mover;
 use tracing::info;
 
 use super::datagrams;
 use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
+use crate::faults::{Faults, Sources};
 use crate::relay::{Common, Orders, Role, Shown, duration, nanos, random, resolve, serve};
 
 /// `shunt multiget shim`.
@@ -52,48 +53,48 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    /// Everything that would be refused, without starting anything.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        resolve("server", &self.server)?;
-        self.login.read()?;
-        self.peers().map(drop)
+    /// Finds everything that would be refused; and reads the server, the shims that it coordinates, and how connections to
+    /// the server begin.
+    pub(super) fn read(&self, faults: &mut Faults) -> Option<(SocketAddr, Vec<SocketAddr>, Login)> {
+        self.common.check(faults);
+        let server = faults.take(resolve("server", &self.server));
+        let login = faults.take(self.login.read());
+        let peers = self.peers(faults);
+        Some((server?, peers, login?))
     }
 
     /// The shims that it coordinates.
-    fn peers(&self) -> Result<Vec<SocketAddr>, Failure> {
-        let refused = |message: String| Failure { exit: Exit::Configuration, message };
+    fn peers(&self, faults: &mut Faults) -> Vec<SocketAddr> {
         let mut peers: Vec<SocketAddr> = Vec::new();
         for text in &self.peer {
-            let peer = resolve("peer", text)?;
+            let Some(peer) = faults.take(resolve("peer", text)) else { continue };
             if peers.contains(&peer) {
-                return Err(refused(format!("--peer {text}: {peer} is named twice; give each shim once")));
+                faults.add("peer", format_args!("{peer} is named twice; give each shim once"));
             }
             peers.push(peer);
         }
         if peers.is_empty() {
-            return Ok(peers);
+            return peers;
         }
         if peers.len() > SERVERS_MAX {
-            return Err(refused(format!("--peer: {} are named, at most {SERVERS_MAX} are possible", peers.len())));
+            faults.add("peer", format_args!("{} are named, at most {SERVERS_MAX} are possible", peers.len()));
         }
         if !peers.contains(&self.listen) {
-            return Err(refused(format!(
-                "--peer: --listen {} of this shim is not among them; give all shims, as sidecars name them",
-                self.listen
-            )));
+            let why = "of this shim is not among them; give all shims, as sidecars name them";
+            faults.add("peer", format_args!("--listen {} {why}", self.listen));
         }
         if self.common.cores > 1 {
-            return Err(refused(
-                "--peer: the answers of other shims come to one event loop; leave --cores at 1, or coordinate elsewhere".to_owned(),
-            ));
+            let why = "the answers of other shims come to one event loop; leave --cores at 1, or coordinate elsewhere";
+            faults.add("peer", why);
         }
-        Ok(peers)
+        peers
     }
 
-    pub(super) fn run(&self) -> Result<Exit, Failure> {
-        self.common.start_log()?;
-        let server = resolve("server", &self.server)?;
-        let (peers, login) = (self.peers()?, self.login.read()?);
+    pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
+        let mut faults = Faults::default();
+        let read = self.read(&mut faults);
+        self.common.begin(faults, sources)?;
+        let Some((server, peers, login)) = read else { return Ok(Exit::Configuration) };
         let sockets = datagrams("--listen", self.listen, self.common.cores)?;
         let listening = sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
         // The kernel gives each port of a source to one loop, so each has the whole rate of its sources, and a share of that of others.

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::steering::Means;
 use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
+use crate::faults::{Fault, Faults, Sources};
 
 /// Control connections that a process takes.
 const SESSIONS_MAX: usize = 1024;
@@ -85,44 +86,49 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 }
 
 impl AgentCommand {
-    /// The key, and the server's address.
-    fn read(&self) -> Result<(SharedKey, SocketAddr), Failure> {
-        let key = secret::key("--key-file", &self.key.key_file)?;
-        let upstream = resolve("upstream", &self.upstream)?;
+    /// The key, and the server's address, as far as they can be read.
+    fn read(&self, faults: &mut Faults) -> Option<(SharedKey, SocketAddr)> {
+        self.common.check(faults);
         if !self.vips.is_empty() && self.common.cores > 1 {
-            let message = "--vip and --cores above 1 do not go together: whoever comes back for a connection has to find the loop that has it".to_owned();
-            return Err(Failure { exit: Exit::Configuration, message });
+            let why = "with --cores above 1: whoever comes back for a connection has to find the loop that has it";
+            faults.add("vip", why);
         }
-        Ok((key, upstream))
+        let key = faults.take(secret::key("key-file", &self.key.key_file));
+        let upstream = faults.take(resolve("upstream", &self.upstream));
+        key.zip(upstream)
     }
 
     /// The kernel's tables for a loop, if connections are to be taken.
-    fn steering(&self) -> Result<Option<Box<dyn Own>>, Failure> {
+    fn steering(&self) -> Result<Option<Box<dyn Own>>, shunt_steering::Error> {
         if self.vips.is_empty() {
             return Ok(None);
         }
-        let failed = |error| Failure { exit: Exit::Configuration, message: format!("--vip: {error}") };
-        Ok(Some(match self.means.tables().map_err(failed)? {
+        Ok(Some(match self.means.tables()? {
             Some(kernel) => Box::new(kernel),
             None => Box::new(Anywhere),
         }))
     }
 
     /// Everything that would be refused, without starting anything; and what is unusual.
-    pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
-        let (_, upstream) = self.read()?;
-        self.steering()?;
-        Ok(far_away(upstream).into_iter().collect())
+    pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
+        let read = self.read(faults);
+        if let Err(failure) = self.steering() {
+            faults.add("vip", failure);
+        }
+        read.and_then(|(_, upstream)| far_away(upstream)).into_iter().collect()
     }
 
-    pub(super) fn run(&self) -> Result<Exit, Failure> {
-        self.common.start_log()?;
-        let (key, upstream) = self.read()?;
+    pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
+        let mut faults = Faults::default();
+        let read = self.read(&mut faults);
+        self.common.begin(faults, sources)?;
+        let Some((key, upstream)) = read else { return Ok(Exit::Configuration) };
         if let Some(warning) = far_away(upstream) {
             warn!("{warning}");
         }
         let listeners = listen(&[self.listen])?;
-        let mut own = (0..self.common.cores).map(|_| self.steering()).collect::<Result<Vec<_>, _>>()?;
+        let own = (0..self.common.cores).map(|_| self.steering()).collect::<Result<Vec<_>, _>>();
+        let mut own = own.map_err(|error| Fault::new("vip", error))?;
         let (instance, cores) = (secret::instance(), self.common.cores);
         let service = |core: usize| {
             Agent::new(AgentOptions {

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::steering::Means;
 use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
+use crate::faults::{Faults, Sources};
 
 /// `shunt dispatch`.
 #[derive(Args, Clone, Debug)]
@@ -89,22 +90,20 @@ impl DispatchCommand {
         }
     }
 
-    /// The key, and the agents' addresses.
-    fn read(&self) -> Result<(SharedKey, Vec<SocketAddr>), Failure> {
-        let key = secret::key("--key-file", &self.key.key_file)?;
+    /// The key, if it can be read, and the agents' addresses.
+    fn read(&self, faults: &mut Faults) -> (Option<SharedKey>, Vec<SocketAddr>) {
+        self.common.check(faults);
         let mut backends = Vec::with_capacity(self.backend.len());
         for text in &self.backend {
-            let address = resolve("backend", text)?;
+            let Some(address) = faults.take(resolve("backend", text)) else { continue };
             if backends.contains(&address) {
                 // An agent ends a dispatcher's control connection when the next of the same comes.
-                let message = format!(
-                    "--backend {text}: {address} is given twice; an agent has one control connection of each event loop, so give it once"
-                );
-                return Err(Failure { exit: Exit::Configuration, message });
+                let why = "is given twice; an agent has one control connection of each event loop, so give it once";
+                faults.add("backend", format_args!("{address} {why}"));
             }
             backends.push(address);
         }
-        Ok((key, backends))
+        (faults.take(secret::key("key-file", &self.key.key_file)), backends)
     }
 
     /// Bytes of a body that have to come within its time.
@@ -114,15 +113,17 @@ impl DispatchCommand {
     }
 
     /// Everything that would be refused, without starting anything; and what is not possible on this host.
-    pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
-        self.read()?;
+    pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
+        self.read(faults);
         let steering = if self.handover == When::Auto { self.steering().err() } else { None };
-        Ok(steering.into_iter().collect())
+        steering.into_iter().collect()
     }
 
-    pub(super) fn run(&self) -> Result<Exit, Failure> {
-        self.common.start_log()?;
-        let (key, backends) = self.read()?;
+    pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
+        let mut faults = Faults::default();
+        let (key, backends) = self.read(&mut faults);
+        self.common.begin(faults, sources)?;
+        let Some(key) = key else { return Ok(Exit::Configuration) };
         let listeners = listen(&self.listen)?;
         let (instance, first) = (secret::instance(), self.listen[0]);
         let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();

@@ -27,6 +27,7 @@ pub(crate) use secret::{private_file, random};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
+use crate::faults::{Fault, Faults, Sources};
 use crate::logging;
 use crate::open_files;
 use crate::supervise::{Events, Hangup, Supervisor, threads};
@@ -37,23 +38,27 @@ const MAILBOX_CAPACITY: usize = 4096;
 const CORES_MAX: usize = 1024;
 
 /// Runs `shunt dispatch`.
-pub(crate) fn dispatch(command: &DispatchCommand) -> Exit {
-    command.run().unwrap_or_else(Failure::report)
+pub(crate) fn dispatch(command: &DispatchCommand, sources: &Sources) -> Exit {
+    command.run(sources).unwrap_or_else(Failure::report)
 }
 
 /// Runs `shunt agent`.
-pub(crate) fn agent(command: &AgentCommand) -> Exit {
-    command.run().unwrap_or_else(Failure::report)
+pub(crate) fn agent(command: &AgentCommand, sources: &Sources) -> Exit {
+    command.run(sources).unwrap_or_else(Failure::report)
 }
 
 /// Runs `shunt check dispatch`.
-pub(crate) fn check_dispatch(command: &DispatchCommand) -> Exit {
-    checked(command.check())
+pub(crate) fn check_dispatch(command: &DispatchCommand, sources: &Sources) -> Exit {
+    let mut faults = Faults::default();
+    let warnings = command.check(&mut faults);
+    checked(faults.finish(sources).map(|()| warnings))
 }
 
 /// Runs `shunt check agent`.
-pub(crate) fn check_agent(command: &AgentCommand) -> Exit {
-    checked(command.check())
+pub(crate) fn check_agent(command: &AgentCommand, sources: &Sources) -> Exit {
+    let mut faults = Faults::default();
+    let warnings = command.check(&mut faults);
+    checked(faults.finish(sources).map(|()| warnings))
 }
 
 /// Says whether all is well. Warnings are about what is possible without.
@@ -103,11 +108,19 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn start_log(&self) -> Result<(), Failure> {
-        let failed = |why| Failure { exit: Exit::Configuration, message: format!("--log: {why}") };
+    /// Finds what is wrong with them.
+    pub(crate) fn check(&self, faults: &mut Faults) {
+        faults.take(logging::filter(&self.log).map_err(|why| Fault::new("log", why)));
+    }
+
+    /// Begins a process whose options have these faults: with a log, if there are none.
+    pub(crate) fn begin(&self, faults: Faults, sources: &Sources) -> Result<(), Failure> {
+        // There is no log before its options are known to be right.
+        faults.finish(sources).inspect_err(|failure| eprintln!("error: {}", failure.message))?;
         logging::start(&self.log, self.log_format).map(drop).map_err(|why| {
-            eprintln!("error: --log: {why}");
-            failed(why)
+            let failure = Failure::from(Fault::new("log", why));
+            eprintln!("error: {}", failure.message);
+            failure
         })
     }
 }
@@ -198,11 +211,8 @@ pub(crate) fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failu
 }
 
 /// The address that `HOST:PORT` names; looked up once, at the start.
-pub(crate) fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
-    let failed = |why: String| Failure {
-        exit: Exit::Configuration,
-        message: format!("--{flag} {text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"),
-    };
+pub(crate) fn resolve(flag: &'static str, text: &str) -> Result<SocketAddr, Fault> {
+    let failed = |why: String| Fault::new(flag, format_args!("{text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"));
     let mut found = text.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
     found.next().ok_or_else(|| failed("the name has no address".to_owned()))
 }

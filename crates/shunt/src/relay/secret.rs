@@ -6,22 +6,22 @@ use std::path::Path;
 use rustix::rand::{GetRandomFlags, getrandom};
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
 
-use crate::exit::{Exit, Failure};
+use crate::faults::Fault;
 
 /// Reads the key. A line end behind it is none of it.
-pub(super) fn key(flag: &str, path: &Path) -> Result<SharedKey, Failure> {
+pub(super) fn key(flag: &'static str, path: &Path) -> Result<SharedKey, Fault> {
     let missing = "`head -c 32 /dev/urandom | base64 > FILE` makes one";
     let open = "other users may read it, and whoever has the key can answer for every server";
     let bytes = private_file(flag, path, missing, open)?;
     SharedKey::new(&bytes).map_err(|error| failed(flag, path, &error))
 }
 
-fn failed(flag: &str, path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure { exit: Exit::Configuration, message: format!("{flag} {}: {why}", path.display()) }
+fn failed(flag: &'static str, path: &Path, why: &dyn std::fmt::Display) -> Fault {
+    Fault::new(flag, format_args!("{}: {why}", path.display()))
 }
 
 /// Reads a file that nobody else may, without the line end behind it. `missing` says what to do if it cannot be read, `open` why nobody else may.
-pub(crate) fn private_file(flag: &str, path: &Path, missing: &str, open: &str) -> Result<Vec<u8>, Failure> {
+pub(crate) fn private_file(flag: &'static str, path: &Path, missing: &str, open: &str) -> Result<Vec<u8>, Fault> {
     let read = || {
         let mode = std::fs::metadata(path)?.permissions().mode();
         std::fs::read(path).map(|bytes| (mode, bytes))
@@ -78,16 +78,16 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_from_a_file_that_nobody_else_reads() {
-        key("--key-file", file(b"0123456789abcdef\n", 0o600).path()).unwrap();
+        key("key-file", file(b"0123456789abcdef\n", 0o600).path()).unwrap();
         for (text, mode, expected) in [
             (&b"0123456789abcdef"[..], 0o644, "chmod 600"),
             (b"0123456789abcde\n", 0o600, "15 bytes"),
             (b"", 0o600, "0 bytes"),
         ] {
-            let failure = key("--key-file", file(text, mode).path()).unwrap_err();
-            assert!(failure.message.contains(expected) && failure.exit == Exit::Configuration, "{}", failure.message);
+            let fault = key("key-file", file(text, mode).path()).unwrap_err();
+            assert!(fault.message.contains(expected) && fault.flag == "key-file", "{}", fault.message);
         }
-        assert!(key("--key-file", Path::new("/nowhere/at/all")).unwrap_err().message.contains("/dev/urandom"));
+        assert!(key("key-file", Path::new("/nowhere/at/all")).unwrap_err().message.contains("/dev/urandom"));
     }
 
     #[test]

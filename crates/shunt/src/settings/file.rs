@@ -145,14 +145,14 @@ fn unknown(name: &str, nearest: Option<&str>) -> String {
 }
 
 /// Line and column of a byte offset.
-fn place_of(text: &str, span: Range<usize>) -> Place {
+pub(crate) fn place_of(text: &str, span: Range<usize>) -> Place {
     let before = text.get(..span.start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     Place { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
 }
 
 /// A parser's message without its line breaks.
-fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     message.lines().map(str::trim).collect::<Vec<_>>().join(", ")
 }
 

@@ -20,6 +20,7 @@ use crate::logging;
 #[cfg(feature = "node")]
 pub(crate) use checked::Checked;
 use file::File;
+pub(crate) use file::{Place, one_line, place_of};
 use flags::{Flags, flag};
 #[cfg(feature = "node")]
 pub(crate) use given::Given;

@@ -108,6 +108,56 @@ fn everything_that_is_wrong_for_a_node_is_told_in_one_go() {
     }
 }
 
+/// As of the proxy: each fault of the file has its place.
+#[test]
+fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
+    let relay = "listen = \"127.0.0.1:80\"\nbackend = [\"10.0.0.1:7000\", \"10.0.0.1:7000\"]\nclients_max = \"many\"\n\
+                 key_file = \"/nowhere/key\"\nfrobnicate = 1\nhead_timeout_ms = \"5x\"\nadmin = [[1]]\n";
+    let relay = File::new("relay", relay);
+    let sidecar = "server = [\"10.0.0.1:6379\", \"10.0.0.1:6379\"]\nresend = 5\ncores = 0\npassword_file = \"/nowhere/word\"\n\
+                   switch = \"10.0.0.9:9700\"\n";
+    let sidecar = File::new("sidecar", sidecar);
+    for (command, file, told) in [
+        (
+            &["check", "dispatch"][..],
+            &relay,
+            &[
+                "2:11: `backend`: 10.0.0.1:7000 is given twice",
+                "3:15: `clients_max`: ",
+                "4:12: `key_file`: /nowhere/key: cannot be read",
+                "5:1: unknown key `frobnicate`",
+                "6:19: `head_timeout_ms`: ",
+                "7:9: `admin`: a text",
+                "--io-what",
+            ][..],
+        ),
+        (
+            &["check", "multiget", "serve"],
+            &sidecar,
+            &[
+                "1:10: `server`: 10.0.0.1:6379 is named twice",
+                "2:1: unknown key `resend`; did you mean `resend_ms`?",
+                "3:9: `cores`: 1 to 1024",
+                "4:17: `password_file`: /nowhere/word: cannot be read",
+                "5:10: `switch`: nothing is sent to 10.0.0.9:9700 without --mode netmc",
+                "--io-what",
+            ],
+        ),
+    ] {
+        let (code, said, errors) = output(&[command, &["--io-what", "--config", file.path()]].concat());
+        assert_eq!((code, said.as_str()), (2, ""), "{errors}");
+        for part in told {
+            assert_eq!(errors.matches(part).count(), 1, "{command:?}: {part} is not there once: {errors}");
+        }
+        assert_eq!(errors.lines().count(), told.len(), "{errors}");
+        assert!(errors.lines().all(|line| line.starts_with("error: ")), "{errors}");
+    }
+    // What could not be read is not called missing as well.
+    let file = File::new("no-address", "listen = \"nowhere\"\nkey_file = \"/nowhere/key\"\n");
+    let (code, _, errors) = output(&["check", "dispatch", "--config", file.path(), "--backend", "10.0.0.1:7000"]);
+    assert!(code == 2 && errors.contains(":1:10: `listen`: ") && errors.lines().count() == 1, "{code} {errors}");
+}
+
 #[test]
 fn wrong_usage_is_code_2() {
     assert_eq!(output(&[]).0, 2);
