@@ -125,9 +125,10 @@ class Moved(Relay):
 
     def start_dispatcher(self, host: str = "dispatcher"):
         backends = [hosts.at(self.address(backend), AGENT_PORT) for backend in self.hosts.backends]
+        pins = ["--handover-pins", self.pins(host)] if "auto" in self.dispatch_options else []
         self._run("dispatch" + host.removeprefix("dispatcher"), [
             binary(), "dispatch", "--listen", self.vip(), "--backend", *backends, "--key-file", self.key, "--name", host,
-            "--admin", hosts.at(self.address(host), ADMIN_PORT), "--handover-pins", self.pins(host), *self.dispatch_options])
+            "--admin", hosts.at(self.address(host), ADMIN_PORT), *pins, *self.dispatch_options])
         self._await(lambda: self._answers(host if self.gateway else "client", VIP6 if self.ip6 else VIP, PORT), "the dispatcher listens")
 
     def url(self, path: str) -> str:

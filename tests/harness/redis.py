@@ -139,8 +139,9 @@ class Multiget(Processes):
     def start_sidecar(self):
         servers = [f"127.0.0.1:{server}" + f"=127.0.0.1:{shim}" * self.has_shims
                    for server, shim in zip(self.server_ports, self.shim_ports, strict=True)]
+        datagrams = ["--from", "127.0.0.1:0"] if self.has_shims else []
         self.run("sidecar", [binary(), "multiget", "serve", "--listen", f"127.0.0.1:{self.port}", "--server", *servers,
-                              "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
+                              *datagrams, "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
         self._await_port("sidecar", self.port)
 
     def _await_port(self, name: str, port: int):

@@ -60,8 +60,9 @@ class Cluster(Processes):
 
     def start_sidecar(self):
         """It is told one node, and learns of the others."""
+        datagrams = ["--shim-port", SHIM_PORT, "--from", "127.0.0.1:0"] if self.mode != "tcp" else []
         self.run("sidecar", [binary(), "multiget", "serve", "--cluster", "--listen", f"127.0.0.1:{self.port}", "--server", f"{self.nodes[0]}:{PORT}",
-                             "--shim-port", SHIM_PORT, "--from", "127.0.0.1:0", "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
+                             *datagrams, "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
         self.until(lambda: self.answers("127.0.0.1", self.port), "the sidecar answers")
 
     def cli(self, *arguments) -> str:

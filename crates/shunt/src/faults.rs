@@ -70,6 +70,13 @@ impl Faults {
         read.map_err(|fault| self.0.push(fault)).ok()
     }
 
+    /// An option does nothing, and whoever gave it believes that it does: refuses all values but the default.
+    pub(crate) fn refuse_idle(&mut self, flag: &'static str, is_default: bool, without: &str) {
+        if !is_default {
+            self.add(flag, format!("it does nothing without {without}: leave it out, or give that"));
+        }
+    }
+
     /// Fails with a line for each of them, and for what was not read before.
     pub(crate) fn finish(self, sources: &Sources) -> Result<(), Failure> {
         let lines: Vec<String> =

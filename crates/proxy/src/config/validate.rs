@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::address::{CQL_PORT, split_host_port};
-use super::{Allowed, Config, Handover, OPTIONS};
+use super::{Allowed, Config, Handover, Multiget, OPTIONS};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,7 @@ impl Config {
         self.check_contact_points(&mut found);
         self.check_ranges(&mut found);
         self.check_fleet(&mut found);
+        self.check_idle(&mut found);
         if self.handover == Handover::Auto && self.handover_key_file.is_none() {
             let why = "hand-over takes the key that the agents have; give its file by handover_key_file";
             found.add("handover", why);
@@ -107,6 +108,22 @@ impl Config {
         }
     }
 
+    /// Whoever says how something is to be done believes that it is done. A default says nothing: a file may have all of them.
+    fn check_idle(&self, found: &mut Findings) {
+        let default = Config::default();
+        for option in OPTIONS {
+            let without = match option.section {
+                HANDOVER_SECTION if self.handover == Handover::Off => "handover = auto",
+                _ if option.key == "multiget_keys_max" && self.multiget == Multiget::Off => "multiget = split",
+                _ => continue,
+            };
+            if (option.differs)(self, &default) {
+                let key = option.key;
+                found.add(key, format!("it does nothing without {without}: give that, or leave {key} out"));
+            }
+        }
+    }
+
     /// Whoever says how locks are to be kept believes that there are some. A default says nothing: a file may have all of them.
     fn check_fleet(&self, found: &mut Findings) {
         if self.fleet.is_some() {
@@ -125,6 +142,8 @@ impl Config {
     }
 }
 
+/// Options of hand-over, of which `handover` itself is one.
+const HANDOVER_SECTION: &str = "Hand-over";
 /// Options of fleets and their locks, of which `fleet` itself is one.
 const FLEET_SECTION: &str = "Locks and fleet";
 

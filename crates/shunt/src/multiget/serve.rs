@@ -1,6 +1,6 @@
 //! `shunt multiget serve`: its options, and the loops that they make.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -15,6 +15,11 @@ use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 use crate::relay::{Common, Orders, Role, Shown, duration, listen, nanos, random, resolve, serve};
+
+/// What options are that only shims need, unless they are given.
+const RESEND: Duration = Duration::from_millis(20);
+const SHIM_PORT: u16 = 9700;
+const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// `shunt multiget serve`.
 #[derive(Args, Clone, Debug)]
@@ -33,10 +38,10 @@ pub(super) struct Serve {
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     server: Vec<String>,
     /// Port of the shims
-    #[arg(long, value_name = "PORT", default_value = "9700", help_heading = "Addresses")]
+    #[arg(long, value_name = "PORT", default_value_t = SHIM_PORT, help_heading = "Addresses")]
     shim_port: u16,
     /// Address that datagrams leave from, on the network of the shims
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value_t = FROM, help_heading = "Addresses")]
     from: SocketAddr,
     /// Who splits a multiget and puts the answers together: `tcp`, this sidecar, and there are no shims; `cli`, this sidecar, by datagrams to shims; `coordinator`, the
     /// shim of one of the servers, started with --peer; `netmc`, the network splits at --switch, and this sidecar puts together
@@ -153,7 +158,14 @@ impl Serve {
 
     /// Finds options that do not go together.
     fn check_together(&self, faults: &mut Faults) {
-        if self.has_shims() && self.common.cores > 1 && self.from.port() != 0 {
+        if !self.has_shims() {
+            let without = "--mode cli, coordinator or netmc";
+            faults.refuse_idle("resend-ms", self.resend_ms == RESEND, without);
+            faults.refuse_idle("shim-port", self.shim_port == SHIM_PORT, without);
+            faults.refuse_idle("from", self.from == FROM, without);
+            return;
+        }
+        if self.common.cores > 1 && self.from.port() != 0 {
             let why = "each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1";
             faults.add("from", format_args!("{}: {why}", self.from));
         }

@@ -228,12 +228,18 @@ impl StorageOptions {
         let row_cache_bytes = memory("row-cache-bytes", &self.row_cache_bytes);
         let ssd_bytes = self.row_cache_ssd_bytes.as_ref().map(|given| size("row-cache-ssd-bytes", given));
         let ssd = self.row_cache_ssd.clone().zip(ssd_bytes);
+        let is_idle = ssd.is_some() && row_cache_bytes == 0 && self.row_cache_bytes.0.is_ok();
         let row_cache = (row_cache_bytes > 0).then(|| RowCacheOptions {
             memory_bytes: row_cache_bytes,
             ssd: ssd.map(|(directory, bytes)| SsdOptions::new(directory, bytes)),
             ..RowCacheOptions::default()
         });
         let reserve_bytes = size("reserve-bytes", &self.reserve_bytes);
+        if is_idle {
+            let why =
+                "it does nothing without a row cache in memory: give --row-cache-bytes more than 0, or leave it out";
+            checked.add("row-cache-ssd", why);
+        }
         StoreOptions { engine, row_cache, reserve_bytes, ..StoreOptions::default() }
     }
 }

@@ -89,6 +89,7 @@ impl AgentCommand {
     /// The key, and the server's address, as far as they can be read.
     fn read(&self, faults: &mut Faults) -> Option<(SharedKey, SocketAddr)> {
         self.common.check(faults);
+        self.means.check(!self.vips.is_empty(), "--vip", faults);
         if !self.vips.is_empty() && self.common.cores > 1 {
             let why = "with --cores above 1: whoever comes back for a connection has to find the loop that has it";
             faults.add("vip", why);

@@ -93,6 +93,7 @@ impl DispatchCommand {
     /// The key, if it can be read, and the agents' addresses.
     fn read(&self, faults: &mut Faults) -> (Option<SharedKey>, Vec<SocketAddr>) {
         self.common.check(faults);
+        self.means.check(self.handover == When::Auto, "--handover auto", faults);
         let mut backends = Vec::with_capacity(self.backend.len());
         for text in &self.backend {
             let Some(address) = faults.take(resolve("backend", text)) else { continue };

@@ -16,6 +16,7 @@ use shunt_steering::{DEFAULT_PINS, Error, Mac, Steering, neighbours};
 use tracing::warn;
 
 use crate::exit::{Exit, Failure};
+use crate::faults::Faults;
 
 /// How long a hardware address is known before it is looked up again.
 const KNOWN: Duration = Duration::from_secs(10);
@@ -34,6 +35,18 @@ pub(super) struct Means {
 }
 
 impl Means {
+    /// Finds what does nothing: all of it, if nothing is handed over.
+    pub(super) fn check(&self, hands_over: bool, without: &str, faults: &mut Faults) {
+        let (socket, pins) = (self.handover_socket.is_none(), self.handover_pins == Path::new(DEFAULT_PINS));
+        if !hands_over {
+            faults.refuse_idle("handover-socket", socket, without);
+            faults.refuse_idle("handover-pins", pins, without);
+        } else if !socket && !pins {
+            faults
+                .add("handover-pins", "with --handover-socket the kernel's tables are not used: leave one of them out");
+        }
+    }
+
     /// The kernel's tables; none where packets need not be sent elsewhere.
     pub(super) fn tables(&self) -> Result<Option<Kernel>, Error> {
         match self.handover_socket {

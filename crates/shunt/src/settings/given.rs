@@ -7,7 +7,7 @@ use shunt_proxy::config::{Kind, Written};
 
 /// A value that was given, or what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given<T>(pub(super) Result<T, String>);
+pub(crate) struct Given<T>(pub(crate) Result<T, String>);
 
 /// Clap takes anything; what is wrong is told with all else.
 impl<T: Kind> FromStr for Given<T> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 #[cfg(feature = "node")]
 pub(crate) use shunt_proxy::config::{Admin, AdminAddress, Bytes, Listen, LocksHttp, Millis, default_cores};
-use shunt_proxy::config::{Config, Problem, Secret};
+use shunt_proxy::config::{Config, Handover, Multiget, Problem, Secret};
 
 use crate::logging;
 #[cfg(feature = "node")]
@@ -72,6 +72,13 @@ impl Settings {
         if config.fleet.is_none() && (faulty.contains("fleet") || !file.is_whole) {
             // There may be one, and what is said of its locks is no fault beside that.
             config.fleet = Some(String::new());
+        }
+        if faulty.contains("handover") || !file.is_whole && !file.places.contains_key("handover") {
+            // The same of hand-over.
+            config.handover = Handover::Auto;
+        }
+        if faulty.contains("multiget") || !file.is_whole && !file.places.contains_key("multiget") {
+            config.multiget = Multiget::Split;
         }
         let mut problems = complete_login(&mut config);
         problems.extend(config.problems());

@@ -110,6 +110,10 @@ impl Load {
             RoleName::MultigetClient => Role::MultigetClient,
             RoleName::MultigetGateway => Role::MultigetGateway,
         };
+        let idle = self.idle(role);
+        if !idle.is_empty() {
+            return Err(idle.join("\nerror: "));
+        }
         let user = self.user.as_deref().map(user_id).transpose()?;
         let (certain, possible): (Vec<_>, Vec<_>) =
             problems(&self.interface, role, &self.vips).into_iter().partition(|problem| problem.is_certain);
@@ -134,6 +138,15 @@ impl Load {
         }
         possible.iter().for_each(|problem| eprintln!("warning: {}", problem.text));
         Ok(format!("loaded on {}, pinned at {}\n", self.interface, pins.display()))
+    }
+}
+
+impl Load {
+    /// Options that this role has no use for: whoever gives them believes that it has.
+    fn idle(&self, role: Role) -> Vec<String> {
+        let is_idle = |flag: &str| format!("--{flag}: it does nothing with this --role: leave it out, or give another");
+        let vips = (role == Role::Dispatcher && !self.vips.is_empty()).then_some("vip");
+        vips.into_iter().chain(self.servers.idle(role)).map(is_idle).collect()
     }
 }
 

@@ -14,6 +14,9 @@ use shunt_steering::{
 /// How long hosts may take to say where they are.
 const FIND: Duration = Duration::from_secs(3);
 
+/// Requests a second from each address, unless it is given.
+const RATE_MAX: u32 = 200_000;
+
 /// Options of `shunt switch load` for who splits multigets.
 #[derive(Args, Debug)]
 pub(super) struct Servers {
@@ -28,14 +31,14 @@ pub(super) struct Servers {
     #[arg(long, value_name = "PREFIX", num_args = 1.., value_delimiter = ',', required_if_eq("role", "multiget-gateway"))]
     allow: Vec<Prefix>,
     /// A gateway of multigets: requests a second from each address, of IPv6 from each /64; more are dropped. 0: no bound
-    #[arg(long, value_name = "N", default_value = "200000")]
+    #[arg(long, value_name = "N", default_value_t = RATE_MAX)]
     rate_max: u32,
     /// Who splits multigets: what each server is sent of the keys
     #[arg(long, value_enum, default_value = "trimmed")]
     parts: PartsName,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PartsName {
     /// Its own
     Trimmed,
@@ -61,6 +64,20 @@ impl FromStr for Server {
 }
 
 impl Servers {
+    /// Those that were given, and that this role has no use for.
+    pub(super) fn idle(&self, role: Role) -> Vec<&'static str> {
+        let splits = matches!(role, Role::MultigetClient | Role::MultigetGateway);
+        let bounds = role == Role::MultigetGateway;
+        let given = [
+            ("server", splits || self.servers.is_empty()),
+            ("servers-interface", splits || self.servers_interface.is_none()),
+            ("parts", splits || self.parts == PartsName::Trimmed),
+            ("allow", bounds || self.allow.is_empty()),
+            ("rate-max", bounds || self.rate_max == RATE_MAX),
+        ];
+        given.into_iter().filter(|(_, is_used)| !is_used).map(|(flag, _)| flag).collect()
+    }
+
     /// Attaches the program and tells it of the servers.
     pub(super) fn load(
         &self,

@@ -83,8 +83,14 @@ fn everything_that_is_wrong_for_a_node_is_told_in_one_go() {
                 "?:x",
                 "--log",
                 "inof",
+                "--row-cache-bytes",
+                "0",
+                "--row-cache-ssd",
+                "does-not-matter",
+                "--row-cache-ssd-bytes",
+                "1GiB",
             ][..],
-            5,
+            6,
         ),
         (
             "up",
@@ -156,6 +162,67 @@ fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
     let file = File::new("no-address", "listen = \"nowhere\"\nkey_file = \"/nowhere/key\"\n");
     let (code, _, errors) = output(&["check", "dispatch", "--config", file.path(), "--backend", "10.0.0.1:7000"]);
     assert!(code == 2 && errors.contains(":1:10: `listen`: ") && errors.lines().count() == 1, "{code} {errors}");
+}
+
+/// Whoever gives them believes that they do something.
+#[test]
+fn options_that_do_nothing_are_refused_by_name() {
+    let file = tempfile::NamedTempFile::new().expect("a file that nobody else reads");
+    std::fs::write(file.path(), "0123456789abcdef").expect("write");
+    let key_file = file.path().to_str().expect("text");
+    let proxy = &["check", "--contact-points", "10.0.0.1"][..];
+    let sidecar = &["check", "multiget", "serve", "--server", "10.0.0.1:6379"][..];
+    let (key, address) = (["--key-file", key_file], "127.0.0.1:1");
+    let dispatch = [&["check", "dispatch", "--listen", address, "--backend", "10.0.0.1:1"], &key[..]].concat();
+    let agent = [&["check", "agent", "--listen", address, "--upstream", address], &key[..]].concat();
+    let (dispatch, agent) = (&dispatch[..], &agent[..]);
+    for (command, option, value) in [
+        (sidecar, "--resend-ms", "5"),
+        (sidecar, "--shim-port", "9701"),
+        (sidecar, "--from", "127.0.0.1:0"),
+        (dispatch, "--handover-socket", "/tmp/none"),
+        (dispatch, "--handover-pins", "/sys/fs/bpf/mine"),
+        (agent, "--handover-socket", "/tmp/none"),
+        (agent, "--handover-pins", "/sys/fs/bpf/mine"),
+        (proxy, "--handover-threshold", "4096"),
+        (proxy, "--handover-agent-port", "7002"),
+        (proxy, "--handover-key-file", key_file),
+        (proxy, "--handover-name", "a"),
+        (proxy, "--handover-pins", "/sys/fs/bpf/mine"),
+        (proxy, "--multiget-keys-max", "5"),
+    ] {
+        assert_eq!(output(command).0, 0, "{command:?}");
+        let (code, _, errors) = output(&[command, &[option, value]].concat());
+        assert!(code == 2 && errors.contains(&format!("error: {option}: ")), "{command:?} {option}: {code} {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+/// Nothing is loaded on an interface that is not there.
+#[test]
+fn options_that_a_role_of_the_switch_does_not_have_are_refused_by_name() {
+    let load = ["switch", "load", "--interface", "shunt-none", "--role"];
+    let idle = [
+        ("dispatcher", "--vip", "10.0.0.1:80"),
+        ("dispatcher", "--server", "10.0.0.1:80"),
+        ("dispatcher", "--rate-max", "5"),
+        ("dispatcher", "--parts", "full"),
+        ("dispatcher", "--servers-interface", "lo"),
+        ("multiget-client", "--allow", "10.0.0.0/8"),
+        ("multiget-client", "--rate-max", "5"),
+    ];
+    for (role, option, value) in idle {
+        let needed: &[&str] = if role == "dispatcher" {
+            &[]
+        } else {
+            &["--vip", "10.0.0.1:80", "--server", "10.0.0.2:80=02:00:00:00:00:01"]
+        };
+        let (code, _, errors) = output(&[&load[..], &[role], needed, &[option, value]].concat());
+        assert!(
+            code == 2 && errors.contains(&format!("error: {option}: it does nothing")),
+            "{role} {option}: {errors}"
+        );
+    }
 }
 
 #[test]
