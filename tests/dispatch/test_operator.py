@@ -138,7 +138,7 @@ def test_a_file_configures_both_and_check_says_what_is_wrong(tmp_path):
     assert check("agent", agent) == (0, "valid\n")
     for command, text, options, expected in (
         ("dispatch", dispatch.replace("backend", "bakend"), (), "unknown key `bakend`; did you mean `backend`?"),
-        ("dispatch", dispatch + 'clients_max = "many"\n', (), "`clients_max`: invalid digit"),
+        ("dispatch", dispatch + 'clients_max = "many"\n', (), "`clients_max`: a number from 1"),
         ("dispatch", dispatch.replace(str(key), str(key) + "s"), (), "cannot be read"),
         ("dispatch", 'listen = "127.0.0.1:0"\n', (), "--backend"),
         ("dispatch", dispatch.replace("127.0.0.1:7002", "localhost:7001"), (), "127.0.0.1:7001 is given twice"),

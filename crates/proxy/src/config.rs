@@ -36,6 +36,9 @@ pub const FRAME_BYTES_LIMIT: u32 = 256 * 1024 * 1024;
 /// Longest time that makes sense anywhere in the configuration: a day.
 pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// Shortest deadline of others, in milliseconds: with less nothing would ever be done.
+const PATIENCE_MS_MIN: u64 = 10;
+
 // An option is its field, with what the help says of it as comment, and
 //   kind:     how a value is read; for the unit, `Millis`, `Micros` or `Bytes`
 //   value:    what stands for the value in the help
@@ -284,7 +287,7 @@ options! {
         kind: Millis,
         value: "MS",
         default: "12000",
-        allowed: Numbers(1, DAY_MS),
+        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
         manual: "Retries are included",
     }
@@ -293,7 +296,7 @@ options! {
         kind: Millis,
         value: "MS",
         default: "5000",
-        allowed: Numbers(1, DAY_MS),
+        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
         manual: "Logging in is included",
     }
@@ -311,7 +314,7 @@ options! {
         kind: Millis,
         value: "MS",
         default: "10000",
-        allowed: Numbers(1, DAY_MS),
+        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
         manual: "It counts from connecting to READY",
     }
@@ -388,7 +391,7 @@ options! {
         default: "1073741824",
         allowed: Numbers(1 << 20, 1 << 40),
         change: OnReload,
-        manual: "Each core has its share, which is at least `frame_bytes_max` and `client_backlog_bytes`. The log says who was closed",
+        manual: "At least `client_backlog_bytes`. Each core has its share, which is at least `frame_bytes_max` and `client_backlog_bytes`. The log says who was closed",
     }
 
     section "Locks and fleet";

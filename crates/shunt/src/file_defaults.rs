@@ -318,7 +318,7 @@ mod tests {
             ("handover = \"perhaps\"\n", ":1:12: `handover`: there are off, auto, found `perhaps`"),
             (
                 "clients_max = \"many\"\nlisten = \"127.0.0.1:80\"\nbackend = \"h:1\"\nkey_file = \"k\"\n",
-                ":1:15: `clients_max`: invalid digit found in string, found `many`",
+                ":1:15: `clients_max`: a number from 1 is expected, found `many`",
             ),
         ] {
             let problems = parsed(text, "shunt dispatch --config FILE").unwrap_err().join("\n");

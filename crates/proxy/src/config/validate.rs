@@ -24,6 +24,13 @@ impl Config {
         self.check_ranges(&mut found);
         self.check_fleet(&mut found);
         self.check_idle(&mut found);
+        if self.clients_bytes_max < self.client_backlog_bytes {
+            let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);
+            let why = format!(
+                "all clients together may leave {all} bytes, and one alone {one} (client_backlog_bytes): raise it, or lower that"
+            );
+            found.add("clients_bytes_max", why);
+        }
         if self.handover == Handover::Auto && self.handover_key_file.is_none() {
             let why = "hand-over takes the key that the agents have; give its file by handover_key_file";
             found.add("handover", why);

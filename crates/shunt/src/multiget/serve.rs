@@ -14,7 +14,7 @@ use super::datagrams;
 use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
-use crate::relay::{Common, Orders, Role, Shown, duration, listen, nanos, random, resolve, serve};
+use crate::relay::{Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random, resolve, serve};
 
 /// What options are that only shims need, unless they are given.
 const RESEND: Duration = Duration::from_millis(20);
@@ -54,10 +54,10 @@ pub(super) struct Serve {
     #[arg(long, help_heading = "Multigets")]
     cluster: bool,
     /// Connections of applications; more are closed at once
-    #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clients, help_heading = "Limits")]
     clients_max: usize,
     /// How long a command may take
-    #[arg(long, value_name = "MS", default_value = "2s", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "2s", value_parser = patience, help_heading = "Times")]
     timeout_ms: Duration,
     /// After so long without an answer keys are asked for again; three times, then over TCP
     #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
@@ -165,6 +165,15 @@ impl Serve {
             faults.refuse_idle("from", self.from == FROM, without);
             return;
         }
+        if self.resend_ms < Duration::from_millis(1) {
+            faults.add("resend-ms", "everything would be asked for again at once; 1ms is the least");
+        } else if self.resend_ms >= self.timeout_ms {
+            let (resend, timeout) = (self.resend_ms, self.timeout_ms);
+            faults.add(
+                "resend-ms",
+                format_args!("{resend:?} is not before --timeout-ms, {timeout:?}: nothing would be asked for again"),
+            );
+        }
         if self.common.cores > 1 && self.from.port() != 0 {
             let why = "each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1";
             faults.add("from", format_args!("{}: {why}", self.from));
@@ -214,7 +223,7 @@ impl Serve {
                 cluster: self.cluster.then_some(self.shim_port),
                 login: login.clone(),
                 timeout_ns: nanos(self.timeout_ms),
-                resend_ns: nanos(self.resend_ms).max(1_000_000),
+                resend_ns: nanos(self.resend_ms),
                 seed: u64::from_ne_bytes(seed),
             })
         };

@@ -14,7 +14,7 @@ use super::datagrams;
 use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
-use crate::relay::{Common, Orders, Role, Shown, duration, nanos, random, resolve, serve};
+use crate::relay::{Common, Orders, Role, Shown, nanos, patience, random, resolve, serve};
 
 /// `shunt multiget shim`.
 #[derive(Args, Clone, Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Shim {
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     others_rate_max: u32,
     /// How long the server may take for an answer
-    #[arg(long, value_name = "MS", default_value = "500", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "500", value_parser = patience, help_heading = "Times")]
     timeout_ms: Duration,
     /// Who connects to the server.
     #[command(flatten)]

@@ -11,7 +11,7 @@ use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
 use super::steering::Means;
-use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
+use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, patience, resolve, secret, serve};
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 
@@ -64,7 +64,7 @@ pub(crate) struct AgentCommand {
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Limits")]
     upstream_connections_max: u32,
     /// How long the server may take for an answer to begin, or be silent within one
-    #[arg(long, value_name = "MS", default_value = "60s", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "60s", value_parser = patience, help_heading = "Times")]
     upstream_timeout_ms: Duration,
     /// Options that the dispatcher has as well.
     #[command(flatten)]

@@ -11,7 +11,9 @@ use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
 use super::steering::Means;
-use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, resolve, secret, serve};
+use super::{
+    Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience, resolve, secret, serve,
+};
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
 
@@ -34,25 +36,25 @@ pub(crate) struct DispatchCommand {
     #[command(flatten)]
     means: Means,
     /// Connections of clients; more are closed at once
-    #[arg(long, value_name = "N", default_value = "10000", help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clients, help_heading = "Limits")]
     clients_max: usize,
     /// Largest body of a request; larger ones are refused with 413
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes, help_heading = "Limits")]
     body_bytes_max: u64,
     /// How long a connection may be without a request
-    #[arg(long, value_name = "MS", default_value = "60s", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "60s", value_parser = patience, help_heading = "Times")]
     idle_timeout_ms: Duration,
     /// How long the head of a request may take
-    #[arg(long, value_name = "MS", default_value = "10s", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "10s", value_parser = patience, help_heading = "Times")]
     head_timeout_ms: Duration,
     /// How long a client may send nothing of a body, or take nothing of an answer
-    #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "30s", value_parser = patience, help_heading = "Times")]
     body_timeout_ms: Duration,
     /// Bytes a second, within that time, below which a body counts as not coming; 0: any byte counts
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = bytes, help_heading = "Limits")]
     body_rate_min: u64,
     /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which say what was wrong
-    #[arg(long, value_name = "MS", default_value = "75s", value_parser = duration, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value = "75s", value_parser = patience, help_heading = "Times")]
     answer_timeout_ms: Duration,
     /// How long after SIGTERM new connections are still taken, while `/readyz` says that none are to come: longer than whoever spreads them takes to see it
     #[arg(long, value_name = "MS", default_value = "0", value_parser = duration, help_heading = "Times")]

@@ -226,6 +226,20 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Millis::from_text(text).map(|millis| Duration::from_millis(millis.into()))
 }
 
+/// Shortest time that anybody else can be sources: with less nothing would ever be done.
+const PATIENCE_MS_MIN: u64 = 10;
+
+/// A deadline of others.
+pub(crate) fn patience(text: &str) -> Result<Duration, String> {
+    let too_short = || format!("nothing is done in so short a time; {PATIENCE_MS_MIN}ms is the least");
+    duration(text).and_then(|time| if time.as_millis() < PATIENCE_MS_MIN.into() { Err(too_short()) } else { Ok(time) })
+}
+
+/// A number of connections.
+pub(crate) fn clients(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|clients| *clients > 0).ok_or_else(|| "a number from 1 is expected".to_owned())
+}
+
 fn bytes(text: &str) -> Result<u64, String> {
     shunt_proxy::config::Bytes::from_text(text).map(|bytes| bytes.0)
 }

@@ -22,7 +22,7 @@ use shunt_steering::{DISPATCHERS_MAX, Gateway, Mac, State, Target, interface_ind
 
 use super::Pins;
 use crate::print;
-use crate::relay::duration;
+use crate::relay::patience;
 
 /// Times in a row that a host says nothing until it counts as gone.
 const LOST: u32 = 3;
@@ -34,7 +34,7 @@ pub(super) struct Balance {
     #[arg(long = "dispatcher", value_name = "ADDR:PORT", required = true, num_args = 1.., value_delimiter = ',')]
     dispatchers: Vec<SocketAddr>,
     /// How often each is asked, and how long it has to answer
-    #[arg(long, value_name = "MS", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "MS", default_value = "1s", value_parser = patience)]
     interval_ms: Duration,
     /// The interface by which dispatchers are reached; without it the one that packets come in by
     #[arg(long, value_name = "NAME")]

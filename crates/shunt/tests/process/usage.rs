@@ -226,6 +226,30 @@ fn options_that_a_role_of_the_switch_does_not_have_are_refused_by_name() {
 }
 
 #[test]
+fn values_that_contradict_one_another_are_refused_with_words() {
+    let proxy = &["check", "--contact-points", "10.0.0.1"][..];
+    let sidecar = &["check", "multiget", "serve", "--server", "10.0.0.1:6379", "--mode", "cli"][..];
+    for (command, options, told) in [
+        (proxy, &["--clients-bytes-max", "1MiB", "--client-backlog-bytes", "2MiB"][..], "--clients-bytes-max: "),
+        (proxy, &["--query-timeout-ms", "1"], "--query-timeout-ms: 1 is out of range"),
+        (proxy, &["--connect-timeout-ms", "1"], "--connect-timeout-ms: 1 is out of range"),
+        (proxy, &["--handshake-timeout-ms", "1"], "--handshake-timeout-ms: 1 is out of range"),
+        (sidecar, &["--timeout-ms", "0"], "--timeout-ms: "),
+        (sidecar, &["--timeout-ms", "1"], "--timeout-ms: "),
+        (sidecar, &["--resend-ms", "0"], "--resend-ms: "),
+        (sidecar, &["--resend-ms", "2s"], "--resend-ms: "),
+        (&["check", "multiget", "shim"], &["--timeout-ms", "0"], "--timeout-ms: "),
+        (sidecar, &["--clients-max", "0"], "--clients-max: "),
+    ] {
+        let (code, _, errors) = output(&[command, options].concat());
+        assert!(code == 2 && errors.contains(&format!("error: {told}")), "{options:?}: {code} {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+    let (code, _, errors) = output(&["switch", "balance", "--dispatcher", "10.0.0.1:1", "--interval-ms", "0"]);
+    assert!(code == 2 && errors.contains("10ms is the least"), "{code} {errors}");
+}
+
+#[test]
 fn wrong_usage_is_code_2() {
     assert_eq!(output(&[]).0, 2);
     assert_eq!(output(&["proxy", "--no-such-flag"]).0, 2);
