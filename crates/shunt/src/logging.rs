@@ -82,7 +82,7 @@ fn field_as_text(out: &mut Writer<'_>, ansi: bool, name: &str, value: &dyn Debug
 
 /// Takes text of whoever it may be, and passes on what prints: a node or a client is not to begin a line of its own, nor
 /// to move a terminal's cursor.
-struct Printable<'a, W>(&'a mut W);
+pub(crate) struct Printable<'a, W>(pub(crate) &'a mut W);
 
 impl<W: Write> Write for Printable<'_, W> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {

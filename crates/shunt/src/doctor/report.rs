@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::logging::Printable;
+
 /// How good or bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -69,9 +71,9 @@ impl Report {
                 continue;
             }
             let of = if of.is_empty() { String::new() } else { format!("{of}: ") };
-            let _ = write!(out, "{level:<8} {check:<12} {of}{what}");
-            out.push_str(if advice.is_empty() { "" } else { ". To do: " });
-            out.push_str(advice);
+            let to_do = if advice.is_empty() { "" } else { ". To do: " };
+            // Nodes name much of it.
+            let _ = write!(Printable(&mut out), "{level:<8} {check:<12} {of}{what}{to_do}{advice}");
             out.push('\n');
         }
         out
@@ -113,6 +115,10 @@ mod tests {
                     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
                 assert_eq!((&lines[1]["of"], &lines[1]["what"]), (&"a\"b".into(), &"line\nbreak".into()));
             } else {
+                assert!(
+                    text.lines().count() == 3
+                        && text.contains("error    two          a\"b: line\\nbreak. To do: mend\n")
+                );
                 assert!(
                     text.contains("ok       one          fine\n")
                         && text.contains("warning  three        n: so. To do: so\n"),

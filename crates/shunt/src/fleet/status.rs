@@ -7,6 +7,7 @@ use shunt_fleet::{FleetRow, MemberRow};
 use shunt_proxy::control::client::Failed;
 
 use super::{Status, read};
+use crate::logging::Printable;
 
 /// Reads the rows, and shows them.
 ///
@@ -59,8 +60,10 @@ fn as_text(name: &str, fleet: &FleetRow, members: &[MemberRow]) -> String {
     for member in members {
         let state = member.state.word(member.leaving);
         let shards = fleet.view.shards_of(member.incarnation).len();
-        let _ =
-            writeln!(text, "{:<22} {state:<8} {shards:>6} {:>10}  {}", member.address, member.beat, member.incarnation);
+        let (address, beat, incarnation) = (&member.address, member.beat, member.incarnation);
+        // Whoever may write rows may write anything.
+        let _ = write!(Printable(&mut text), "{address:<22} {state:<8} {shards:>6} {beat:>10}  {incarnation}");
+        text.push('\n');
     }
     text
 }
@@ -98,6 +101,15 @@ mod tests {
         let text = as_text("main", &row(), &members());
         let states: Vec<&str> = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();
         assert_eq!(states, ["live", "leaving", "dead", "left", "sealed"]);
+    }
+
+    /// Whoever may write the rows writes what he likes into them.
+    #[test]
+    fn an_address_makes_no_line_of_its_own() {
+        let mut members = members();
+        members[0].address = "10.0.0.1:9042\n\u{1b}[2J".to_owned();
+        let text = as_text("main", &row(), &members);
+        assert!(text.lines().count() == 7 && text.contains(r"10.0.0.1:9042\n\u{1b}[2J "), "{text}");
     }
 
     /// As docs/fleet.md has them: others read them.
