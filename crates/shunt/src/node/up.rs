@@ -353,7 +353,7 @@ mod tests {
         let line = Line::parse_from(["up", "--data", "/nowhere/at/all"].iter().chain(options));
         let settings = line.options.check().map_err(|error| error.to_string())?;
         let nodes = addresses(&line.options.data, &settings).map_err(|failure| failure.message)?;
-        let admin = settings.common.admin.map(|admin| admin.to_string());
+        let admin = settings.common.admin.map(|admin| admin.listen.to_string());
         Ok((nodes.iter().map(ToString::to_string).collect(), admin))
     }
 
