@@ -63,6 +63,16 @@ impl<'a> Host<'a> {
         Self { address, id: host_id(place.cluster_name, address), token, place: Some(place) }
     }
 
+    /// Where clients reach it.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its only token, as the partitioner writes it.
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Its port, for a table that has none.
     pub(super) fn port(&self) -> u16 {
         self.address.port()

@@ -1,5 +1,6 @@
 //! Answers that the proxy looks into before the client gets them.
 
+mod expressions;
 mod host;
 pub(crate) mod learn;
 pub(crate) mod local_pages;

@@ -13,6 +13,7 @@ use shunt_wire::cql::message::{Execute, Query, Rows, Values, metadata_flag, put,
 use shunt_wire::cql::statement::{self, Bind, Identifier, KeyTerm, Selected, Statement, Term};
 use shunt_wire::cql::types::{CqlType, literal};
 
+use crate::answers::expressions::{self, Made};
 use crate::answers::host::Host;
 use crate::fault::Fault;
 use crate::link::Pending;
@@ -27,6 +28,8 @@ pub(super) struct Asked<'a> {
 pub(super) struct Column<'c> {
     pub(super) source: Option<Cow<'c, str>>,
     pub(super) cql_type: Option<&'c [u8]>,
+    /// The text of such a function.
+    pub(super) expression: Option<&'c str>,
 }
 
 impl<'a> Asked<'a> {
@@ -57,16 +60,21 @@ impl<'a> Asked<'a> {
             return columns;
         }
         let distinct = self.begins_with("DISTINCT");
-        let sources = columns.into_iter().zip(items).map(|(column, item)| {
-            let source = match item {
-                Selected::Column { name, .. } => Some(Cow::Owned(name.to_string())),
-                _ if distinct => column.source,
-                // A function of something.
-                _ => None,
-            };
-            Column { source, ..column }
+        let texts = self.statement.selected_texts();
+        let sources = columns.into_iter().zip(items).zip(texts).map(|((column, item), text)| match item {
+            Selected::Column { name, .. } => Column { source: Some(Cow::Owned(name.to_string())), ..column },
+            _ if distinct => column,
+            // A function of something.
+            _ => Column { source: None, expression: Some(text), ..column },
         });
         sources.collect()
+    }
+
+    /// The items of a selection whose rows are JSON.
+    pub(super) fn json_items(&self) -> Option<impl Iterator<Item = &'a str>> {
+        let is_json = self.begins_with("JSON");
+        let items = self.statement.selected_texts().enumerate();
+        is_json.then(|| items.map(|(place, text)| if place == 0 { text[4..].trim_start() } else { text }))
     }
 
     /// True if the selection begins with this word.
@@ -165,12 +173,21 @@ pub(super) fn put_rows(
         put_count(out, wanted.len());
         return Ok(());
     }
+    if asked.json_items().is_some() {
+        return Err(Fault::invalid("Shunt: these rows are the proxies of a fleet, and are not there as JSON"));
+    }
     wanted.truncate(asked.limit().unwrap_or(usize::MAX));
     put::int(out, wanted.len() as i32);
     for host in wanted {
         for column in columns {
-            let source = column.source.as_deref();
-            let value = source.and_then(|source| host.value(source, column.cql_type));
+            let value = match (column.source.as_deref(), column.expression) {
+                (Some(source), _) => host.value(source, column.cql_type),
+                (None, Some(text)) => match expressions::value(text, host, column.cql_type)? {
+                    Made::Own(value) => Some(value),
+                    Made::OfNode => None,
+                },
+                (None, None) => None,
+            };
             put::bytes(out, value.as_deref());
         }
         if out.len() > bytes_max {

@@ -15,6 +15,7 @@ use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::{ResultMessage, Rows, encode, put, split_response_prefix};
 
+use crate::answers::expressions::{self, Made};
 use crate::answers::host::{Host, Place};
 use crate::answers::peers::{self, Asked, Column};
 use crate::client::announce;
@@ -50,17 +51,17 @@ pub(crate) fn show_proxy(
     let statement = core.router.prepared.shared(pending.plan.statement);
     let known = statement.as_ref().map_or(&[][..], |statement| &statement.result_columns);
     let found = Found { table, version, flags: answer.flags, body, known };
+    let sent = core.links.get(key).and_then(|link| core.retained.bytes(io, link.conn, pending.kept));
+    let text = statement.as_ref().and_then(|statement| statement.text.as_deref());
+    let asked = sent.as_deref().and_then(|sent| Asked::read(version, pending, sent, text));
     let shown = match (core.router.fleet.clone(), core.router.cluster.clone()) {
         (Some(fleet), Some(cluster)) => {
-            let sent = core.links.get(key).and_then(|link| core.retained.bytes(io, link.conn, pending.kept));
-            let text = statement.as_ref().and_then(|statement| statement.text.as_deref());
-            let asked = sent.as_deref().and_then(|sent| Asked::read(version, pending, sent, text));
             show_fleet(&found, &fleet, &cluster, asked.as_ref(), core.context.config.frame_bytes_max as usize)
         }
         (_, cluster) => {
             let address = shown_address(core.context.config.advertise, local);
             let cluster_name = cluster.as_ref().map_or("", |cluster| &cluster.cluster_name);
-            Ok(show_alone(&found, &Host::alone(cluster_name, address)))
+            show_alone(&found, &Host::alone(cluster_name, address), asked.as_ref())
         }
     };
     match shown {
@@ -107,7 +108,11 @@ impl<'a> Found<'a> {
 
     /// The columns by their names; those of a prepared statement are known, if the answer leaves them out.
     fn columns(&self, rows: &Rows<'a>) -> Option<Vec<Column<'a>>> {
-        let named = |name: &'a str, cql_type| Column { source: Some(Cow::Borrowed(name)), cql_type: Some(cql_type) };
+        let named = |name: &'a str, cql_type| Column {
+            source: Some(Cow::Borrowed(name)),
+            cql_type: Some(cql_type),
+            expression: None,
+        };
         let mut columns: Vec<_> =
             rows.metadata.columns().map(|column| named(column.name, column.type_option)).collect();
         if columns.is_empty() {
@@ -118,15 +123,21 @@ impl<'a> Found<'a> {
 }
 
 /// The answer with the only proxy in it; `None`: it is passed on as it is.
-fn show_alone(found: &Found<'_>, host: &Host<'_>) -> Option<Vec<u8>> {
-    let (rows, prefix_bytes) = found.rows()?;
-    let head = prefix_bytes + rows.content_offset;
-    let mut out = found.body.get(..head)?.to_vec();
-    let columns = found.columns(&rows);
+///
+/// # Errors
+/// A function of what is the proxy's own cannot be computed.
+fn show_alone(found: &Found<'_>, host: &Host<'_>, asked: Option<&Asked<'_>>) -> Result<Option<Vec<u8>>, Fault> {
+    let Some((rows, prefix_bytes)) = found.rows() else { return Ok(None) };
     if found.table == SystemTable::Local {
-        show_local(&mut out, host, &rows, &columns?)?;
-        return Some(out);
+        return show_local(found, (&rows, prefix_bytes), host, asked);
     }
+    Ok(without_peers(found, &rows, prefix_bytes))
+}
+
+/// The answer of a proxy that has no peers.
+fn without_peers(found: &Found<'_>, rows: &Rows<'_>, prefix_bytes: usize) -> Option<Vec<u8>> {
+    let mut out = found.body.get(..prefix_bytes + rows.content_offset)?.to_vec();
+    let columns = found.columns(rows);
     let count = out.len().checked_sub(size_of::<i32>())?;
     out.truncate(count);
     let is_count = |columns: &[Column<'_>]| matches!(columns, [only] if only.source.as_deref() == Some("count"));
@@ -150,20 +161,12 @@ fn show_fleet(
     bytes_max: usize,
 ) -> Result<Option<Vec<u8>>, Fault> {
     let Some((rows, prefix_bytes)) = found.rows() else { return Ok(None) };
-    let columns = found.columns(&rows).map(|columns| match asked {
-        Some(asked) => asked.with_sources(columns),
-        None => columns,
-    });
     let place = Place::of(cluster);
     let own = Host::member(place, fleet.own().address);
     if found.table == SystemTable::Local {
-        let shown = || {
-            let mut out = found.body.get(..prefix_bytes + rows.content_offset)?.to_vec();
-            show_local(&mut out, &own, &rows, &columns?)?;
-            Some(out)
-        };
-        return Ok(shown());
+        return show_local(found, (&rows, prefix_bytes), &own, asked);
     }
+    let columns = sources(found, &rows, asked);
     let Some(mut out) = peers::head(found.body, prefix_bytes, &rows) else { return Ok(None) };
     let others = fleet.addresses().map(|address| Host::member(place, address));
     // A table without ports: drivers take the port that they know.
@@ -177,18 +180,62 @@ fn show_fleet(
     Ok(Some(out))
 }
 
-/// Copies the rows, putting the proxy's own values in place of the node's.
-fn show_local(out: &mut Vec<u8>, host: &Host<'_>, rows: &Rows<'_>, columns: &[Column<'_>]) -> Option<()> {
+/// The columns of a result with the columns of the table that they are of.
+fn sources<'c>(found: &Found<'c>, rows: &Rows<'c>, asked: Option<&Asked<'c>>) -> Option<Vec<Column<'c>>> {
+    let columns = found.columns(rows)?;
+    Some(match asked {
+        Some(asked) => asked.with_sources(columns),
+        None => columns,
+    })
+}
+
+/// Copies the rows, putting the proxy's own values in place of the node's; `None`: the answer is passed on as it is.
+///
+/// # Errors
+/// A function of what is the proxy's own cannot be computed.
+fn show_local(
+    found: &Found<'_>,
+    (rows, prefix_bytes): (&Rows<'_>, usize),
+    host: &Host<'_>,
+    asked: Option<&Asked<'_>>,
+) -> Result<Option<Vec<u8>>, Fault> {
+    let head = found.body.get(..prefix_bytes + rows.content_offset);
+    let (Some(columns), Some(head)) = (sources(found, rows, asked), head) else { return Ok(None) };
+    let mut out = head.to_vec();
     for row in rows.rows() {
-        for (column, value) in columns.iter().zip(row.ok()?.values()) {
-            let own = value.and(column.source.as_deref()).and_then(|source| host.value(source, column.cql_type));
+        let Ok(row) = row else { return Ok(None) };
+        for (column, value) in columns.iter().zip(row.values()) {
+            let own = match value {
+                Some(of_node) => own_value(of_node, column, host, asked)?,
+                None => None,
+            };
             match own {
-                Some(own) => put::bytes(out, Some(&own)),
-                None => put::bytes(out, value),
+                Some(own) => put::bytes(&mut out, Some(&own)),
+                None => put::bytes(&mut out, value),
             }
         }
     }
-    Some(())
+    Ok(Some(out))
+}
+
+/// The proxy's own value in place of a node's; `None`: the node's stays.
+fn own_value(
+    of_node: &[u8],
+    column: &Column<'_>,
+    host: &Host<'_>,
+    asked: Option<&Asked<'_>>,
+) -> Result<Option<Vec<u8>>, Fault> {
+    if let Some(items) = asked.and_then(Asked::json_items) {
+        return expressions::json(of_node, items, host).map(Some);
+    }
+    Ok(match (column.source.as_deref(), column.expression) {
+        (Some(source), _) => host.value(source, column.cql_type),
+        (None, Some(text)) => match expressions::value(text, host, column.cql_type)? {
+            Made::Own(own) => Some(own),
+            Made::OfNode => None,
+        },
+        (None, None) => None,
+    })
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod tests;
 pub use identifier::Identifier;
 pub use repeat::{Cells, ColumnKind, Repeatable, Setting, repeatable};
 pub use routing::{Bind, routing_key};
-pub use terms::{KeyTerm, KeyTerms, Selected, SelectedColumns, Term};
+pub use terms::{KeyTerm, KeyTerms, Selected, SelectedColumns, SelectedTexts, Term};
 
 use terms::TermSource;
 
@@ -125,6 +125,12 @@ impl<'a> Statement<'a> {
     #[must_use]
     pub fn selected_columns(&self) -> SelectedColumns<'a> {
         SelectedColumns::new(self.selection)
+    }
+
+    /// The texts of what a `SELECT` asks for, one for each column of its result.
+    #[must_use]
+    pub fn selected_texts(&self) -> SelectedTexts<'a> {
+        SelectedTexts::new(self.selection)
     }
 
     fn unknown(kind: Kind) -> Statement<'a> {

@@ -2,6 +2,7 @@
 //! nodes that answer with anything.
 
 mod drivers;
+mod expressions;
 mod hostile;
 mod selections;
 
@@ -155,7 +156,7 @@ fn shown_alone(table: SystemTable, columns: &[(&str, &[u8], &[u8])]) -> Shown {
     let body = answer(&named, &values);
     let host = Host::alone("ring", "127.0.0.1:9042".parse().expect("address"));
     let found = Found { table, version: 4, flags: 0, body: &body, known: &[] };
-    rows_in(4, &show_alone(&found, &host).expect("rows"))
+    rows_in(4, &show_alone(&found, &host, None).expect("shown").expect("rows"))
 }
 
 fn alone() -> Host<'static> {

@@ -160,3 +160,41 @@ impl<'a> Iterator for SelectedColumns<'a> {
         }
     }
 }
+
+/// See [`super::Statement::selected_texts`].
+#[derive(Clone, Debug)]
+pub struct SelectedTexts<'a> {
+    selection: &'a str,
+    lexer: Lexer<'a>,
+    /// Where the next item begins; `None`: there is none.
+    start: Option<usize>,
+}
+
+impl<'a> SelectedTexts<'a> {
+    pub(super) fn new(selection: &'a str) -> SelectedTexts<'a> {
+        SelectedTexts { selection, lexer: Lexer::new(selection), start: (!selection.is_empty()).then_some(0) }
+    }
+}
+
+impl<'a> Iterator for SelectedTexts<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let start = self.start.take()?;
+        let mut depth = 0;
+        let end = loop {
+            let token = self.lexer.next();
+            match token.kind {
+                TokenKind::End | TokenKind::Bad => break self.selection.len(),
+                TokenKind::Punctuation(b',') if depth == 0 => {
+                    self.start = Some(token.start + 1);
+                    break token.start;
+                }
+                TokenKind::Punctuation(b'(' | b'[' | b'{') => depth += 1,
+                TokenKind::Punctuation(b')' | b']' | b'}') => depth -= 1,
+                _ => {}
+            }
+        };
+        Some(self.selection.get(start..end).unwrap_or_default().trim())
+    }
+}

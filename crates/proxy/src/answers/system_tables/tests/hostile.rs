@@ -5,11 +5,13 @@ use shunt_wire::cql::message::{Value, ValueList, metadata_flag, result_kind};
 
 use super::*;
 
-const TEXTS: [&str; 4] = [
+const TEXTS: [&str; 6] = [
     "SELECT * FROM system.peers",
     "SELECT peer AS a, count(*), tokens FROM system.peers WHERE peer = ? LIMIT ?",
     "SELECT count(*) FROM system.peers",
     "SELECT ((",
+    "SELECT JSON *, cluster_name FROM system.local",
+    "SELECT CAST(host_id AS text), toJson(tokens) AS t FROM system.local",
 ];
 
 /// Rewrites an answer in all ways; what comes out must be readable, or the node's own bytes are passed on.
@@ -21,10 +23,11 @@ fn rewrite(version: u8, flags: u8, body: &[u8]) {
     for table in [SystemTable::Local, SystemTable::Peers, SystemTable::PeersV2] {
         for known in [&[][..], &known] {
             let found = Found { table, version, flags, body, known };
-            let mut shown = vec![show_alone(&found, &alone())];
+            let mut shown = Vec::new();
             for text in TEXTS {
                 let asked = Asked::new(text, values.values());
                 for asked in [Some(&asked), None] {
+                    shown.extend(show_alone(&found, &alone(), asked));
                     shown.extend(show_fleet(&found, &fleet, &cluster, asked, 1 << 16));
                 }
             }

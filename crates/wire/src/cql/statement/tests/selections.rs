@@ -72,3 +72,12 @@ fn tables() {
         assert_eq!((statement.plain_where, statement.has_tail), (plain_where, has_tail), "{text}");
     }
 }
+
+#[test]
+fn each_item_has_its_text() {
+    let texts = |text: &'static str| classify(text).selected_texts().collect::<Vec<_>>();
+    assert_eq!(texts("SELECT a , f(b, 'c,d')AS x,m['y,z'] FROM t"), ["a", "f(b, 'c,d')AS x", "m['y,z']"]);
+    assert_eq!(texts("SELECT JSON a FROM t"), ["JSON a"]);
+    assert_eq!(texts("SELECT * FROM t"), ["*"]);
+    assert_eq!(texts("INSERT INTO t (a) VALUES (1)"), [""; 0]);
+}

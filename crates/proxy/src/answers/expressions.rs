@@ -1,0 +1,154 @@
+//! Functions and JSON in a selection of a system table: of a proxy's own columns they are made here, for the node has made them of its
+//! own. What cannot be made here is refused, so that no form of a read shows a node.
+
+use serde_json::{Map, Value as Json};
+use shunt_wire::cql::message::encode_result::native;
+
+use crate::answers::host::Host;
+use crate::fault::Fault;
+
+/// What a value is, where a selection has more than a column.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// What the node says: it is of no column that is the proxy's own.
+    OfNode,
+    /// This.
+    Own(Vec<u8>),
+}
+
+/// The value of an expression in a row that shows this host. `cql_type`: that of the result.
+///
+/// # Errors
+/// It is of a column that is the proxy's own, and is not a cast to text, JSON, or the least or largest of one.
+pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Result<Made, Fault> {
+    if !names_own(without_alias(text), host) {
+        return Ok(Made::OfNode);
+    }
+    let (name, argument) = call(text).ok_or_else(|| refused(text))?;
+    let is = |names: &[&str]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
+    let made = if is(&["tojson", "to_json"]) {
+        json_of(host, argument).map(|json| json.to_string().into_bytes())
+    } else if is(&["max", "min"]) {
+        host.value(&column(argument), cql_type)
+    } else if is(&["count", "writetime", "maxwritetime", "ttl"]) {
+        // It tells no value.
+        return Ok(Made::OfNode);
+    } else if is(&["cast"]) {
+        let (of, to) = split_as(argument).ok_or_else(|| refused(text))?;
+        match to.to_ascii_lowercase().as_str() {
+            "text" | "varchar" | "ascii" => text_of(host, of).map(String::into_bytes),
+            _ => host.value(&column(of), cql_type),
+        }
+    } else {
+        None
+    };
+    made.map(Made::Own).ok_or_else(|| refused(text))
+}
+
+/// A row as JSON: what the node has said, with this host's values. `items`: the texts of the selection, without the word JSON.
+///
+/// # Errors
+/// The node's text is no JSON, or an expression is of a column that is the proxy's own.
+pub(super) fn json<'t>(
+    of_node: &[u8],
+    items: impl Iterator<Item = &'t str>,
+    host: &Host<'_>,
+) -> Result<Vec<u8>, Fault> {
+    let unreadable = || Fault::invalid("Shunt: the node's JSON cannot be read; ask for columns instead");
+    let mut row: Map<String, Json> = serde_json::from_slice(of_node).map_err(|_| unreadable())?;
+    for item in items {
+        if item == "*" {
+            for (name, value) in &mut row {
+                if let Some(own) = json_of(host, name) {
+                    *value = own;
+                }
+            }
+            continue;
+        }
+        let (of, name) = split_as(item).unwrap_or((item, item));
+        match json_of(host, of) {
+            Some(own) => {
+                let name = column(name);
+                let place = row.get_mut(&name).ok_or_else(unreadable)?;
+                *place = own;
+            }
+            None if names_own(of, host) => return Err(refused(item)),
+            None => {}
+        }
+    }
+    Ok(Json::Object(row).to_string().into_bytes())
+}
+
+fn refused(text: &str) -> Fault {
+    let text: String = text.chars().take(64).flat_map(char::escape_debug).collect();
+    Fault::invalid(format!(
+        "Shunt: {text} is of a column that shows this proxy, and is not computed here: ask for the column itself"
+    ))
+}
+
+/// True if a word of the text is the name of a column that is the proxy's own.
+fn names_own(text: &str, host: &Host<'_>) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.any(|word| host.typed_value(&word.to_ascii_lowercase()).is_some())
+}
+
+/// The function of a call, and what is between its parentheses.
+fn call(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.split_once('(')?;
+    let (argument, alias) = rest.rsplit_once(')')?;
+    let alias = alias.trim();
+    let is_alias = alias.is_empty() || alias.get(..2).is_some_and(|word| word.eq_ignore_ascii_case("as"));
+    let name = name.trim();
+    let name = name.strip_prefix("system.").unwrap_or(name);
+    is_alias.then_some((name, argument.trim()))
+}
+
+/// An expression without the name that it has in the result.
+fn without_alias(text: &str) -> &str {
+    match text.rfind(')') {
+        Some(end) => text.get(..=end).unwrap_or(text),
+        None => split_as(text).map_or(text, |(of, _)| of),
+    }
+}
+
+/// The two sides of AS.
+fn split_as(text: &str) -> Option<(&str, &str)> {
+    let at = text.to_ascii_lowercase().rfind(" as ")?;
+    Some((text.get(..at)?.trim(), text.get(at + 4..)?.trim()))
+}
+
+/// The name of a column as it is kept.
+fn column(text: &str) -> String {
+    match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => text.to_ascii_lowercase(),
+    }
+}
+
+/// An own value as Cassandra casts it to text.
+fn text_of(host: &Host<'_>, of: &str) -> Option<String> {
+    match json_of(host, of)? {
+        Json::String(text) => Some(text),
+        Json::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// An own value as Cassandra has it in JSON.
+fn json_of(host: &Host<'_>, of: &str) -> Option<Json> {
+    let name = column(of);
+    let (cql_type, bytes) = host.typed_value(&name)?;
+    Some(match cql_type {
+        native::UUID => Json::String(uuid(&bytes)?),
+        native::INT => Json::from(i32::from_be_bytes(bytes.as_slice().try_into().ok()?)),
+        native::INET => Json::String(host.address().ip().to_string()),
+        native::SET_OF_TEXT => Json::from(vec![host.token()]),
+        _ => Json::String(String::from_utf8(bytes).ok()?),
+    })
+}
+
+fn uuid(bytes: &[u8]) -> Option<String> {
+    let number = u128::from_be_bytes(bytes.try_into().ok()?);
+    let hex = format!("{number:032x}");
+    Some(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
