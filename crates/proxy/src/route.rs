@@ -195,7 +195,8 @@ fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Optio
     let modes = &router.modes;
     !modes.is_empty()
         && match parsed.kind {
-            Kind::Batch if text.len() > TEXT_BYTES_MAX => modes.may_be_in(text),
+            Kind::Batch if text.len() > statement::TEXT_BYTES_MAX && !modes.may_be_in(text) => false,
+            Kind::Batch if text.len() > TEXT_BYTES_MAX => true,
             kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), Access::of(kind)),
         }
 }

@@ -9,17 +9,23 @@ use shunt_wire::cql::statement::{Identifier, Kind, Statement as Classified};
 pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     match parsed.kind {
         Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => {
+            if parsed.table.is_none() && text.len() > TEXT_BYTES_MAX {
+                // Its table comes late, and may be any.
+                return session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE);
+            }
             let session = session.map(Identifier::exact);
             let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
             keyspace.or(session).is_some_and(|keyspace| keyspace.matches(facade::KEYSPACE))
         }
         // Each statement of a batch may be; and a change of the schema is not looked at any closer by the classifier.
-        Kind::Batch | Kind::Ddl => {
-            session == Some(facade::KEYSPACE)
-                || text.as_bytes().windows(facade::KEYSPACE.len()).any(|part| part.eq_ignore_ascii_case(b"shunt"))
-        }
+        Kind::Batch | Kind::Ddl => session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE),
         Kind::Use | Kind::Transaction | Kind::Other => false,
     }
+}
+
+/// True if a word, or the beginning of one, stands anywhere in a text.
+fn mentions(text: &str, word: &str) -> bool {
+    text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// The plan of a statement, if it is one on the tables of locks.
@@ -34,6 +40,9 @@ pub(crate) fn read(
     if is_too_long(parsed, session, text) {
         return Some(Err(too_long(text)));
     }
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     match facade::parse(text, session) {
         Ok(None) => unreadable(parsed, session, text).map(Err),
         read => read.transpose(),
@@ -43,8 +52,8 @@ pub(crate) fn read(
 /// True if a text is on one of the tables, allowed or not.
 #[cold]
 pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
-    if is_too_long(parsed, session, text) {
-        return true;
+    if text.len() > TEXT_BYTES_MAX {
+        return is_too_long(parsed, session, text);
     }
     match facade::parse(text, session) {
         Ok(None) => unreadable(parsed, session, text).is_some(),
@@ -65,6 +74,10 @@ fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> 
         return facade::may_change(text, session);
     }
     let mut tables = facade::Table::ALL.iter().map(|table| table.name());
+    if parsed.kind == Kind::Batch && text.len() > TEXT_BYTES_MAX {
+        // It is not taken apart, and comments may stand between the parts of a name.
+        return session == Some(facade::KEYSPACE) || mentions(text, "lock");
+    }
     if parsed.kind == Kind::Batch {
         // Without what may stand between the parts of a name.
         let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '"').map(|c| c.to_ascii_lowercase());
@@ -76,12 +89,12 @@ fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> 
     table.is_none_or(|table| tables.any(|known| table.matches(known)))
 }
 
-/// Bytes of a statement on the tables; a batch of as many as there may be is shorter too. What is longer is not even read: its parts would
-/// take many times as much, and hold the core up.
+/// Bytes of a statement on the tables; a batch of as many as there may be is shorter too, with names of the usual length. What is longer
+/// is not even read: its parts would take many times as much, and hold the core up.
 pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 fn is_too_long(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
-    text.len() > TEXT_BYTES_MAX && parsed.kind != Kind::Batch && names_a_table(parsed, session, text)
+    text.len() > TEXT_BYTES_MAX && names_a_table(parsed, session, text)
 }
 
 pub(super) fn too_long(text: &str) -> InvalidRequest {

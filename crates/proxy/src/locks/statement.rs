@@ -9,7 +9,6 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
     Batch, BatchKind, BatchStatement, Execute, Prepare, Query, Values, split_request_prefix,
 };
-use shunt_wire::cql::statement::{Kind, classify};
 
 use crate::answers::learn;
 use crate::core::Core;
@@ -74,7 +73,7 @@ fn take_apart(
     (header, body): (&Header, &[u8]),
     came_ns: u64,
 ) -> Result<Option<Table>, Fault> {
-    if core.router.refuses_locks {
+    if !core.router.serves_locks {
         return Err(of_no_fleet());
     }
     let (payload, body) = split_request_prefix(header.flags, body)?;
@@ -118,12 +117,7 @@ fn of_no_fleet() -> Fault {
 
 /// Reads a text that is on the tables, or in a batch of such.
 fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
-    let parsed = classify(text);
-    if text.len() > TEXT_BYTES_MAX && parsed.kind != Kind::Batch {
-        Err(too_long(text))
-    } else {
-        facade::parse(text, keyspace)
-    }
+    if text.len() > TEXT_BYTES_MAX { Err(too_long(text)) } else { facade::parse(text, keyspace) }
 }
 
 /// Says what is wrong with a text on the tables that is no statement on locks.

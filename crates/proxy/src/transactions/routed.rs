@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use shunt_fleet::schema::{FACADE_KEYSPACE, META_KEYSPACE};
 use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
-use shunt_wire::cql::statement::{Identifier, Kind, Statement};
+use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 
 use super::mentions::Mentions;
 use super::rules::Rules;
@@ -223,6 +223,12 @@ pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str
             let keyspace = parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
             Some(vec![(keyspace.map(Into::into), table.to_string().into())])
         }
+        // Its table comes late, and all before it is not worth reading.
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate, None)
+            if text.len() > statement::TEXT_BYTES_MAX =>
+        {
+            None
+        }
         // Of a batch only its first statement is known from looking at it; and some statements have to be read as a whole.
         (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate | Kind::Batch, _) => {
             read(text, session)
@@ -249,6 +255,33 @@ mod tests {
     use shunt_wire::cql::statement::classify;
 
     use super::*;
+
+    /// Only the head of a long text is read. What it hides is taken, and what it shows goes by its table.
+    #[test]
+    fn no_long_text_hides_a_table_with_a_mode() {
+        let mut modes = TableModes::default();
+        modes.add("ks", "full", "full");
+        let padding = " ".repeat(statement::TEXT_BYTES_MAX);
+        for (text, is_taken) in [
+            ("INSERT INTO full (k) VALUES (1); /* {} */", true),
+            ("INSERT INTO ks./* {} */full (k) VALUES (1)", true),
+            ("UPDATE {} other SET v = 1 WHERE k = 1", true),
+            ("SELECT {} a FROM full WHERE k = 1", true),
+            ("TRUNCATE full {}", true),
+            ("INSERT INTO other (k) VALUES (1); /* {} */", false),
+            ("SELECT a FROM other WHERE k = 1 {} LIMIT 1", false),
+        ] {
+            let text = text.replace("{}", &padding);
+            let parsed = classify(&text);
+            let tables = tables_of(&parsed, &text, Some("ks"));
+            assert_eq!(
+                modes.take_any(tables.as_deref(), Access::of(parsed.kind)),
+                is_taken,
+                "{}",
+                text.replace("  ", "")
+            );
+        }
+    }
 
     #[test]
     fn statements_on_tables_with_a_mode_are_taken() {

@@ -66,6 +66,30 @@ fn where_a_fleet_is_a_proxy_of_none_refuses_all_that_is_on_locks() {
     assert_eq!(answer.header.opcode, opcode::RESULT);
 }
 
+/// Only the head of a long text is read, and its table may stand behind that.
+#[test]
+fn no_long_text_hides_a_lock() {
+    let mut testbed = Testbed::new();
+    tell(&mut testbed, &["bench", "shunt", "shunt_meta"]);
+    let client = testbed.started_offender(4);
+    let rest = "(name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
+    for text in [
+        format!("INSERT /* {{}} */ INTO shunt.locks {rest}"),
+        format!("INSERT INTO shunt./* {{}} */locks {rest}"),
+        format!("INSERT INTO shunt.locks {rest}; /* {{}} */"),
+        format!("{{}} INSERT INTO shunt.locks {rest}"),
+        "DELETE {} FROM Shunt.\"locks\" WHERE name = 'a' IF owner = 'me'".to_owned(),
+        format!("BEGIN BATCH INSERT INTO shunt/* {{}} */.locks {rest}; APPLY BATCH"),
+        format!("BEGIN /* {{}} */ BATCH INSERT INTO shunt.locks {rest}; APPLY BATCH"),
+    ] {
+        let text = text.replace("{}", &" ".repeat(70_000));
+        for request in [bytes::query(4, 1, &text), bytes::prepare(4, 1, &text), batch(BatchStatement::Text(&text))] {
+            let answer = ask(&mut testbed, client, &request);
+            assert!(is_refused(&answer), "{}: {answer:?}", text.replace("  ", ""));
+        }
+    }
+}
+
 #[test]
 fn what_was_prepared_before_there_was_a_fleet_is_refused_too() {
     let mut testbed = Testbed::new();

@@ -72,6 +72,11 @@ impl<'a> Lexer<'a> {
         Lexer { text, position: 0 }
     }
 
+    /// True if the last token that was taken reaches to the end of the text.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.position >= self.text.len()
+    }
+
     pub(super) fn peek(&self) -> Token<'a> {
         let mut ahead = *self;
         ahead.next()

@@ -73,7 +73,8 @@ fn read<'a>(parser: &mut Parser<'a>) -> (Statement<'a>, bool) {
     statement.markers = parser.markers;
     match ending {
         Some(Ending::Clean) => return (statement, true),
-        Some(Ending::AnotherStatement) if statement.kind != Kind::Use => {
+        // Behind the end of what is read there may be a comment only.
+        Some(Ending::AnotherStatement) if statement.kind != Kind::Use && !parser.is_cut => {
             return (Statement::unknown(Kind::Other), false);
         }
         Some(Ending::AnotherStatement | Ending::Unknown) | None => {

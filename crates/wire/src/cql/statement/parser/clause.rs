@@ -31,8 +31,8 @@ impl<'a> Parser<'a> {
         if self.eat(b'.') {
             keyspace = Some(std::mem::replace(&mut table, self.identifier()?));
         }
-        if self.is_cut && matches!(self.token.kind, TokenKind::End | TokenKind::Bad) {
-            // The name may go on, or be that of a keyspace.
+        if self.is_cut && self.lexer.is_at_end() {
+            // The name may go on, or be that of a keyspace: what follows it is not known, and may be half of a comment's beginning.
             return None;
         }
         (statement.keyspace, statement.table) = (keyspace, Some(table));

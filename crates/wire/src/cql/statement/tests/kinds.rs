@@ -142,6 +142,11 @@ fn of_a_long_text_the_head_is_read() {
         ("SELECT * FROM ks.{}t", Select, "-.-", false),
         ("SELECT * FROM ks /* {} */ .t", Select, "-.-", false),
         ("INSERT {} INTO t (a) VALUES (1)", Insert, "-.-", true),
+        // A comment may follow a statement that has ended.
+        ("INSERT INTO ks.t (a) VALUES (1); /* {} */", Insert, "ks.t", true),
+        ("SELECT * FROM ks.t; -- {}", Select, "ks.t", false),
+        ("TRUNCATE ks.t; /* {} */", Truncate, "ks.t", false),
+        ("DELETE FROM ks.t WHERE k = 1; {}", Delete, "ks.t", true),
     ];
     for (text, kind, table, conditional) in list {
         assert_eq!(long(text), (*kind, (*table).to_owned(), *conditional, 0), "{text}");
@@ -153,4 +158,26 @@ fn blanks_in_front_of_a_statement_are_not_counted() {
     let text = format!("{}SELECT * FROM ks.t WHERE a = 1", "\n".repeat(TEXT_BYTES_MAX));
     let statement = classify(&text);
     assert_eq!((statement.kind, statement.key_terms().count()), (Select, 1));
+}
+
+/// Wherever the head ends, the name that it has is the right one, or none.
+#[test]
+fn no_end_of_the_head_makes_another_name() {
+    for text in
+        ["SELECT a FROM ks /* c */ .t WHERE a = 1", "SELECT a FROM ks -- c\n.tab WHERE a = 1", "TRUNCATE \"k s\".\"t\""]
+    {
+        let whole = target(text);
+        for place in 0..=text.len() {
+            let padding = "b".repeat(TEXT_BYTES_MAX - place);
+            let long = text.replacen("SELECT a", &format!("SELECT {padding}"), 1).replacen(
+                "TRUNCATE",
+                &format!("TRUNCATE /*{padding}*/"),
+                1,
+            );
+            for long in [format!("{long};"), format!("{long}{}", " ".repeat(TEXT_BYTES_MAX))] {
+                let found = target(&long);
+                assert!(found == whole || found == "-.-", "{text} cut at {place}: {found}");
+            }
+        }
+    }
 }
