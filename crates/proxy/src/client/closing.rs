@@ -22,6 +22,9 @@ use crate::reply;
 /// Why a client could not be given links.
 const TOO_MANY_POOLS: &str =
     "too many different combinations of role, keyspace and protocol version are in use on this proxy";
+/// Why a login could not be tried, while there is room for one that a node has accepted.
+const TOO_MANY_LOGINS: &str =
+    "Shunt: as many logins as may be wait for a node to accept them, and may be guesses; ask again in a moment";
 
 /// The client's connection ended by itself.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
@@ -140,7 +143,8 @@ pub(crate) fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault
 
 /// There is no pool to be had for a client: answers with ERROR and closes the connection.
 pub(crate) fn refuse_pool(core: &mut Core, io: &mut Io, slot: u32, stream: i16) {
-    refuse_for(core, io, slot, stream, Closing::TooManyPools, &Fault::overloaded(TOO_MANY_POOLS));
+    let why = if core.router.pools.is_full() { TOO_MANY_POOLS } else { TOO_MANY_LOGINS };
+    refuse_for(core, io, slot, stream, Closing::TooManyPools, &Fault::overloaded(why));
 }
 
 /// Answers with ERROR and closes the connection, for any reason.

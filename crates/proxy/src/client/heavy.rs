@@ -65,7 +65,11 @@ impl Heavy {
 pub(crate) fn cost(compression: Option<Algorithm>, header: &Header, body: &[u8]) -> usize {
     let is_compressed = header.version < 5 && header.flags & flag::COMPRESSION != 0;
     match compression {
-        Some(algorithm) if is_compressed => compression::claimed_bytes(algorithm, body).max(body.len()),
+        Some(algorithm) if is_compressed => match compression::claimed_bytes(algorithm, body) {
+            // It is refused, and not read.
+            claimed if claimed > limits::REQUEST_BYTES_MAX as usize => body.len(),
+            claimed => claimed.max(body.len()),
+        },
         _ if header.opcode == opcode::EXECUTE => 0,
         _ => body.len(),
     }

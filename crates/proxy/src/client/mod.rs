@@ -214,7 +214,11 @@ impl Client {
             return Err(Fault::protocol("a body is flagged as compressed, but STARTUP asked for no compression"));
         };
         plain.clear();
-        compression::decompress(algorithm, body, limits::REQUEST_BYTES_MAX, plain).map_err(|error| match error {
+        let bytes_max = match self.phase {
+            Phase::Ready => limits::REQUEST_BYTES_MAX,
+            _ => limits::HANDSHAKE_BYTES_MAX,
+        };
+        compression::decompress(algorithm, body, bytes_max, plain).map_err(|error| match error {
             CompressionError::TooLarge { .. } => Fault::invalid(error.to_string()),
             _ => Fault::protocol(error.to_string()),
         })

@@ -164,6 +164,11 @@ fn a_flood_of_wrong_passwords_while_nodes_are_silent() {
         setup.testbed.run_for(MILLISECOND);
         setup.testbed.reset(client);
     }
+    // The others are told what keeps them out.
+    let client = setup.log_in(TOKEN);
+    setup.testbed.answered(client, 1);
+    let (code, why) = setup.testbed.take_answers(client)[0].error();
+    assert!(code == OVERLOADED && why.contains("wait for a node to accept them"), "{code:#x} {why}");
     setup.all(|node| node.login = Reaction::Accept);
     setup.testbed.run_for(15 * SECOND);
     let client = setup.log_in(TOKEN);
