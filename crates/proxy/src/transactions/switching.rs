@@ -91,7 +91,7 @@ pub(super) fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -
     match told {
         Told::Mode(now) if now == mode => Next::Same,
         Told::Opening if mode == conditional => Next::Same,
-        Told::Leaving(next) if next == mode => Next::Same,
+        Told::Leaving(next) | Told::Closing(next) if next == mode => Next::Same,
         Told::Leaving(_) | Told::Mode(TransactionalMode::Full) => {
             Next::Set(format!("{LEAVING}{}:{stamp:x}", mode.name()))
         }
@@ -251,6 +251,7 @@ mod tests {
             (Some("conditional"), TransactionalMode::Full, set("closing:full:5")),
             (Some("opening:4"), CONDITIONAL, Next::Same),
             (Some("opening:4"), TransactionalMode::Off, set("closing:off:5")),
+            (Some("closing:off:4"), TransactionalMode::Off, Next::Same),
             (Some("closing:off:4"), CONDITIONAL, set("opening:5")),
             (Some("closing:off:4"), TransactionalMode::Full, set("closing:full:5")),
         ] {
