@@ -7,7 +7,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from cassandra import WriteTimeout
+from cassandra import InvalidRequest, WriteTimeout
 from cassandra.cluster import Cluster
 
 from harness import cql
@@ -333,8 +333,13 @@ def test_a_command_does_not_run_under_a_row_that_a_node_or_a_proxy_of_no_fleet_w
             code, out, err = locks(contact)
             assert (code, out) == (2, "") and what in err
         cluster = Cluster([alone.host], port=alone.port, **PATIENT)
-        rows = list(cluster.connect().execute("SELECT * FROM shunt.rwlocks"))
+        with pytest.raises(InvalidRequest, match="this proxy is of no fleet"):
+            cluster.connect().execute("SELECT * FROM shunt.rwlocks")
         cluster.shutdown()
+    host, port = node.rsplit(":", 1)
+    cluster = Cluster([host], port=int(port), **PATIENT)
+    rows = list(cluster.connect().execute("SELECT * FROM shunt.rwlocks"))
+    cluster.shutdown()
     assert rows == []
 
 

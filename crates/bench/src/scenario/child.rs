@@ -199,7 +199,7 @@ mod tests {
             "--default-signal=INT",
             "sh",
             "-c",
-            "trap 'touch \"$1\"; exit' INT; echo x; sleep 600 & wait",
+            "trap 'kill $!; touch \"$1\"; exit' INT; sleep 600 & echo x; wait",
             "sh",
         ]);
         command.arg(&mark);

@@ -30,6 +30,7 @@ pub struct MemoryEngine {
     merger: Arc<dyn Merger>,
     entries: RwLock<BTreeMap<Vec<u8>, Kept>>,
     sync_error: Mutex<Option<EngineError>>,
+    write_error: Mutex<Option<EngineError>>,
     during_sync: Mutex<Option<DuringSync>>,
     writes: AtomicU64,
     pace: Mutex<Pace>,
@@ -42,6 +43,7 @@ impl MemoryEngine {
             merger,
             entries: RwLock::default(),
             sync_error: Mutex::new(None),
+            write_error: Mutex::new(None),
             during_sync: Mutex::new(None),
             writes: AtomicU64::new(0),
             pace: Mutex::new(Pace::Free),
@@ -56,6 +58,11 @@ impl MemoryEngine {
     /// Sets the answer that every sync gives from now on; `None` for success.
     pub fn fail_syncs(&self, error: Option<EngineError>) {
         *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Sets the answer that every write gives from now on; `None` for success.
+    pub fn fail_writes(&self, error: Option<EngineError>) {
+        *self.write_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     /// Runs `work` during the next sync, which does not cover what the work writes.
@@ -88,6 +95,9 @@ impl Engine for MemoryEngine {
     }
 
     fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError> {
+        if let Some(error) = &*self.write_error.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error.clone());
+        }
         loop {
             match (self.pace(), stall) {
                 (Pace::Free, _) | (Pace::Delayed, Stall::Wait) => break,

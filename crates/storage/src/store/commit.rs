@@ -21,6 +21,11 @@ pub type SyncListener = Box<dyn Fn(&Result<Ticket, StoreError>) + Send>;
 /// The room on the disk is not asked for more often while there is some: a busy store syncs thousands of times per second.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
+/// A part of RocksDB's words for a write that comes after a sync has failed, and before that is known here.
+const OF_ANOTHER: &str = "previous error";
+/// What the other error was is known a moment later; a writer waits no longer than this for it.
+const OF_ANOTHER_MAX: Duration = Duration::from_secs(1);
+
 const HEALTHY: u8 = 0;
 const FULL: u8 = 1;
 const POISONED: u8 = 2;
@@ -217,14 +222,27 @@ impl Commit {
                 self.engine_full.store(true, Ordering::Release);
                 self.degrade(&mut state, FULL, why);
             }
-            EngineError::Corrupt(why) | EngineError::Failed(why) => self.degrade(&mut state, POISONED, why),
+            EngineError::Corrupt(why) | EngineError::Failed(why) => {
+                if why.contains(OF_ANOTHER) {
+                    state = self.named(state);
+                }
+                self.degrade(&mut state, POISONED, why);
+            }
         }
         self.error(&state)
+    }
+
+    /// The state once it has a reason, or when that takes too long.
+    fn named<'s>(&'s self, state: MutexGuard<'s, CommitState>) -> MutexGuard<'s, CommitState> {
+        let has_none = |state: &mut CommitState| state.reason.is_empty();
+        let waited = self.progress.wait_timeout_while(state, OF_ANOTHER_MAX, has_none);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn degrade(&self, state: &mut CommitState, health: u8, why: &str) {
         if self.health.fetch_max(health, Ordering::AcqRel) < health {
             why.clone_into(&mut state.reason);
+            self.progress.notify_all();
         }
     }
 

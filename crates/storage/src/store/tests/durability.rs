@@ -105,6 +105,26 @@ fn a_failed_sync_poisons_the_store() {
     assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
 }
 
+/// RocksDB says "previous error" of a write that comes between a sync that failed and the store's knowing of it.
+#[test]
+fn a_write_that_fails_for_another_error_is_told_that_error() {
+    let (store, engine) = failing();
+    store.wait_durable(batch(&store, 1).unwrap()).unwrap();
+    let store = Arc::new(store);
+    let (writer, writers_engine) = (Arc::clone(&store), Arc::clone(&engine));
+    let (tell, told) = mpsc::channel();
+    engine.fail_syncs(Some(EngineError::Failed("Input/output error".to_owned())));
+    engine.during_sync(move || {
+        writers_engine.fail_writes(Some(EngineError::Failed("Writer has previous error.".to_owned())));
+        std::thread::spawn(move || tell.send(batch(&writer, 3).unwrap_err().to_string()));
+        // Not for the test's truth: the writer is to come before the sync has ended.
+        std::thread::park_timeout(Duration::from_millis(50));
+    });
+    let lost = batch(&store, 2).unwrap();
+    store.wait_durable(lost).unwrap_err();
+    assert_eq!(told.recv().unwrap(), "the store is read-only until it is opened anew: Input/output error");
+}
+
 #[test]
 fn a_full_disk_is_read_only_until_there_is_room() {
     let (store, engine) = failing();
