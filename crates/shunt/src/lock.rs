@@ -4,7 +4,9 @@
 //! it is renewed at a third of that time, and when it could not be renewed until a tenth of the time is left, the command is
 //! told to end (SIGTERM), and made to five seconds later (SIGKILL).
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(20);
 /// A command that was told to end has this long to do so.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The exit code of shells for a command that cannot be run.
+const NO_PROGRAM: u8 = 127;
+/// A lock with this time, seconds, is renewed after its owner has died, if the fleet has the default lease.
+const TTL_SURVIVES: u32 = 10;
 
 /// `shunt lock`.
 #[derive(Args, Debug)]
@@ -84,6 +91,19 @@ struct Proxy<'a> {
 
 /// Runs the command under the lock; its exit code is that of the command, if that has run to its end.
 pub(crate) fn run(lock: &Lock) -> ExitCode {
+    let (program, arguments) = lock.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    // Before the lock: nobody is to be kept out for a command that does not run.
+    if !is_program(program) {
+        eprintln!("error: {program}: no such program");
+        return ExitCode::from(NO_PROGRAM);
+    }
+    if !lock.fast && lock.ttl < TTL_SURVIVES {
+        eprintln!(
+            "warning: with --ttl {} the lock is lost if the proxy that keeps it dies: with the default lease another one can renew it \
+             after about 6 s; give --ttl {TTL_SURVIVES} or more",
+            lock.ttl
+        );
+    }
     let mut proxy = Proxy { lock, owner: lock.owner.clone().unwrap_or_else(owner), client: None };
     let held = match proxy.acquire() {
         Ok(held) => held,
@@ -96,7 +116,6 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
             return if failed.code.is_none() { Exit::NoRing } else { Exit::Configuration }.into();
         }
     };
-    let (program, arguments) = lock.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     let mut command = Command::new(program);
     command.args(arguments).env("SHUNT_LOCK_NAME", &lock.name).env("SHUNT_LOCK_FENCE", held.fence.to_string());
     let ended = command.spawn().and_then(|child| Running { child }.wait_and_renew(&mut proxy, &held));
@@ -108,11 +127,22 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
         }
         Err(error) => {
             eprintln!("error: {program}: {error}");
-            127
+            NO_PROGRAM
         }
     };
     proxy.release(&held);
     ExitCode::from(code)
+}
+
+/// True if there is such a program, by its path or in a directory of PATH.
+fn is_program(name: &str) -> bool {
+    let may_run =
+        |path: &Path| path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    if name.contains('/') {
+        return may_run(Path::new(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    !name.is_empty() && std::env::split_paths(&path).any(|directory| may_run(&directory.join(name)))
 }
 
 fn code_of(status: ExitStatus) -> u8 {

@@ -269,3 +269,24 @@ fn a_taken_address_is_code_3() {
         assert!(code == 3 && errors.contains("cannot listen on") && errors.contains(&taken), "{code} {errors}");
     }
 }
+
+/// A command that does not run keeps nobody out. Nobody listens at the contact point: it is not even asked.
+#[test]
+fn a_lock_is_not_taken_for_a_command_that_is_not_there() {
+    for program in ["no-such-program", "/nowhere/program", "/etc/passwd", ""] {
+        let (code, _, errors) = output(&["lock", "--contact-points", "127.0.0.1:1", "--wait", "0", "a", "--", program]);
+        assert_eq!((code, errors), (127, format!("error: {program}: no such program\n")));
+    }
+}
+
+#[test]
+fn a_lock_whose_time_is_shorter_than_it_takes_to_replace_its_proxy_is_warned_of() {
+    for (options, is_warned) in
+        [(&["--ttl", "9"][..], true), (&["--ttl", "10"], false), (&["--ttl", "9", "--fast"], false)]
+    {
+        let arguments =
+            [&["lock", "--contact-points", "127.0.0.1:1", "--wait", "0"], options, &["a", "--", "true"]].concat();
+        let (code, _, errors) = output(&arguments);
+        assert!(code != 0 && errors.contains("if the proxy that keeps it dies") == is_warned, "{code} {errors}");
+    }
+}
