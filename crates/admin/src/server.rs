@@ -117,7 +117,7 @@ async fn check(
         return next.run(request).await;
     }
     let error =
-        "this host name is none of these pages: ask by an IP address, or give the name behind a comma to --admin";
+        "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
     failure(StatusCode::MISDIRECTED_REQUEST, error)
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
         failing::give_up(dispatcher, io, client);
         reply::cut(dispatcher, io, client);
     }
-    tracing::warn!(count, "clients are cut off: all together have too much that is not taken, and these take nothing");
+    tracing::warn!(count, "cut off clients that read nothing: all clients together held too many bytes");
 }
 
 /// Bytes that are kept for one that is here.

@@ -76,7 +76,7 @@ options! {
         default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
-        manual: "There is no login: keep it off public networks. Host names to ask by come behind it: `10.0.9.1:9180,proxy.example`",
+        manual: "There is no login: keep it off public networks. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
     }
     /// Address that drivers are told
     advertise: Option<SocketAddr> {

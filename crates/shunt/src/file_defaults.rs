@@ -27,7 +27,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
         return Err(Exit::Configuration);
     }
     if let (false, true) = (sources.file.as_os_str().is_empty(), error.use_stderr()) {
-        eprintln!("with what {} has:", sources.file.display());
+        eprintln!("with the values of {}:", sources.file.display());
     }
     // Nobody listening is no error.
     let _ = error.print();

@@ -23,7 +23,7 @@ pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u
         ("INFO", arguments) => put_bulk(&mut out, information(arguments).as_bytes()),
         ("CONFIG", [word, _, ..]) if is(word, "GET") => put_map(&mut out, app.version, 0),
         ("CONFIG", _) => {
-            put_error(&mut out, "ERR of CONFIG there is GET alone here: send it to the server that it is for");
+            put_error(&mut out, "ERR the sidecar answers only CONFIG GET: send other CONFIG commands to a server");
         }
         ("AUTH", _) => put_error(
             &mut out,

@@ -19,7 +19,7 @@ fn what_clients_ask_before_they_begin_is_answered() {
             (&[b"INFO", b"keyspace"], "$0\r\n\r\n"),
             (&[b"INFO", b"everything"], "# Cluster\r\ncluster_enabled:0\r\n"),
             (&[b"CONFIG", b"GET", b"maxmemory*"], "*0\r\n"),
-            (&[b"CONFIG", b"SET", b"save", b""], "-ERR of CONFIG there is GET alone"),
+            (&[b"CONFIG", b"SET", b"save", b""], "-ERR the sidecar answers only CONFIG GET"),
             (&[b"COMMAND"], "*0\r\n"),
             (&[b"COMMAND", b"COUNT"], ":0\r\n"),
             (&[b"COMMAND", b"INFO", b"get", b"set"], "*2\r\n$-1\r\n$-1\r\n"),

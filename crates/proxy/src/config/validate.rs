@@ -27,7 +27,7 @@ impl Config {
         if self.clients_bytes_max < self.client_backlog_bytes {
             let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);
             let why = format!(
-                "all clients together may leave {all} bytes, and one alone {one} (client_backlog_bytes): raise it, or lower that"
+                "one client may leave {one} bytes, all together only {all}: raise it, or lower client_backlog_bytes"
             );
             found.add("clients_bytes_max", why);
         }

@@ -93,7 +93,7 @@ pub(crate) struct NodeOptions {
 /// Options of whatever runs nodes, for itself or with a proxy. `--listen` is one as well, which each words in its own way.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CommonOptions {
-    /// Address of metrics, health and status, with host names to ask by after commas, or `off` [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
+    /// Address of metrics, health and status, with accepted host names after commas, or `off` [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
     pub(crate) admin: Option<Given<Admin>>,
     /// Listen on an address that other machines reach: there are no logins, so whoever connects may do everything

@@ -266,7 +266,8 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
     found.ok_or_else(|| Failure {
         exit: Exit::Configuration,
         message: format!(
-            "--listen {listen}: the nodes have that address and the next ones, and there are no {nodes} of them; give              one like 127.0.0.1"
+            "--listen {listen}: the nodes have that address and the next ones, but fewer than {nodes} of these exist; \
+             give one like 127.0.0.1"
         ),
     })
 }

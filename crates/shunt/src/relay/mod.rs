@@ -90,7 +90,7 @@ pub(crate) struct Common {
     /// TOML file with options, `_` for `-` in their names; what the command line gives goes before it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
-    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`; host names to ask by come behind it
+    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`; list accepted host names after commas
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
     /// Event loops, one thread each
@@ -226,7 +226,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Millis::from_text(text).map(|millis| Duration::from_millis(millis.into()))
 }
 
-/// Shortest time that anybody else can be sources: with less nothing would ever be done.
+/// Shortest time that an option may give a peer: in less time no peer could ever answer.
 const PATIENCE_MS_MIN: u64 = 10;
 
 /// A deadline of others.

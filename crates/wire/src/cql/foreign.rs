@@ -32,10 +32,10 @@ impl Foreign {
     pub fn text(self) -> &'static str {
         match self {
             Foreign::Http => {
-                "this looks like an HTTP request, and here CQL is spoken: metrics and health are at --admin"
+                "this looks like an HTTP request, but this port speaks only CQL: metrics and health are at --admin"
             }
             Foreign::Tls => {
-                "this looks like TLS, which is not spoken here: switch it off in the driver, or put what ends TLS in front"
+                "this looks like TLS, but this port has none: switch it off in the driver, or put a TLS proxy in front"
             }
         }
     }

@@ -148,7 +148,7 @@ impl fmt::Display for Refusal {
             Refusal::SpaceBeforeColon => "there is a blank between the name of a field and its colon",
             Refusal::FieldName => "a field has no colon, or its name is no token",
             Refusal::FieldValue => "the value of a field has a control character",
-            Refusal::Host => "there must be one Host, not more than one, and it must be a name or an address",
+            Refusal::Host => "there must be exactly one Host, and it must be a name or an address",
             Refusal::ContentLength => "Content-Length is not a decimal number below 2^63",
             Refusal::SeveralContentLengths => "there is more than one Content-Length",
             Refusal::LengthAndEncoding => "there are both Content-Length and Transfer-Encoding",

@@ -412,7 +412,7 @@ impl Bound<'_> {
             return Ok(());
         }
         Err(InvalidRequest::new(format!(
-            "Shunt: the row has {bytes} bytes, its key counted for each column: {ANEW_BYTES_MAX} are the most for a statement with conditions on a              table with the mode 'conditional'; DELETE it, or write less by statements without conditions"
+            "Shunt: the row has {bytes} bytes, its key counted for each column: {ANEW_BYTES_MAX} are the most for a statement with conditions on a table with the mode 'conditional'; DELETE it, or write less by statements without conditions"
         )))
     }
 
