@@ -14,7 +14,6 @@ use crate::control::client::{LOCKS_KEY, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
-use crate::limits;
 use crate::link::{PoolKey, pools};
 use crate::locks::withdrawn;
 use crate::metrics::{Closing, QueryKind, Refusal};
@@ -40,7 +39,7 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     let per_core = core.context.config.clients_max.div_ceil(core.context.config.cores.max(1));
     if core.clients.len() - core.clients.turned_away > per_core {
         core.context.metrics.clients_refused.of(Refusal::TooMany).add(1);
-        if core.context.draining || !core.clients.turn_away(slot, io.now_ns() + limits::TURNED_AWAY_NS) {
+        if core.context.draining || !core.clients.turn_away(slot, io.now_ns()) {
             // Each holds a file that links may need.
             closing::abort(core, io, slot, Closing::TooMany, TOO_MANY);
         }

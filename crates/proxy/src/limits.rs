@@ -41,10 +41,11 @@ pub const CLIENT_BACKLOG_BYTES_HARD: usize = 512 * 1024 * 1024;
 /// Largest request body taken from a client: `native_transport_max_frame_size` of Cassandra 4 and 5 (16 MiB).
 pub const REQUEST_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
-/// Clients of a core beyond `clients_max` that are kept until they can be told so. More are reset: each holds a file.
+/// Clients of a core beyond `clients_max` that are kept until they can be told so, at a time and of those that come within
+/// [`TURNED_AWAY_NS`]. More are reset: each holds a file.
 pub const TURNED_AWAY_MAX: usize = 64;
 
-/// And how long: a driver sends its first request at once.
+/// How long they are kept: a driver sends its first request at once.
 pub const TURNED_AWAY_NS: u64 = 1_000_000_000;
 
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.

@@ -73,6 +73,8 @@ pub struct PreparedStatement {
     pub(crate) result_columns: Box<[ResultColumn]>,
     /// What it asks of locks, if it is on one of their tables.
     pub(crate) locks: Option<Arc<facade::Statement>>,
+    /// It is on one of their tables, in whatever form.
+    pub(crate) names_locks: bool,
     /// The tables that it reads or writes; none: nobody can say.
     pub(crate) tables: Option<Box<[Named]>>,
     /// What it does with them.
@@ -104,6 +106,7 @@ impl PreparedStatement {
             key: Box::default(),
             result_columns: Box::default(),
             locks: None,
+            names_locks: false,
             tables: tables_of(parsed, text, keyspace).map(Into::into),
             access: Access::of(parsed.kind),
             multiget: None,
@@ -113,10 +116,10 @@ impl PreparedStatement {
         }
     }
 
-    /// One on the tables of locks. `is_answered`: by the proxy itself, and not by nodes.
-    pub(crate) fn on_locks(self, statement: facade::Statement, is_answered: bool) -> Self {
+    /// One on the tables of locks; `statement`: if it has a form that is answered. `is_answered`: by the proxy itself, and not by nodes.
+    pub(crate) fn on_locks(self, statement: Option<facade::Statement>, is_answered: bool) -> Self {
         let after = if is_answered { After::Lock } else { self.after };
-        Self { locks: Some(Arc::new(statement)), after, ..self }
+        Self { locks: statement.map(Arc::new), names_locks: true, after, ..self }
     }
 
     /// A transaction.

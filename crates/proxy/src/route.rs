@@ -147,7 +147,7 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
     {
         plan.after = After::Transaction;
     }
-    if router.refuses_locks && learned.statement.locks.is_some() {
+    if router.refuses_locks && learned.statement.names_locks {
         plan.after = After::Lock;
     }
     if payload.is_some() {
@@ -219,8 +219,8 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     (false, None)
                 }
                 Some((_, learned)) => {
-                    let is_on_locks = learned.statement.after == After::Lock
-                        || router.refuses_locks && learned.statement.locks.is_some();
+                    let is_on_locks =
+                        learned.statement.after == After::Lock || router.refuses_locks && learned.statement.names_locks;
                     if is_on_locks && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }

@@ -141,7 +141,8 @@ fn is_program(name: &str) -> bool {
     if name.contains('/') {
         return may_run(Path::new(name));
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Without PATH programs are looked for there by execvp(3).
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     !name.is_empty() && std::env::split_paths(&path).any(|directory| may_run(&directory.join(name)))
 }
 

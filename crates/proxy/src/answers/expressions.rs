@@ -24,7 +24,7 @@ pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Res
     if !names_own(without_alias(text), host) {
         return Ok(Made::OfNode);
     }
-    let (name, argument) = call(text).ok_or_else(|| refused(text))?;
+    let (name, argument) = call(without_alias(text)).ok_or_else(|| refused(text))?;
     let is = |names: &[&str]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
     let made = if is(&["tojson", "to_json"]) {
         json_of(host, argument).map(|json| json.to_string().into_bytes())
@@ -65,7 +65,7 @@ pub(super) fn json<'t>(
             }
             continue;
         }
-        let (of, name) = split_as(item).unwrap_or((item, item));
+        let (of, name) = with_alias(item).unwrap_or((item, item));
         match json_of(host, of) {
             Some(own) => {
                 let name = column(name);
@@ -92,29 +92,44 @@ fn names_own(text: &str, host: &Host<'_>) -> bool {
     words.any(|word| host.typed_value(&word.to_ascii_lowercase()).is_some())
 }
 
-/// The function of a call, and what is between its parentheses.
+/// The function of a text that is one call, and what is between its parentheses.
 fn call(text: &str) -> Option<(&str, &str)> {
-    let (name, rest) = text.split_once('(')?;
-    let (argument, alias) = rest.rsplit_once(')')?;
-    let alias = alias.trim();
-    let is_alias = alias.is_empty() || alias.get(..2).is_some_and(|word| word.eq_ignore_ascii_case("as"));
+    let (name, rest) = text.trim().split_once('(')?;
+    let argument = rest.strip_suffix(')')?;
+    let mut depth = 0;
+    for character in argument.chars() {
+        depth += i32::from(character == '(') - i32::from(character == ')');
+        if depth < 0 {
+            return None;
+        }
+    }
     let name = name.trim();
     let name = name.strip_prefix("system.").unwrap_or(name);
-    is_alias.then_some((name, argument.trim()))
+    (depth == 0).then_some((name, argument.trim()))
 }
 
 /// An expression without the name that it has in the result.
 fn without_alias(text: &str) -> &str {
-    match text.rfind(')') {
-        Some(end) => text.get(..=end).unwrap_or(text),
-        None => split_as(text).map_or(text, |(of, _)| of),
-    }
+    with_alias(text).map_or(text, |(of, _)| of)
+}
+
+/// An expression, and the name that it has in the result instead of its own.
+fn with_alias(text: &str) -> Option<(&str, &str)> {
+    let (of, alias) = split_as(text)?;
+    let unquoted = alias.strip_prefix('"').and_then(|alias| alias.strip_suffix('"')).unwrap_or(alias);
+    let is_name = !unquoted.is_empty() && unquoted.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((of, alias))
 }
 
 /// The two sides of AS.
 fn split_as(text: &str) -> Option<(&str, &str)> {
-    let at = text.to_ascii_lowercase().rfind(" as ")?;
-    Some((text.get(..at)?.trim(), text.get(at + 4..)?.trim()))
+    let lower = text.to_ascii_lowercase();
+    let blanks = |before: char| before.is_ascii_whitespace();
+    let (at, _) = lower.rmatch_indices("as").find(|(at, _)| {
+        let (before, behind) = (lower[..*at].chars().next_back(), lower[at + 2..].chars().next());
+        before.is_some_and(|c| blanks(c) || c == ')' || c == '"') && behind.is_some_and(|c| blanks(c) || c == '"')
+    })?;
+    Some((text.get(..at)?.trim(), text.get(at + 2..)?.trim()))
 }
 
 /// The name of a column as it is kept.

@@ -119,8 +119,8 @@ fn remember_statement(
     };
     // Also where no fleet is known of yet: one may begin while this statement is known.
     let learned = match locks::read(&parsed, keyspace, asked.text) {
-        Some(Ok(statement)) => learned.on_locks(statement, core.router.takes_locks()),
-        _ => learned,
+        Some(read) => learned.on_locks(read.ok(), core.router.takes_locks()),
+        None => learned,
     };
     let account = core.router.prepared.account(login.as_deref());
     core.router.prepared.learn(account, learned).then_some(sent)

@@ -51,13 +51,17 @@ impl<'a> Asked<'a> {
     }
 
     /// The columns of the result with the columns of the table that they are of, whatever they are called in the result.
-    pub(super) fn with_sources<'c>(&self, columns: Vec<Column<'c>>) -> Vec<Column<'c>>
+    /// `None`: it cannot be told which.
+    pub(super) fn with_sources<'c>(&self, columns: Vec<Column<'c>>) -> Option<Vec<Column<'c>>>
     where
         'a: 'c,
     {
         let items: Vec<Selected<'a>> = self.statement.selected_columns().collect();
-        if items[..] == [Selected::All] || items.len() != columns.len() {
-            return columns;
+        if items[..] == [Selected::All] {
+            return Some(columns);
+        }
+        if items.len() != columns.len() {
+            return None;
         }
         let distinct = self.begins_with("DISTINCT");
         let texts = self.statement.selected_texts();
@@ -67,7 +71,7 @@ impl<'a> Asked<'a> {
             // A function of something.
             _ => Column { source: None, expression: Some(text), ..column },
         });
-        sources.collect()
+        Some(sources.collect())
     }
 
     /// The items of a selection whose rows are JSON.

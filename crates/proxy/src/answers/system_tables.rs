@@ -183,27 +183,37 @@ fn show_fleet(
 /// The columns of a result with the columns of the table that they are of.
 fn sources<'c>(found: &Found<'c>, rows: &Rows<'c>, asked: Option<&Asked<'c>>) -> Option<Vec<Column<'c>>> {
     let columns = found.columns(rows)?;
-    Some(match asked {
-        Some(asked) => asked.with_sources(columns),
-        None => columns,
-    })
+    match asked {
+        // Their only column is made of all that is asked for.
+        Some(asked) if asked.json_items().is_none() => asked.with_sources(columns),
+        _ => Some(columns),
+    }
 }
 
-/// Copies the rows, putting the proxy's own values in place of the node's; `None`: the answer is passed on as it is.
+/// Copies the rows, putting the proxy's own values in place of the node's.
 ///
 /// # Errors
-/// A function of what is the proxy's own cannot be computed.
+/// A function of what is the proxy's own cannot be computed, or it cannot be told which columns these are: the node's values are not
+/// passed on then.
 fn show_local(
     found: &Found<'_>,
     (rows, prefix_bytes): (&Rows<'_>, usize),
     host: &Host<'_>,
     asked: Option<&Asked<'_>>,
 ) -> Result<Option<Vec<u8>>, Fault> {
-    let head = found.body.get(..prefix_bytes + rows.content_offset);
-    let (Some(columns), Some(head)) = (sources(found, rows, asked), head) else { return Ok(None) };
+    let not_told = || {
+        let why = "Shunt: this row shows the proxy, and it cannot be told which of its columns are asked for: ask for them by name";
+        Fault::invalid(why)
+    };
+    let head = found.body.get(..prefix_bytes + rows.content_offset).ok_or_else(not_told)?;
     let mut out = head.to_vec();
+    if rows.row_count == 0 {
+        return Ok(Some(out));
+    }
+    let asked = Some(asked.ok_or_else(not_told)?);
+    let columns = sources(found, rows, asked).ok_or_else(not_told)?;
     for row in rows.rows() {
-        let Ok(row) = row else { return Ok(None) };
+        let row = row.map_err(|_| not_told())?;
         for (column, value) in columns.iter().zip(row.values()) {
             let own = match value {
                 Some(of_node) => own_value(of_node, column, host, asked)?,

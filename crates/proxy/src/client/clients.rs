@@ -24,6 +24,9 @@ pub(crate) struct Clients {
     ids: u32,
     /// Of them, those that there is no room for, and that are to be told so.
     pub(crate) turned_away: usize,
+    /// How many were to be told so since this time.
+    turned_away_since: usize,
+    turned_away_from_ns: u64,
     pub(crate) drivers: Drivers,
     /// Clients with a v5 segment to complete before this turn's flush.
     pub(crate) dirty: Vec<u32>,
@@ -51,13 +54,17 @@ impl Clients {
         Some(removed)
     }
 
-    /// A client is to be told that there is no room for it, if it asks for something by then. `false`: so many wait for
-    /// that already that it is not.
-    pub(crate) fn turn_away(&mut self, slot: u32, deadline_ns: u64) -> bool {
-        let may_wait = self.turned_away < limits::TURNED_AWAY_MAX;
+    /// A client is to be told that there is no room for it, if it asks for something soon. `false`: so many wait for that already, or
+    /// were told so lately, that it is not. The connection of one that was told may stay open for seconds.
+    pub(crate) fn turn_away(&mut self, slot: u32, now_ns: u64) -> bool {
+        if now_ns.saturating_sub(self.turned_away_from_ns) >= limits::TURNED_AWAY_NS {
+            (self.turned_away_from_ns, self.turned_away_since) = (now_ns, 0);
+        }
+        let may_wait = self.turned_away.max(self.turned_away_since) < limits::TURNED_AWAY_MAX;
         if let Some(client) = self.slots.get_mut(slot as usize).filter(|_| may_wait) {
             self.turned_away += 1;
-            (client.phase, client.handshake_deadline_ns) = (Phase::TurnedAway, deadline_ns);
+            self.turned_away_since += 1;
+            (client.phase, client.handshake_deadline_ns) = (Phase::TurnedAway, now_ns + limits::TURNED_AWAY_NS);
         }
         may_wait
     }

@@ -9,8 +9,8 @@ use shunt_wire::cql::statement::{Identifier, Kind, Statement as Classified};
 pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     match parsed.kind {
         Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => {
-            if parsed.table.is_none() && text.len() > TEXT_BYTES_MAX {
-                // Its table comes late, and may be any.
+            if parsed.table.is_none() {
+                // It comes late, or behind what is not understood, and may be any.
                 return session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE);
             }
             let session = session.map(Identifier::exact);
@@ -26,6 +26,12 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
 /// True if a word, or the beginning of one, stands anywhere in a text.
 fn mentions(text: &str, word: &str) -> bool {
     text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// True if a word stands anywhere in a text, and no longer one that has it in it.
+fn has_word(text: &str, word: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.any(|found| found.eq_ignore_ascii_case(word))
 }
 
 /// The plan of a statement, if it is one on the tables of locks.
@@ -74,16 +80,10 @@ fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> 
         return facade::may_change(text, session);
     }
     let mut tables = facade::Table::ALL.iter().map(|table| table.name());
-    if parsed.kind == Kind::Batch && text.len() > TEXT_BYTES_MAX {
-        // It is not taken apart, and comments may stand between the parts of a name.
-        return session == Some(facade::KEYSPACE) || mentions(text, "lock");
-    }
     if parsed.kind == Kind::Batch {
-        // Without what may stand between the parts of a name.
-        let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '"').map(|c| c.to_ascii_lowercase());
-        let letters: String = letters.collect();
+        // It is not taken apart: anything may stand between the parts of a name, comments too.
         return session == Some(facade::KEYSPACE)
-            || tables.any(|table| letters.contains(&format!("{}.{table}", facade::KEYSPACE)));
+            || has_word(text, facade::KEYSPACE) && tables.any(|table| has_word(text, table));
     }
     let table = parsed.table.or_else(|| parsed.selected_table().map(|(_, table)| table));
     table.is_none_or(|table| tables.any(|known| table.matches(known)))

@@ -63,3 +63,19 @@ fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
     let metrics = &testbed.scene.metrics[0];
     assert_eq!((metrics.clients_closed.of(Closing::TooMany).get(), metrics.clients.get()), (200, 2));
 }
+
+/// The connection of one that was told stays open until its peer closes it, and so holds a file.
+#[test]
+fn no_more_than_so_many_are_told_in_a_second() {
+    let (mut testbed, _clients) = full();
+    let ask = |testbed: &mut Testbed| {
+        let late = testbed.offender();
+        testbed.send(late, &bytes::options(4, 1));
+        testbed.closed(late);
+        testbed.take_answers(late).len()
+    };
+    let told: usize = (0..200).map(|_| ask(&mut testbed)).sum();
+    assert_eq!(told, 64);
+    testbed.run_for(SECOND);
+    assert_eq!(ask(&mut testbed), 1);
+}

@@ -225,6 +225,9 @@ impl Commit {
             EngineError::Corrupt(why) | EngineError::Failed(why) => {
                 if why.contains(OF_ANOTHER) {
                     state = self.named(state);
+                    if self.health.load(Ordering::Acquire) != HEALTHY {
+                        return self.error(&state);
+                    }
                 }
                 self.degrade(&mut state, POISONED, why);
             }

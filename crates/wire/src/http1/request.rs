@@ -106,7 +106,8 @@ fn authority(target: &[u8]) -> Option<Authority<'_>> {
     }
     let rest = &target[at + 3..];
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-    let default_port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") { b"443" } else { b"80" };
+    let is_tls = [&b"https"[..], b"wss"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let default_port: &[u8] = if is_tls { b"443" } else { b"80" };
     (end > 0 && is_host(&rest[..end])).then_some(Authority { text: &rest[..end], default_port })
 }
 

@@ -236,12 +236,25 @@ impl<'a> Parser<'a> {
 
     fn select(&mut self, statement: &mut Statement<'a>) -> Option<()> {
         let start = self.token.start;
+        let mut is_understood = true;
         while !self.token.is_word("FROM") {
-            self.pass()?;
+            if self.pass().is_some() {
+                continue;
+            }
+            // The table is found all the same: FROM is no name, unless it is quoted.
+            is_understood = false;
+            while !self.token.is_word("FROM") {
+                if matches!(self.bump().kind, TokenKind::End | TokenKind::Bad) {
+                    return None;
+                }
+            }
         }
         statement.selection = self.lexer.slice(start, self.token.start);
         self.bump();
         self.table(statement)?;
+        if !is_understood {
+            return None;
+        }
         statement.plain_where = true;
         if self.eat_word("WHERE") {
             self.where_clause(statement)?;

@@ -143,7 +143,7 @@ impl<'a> Iterator for SelectedColumns<'a> {
             }
         }
         // An item that does not end here is an expression: pass over the rest of it.
-        let mut depth = i32::from(first.is(b'('));
+        let mut depth = i32::from([b'(', b'[', b'{'].into_iter().any(|bracket| first.is(bracket)));
         loop {
             let token = lexer.next();
             match token.kind {

@@ -58,6 +58,10 @@ fn what_cannot_be_made_is_refused_and_what_is_not_own_is_the_nodes() {
         "SELECT tokens['0'] FROM system.local",
         "SELECT CAST(rpc_port AS bigint) FROM system.local",
         "SELECT JSON rpc_address, toJson(host_id) FROM system.local",
+        "SELECT [uuid(), host_id] FROM system.local",
+        "SELECT (int)0 + rpc_port FROM system.local",
+        "SELECT count(key) + (rpc_port) FROM system.local",
+        "SELECT {'x as y': host_id} FROM system.local",
     ] {
         let why = shown(text, ("x", BIGINT), b"{\"rpc_address\": \"x\"}").expect_err(text);
         assert!(why.contains("shows this proxy"), "{why}");
@@ -66,6 +70,22 @@ fn what_cannot_be_made_is_refused_and_what_is_not_own_is_the_nodes() {
     assert!(why.contains("cannot be read"), "{why}");
     assert_eq!(text_of("SELECT toTimestamp(now()) FROM system.local", "now"), "now");
     assert_eq!(text_of("SELECT toJson(cluster_name) FROM system.local", "ring"), "ring");
+}
+
+/// It cannot be told which of the columns are the proxy's own: the request is not known any more, or the node has left the columns out.
+#[test]
+fn a_row_that_is_not_understood_is_not_passed_on() {
+    let body = answer(&[("a", INET)], &[Some(&[10, 9, 0, 1])]);
+    let found = Found { table: SystemTable::Local, version: 4, flags: 0, body: &body, known: &[] };
+    assert!(show_alone(&found, &alone(), None).is_err());
+    let asked = Asked::new("SELECT [key, key], rpc_address AS a FROM system.local", Values::default());
+    assert!(show_alone(&found, &alone(), Some(&asked)).is_err());
+    let mut body = Vec::new();
+    let mut writer = RowsWriter::without_metadata(&mut body, 1);
+    writer.value(Some(&[10, 9, 0, 1]));
+    writer.finish();
+    let asked = Asked::new("SELECT * FROM system.local", Values::default());
+    assert!(show_alone(&Found { body: &body, ..found }, &alone(), Some(&asked)).is_err());
 }
 
 #[test]

@@ -81,3 +81,13 @@ fn each_item_has_its_text() {
     assert_eq!(texts("SELECT * FROM t"), ["*"]);
     assert_eq!(texts("INSERT INTO t (a) VALUES (1)"), [""; 0]);
 }
+
+#[test]
+fn a_list_is_one_item_and_an_odd_selection_hides_no_table() {
+    let statement = classify("SELECT [a, b], {c, d}, (int) e FROM ks.t");
+    assert_eq!((statement.selected_columns().count(), statement.selected_texts().count()), (3, 3));
+    let statement = classify("SELECT (text):x AS t, a FROM ks.t WHERE k = 1");
+    let table = statement.table.map(|table| table.to_string());
+    assert_eq!((table.as_deref(), statement.key_terms().count(), statement.plain_where), (Some("t"), 0, false));
+    assert!(classify("SELECT ) a").table.is_none());
+}
