@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cql, jars, waits
+from . import cql, jars, processes, waits
 
 CQL_PORT = 19042
 STORAGE_PORT = 17000
@@ -223,7 +223,10 @@ class Node:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
-        self.signal(signal.SIGSTOP)
+        pid = self.pid()
+        if pid is None:
+            raise RuntimeError(f"{self.address} does not run")
+        processes.stop(pid)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

@@ -1,7 +1,10 @@
-"""What the kernel says of a process: its CPU time and memory."""
+"""What the kernel says of a process: its CPU time and memory, and that it has stopped."""
 
 import os
+import signal
 from pathlib import Path
+
+from . import waits
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 # Threads of Java's compilers, by the name the kernel has for them.
@@ -22,6 +25,27 @@ def compiler_seconds(pid: int) -> float:
         except OSError:
             continue  # it ended
     return total
+
+
+def stop(pid: int) -> None:
+    """Stops a process and waits until all its threads stand still.
+
+    The kernel lets one thread stop the others. On a busy machine that thread waits for a processor itself, and the others
+    go on meanwhile.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    waits.until(lambda: has_stopped(pid), f"process {pid} has stopped", every_seconds=0.01)
+
+
+def has_stopped(pid: int) -> bool:
+    return all(_state(task / "stat") in "TtXZ" for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def _state(stat: Path) -> str:
+    try:
+        return stat.read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"  # it ended
 
 
 def resident_bytes(pid: int) -> int:

@@ -95,7 +95,7 @@ class Proxy:
         return self.process.returncode
 
     def pause(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
+        processes.stop(self.process.pid)
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
