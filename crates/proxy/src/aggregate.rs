@@ -60,10 +60,7 @@ pub(crate) fn send(
     } else {
         link.urgent = true;
     }
-    if link.streams.is_full()
-        || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX
-        || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
-    {
+    if link.streams.is_full() || link.has_too_many_bytes(io) {
         link.full = true;
         io.notify_drained(link.conn, limits::LINK_BACKLOG_BYTES_LOW);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shunt_fleet::schema::META_KEYSPACE;
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
 
@@ -14,9 +15,6 @@ use crate::link::Pools;
 use crate::link::links::Links;
 use crate::prepared::{PreparedCache, PreparedStore};
 use crate::transactions::routed::TableModes;
-
-/// The keyspace of a fleet's own tables. Where it exists, proxies of a fleet answer for the tables of locks.
-const FLEET_KEYSPACE: &str = "shunt_meta";
 
 /// The owner of all that tells a request its way.
 pub(crate) struct Router {
@@ -62,7 +60,8 @@ impl Router {
 
     /// Routes by this ring from now on.
     pub(crate) fn set_cluster(&mut self, cluster: Arc<ClusterState>) {
-        self.refuses_locks = !self.serves_locks && cluster.routing.keyspace(FLEET_KEYSPACE).is_some();
+        // Where a fleet has its tables, its proxies answer for the tables of locks.
+        self.refuses_locks = !self.serves_locks && cluster.routing.keyspace(META_KEYSPACE).is_some();
         self.cluster = Some(cluster);
     }
 

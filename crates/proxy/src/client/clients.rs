@@ -167,7 +167,6 @@ impl Clients {
     }
 
     /// True if a client's request may be read now. Otherwise the client is in line, and is to be stalled for [`Stall::HEAVY`].
-    #[cold]
     pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         let cost = heavy::cost(client.compression, header, body);

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_handover::session::OwnerHandshake;
-use shunt_reactor::ConnId;
+use shunt_reactor::{ConnId, Io};
 use shunt_topology::{Backoff, NodeId};
 use shunt_wire::aggregate::{AggregateWriter, Limits, Offer};
 use shunt_wire::cql::compression::Algorithm;
@@ -187,6 +187,13 @@ impl Link {
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.step == Step::Ready && !self.retiring && self.role == Role::Serves
+    }
+
+    /// True if as many bytes as may be wait to be sent on it, or are kept for retries.
+    #[inline]
+    pub(crate) fn has_too_many_bytes(&self, io: &Io) -> bool {
+        io.backlog(self.conn) > limits::LINK_BACKLOG_BYTES_MAX
+            || io.retained_bytes(self.conn) + self.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
     }
 
     /// From here on queries go out in the layout the node understands best.

@@ -101,7 +101,8 @@ fn give_to_another(core: &mut Core, io: &mut Io, node: NodeId, pending: Pending,
 /// Sends the PREPARE of a repair, on a link whose keyspace is the one the statement is to be prepared in.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(target) = link_to_prepare_on(core, io, ticket) else { return };
-    if has_too_many_bytes(core, io, target) {
+    // One that is full for the number of its requests takes a repair.
+    if core.links.get(target).is_some_and(|link| link.has_too_many_bytes(io)) {
         return give_up(core, io, ticket);
     }
     let Some(repair) = core.second.repairs.get(ticket) else { return };
@@ -114,14 +115,6 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io, ticket: Ticket) {
     if !aggregate::send(&mut core.links, &mut core.retained, io, target, pending, &body) {
         give_up(core, io, ticket);
     }
-}
-
-/// True of a link that takes nothing more for the bytes that wait on it. One that is full for the number of its requests takes a repair.
-fn has_too_many_bytes(core: &Core, io: &Io, link: LinkKey) -> bool {
-    core.links.get(link).is_some_and(|link| {
-        let retained = io.retained_bytes(link.conn) + link.copied_bytes;
-        io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX || retained > limits::LINK_RETAINED_BYTES_MAX
-    })
 }
 
 /// The link itself if its pool has the right keyspace, or the statement's text says which it means; else one of a
@@ -196,8 +189,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, link: LinkKey, ticket: Tick
     if taken::is_taken(core, io, &pending, &repair.body) {
         return refuse_as_unprepared(core, io, &repair, Outcome::Intercepted, taken::WHY);
     }
-    if !core.links.find(link).is_some_and(|link| link.is_ready())
-        || has_too_many_bytes(core, io, link.key)
+    if !core.links.find(link).is_some_and(|link| link.is_ready() && !link.has_too_many_bytes(io))
         || !aggregate::send(&mut core.links, &mut core.retained, io, link.key, pending, &repair.body)
     {
         elsewhere::send(core, io, pending, &repair.body, None);
