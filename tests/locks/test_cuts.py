@@ -133,7 +133,8 @@ def outcome(future) -> str:
             one for one in error.errors.values() if not isinstance(one, IsBootstrappingErrorMessage)
         ]
         if said and not any(isinstance(one, ErrorMessage) for one in said):
-            raise  # of the driver's own: there was no answer
+            # The driver's own errors: it closed a pool, for example, and opens another.
+            return NOTHING_NOTED
         return repr(error) if said else NOT_SERVED if error.errors else NOTHING_NOTED
     except WriteTimeout:
         return IN_DOUBT

@@ -133,9 +133,18 @@ def test_one_lock_is_shown_with_all_who_wait_in_order_whichever_proxy_is_asked(
 
 
 def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, session, name, pool):
-    names = [f"{name}-{number}" for number in range(12)]
-    for one in names:
-        acquire(session, one, "ann")
+    names, shown = [], set()
+
+    def listed_by() -> set:
+        return {row[-1] for row in own(locks(fleet.proxies[0].listen, "--limit", "1000")[1], name)}
+
+    # A hash decides which proxy owns a name: there are so many that each proxy owns one.
+    while len(names) < 12 or shown != {one.listen for one in fleet.proxies}:
+        assert len(names) < 400, shown
+        names += [f"{name}-{number}" for number in range(len(names), len(names) + 12)]
+        for one in names[-12:]:
+            acquire(session, one, "ann")
+        shown = listed_by()
     longest, fast = names[7], f"{name}-fast"
     acquire(session, fast, "bob", "fast_locks")
     waiter = begin(pool, session, longest, "cat")
@@ -145,7 +154,7 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
                 lambda: rows_of(locks(one.listen)[1])[0][1] == longest,
                 "it is the first of the list",
             )
-            code, out, err = locks(one.listen, "--limit", "100")
+            code, out, err = locks(one.listen, "--limit", "1000")
             listed = {row[1]: row for row in own(out, name)}
             assert code == 0 and set(listed) == {*names, fast}, (out, err)
             assert (listed[fast][0], listed[names[3]][0]) == ("memory", "durable")

@@ -84,6 +84,10 @@ def is_refused(login, user, password, version=5) -> bool:
     try:
         login(user, password, version)
     except NoHostAvailable as failure:
+        # A list names hosts whose pools were refused after a first connection was let in: the
+        # server forgot the credentials in between.
+        if isinstance(failure.errors, list):
+            return False
         if all(isinstance(error, AuthenticationFailed) for error in failure.errors.values()):
             return True
         raise
