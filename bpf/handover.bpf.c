@@ -76,12 +76,36 @@ INLINE struct steered *steered(const struct flow *flow) {
 #define TRIES_MAX 4
 #define IS_KNOWN (1ULL << 32)
 
-// What comes late says less than what came before.
+// No window of a host is larger in practice. A number that is further from the last one is not the
+// client's: anybody can send packets in its name, and guesses both numbers once in 16,384 packets.
+#define WINDOW_MAX (32 << 20)
+
+INLINE int is_near(__u32 number, __u64 known) {
+    __s32 distance = number - (__u32)known;
+    return !known || (distance <= WINDOW_MAX && distance >= -WINDOW_MAX);
+}
+
+// The tests of a kernel that has the connection (RFC 9293, section 3.10.7.4, and RFC 5961): the
+// client says where it is, ends nothing from elsewhere, and begins nothing anew.
+INLINE int is_of_client(const struct seen *seen, const struct headers *headers) {
+    __u64 end = *(volatile __u64 *)&seen->sequence_end;
+    __u64 acknowledged = *(volatile __u64 *)&seen->acknowledged;
+    if (headers->is_first)
+        return 0;
+    if (headers->is_reset)
+        // An end of the stream that came before takes a number of its own.
+        return !end || headers->sequence_end - (__u32)end <= 1;
+    return headers->has_ack && is_near(headers->ack, acknowledged) && is_near(headers->sequence_end, end);
+}
+
+// A late packet says less than those before it.
 INLINE void note(struct seen *seen, const struct headers *headers) {
+    if (!is_of_client(seen, headers))
+        return;
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         __u64 known = *(volatile __u64 *)&seen->acknowledged;
         __s32 more = headers->ack - (__u32)known;
-        if (!headers->has_ack || headers->is_reset || (known && more <= 0))
+        if (headers->is_reset || (known && more <= 0))
             break;
         __u64 now = known ? known + more : IS_KNOWN | headers->ack;
         if (__sync_val_compare_and_swap(&seen->acknowledged, known, now) == known) {

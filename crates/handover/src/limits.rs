@@ -62,6 +62,9 @@ pub const PINNED_MS: u64 = 10_000;
 pub const LOOK_MS: u64 = 600;
 /// Looks until it is given up.
 pub const LOOKS_MAX: u8 = 20;
+/// Farthest that a client's first acknowledgement is from the last one known, in bytes: as in
+/// `bpf/handover.bpf.c`, which takes none that is farther from the one before.
+pub(crate) const WINDOW_MAX: u32 = 32 << 20;
 /// Bytes of requests that are kept of a connection which an agent has; with more it ends with its agent.
 pub const KEPT_BYTES_MAX: usize = 4 << 10;
 /// How long an offer is good for.

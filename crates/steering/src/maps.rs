@@ -35,7 +35,7 @@ pub struct Seen {
     pub acknowledged: Option<(u32, u64)>,
     /// The sequence number behind the client's last byte.
     pub sequence_end: Option<u32>,
-    /// The client has ended its stream, or the connection, or begun another.
+    /// The client has ended its stream or the connection.
     pub has_ended: bool,
 }
 

@@ -9,7 +9,7 @@
 //! - How far the client is, it says itself: it is asked until it has said the same twice, what was under way having arrived.
 
 use super::{Due, Gone, Kept, Look, NotSalvaged, Owner, OwnerSink, Seen, Stage, Then};
-use crate::limits::{KEPT_BYTES_MAX, LOOKS_MAX};
+use crate::limits::{KEPT_BYTES_MAX, LOOKS_MAX, WINDOW_MAX};
 use crate::message::Ticket;
 use crate::types::Flow;
 use crate::weakened::Step;
@@ -60,6 +60,10 @@ impl Owner {
         let Some(seen) = sink.seen(flow) else {
             return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
         };
+        // A packet in the client's name, perhaps: nothing is known of the client behind it.
+        if seen.acknowledged.is_some_and(|(first, _)| is_far(first, state.send_sequence)) {
+            return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
+        }
         let received = state.receive_sequence.wrapping_add(kept.unread.len() as u32);
         let is_more = |end: u32| end.wrapping_sub(received).cast_signed() > 0;
         let has_sent_more = seen.has_ended || seen.sequence_end.is_some_and(is_more);
@@ -88,6 +92,10 @@ impl Owner {
             None => self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NoPlace), sink),
         }
     }
+}
+
+fn is_far(number: u32, known: u32) -> bool {
+    number.wrapping_sub(known).cast_signed().unsigned_abs() > WINDOW_MAX
 }
 
 /// How many bytes the client has acknowledged since the connection was frozen.

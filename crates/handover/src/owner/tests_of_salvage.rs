@@ -69,6 +69,19 @@ fn who_says_nothing_new_is_asked_again_and_given_up_in_the_end() {
 }
 
 #[test]
+fn a_first_acknowledgement_from_outside_the_window_is_nobodys_place() {
+    for (distance, is_believed) in [(limits::WINDOW_MAX, true), (limits::WINDOW_MAX + 1, false)] {
+        let (mut owner, mut said) = lost(1..1_000);
+        let first = connection(1).state.send_sequence.wrapping_sub(distance);
+        said.seen =
+            Some(Seen { packets: 1, acknowledged: Some((first, u64::from(distance) + 500)), ..Seen::default() });
+        owner.control_up(6_000, A, NEXT, &mut said);
+        let expected = if is_believed { vec![] } else { gone(NotSalvaged::NotFound) };
+        assert_eq!((said.probes.len(), said.outcomes), (usize::from(is_believed), expected));
+    }
+}
+
+#[test]
 fn it_is_not_put_in_while_a_probe_of_it_is_in_the_loop() {
     let (mut owner, mut said) = lost(1..1_000);
     owner.control_up(6_000, A, NEXT, &mut said);

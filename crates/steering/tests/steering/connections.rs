@@ -155,6 +155,61 @@ fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
     until("its end is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.has_ended));
 }
 
+/// A TCP packet without options or payload. The programs do not look at its checksum.
+fn packet(flow: &Flow, sequence: u32, acknowledged: u32, flags: u8) -> Vec<u8> {
+    let ports = [flow.peer.port(), flow.local.port()].map(u16::to_be_bytes);
+    let numbers = [sequence, acknowledged].map(u32::to_be_bytes);
+    let rest = [5 << 4, flags, 1, 0, 0, 0, 0, 0];
+    [ports.as_flattened(), numbers.as_flattened(), &rest].concat()
+}
+
+#[test]
+fn a_packet_in_a_clients_name_from_far_outside_its_windows_says_nothing() {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    let Some(network) = Network::new("forged") else { return };
+    let Some(mut of_dispatcher) = network.load("d", Role::Dispatcher) else { return };
+    let (mut client, _accepted, flow) = connected(&network, VIP);
+    of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
+    of_dispatcher.hold(&flow, LEASE).expect("room");
+    client.write_all(b"one").expect("sent");
+    until("it is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.sequence_end.is_some()));
+    let before = of_dispatcher.seen(&flow).expect("it is steered");
+    let (end, acknowledged) = (before.sequence_end.expect("a packet"), before.acknowledged.expect("a packet").0);
+    let raw = network.on("c", || {
+        use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+        socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::TCP)).expect("a socket")
+    });
+    let send = |packet: Vec<u8>| {
+        let flags = rustix::net::SendFlags::empty();
+        rustix::net::sendto(&raw, &packet, flags, &flow.local).expect("sent");
+    };
+    let far = 64 << 20;
+    for (sequence, acknowledged, flags) in [
+        (end, acknowledged.wrapping_add(far), ACK),
+        (end, acknowledged.wrapping_sub(far), FIN | ACK),
+        (end.wrapping_add(far), acknowledged, FIN | ACK),
+        (end.wrapping_sub(far), acknowledged, ACK),
+        (end.wrapping_add(1000), acknowledged, RST),
+        (end.wrapping_sub(1), acknowledged, RST | ACK),
+        (end, acknowledged, SYN),
+        (end, acknowledged, FIN),
+    ] {
+        send(packet(&flow, sequence, acknowledged, flags));
+    }
+    // Packets of one sender keep their order: once this one is seen, the others have been looked at.
+    send(packet(&flow, end, acknowledged.wrapping_add(5), ACK));
+    let more = || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
+    until("the last one is seen", || more().is_some_and(|more| more > 0));
+    let seen = of_dispatcher.seen(&flow).expect("it is steered");
+    assert_eq!((seen.acknowledged, seen.sequence_end), (Some((acknowledged, 5)), Some(end)));
+    assert!(!seen.has_ended);
+    send(packet(&flow, end, 0, RST));
+    until("its end is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.has_ended));
+}
+
 #[test]
 fn an_entry_ends_with_its_lease() {
     let Some(network) = Network::new("lease") else { return };
