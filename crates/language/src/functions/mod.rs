@@ -244,10 +244,15 @@ impl Function {
 
     fn decoded_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let text = String::from_utf8_lossy(text);
-        let failed =
-            |error: InvalidRequest| InvalidRequest::new(format!("Could not decode JSON string '{text}': {error}"));
-        let parsed = json::parse(&text).map_err(failed)?;
-        json::from_json(&self.returns, &parsed, now_ms)
+        let parsed = json::parse(&text).map_err(|error| format!("Could not decode JSON string '{text}': {error}"));
+        let decoded =
+            parsed.and_then(|json| json::from_json(&self.returns, &json, now_ms).map_err(|error| error.message));
+        decoded.map_err(|problem| {
+            let arguments = vec![NativeType::Text.to_string()];
+            let message = format!("execution of 'system.{}[text]' failed: {problem}", self.name);
+            let function = FailedFunction { name: self.name.clone(), arguments };
+            InvalidRequest { message, function: Some(Box::new(function)) }
+        })
     }
 
     fn arithmetic(&self, operator: Operator, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, InvalidRequest> {

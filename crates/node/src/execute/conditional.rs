@@ -264,9 +264,8 @@ impl RowTest<'_> {
 
 /// The one partition of a statement.
 fn partition(mutator: &Mutator<'_>, batch: bool) -> Result<Partition, CqlError> {
-    let mut partitions = mutator.partitions()?;
-    match partitions.pop() {
-        Some(partition) if !mutator.plan.has_partition_in() => Ok(partition),
+    match mutator.partitions()?.last() {
+        Some(partition) if !mutator.plan.has_partition_in() => Ok(partition.clone()),
         _ if batch => Err(CqlError::invalid(
             "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)",
         )),

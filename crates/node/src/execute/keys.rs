@@ -210,7 +210,7 @@ pub(crate) fn clustering_values(
 }
 
 /// A row: its clustering bytes, and the values of the clustering columns.
-type NamedRow = (Vec<u8>, Vec<Vec<u8>>);
+pub(super) type NamedRow = (Vec<u8>, Vec<Vec<u8>>);
 
 /// The rows that a statement gives in this way: their clustering bytes with the values, each row once, in their order.
 pub(crate) fn rows(

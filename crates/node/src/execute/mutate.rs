@@ -1,5 +1,6 @@
 //! Statements that write, executed: from plans and bind values to mutations of the stores.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use shunt_language::terms::{Bindings, Prepared, Value};
@@ -13,7 +14,7 @@ use super::changes::{CellReader, apply};
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
 use super::intervals::{Interval, Intervals};
 use super::json::JsonRow;
-use super::keys::{self, Partition};
+use super::keys::{self, NamedRow, Partition};
 use crate::error::CqlError;
 use crate::schema::options::TTL_MAX;
 use crate::schema::{ColumnKind, Table};
@@ -97,6 +98,10 @@ pub(crate) struct Mutator<'a> {
     positions: ListPositions,
     /// The row that INSERT JSON gives.
     json: Option<Arc<JsonRow>>,
+    /// Evaluated once: `uuid()` or `now()` in a key gives another one each time.
+    partitions: OnceCell<Vec<Partition>>,
+    /// Evaluated once, as `partitions` is.
+    rows: OnceCell<Vec<NamedRow>>,
 }
 
 impl<'a> Mutator<'a> {
@@ -124,7 +129,20 @@ impl<'a> Mutator<'a> {
         let json =
             plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
         let (positions, positions_us) = (ListPositions::of_statement(index), bound.now_us);
-        Ok(Self { plan, bound, shared, time, timestamp_given, positions_us, refused, positions, json })
+        let (partitions, rows) = (OnceCell::new(), OnceCell::new());
+        Ok(Self {
+            plan,
+            bound,
+            shared,
+            time,
+            timestamp_given,
+            positions_us,
+            refused,
+            positions,
+            json,
+            partitions,
+            rows,
+        })
     }
 
     /// It takes place at `now_us` and not when it came: what waited for a lock must not have been written before what the
@@ -153,14 +171,25 @@ impl<'a> Mutator<'a> {
     }
 
     /// The partitions the statement writes to.
-    pub(crate) fn partitions(&self) -> Result<Vec<Partition>, CqlError> {
-        if let Some(json) = &self.json {
-            return Ok(vec![json.partition.clone()]);
+    pub(crate) fn partitions(&self) -> Result<&[Partition], CqlError> {
+        if let Some(known) = self.partitions.get() {
+            return Ok(known);
         }
-        match &self.plan.restrictions.partition {
-            PartitionRestriction::Keys(keys) => Ok(keys::partitions(self.table(), keys, self.bound)?),
-            _ => Err(CqlError::invalid("a statement that writes names its partitions")),
+        let found = match (&self.json, &self.plan.restrictions.partition) {
+            (Some(json), _) => vec![json.partition.clone()],
+            (None, PartitionRestriction::Keys(keys)) => keys::partitions(self.table(), keys, self.bound)?,
+            _ => return Err(CqlError::invalid("a statement that writes names its partitions")),
+        };
+        Ok(self.partitions.get_or_init(|| found))
+    }
+
+    /// The rows that the statement names by all clustering columns.
+    fn rows(&self) -> Result<&[NamedRow], CqlError> {
+        if let Some(known) = self.rows.get() {
+            return Ok(known);
         }
+        let found = keys::rows(self.table(), &self.plan.restrictions.clustering, self.bound)?;
+        Ok(self.rows.get_or_init(|| found))
     }
 
     /// The row that a statement without slices and without `IN` is about, by its clustering bytes; none for the static
@@ -172,9 +201,8 @@ impl<'a> Mutator<'a> {
         if self.plan.is_of_static_row() {
             return Ok(None);
         }
-        let values = keys::clustering_values(self.table(), &self.plan.restrictions.clustering, self.bound)?;
-        let values = values.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
-        Ok(Some(keys::row(self.table(), values)?))
+        let (clustering, _) = self.rows()?.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
+        Ok(Some(clustering.clone()))
     }
 
     /// Everything the statement writes.
@@ -187,13 +215,16 @@ impl<'a> Mutator<'a> {
             return self.json_writes(&json);
         }
         let mut writes = Vec::new();
-        for partition in self.partitions()? {
+        self.partitions()?;
+        let partitions = self.partitions.take().unwrap_or_default();
+        for partition in &partitions {
             if self.plan.deletes_rows {
-                self.delete_rows(&partition, &mut writes)?;
+                self.delete_rows(partition, &mut writes)?;
             } else {
-                self.write_rows(&partition, &mut writes)?;
+                self.write_rows(partition, &mut writes)?;
             }
         }
+        let _ = self.partitions.set(partitions);
         Ok(writes)
     }
 
@@ -209,10 +240,10 @@ impl<'a> Mutator<'a> {
         // An INSERT without clustering columns is about the static row alone.
         let plan = self.plan;
         let static_only = plan.clustering_given() < self.table().clustering_len;
-        let rows = match static_only {
-            true => Vec::new(),
-            false => keys::rows(self.table(), &plan.restrictions.clustering, self.bound)?,
-        };
+        if !static_only {
+            self.rows()?;
+        }
+        let rows = self.rows.take().unwrap_or_default();
         // The statement is carried out row by row, and each time adds to static counters and lists.
         let times = if static_only { 1 } else { rows.len() };
         for _ in 0..if plan.repeats_statics() { times } else { times.min(1) } {
@@ -221,12 +252,15 @@ impl<'a> Mutator<'a> {
                 writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
             }
         }
-        for (clustering, values) in rows {
-            let mut row = self.row_at(partition, &clustering)?;
+        for (clustering, values) in &rows {
+            let mut row = self.row_at(partition, clustering)?;
             if !row.is_empty() {
-                row.cells.extend(keys::as_written(self.table(), &values, self.time.timestamp));
-                writes.push(self.write(partition, Place::Row(clustering), Fragment::Row(row))?);
+                row.cells.extend(keys::as_written(self.table(), values, self.time.timestamp));
+                writes.push(self.write(partition, Place::Row(clustering.clone()), Fragment::Row(row))?);
             }
+        }
+        if !static_only {
+            let _ = self.rows.set(rows);
         }
         Ok(())
     }
@@ -287,10 +321,10 @@ impl<'a> Mutator<'a> {
             return Ok(());
         }
         if given == table.clustering_len {
-            for (clustering, values) in keys::rows(table, restriction, self.bound)? {
-                let cells = keys::as_written(table, &values, deletion.timestamp).into_iter().collect();
+            for (clustering, values) in self.rows()? {
+                let cells = keys::as_written(table, values, deletion.timestamp).into_iter().collect();
                 let row = Row { deletion: Some(deletion), cells, ..Row::default() };
-                writes.push(self.write(partition, Place::Row(clustering), Fragment::Row(row))?);
+                writes.push(self.write(partition, Place::Row(clustering.clone()), Fragment::Row(row))?);
             }
             return Ok(());
         }

@@ -252,17 +252,19 @@ impl<'e> Collector<'e> {
         if !self.filters.take_row(&self.input(clustering, row)) {
             return Ok(if self.reject(clustering) { Flow::Stop } else { Flow::Continue });
         }
-        match self.plan.grouping {
-            Grouping::Rows => self.take_row(clustering, row),
+        let flow = match self.plan.grouping {
+            Grouping::Rows => self.take_row(clustering, row)?,
             Grouping::Everything => {
                 self.add_to_group(&[], clustering, row)?;
-                Ok(Flow::Continue)
+                Flow::Continue
             }
             Grouping::Prefix(columns) => {
                 let prefix = clustering.map_or(&[][..], |key| &key[..self.clustering.encoded_len(columns)]);
-                self.take_grouped(prefix, clustering, row)
+                self.take_grouped(prefix, clustering, row)?
             }
-        }
+        };
+        // Aggregates count a partition once as well.
+        Ok(if self.plan.distinct && flow == Flow::Continue { Flow::NextPartition } else { flow })
     }
 
     /// A row that filters turned away. Whether the page ends for there being so many.
@@ -326,11 +328,7 @@ impl<'e> Collector<'e> {
         shown?;
         self.current.taken += 1;
         self.note(clustering);
-        Ok(match self.count(sort_key)? {
-            false if self.plan.distinct => Flow::NextPartition,
-            false => Flow::Continue,
-            true => Flow::Stop,
-        })
+        Ok(if self.count(sort_key)? { Flow::Stop } else { Flow::Continue })
     }
 
     /// A row whose group is the rows with this prefix.

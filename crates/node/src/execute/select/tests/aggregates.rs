@@ -30,6 +30,24 @@ fn aggregates_of_everything() {
 }
 
 #[test]
+fn aggregates_of_distinct_partitions_count_each_once() {
+    let mut nodes = sales();
+    nodes.check(&[
+        ("SELECT DISTINCT k, count(k) FROM t WHERE k = 1", "1, 1"),
+        ("SELECT DISTINCT k, count(s) FROM t WHERE k IN (1, 2) GROUP BY k", "1, 1; 2, 0"),
+        ("SELECT DISTINCT k, s, count(k) FROM t WHERE s = 10 ALLOW FILTERING", "1, 10, 1"),
+        ("SELECT DISTINCT count(k) FROM t WHERE k IN (1, 2, 3, 4)", "3"),
+    ]);
+    nodes.check_sorted(&[("SELECT DISTINCT k, count(k) FROM t GROUP BY k", "1, 1; 2, 1; 3, 1")]);
+    for page_size in 1..4 {
+        let (mut rows, _) = nodes.pages("SELECT DISTINCT k, count(k) FROM t GROUP BY k", page_size);
+        rows.sort();
+        assert_eq!(rows, ["1, 1", "2, 1", "3, 1"], "{page_size}");
+        assert_eq!(nodes.pages("SELECT DISTINCT k, sum(s) FROM t WHERE k IN (1, 3)", page_size).0, ["1, 40"]);
+    }
+}
+
+#[test]
 fn groups() {
     let mut nodes = sales();
     nodes.check(&[

@@ -344,3 +344,23 @@ fn casts_to_the_same_type_have_the_names_of_their_columns() {
     let answer = nodes.ask(text, &super::Asked::default()).unwrap();
     assert_eq!(answer.names, ["k", "v", "cast(k as text)", "system.max(k)"]);
 }
+
+/// Condition, lock and write are of the same key.
+#[test]
+fn functions_in_a_key_are_evaluated_once() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (k uuid PRIMARY KEY, v int)",
+        "CREATE TABLE u (k int, c timeuuid, v int, PRIMARY KEY (k, c))",
+    ]);
+    for _ in 0..3 {
+        nodes.check(&[
+            ("INSERT INTO t (k, v) VALUES (uuid(), 1) IF NOT EXISTS", "true"),
+            ("INSERT INTO u (k, c, v) VALUES (1, now(), 1) IF NOT EXISTS", "true"),
+            ("UPDATE u SET v = 2 WHERE k = 1 AND c = now() IF v = 1", "false"),
+        ]);
+        nodes.all(&["UPDATE u SET v = 3 WHERE k IN (2, 3) AND c = now()"]);
+    }
+    nodes.check(&[("SELECT count(*) FROM t", "3"), ("SELECT count(*) FROM u WHERE k = 1", "3")]);
+    let of = |nodes: &mut Nodes, key| nodes.rows(&format!("SELECT c FROM u WHERE k = {key}"));
+    assert_eq!(of(&mut nodes, 2), of(&mut nodes, 3));
+}
