@@ -68,9 +68,12 @@ def _is_missing_answer(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(is_unanswered(one) for one in error.exceptions)
     if type(error).__name__ == "NoHostAvailable":
-        errors = getattr(error, "errors", None) or {}
-        found = list(errors.values() if isinstance(errors, dict) else errors)
-        return bool(found) and all(_is_one_of(one, DEFERRED) or (isinstance(one, BaseException) and is_unanswered(one)) for one in found)
+        errors = getattr(error, "errors", None)
+        # A list has the addresses of hosts to which no pool was opened, and the driver keeps no reason. An empty dictionary
+        # says that the driver had all hosts down.
+        if not isinstance(errors, dict):
+            return isinstance(errors, list) and all(isinstance(one, str) for one in errors)
+        return all(_is_one_of(one, DEFERRED) or (isinstance(one, BaseException) and is_unanswered(one)) for one in list(errors.values()))
     return _is_one_of(error, UNANSWERED)
 
 

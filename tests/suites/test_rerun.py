@@ -28,6 +28,8 @@ ALWAYS = """
 NO_HOST = ("exec('class NoHostAvailable(Exception): pass'); error = locals()['NoHostAvailable']('all closed'); "
            "error.errors = {'127.0.0.1': ConnectionResetError('closed')}; raise error")
 WRONG_HOST = NO_HOST.replace("ConnectionResetError", "ValueError")
+# What the Python driver raises when it has all hosts down, and when it could open no pool.
+NO_HOST_UP, NO_POOL = (NO_HOST.replace("{'127.0.0.1': ConnectionResetError('closed')}", errors) for errors in ("{}", "['127.0.0.1']"))
 
 
 @pytest.fixture
@@ -55,6 +57,8 @@ def play(tmp_path, capsys):
     ("raise ConnectionResetError('closed')", "ConnectionResetError"),
     ("import subprocess; subprocess.run(['sleep', '60'], timeout=0.1)", "TimeoutExpired"),
     (NO_HOST, "NoHostAvailable"),
+    (NO_HOST_UP, "NoHostAvailable"),
+    (NO_POOL, "NoHostAvailable"),
 ])
 def test_a_missing_answer_is_tried_once_more_and_named(play, fault, name):
     totals, printed = play(ONCE.format(fault))
