@@ -27,6 +27,8 @@ LEASE_MS = 3000  # in the tests of faults, which wait for it
 STEADY_LEASE_MS = 20_000
 NOT_ANSWERED = 4  # exit code of commands: no node answered, or not every proxy
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
+# The driver's own errors for a host to which it has sent nothing.
+NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")
 # Of the protocol, which clients use of whom it does not matter otherwise.
 VERSIONS = [int(version) for version in os.environ.get("SHUNT_FLEET_VERSIONS", "3 4 5").split()]
 
@@ -41,6 +43,23 @@ def nodes(name: str, port: int):
     contact = f"{NETWORK}.10:{port}"
     with Embedded(f"{name}-{NETWORK}", contact, ["node", "--listen", contact, "--admin", "off"], [contact]):
         yield contact, 1
+
+
+def run(*arguments) -> subprocess.CompletedProcess:
+    """What a command of shunt has done."""
+    return subprocess.run([str(proxy.binary()), *arguments], capture_output=True, text=True,
+                          timeout=DEADLINE_SECONDS, check=False)
+
+
+def command(*arguments) -> subprocess.CompletedProcess:
+    """What a command has done. It is given again if it had no answer in time."""
+    late = []
+
+    def done():
+        late[:] = [run(*arguments)]
+        return late[0] if late[0].returncode != NOT_ANSWERED else None
+
+    return until(done, f"an answer to shunt {arguments}", told=lambda: late)
 
 
 class Fleet:
@@ -86,9 +105,7 @@ class Fleet:
     def run(self, command: str, *more: str) -> subprocess.CompletedProcess:
         """A command on the fleet, as operators give it."""
         of_fleet = ["--contact-points", self.contact_points, "--name", self.name]
-        words = [str(proxy.binary()), "fleet", command, *of_fleet, *self.tool_options, *more]
-        return subprocess.run(words, capture_output=True, text=True, check=False,
-                              timeout=DEADLINE_SECONDS)
+        return run("fleet", command, *of_fleet, *self.tool_options, *more)
 
     def status(self, *more: str) -> str:
         """What the command prints. Where a node did not answer it in time it is asked again."""
@@ -157,9 +174,12 @@ class Fleet:
 
 def is_refused_by_all(error: NoHostAvailable) -> bool:
     """Every proxy has said that it has done nothing, or was not asked: the driver had it down."""
-    return bool(error.errors) and all(
-        isinstance(one, IsBootstrappingErrorMessage) or "marked down or removed" in str(one)
-        for one in error.errors.values()
+    # The driver notes the last error after it has raised this. Without any it had no host to ask.
+    if not error.errors:
+        time.sleep(0.5)
+    return all(
+        isinstance(one, IsBootstrappingErrorMessage) or str(one) in NOT_ASKED
+        for one in list(error.errors.values())
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,37 +12,16 @@ from cassandra.cluster import Cluster
 from harness import cql
 from harness.driver import PATIENT
 from harness.embedded import Embedded
-from harness.proxy import Proxy, binary
+from harness.proxy import Proxy
 from harness.waits import DEADLINE_SECONDS, Late, unpaused, until
 
 from locks.conftest import WAIT_MAX_MS
-from locks.fleet import NETWORK, NOT_ANSWERED, insistent
+from locks.fleet import NETWORK, NOT_ANSWERED, command, insistent, run
 
 # Whoever holds a lock or waits for one does so until the commands have ended that look at it, of which each is a process of its own.
 TTL_SECONDS, WAIT_MS = 550, WAIT_MAX_MS
 # Half of what a doctor waits for an answer.
 PAUSE_SECONDS = 5
-
-
-def run(*arguments):
-    return subprocess.run(
-        [str(binary()), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-
-
-def command(*arguments):
-    """What a command did. It is given again if it had no answer in time."""
-    late = []
-
-    def done():
-        late[:] = [run(*arguments)]
-        return late[0] if late[0].returncode != NOT_ANSWERED else None
-
-    return until(done, f"an answer to shunt {arguments}", told=lambda: late)
 
 
 def locks(contact, *arguments):
@@ -175,6 +153,8 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
 
 def status_of(one):
     code, text = one.get("/status")
+    if not code:
+        raise Late(f"{one.listen} has not shown its status")
     assert code == 200, text
     return json.loads(text)["fleet"]
 
@@ -239,7 +219,8 @@ def test_a_driver_sees_the_locks_of_the_proxy_that_it_asks(fleet, session, name)
         rows = one.execute("SELECT name, owner, waiters FROM shunt.locks")
         seen += [tuple(row.values()) for row in rows if row["name"] == name]
         prepared = one.prepare("SELECT name FROM shunt.fast_locks LIMIT ?")
-        assert list(one.execute(prepared, (5,))) == []
+        # A test that failed may have left others.
+        assert (name,) not in [tuple(row.values()) for row in one.execute(prepared, (5,))]
         one.cluster.shutdown()
     release(session, name, "ann")
     assert seen == [(name, "ann", 0)]
@@ -293,6 +274,23 @@ def members_at(fleet, one):
 @pytest.mark.parametrize("how", ["by its row", "by a signal"])
 def test_a_proxy_that_stops_in_order_hands_its_locks_over(fleet, session, name, how):
     fence, victim = acquire(session, name, "ann")["fence"], fleet.proxies[2]
+    try:
+        leave(fleet, victim, how)
+        shards = fleet.shards()
+        assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
+        assert ("left", 0) in members_at(fleet, victim), "which its row tells for good"
+        again = acquire(session, name, "bob")
+        assert (again["[applied]"], again["owner"], again["fence"]) == (False, "ann", fence)
+        release(session, name, "ann")
+    finally:
+        # Other tests need it, whatever was seen here.
+        victim.kill()
+        victim.start()
+    fleet.wait_until_settled(len(fleet.proxies))
+
+
+def leave(fleet, victim, how):
+    """Makes a proxy stop in order."""
     if how == "by its row":
         drain = [
             "fleet",
@@ -315,14 +313,6 @@ def test_a_proxy_that_stops_in_order_hands_its_locks_over(fleet, session, name, 
     else:
         victim.terminate()
     assert victim.wait(DEADLINE_SECONDS) == 0
-    shards = fleet.shards()
-    assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
-    assert ("left", 0) in members_at(fleet, victim), "which its row tells for good"
-    again = acquire(session, name, "bob")
-    assert (again["[applied]"], again["owner"], again["fence"]) == (False, "ann", fence)
-    release(session, name, "ann")
-    victim.start()
-    fleet.wait_until_settled(len(fleet.proxies))
 
 
 def test_a_node_is_not_taken_for_a_proxy_without_locks(fleet):
@@ -441,7 +431,7 @@ def test_a_doctor_looks_at_the_ring_and_the_fleet(fleet):
         found[:] = doctor(node, "--name", fleet.name)
         # The tests of the drivers change the schema of the same ring. The doctor warns of that
         # until the nodes agree again.
-        return of(found[1], "schema")[0][0] == "ok"
+        return [level for level, _ in of(found[1], "schema")][:1] == ["ok"]
 
     until(nodes_agree, "nodes agree on the schema", told=lambda: found)
     code, lines = found
