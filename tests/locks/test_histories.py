@@ -164,17 +164,20 @@ def stopped_in_order(fleet, draw) -> None:
 FAULTS = [killed, killed_and_started_at_once, killed_while_another_is_taken_over, all_killed, stopped_past_its_lease, stopped_in_order]
 
 
-def note_kills(one, history: History) -> list:
-    """From when to when a proxy is being killed, from now on."""
-    kills, kill = [], one.kill
+def note_ends(one, history: History) -> list:
+    """From when to when a proxy is being killed, or stopped past its lease, from now on."""
+    ends = []
 
-    def noted() -> None:
-        begun = history.now()
-        kill()
-        kills.append((begun, history.now()))
+    def noted(end):
+        def end_and_note() -> None:
+            begun = history.now()
+            end()
+            ends.append((begun, history.now()))
 
-    one.kill = noted
-    return kills
+        return end_and_note
+
+    one.kill, one.pause = noted(one.kill), noted(one.pause)
+    return ends
 
 
 def test_one_order_explains_all_answers(fleet):
@@ -183,7 +186,7 @@ def test_one_order_explains_all_answers(fleet):
     print(f"SHUNT_HISTORY_SEED={seed} SHUNT_HISTORY_ROUNDS={rounds}")
     draw = random.Random(seed)
     history = History("locks", seed=seed, rounds=rounds)
-    kills = [note_kills(one, history) for one in fleet.proxies]
+    ends = [note_ends(one, history) for one in fleet.proxies]
     with Clock() as clock, Lockers(history, fleet, seed) as lockers:
         lockers.more(200)
         for round in range(rounds):
@@ -193,10 +196,11 @@ def test_one_order_explains_all_answers(fleet):
             fleet.wait_until_settled(len(fleet.proxies))
             history.note("settled")
             lockers.more(100)
-    # A release is answered before its row is on its way (docs/locks.md): a proxy that is killed in
-    # between takes it along. That is a moment, and longer if the machine stands still in it.
+    # A release is answered before its row is on its way (docs/locks.md): a proxy that is killed, or
+    # stopped past its lease, in between takes it along. That is a moment, and longer if the machine
+    # stands still in it.
     within_ms = 100 + int(clock.longest_seconds * 1000)
-    history.doubt("release", [span for of_one in kills for span in of_one], within_ms)
+    history.doubt("release", [span for of_one in ends for span in of_one], within_ms)
     if not history.count("lock", "indeterminate"):
         raise Late("nothing was in doubt: the faults have met nobody")
     assert_linearizable(history)
