@@ -59,7 +59,7 @@ def acquire(fleet, names, owner) -> dict:
 
 
 def test_a_proxy_that_was_killed_serves_its_locks_again_at_once(fleet):
-    names = [f"restart-{number}" for number in range(8)]
+    names = [f"restart-{os.getpid()}-{number}" for number in range(8)]
     held = acquire(fleet, names, "ann")
     assert all(row["[applied]"] for row in held.values())
     for _ in range(2):
