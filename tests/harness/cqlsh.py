@@ -26,7 +26,7 @@ def run(script: str, host: str, port: int, home: Path, options=(), fails: bool =
     result = subprocess.run(command, input=script if typed else "", capture_output=True, text=True,
                             timeout=600, cwd=home, env={"HOME": str(home), "PATH": "/usr/bin:/bin"})
     said = result.stdout + result.stderr
-    if result.returncode != 0 and not fails and NO_ANSWER.search(said):
+    if result.returncode != 0 and NO_ANSWER.search(said):
         raise waits.Late(said)
     assert (result.returncode != 0) == fails, said
     return said

@@ -1,5 +1,6 @@
 """A `shunt proxy` process in front of a ring."""
 
+import http.client
 import os
 import signal
 import subprocess
@@ -68,7 +69,7 @@ class Proxy:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(errors="replace")
-        except OSError:
+        except (OSError, http.client.HTTPException):  # nobody listens, or it ended in the middle of the page
             return 0, ""
 
     def alive(self) -> bool:

@@ -29,6 +29,7 @@ UNANSWERED = {
     ("cassandra", "Timeout"), ("cassandra", "OperationTimedOut"), ("cassandra", "Unavailable"),
     ("cassandra.connection", "ConnectionException"), ("cassandra.connection", "ConnectionBusy"),
     ("redis.exceptions", "ConnectionError"), ("redis.exceptions", "TimeoutError"), ("harness.cql", "ConnectionLost"),
+    ("http.client", "IncompleteRead"),
 }
 # Kinds of the above that say that bytes were wrong.
 WRONG = {("cassandra.connection", "CrcMismatchException"), ("cassandra.connection", "ProtocolVersionUnsupported")}

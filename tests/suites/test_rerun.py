@@ -55,6 +55,7 @@ def play(tmp_path, capsys):
     ("raise TimeoutError('no event')", "TimeoutError"),
     ("raise ConnectionRefusedError('nobody there')", "ConnectionRefusedError"),
     ("raise ConnectionResetError('closed')", "ConnectionResetError"),
+    ("import http.client; raise http.client.IncompleteRead(b'half')", "IncompleteRead"),
     ("import subprocess; subprocess.run(['sleep', '60'], timeout=0.1)", "TimeoutExpired"),
     (NO_HOST, "NoHostAvailable"),
     (NO_HOST_UP, "NoHostAvailable"),
