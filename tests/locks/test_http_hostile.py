@@ -17,8 +17,8 @@ from locks.test_http import (
     IN_FLIGHT,
     PART,
     WAITS_PART,
+    answer_on,
     gauge,
-    received,
     see,
     send,
     waiting,
@@ -152,4 +152,4 @@ def test_who_sends_much_behind_a_request_is_gone(one):
 def test_two_logins_in_one_request_are_none(one):
     head = "GET /v1/locks/a HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YTpi\r\nAuthorization: Basic YzpkCg==\r\n\r\n"
     with send(one, head) as sock:
-        assert received(sock).startswith(b"HTTP/1.1 400")
+        assert answer_on(sock).startswith(b"HTTP/1.1 400")
