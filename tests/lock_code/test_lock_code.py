@@ -25,9 +25,12 @@ TABLES = {
 TIMEOUT_SECONDS = 900  # of which the first build is most
 # What clients say that got no answer; and what is said, perhaps beside it, of one that was wrong.
 UNANSWERED = re.compile(
-    "time-?out|timed out|no response received|no hosts available|no connections", re.IGNORECASE)
+    "time-?out|timed out|no response received|no hosts available|no connections|unable to create session"
+    "|connection closed|connection re(?:fused|set)|broken pipe|\\beof\\b"
+    "|(?:AllNodesFailed|NoNodeAvailable|ClosedConnection|Heartbeat|ConnectionInit)Exception", re.IGNORECASE)
 WRONG = re.compile(
-    "Failures: [1-9]|two hold the lease|increments of|lease of another was|ended early|panic")
+    "Failures: [1-9]|two hold the lease|increments of|lease of another was|ended early|panic"
+    r"|servererrors\.(?!Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)\w+")
 
 
 def keyspace(fleet, replicas, mode):

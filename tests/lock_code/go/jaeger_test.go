@@ -2,6 +2,7 @@
 package lockcode
 
 import (
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -80,55 +81,97 @@ func TestALeaseIsHeldByOneAndExtendedByItsOwner(t *testing.T) {
 	}
 }
 
+// holder notes until when the owner of the lease may count on it.
+type holder struct {
+	guard sync.Mutex
+	until time.Time
+}
+
+// begin is false if the lease may be over already, which is so if its owner stood still.
+func (h *holder) begin(until time.Time) (bool, error) {
+	h.guard.Lock()
+	defer h.guard.Unlock()
+	now := time.Now()
+	if !now.Before(until) {
+		return false, nil
+	}
+	if now.Before(h.until) {
+		return false, errors.New("two hold the lease")
+	}
+	h.until = until
+	return true, nil
+}
+
+// end is false if the lease was over before.
+func (h *holder) end(until time.Time) bool {
+	h.guard.Lock()
+	defer h.guard.Unlock()
+	if !time.Now().Before(until) {
+		return false
+	}
+	h.until = time.Time{}
+	return true
+}
+
 // Owners who add to a number that nothing but the lock keeps right. Proxies may be killed meanwhile.
 func TestLeasesKeepIncrementsApart(t *testing.T) {
 	session, wrapped := open(t)
 	const owners, times, ttl = 6, 25, 20 * time.Second
-	if err := session.Query("INSERT INTO counter (id, n) VALUES (2, 0)").Exec(); err != nil {
-		t.Fatal(err)
-	}
 	name := fmt.Sprintf("counter-%d", rand.Int63())
-	var holder sync.Mutex
+	var held holder
 	var all sync.WaitGroup
 	again := func(what func() error) {
-		for attempt := 0; ; attempt++ {
+		for begun := time.Now(); ; {
 			err := what()
 			if err == nil {
 				return
 			}
-			if attempt == 200 {
+			if time.Since(begun) > time.Minute {
 				t.Error(err)
 				return
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
+	again(func() error { return session.Query("INSERT INTO counter (id, n) VALUES (2, 0)").Exec() })
 	for owner := 0; owner < owners; owner++ {
 		all.Add(1)
 		go func() {
 			defer all.Done()
 			lock := cassandra.NewLock(wrapped, fmt.Sprintf("owner-%d", owner))
-			for done := 0; done < times; {
+			for done := 0; done < times && !t.Failed(); {
+				// The lease lasts from when it is granted, which is later. Its time has whole seconds.
+				until := time.Now().Add(ttl - time.Second)
 				got, err := lock.Acquire(name, ttl)
 				if err != nil || !got {
 					time.Sleep(time.Duration(2+rand.Intn(10)) * time.Millisecond)
 					continue
 				}
-				if !holder.TryLock() {
-					t.Error("two hold the lease")
+				counts, err := held.begin(until)
+				if err != nil {
+					t.Error(err)
 					return
+				}
+				if !counts {
+					continue
 				}
 				var n int
 				again(func() error { return session.Query("SELECT n FROM counter WHERE id = 2").Scan(&n) })
 				again(func() error { return session.Query("UPDATE counter SET n = ? WHERE id = 2", n+1).Exec() })
 				done++
-				holder.Unlock()
+				if !held.end(until) {
+					t.Error("timed out: an owner stood still until its lease was over, and has written under it")
+					return
+				}
 				// If nobody knows whether it was forfeited, its owner takes it again, or it ends by itself.
 				_, _ = lock.Forfeit(name)
 			}
 		}()
 	}
 	all.Wait()
+	if t.Failed() {
+		return
+	}
 	var n int
 	again(func() error { return session.Query("SELECT n FROM counter WHERE id = 2").Scan(&n) })
 	if n != owners*times {
