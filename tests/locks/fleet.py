@@ -1,6 +1,7 @@
 """A fleet of proxies before nodes, and clients that take locks through it."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -26,6 +27,7 @@ LEASE_MS = 3000  # in the tests of faults, which wait for it
 # not end it.
 STEADY_LEASE_MS = 20_000
 NOT_ANSWERED = 4  # exit code of commands: no node answered, or not every proxy
+LATE = re.compile("[Tt]imed out|nobody knows|ask again|ask the next host")
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
 # The driver's own errors for a host to which it has sent nothing.
 NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")
@@ -51,13 +53,18 @@ def run(*arguments) -> subprocess.CompletedProcess:
                           timeout=DEADLINE_SECONDS, check=False)
 
 
+def is_late(done: subprocess.CompletedProcess) -> bool:
+    """Whether a command has failed because a node or a proxy did not answer in time, or says so of another."""
+    return done.returncode == NOT_ANSWERED or bool(done.returncode and LATE.search(done.stderr))
+
+
 def command(*arguments) -> subprocess.CompletedProcess:
     """What a command has done. It is given again if it had no answer in time."""
     late = []
 
     def done():
         late[:] = [run(*arguments)]
-        return late[0] if late[0].returncode != NOT_ANSWERED else None
+        return None if is_late(late[0]) else late[0]
 
     return until(done, f"an answer to shunt {arguments}", told=lambda: late)
 

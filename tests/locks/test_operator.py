@@ -16,7 +16,7 @@ from harness.proxy import Proxy
 from harness.waits import DEADLINE_SECONDS, Late, unpaused, until
 
 from locks.conftest import WAIT_MAX_MS
-from locks.fleet import NETWORK, NOT_ANSWERED, command, insistent, run
+from locks.fleet import NETWORK, command, insistent, is_late, run
 
 # Whoever holds a lock or waits for one does so until the commands have ended that look at it, of which each is a process of its own.
 TTL_SECONDS, WAIT_MS = 550, WAIT_MAX_MS
@@ -252,7 +252,7 @@ def test_a_lock_is_taken_from_its_holder_only_by_force_and_the_next_fence_is_lar
 def take(one, name, *fast, says):
     """From whoever holds it. A command without an answer may have done so, or not."""
     done = run("locks", "--contact-points", one.listen, name, "--release", "--force", *fast)
-    if done.returncode == NOT_ANSWERED:
+    if is_late(done):
         raise Late(str(done))
     assert done.returncode == 0 and all(text in done.stdout for text in says), done
 
@@ -307,7 +307,7 @@ def leave(fleet, victim, how):
             one.listen in unknown.stderr for one in fleet.proxies
         ), unknown
         done = run(*drain, victim.listen)
-        if done.returncode == NOT_ANSWERED:
+        if is_late(done):
             raise Late(str(done))
         assert done.returncode == 0 and f"{victim.listen} has left" in done.stdout, done
     else:
