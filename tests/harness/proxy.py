@@ -69,7 +69,7 @@ class Proxy:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException):  # nobody listens, or it ended in the middle of the page
+        except (OSError, http.client.HTTPException):  # nobody listens, or it has just ended
             return 0, ""
 
     def alive(self) -> bool:

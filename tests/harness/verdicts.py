@@ -70,8 +70,8 @@ def _is_missing_answer(error: BaseException) -> bool:
         return all(is_unanswered(one) for one in error.exceptions)
     if type(error).__name__ == "NoHostAvailable":
         errors = getattr(error, "errors", None)
-        # A list has the addresses of hosts to which no pool was opened, and the driver keeps no reason. An empty dictionary
-        # says that the driver had all hosts down.
+        # A list has the addresses of hosts to which no pool was opened, and the driver keeps no
+        # reason. An empty dictionary says that the driver had all hosts down.
         if not isinstance(errors, dict):
             return isinstance(errors, list) and all(isinstance(one, str) for one in errors)
         return all(_is_one_of(one, DEFERRED) or (isinstance(one, BaseException) and is_unanswered(one)) for one in list(errors.values()))

@@ -54,7 +54,7 @@ def run(*arguments) -> subprocess.CompletedProcess:
 
 
 def is_late(done: subprocess.CompletedProcess) -> bool:
-    """Whether a command has failed because a node or a proxy did not answer in time, or says so of another."""
+    """Whether a command has failed because a node or a proxy was late, or said so of another."""
     return done.returncode == NOT_ANSWERED or bool(done.returncode and LATE.search(done.stderr))
 
 

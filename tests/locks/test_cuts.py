@@ -205,8 +205,8 @@ def test_proxies_that_cannot_reach_each_other_serve_what_they_own(fleet, workers
             for one in seen:
                 for name, answer in one.items():
                     assert answer in (NOT_SERVED, IN_DOUBT, held[name]), (name, answer, held[name])
-            # Each has its own, and that of the third, whom both reach unless that stood still; so all
-            # are to be had of one or of the other.
+            # Each has its own, and that of the third, whom both reach unless that stood still; so
+            # all are to be had of one or of the other.
             is_whole = all(held[name] in {one[name] for one in seen} for name in NAMES)
             in_doubt = any(IN_DOUBT in one.values() for one in seen)
             return is_whole and not in_doubt and all(NOT_SERVED in one.values() for one in seen)

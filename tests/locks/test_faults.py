@@ -295,7 +295,7 @@ def test_a_proxy_that_is_declared_dead_while_it_is_drained_has_not_left(fleet):
         ]
 
     def is_told_in_time() -> bool:
-        """The command is late if the machine stands still for a lease before it has read the rows."""
+        """The command is late if the machine stands still for a lease before it reads the rows."""
         victim.pause()
         try:
             done = command("fleet", "drain", *of_fleet, "--wait", "10m", victim.listen)

@@ -157,7 +157,7 @@ class ShedLockTest {
     }
   }
 
-  /** What reads or sets a value may be done again. Proxies that are killed are back before a minute is over. */
+  /** Reads or sets a value, again if need be: proxies that were killed are back within a minute. */
   private static <T> T again(java.util.function.Supplier<T> what) {
     Instant last = Instant.now().plus(Duration.ofMinutes(1));
     while (true) {
