@@ -1,5 +1,6 @@
 """Several dispatchers behind one virtual address: a gateway sends each connection to one of them, and what happens to one concerns its own clients alone."""
 
+import itertools
 import random
 import re
 import signal
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "nothing is mis
 
 LARGE = 32 << 20
 ALL = ("dispatcher", "dispatcher1", "dispatcher2")
+# No port twice: one that a client has just left is refused to the next, and a gateway may still know its connection.
+PORTS = itertools.count(20_000)
 # Within the delay the gateway has to see that one drains: it asks every second.
 DISPATCH = (*PATIENT, "--drain-delay-ms", "6s", "--drain-timeout-ms", "180s")
 
@@ -64,10 +67,9 @@ class Several(Moved):
 
     def with_large_answers(self) -> dict:
         """For each dispatcher clients that are being sent a large answer, by an agent: curls by the dispatcher."""
-        clients, port = {host: [] for host in ALL}, random.randrange(20_000, 30_000)
+        clients = {host: [] for host in ALL}
         while not all(clients.values()):
-            port += 1
-            taken = self.taken()
+            port, taken = next(PORTS), self.taken()
             client = self.start_client("--local-port", str(port), self.url(f"/{LARGE}"))
             clients[self.await_taken(port, taken)].append(client)
         return clients
@@ -232,7 +234,7 @@ sender.send(there + here + b"\\x08\\x00" + ip + tcp)
 def test_a_forged_first_packet_takes_no_connection_from_a_dispatcher_that_drains(several):
     """Nor does a late or doubled one of the client itself."""
     whole = made_whole(several)
-    port, taken = random.randrange(19_000, 20_000), whole.taken()
+    port, taken = next(PORTS), whole.taken()
     client = whole.start_client("--local-port", str(port), whole.url(f"/{LARGE}"))
     host = whole.await_taken(port, taken)
     process = whole.names.pop("dispatch" + host.removeprefix("dispatcher"))
