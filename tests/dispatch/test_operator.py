@@ -82,11 +82,16 @@ def test_metrics_and_status_tell_what_was_asked_and_answered(watched):
     expect(metric(text, 'shunt_dispatch_answer_bytes_total{way="relayed"}') == answers + 6 * 200_000, text)
     expect(metric(text, "shunt_dispatch_offers_total") == metric(text, 'shunt_dispatch_relayed_total{reason="off"}') == offers + 6, text)
     assert text.endswith("# EOF\n")
-    agents = [watched.status(f"agent-{index}")["agent"] for index in range(2)]
-    # A client may have the last byte before the dispatcher has heard that it is the last.
-    relayed = sum(agent["answers_relayed"] for agent in agents)
-    watched.until("both count the same answers", lambda: watched.status("dispatch")["dispatcher"]["answers_relayed"] == relayed)
-    state = watched.status("dispatch")
+
+    def of_agents() -> list:
+        return [watched.status(f"agent-{index}")["agent"] for index in range(2)]
+
+    def relayed() -> int:
+        return sum(agent["answers_relayed"] for agent in of_agents())
+
+    # A client may have the last byte before anybody has counted the answer.
+    watched.until("both count the same answers", lambda: watched.status("dispatch")["dispatcher"]["answers_relayed"] == relayed())
+    agents, state = of_agents(), watched.status("dispatch")
     assert (state["ready"], state["dispatcher"]["handover"]) == (True, "off")
     backends = state["dispatcher"]["backends"]
     assert [backend["address"] for backend in backends] == [f"127.0.0.1:{port}" for port in watched.agent_ports]
