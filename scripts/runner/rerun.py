@@ -12,12 +12,20 @@ from .table import words
 
 RERUNS_MAX = 3
 
-# Words that drivers print when no answer came. A server's error is an answer, unless it says to ask again.
+# What drivers print when no answer came. A server's error is an answer, unless it says to ask again,
+# or that nodes were late. gocql shows the errors of servers by their words alone; a test that wanted
+# another error says so.
 GO = re.compile(r"no response received|i/o timeout|connection refused|connection reset|broken pipe|no hosts available"
-                r"|unable to create session|context deadline exceeded|gocql: no connections")
+                r"|unable to create session|context deadline exceeded|gocql: no connections"
+                r"|^(?!.*, want ).*(?:Operation timed out - received only|Cannot achieve consistency level"
+                r"|did not answer in time|no link to a node could take this query|nodes are overloaded)")
 GO_MESSAGE = re.compile(r"^\s+\w+_test\.go:\d+: ")
-JAVA = re.compile(r"^[\w.$]*\b(DriverTimeout|AllNodesFailed|NoNodeAvailable|ClosedConnection|Heartbeat|ConnectionInit|Connect)Exception")
-RUST = re.compile(r"Err` value: .*(RequestTimeout|ConnectionPoolError|BrokenConnection|ConnectionRefused|ConnectionReset|EmptyPlan)")
+JAVA = re.compile(r"^(?:java\.util\.concurrent\.(?:Completion|Execution)Exception: )?[\w.$]*\b(DriverTimeout|AllNodesFailed|NoNodeAvailable"
+                  r"|ClosedConnection|Heartbeat|ConnectionInit|Connect|Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)Exception")
+# The first line of a panic by `unwrap` or `expect`, or by a helper that shows the error as these do.
+RUST_PANIC = re.compile(r" panicked at .*\n(.*)")
+RUST = re.compile(r"^(?!assertion ).*\b(RequestTimeout|ConnectionPoolError|BrokenConnection|ConnectionRefused|ConnectionReset|EmptyPlan"
+                  r"|DbError\((?:Overloaded|IsBootstrapping|Unavailable|ReadTimeout|WriteTimeout))\b")
 JAVA_ANSWER = re.compile(r"Assertion\w*Error|servererrors\.(?!Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)\w+")
 
 
@@ -81,7 +89,8 @@ def of_cargo(suite, text: str) -> list:
     failures = []
     for match in re.finditer(r"^---- (\S+) stdout ----\n((?:.*\n)*?)(?=^---- |^failures:)", text, re.MULTILINE):
         lines = [line for line in match[2].splitlines() if line and not line.startswith(("thread ", "note:", "stack backtrace"))]
-        failures.append(Failure(suite, [match[1]], _last(lines[:1]), bool(RUST.search(match[2])), [match[1]]))
+        said = RUST_PANIC.findall(match[2])
+        failures.append(Failure(suite, [match[1]], _last(lines[:1]), bool(said) and all(map(RUST.search, said)), [match[1]]))
     return failures
 
 

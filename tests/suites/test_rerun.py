@@ -289,6 +289,58 @@ GO_OUTPUT = """\
 --- FAIL: TestValues (0.20s)
 FAIL
 """
+GO_SERVER = """\
+    driver_test.go:30: INSERT INTO items (key) VALUES (?): Operation timed out - received only 1 responses.
+--- FAIL: TestQuorum (11.00s)
+    driver_test.go:30: Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable
+--- FAIL: TestCounts (11.00s)
+    driver_test.go:40: got *gocql.RequestErrWriteTimeout Operation timed out - received only 1 responses., want *gocql.RequestErrInvalid
+--- FAIL: TestErrors (0.20s)
+    driver_test.go:40: SELECT a FROM b: unconfigured table b
+--- FAIL: TestTables (0.20s)
+FAIL
+"""
+JAVA_SERVER = """\
+[ERROR] com.shunt.BatchTest.logged -- Time elapsed: 5.1 s <<< ERROR!
+com.datastax.oss.driver.api.core.servererrors.WriteTimeoutException: Cassandra timeout during SIMPLE write query at consistency LOCAL_QUORUM
+\tat com.datastax.X.y(X.java:1)
+
+[ERROR] com.shunt.PagingTest.pages -- Time elapsed: 2.1 s <<< ERROR!
+java.util.concurrent.CompletionException: com.datastax.oss.driver.api.core.DriverTimeoutException: Query timed out after PT2S
+\tat com.datastax.X.y(X.java:1)
+
+[ERROR] com.shunt.TypesTest.sets -- Time elapsed: 0.1 s <<< ERROR!
+java.util.concurrent.CompletionException: com.datastax.oss.driver.api.core.servererrors.InvalidQueryException: unconfigured table b
+
+[ERROR] com.shunt.ErrorsTest.syntax -- Time elapsed: 0.1 s <<< FAILURE!
+org.opentest4j.AssertionFailedError: Unexpected exception type thrown, expected: <SyntaxError> but was: <com.datastax.oss.driver.api.core.servererrors.WriteTimeoutException>
+"""
+RUST_SERVER = """\
+---- paging::pages stdout ----
+setup plain
+
+thread 'paging::pages' (12) panicked at src/lib.rs:10:5:
+INSERT INTO items (key) VALUES (?): LastAttemptError(DbError(WriteTimeout { consistency: LocalQuorum, received: 1 }, "Operation timed out"))
+
+---- batch::logged stdout ----
+
+thread 'batch::logged' (12) panicked at tests/driver/batch.rs:10:5:
+connect: EmptyPlan
+
+---- values::sets stdout ----
+
+thread 'values::sets' (13) panicked at src/lib.rs:10:5:
+SELECT a FROM b: LastAttemptError(DbError(Invalid, "unconfigured table b"))
+
+---- errors::syntax stdout ----
+
+thread 'errors::syntax' (13) panicked at tests/driver/errors.rs:10:5:
+assertion `left == right` failed: DbError(WriteTimeout { .. })
+  left: 1
+
+failures:
+    paging::pages
+"""
 JAVA_OUTPUT = """\
 [ERROR] com.shunt.PagingTest.pages -- Time elapsed: 2.1 s <<< ERROR!
 com.datastax.oss.driver.api.core.DriverTimeoutException: Query timed out after PT2S
@@ -322,6 +374,9 @@ failures:
     ("go", GO_OUTPUT, ["TestQuorum"], ["TestValues"]),
     ("surefire", JAVA_OUTPUT, ["com.shunt.PagingTest#pages"], ["com.shunt.ValuesTest#sets", "com.shunt.LocksTest#held"]),
     ("cargo", RUST_OUTPUT, ["paging::pages"], ["values::sets"]),
+    ("go", GO_SERVER, ["TestQuorum", "TestCounts"], ["TestErrors", "TestTables"]),
+    ("surefire", JAVA_SERVER, ["com.shunt.BatchTest#logged", "com.shunt.PagingTest#pages"], ["com.shunt.TypesTest#sets", "com.shunt.ErrorsTest#syntax"]),
+    ("cargo", RUST_SERVER, ["paging::pages", "batch::logged"], ["values::sets", "errors::syntax"]),
 ])
 def test_other_languages_tell_missing_answers_from_wrong_ones(tmp_path, counts, text, unanswered, wrong):
     suite = Suite("driver", "run", ["test"], 1, 1, counts=counts, again="run -run {test}")

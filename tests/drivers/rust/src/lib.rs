@@ -177,7 +177,7 @@ async fn create_schema() {
 /// Makes changes of the schema at once.
 async fn change(session: &Session, statements: impl Iterator<Item = String>) {
     let made = statements.map(async |statement| {
-        session.query_unpaged(&*statement, ()).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        session.query_unpaged(&*statement, ()).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     });
     futures::future::join_all(made).await;
 }
@@ -185,7 +185,7 @@ async fn change(session: &Session, statements: impl Iterator<Item = String>) {
 impl Scenario {
     /// Runs a statement that must succeed.
     pub async fn exec(&self, statement: &str, values: impl SerializeRow) {
-        self.session.query_unpaged(statement, values).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        self.session.query_unpaged(statement, values).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     }
 
     /// The rows of a query that must succeed.
@@ -194,7 +194,7 @@ impl Scenario {
         R: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>,
     {
         let result = self.session.query_unpaged(query, values).await;
-        let rows = result.unwrap_or_else(|error| panic!("{query}: {error}")).into_rows_result().expect("rows");
+        let rows = result.unwrap_or_else(|error| panic!("{query}: {error:?}")).into_rows_result().expect("rows");
         rows.rows::<R>().expect("types").map(|row| row.expect("row")).collect()
     }
 

@@ -15,7 +15,7 @@ fn said(error: ExecutionError) -> (DbError, String) {
         ExecutionError::PrepareError(PrepareError::AllAttemptsFailed { first_attempt, .. }) => {
             said(ExecutionError::LastAttemptError(first_attempt))
         }
-        other => panic!("not an error of the store: {other}"),
+        other => panic!("not an error of the store: {other:?}"),
     }
 }
 

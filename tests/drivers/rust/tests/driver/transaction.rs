@@ -72,7 +72,7 @@ fn one_of_many_racers_wins() {
                     DbError::WriteTimeout { write_type: WriteType::Cas, .. },
                     _,
                 ))) => unknown.push(number),
-                Err(error) => panic!("{error}"),
+                Err(error) => panic!("{error:?}"),
             }
         }
         let stored = stored(s).await;

@@ -62,7 +62,7 @@ impl Client {
             match self.once(statement, &values).await {
                 Ok(answer) => return answer,
                 Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
-                Err(error) => panic!("{statement}: {error}"),
+                Err(error) => panic!("{statement}: {error:?}"),
             }
         }
     }
@@ -76,7 +76,7 @@ impl Client {
             match self.session.batch(batch, &values).await {
                 Ok(result) => return answers(result),
                 Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
-                Err(error) => panic!("{error}"),
+                Err(error) => panic!("{error:?}"),
             }
         }
     }

@@ -65,7 +65,7 @@ async fn goes_on(c: &Client, statement: &str, values: impl SerializeRow) -> Answ
             Ok(answer) => return answer,
             Err(error) => {
                 may_be_told(&error);
-                assert!(begun.elapsed() < PATIENCE, "{statement}: {error}");
+                assert!(begun.elapsed() < PATIENCE, "{statement}: {error:?}");
             }
         }
         tokio::time::sleep(PAUSE).await;

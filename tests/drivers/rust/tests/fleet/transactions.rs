@@ -31,7 +31,7 @@ fn columns(result: QueryResult) -> Vec<String> {
 
 impl Client {
     async fn run(&self, text: &str, values: impl SerializeRow) -> QueryResult {
-        self.session.query_unpaged(text, values).await.unwrap_or_else(|error| panic!("{text}: {error}"))
+        self.session.query_unpaged(text, values).await.unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
     /// Two accounts with a balance of 10.
