@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from .ports import free_port
+from .processes import stop
 from .proxy import binary
 from .waits import DEADLINE_SECONDS, until
 
@@ -47,7 +48,7 @@ class Processes:
     admin_port: int
 
     def __init__(self, directory: Path):
-        self.directory, self.processes = directory, {}
+        self.directory, self.processes, self.begun = directory, {}, {}
 
     def start(self):
         raise NotImplementedError
@@ -78,7 +79,11 @@ class Processes:
         return self.processes[name].wait(DEADLINE_SECONDS)
 
     def signal(self, name: str, number: int):
-        self.processes[name].send_signal(number)
+        """One that is to stand still does when this returns."""
+        if number == signal.SIGSTOP:
+            stop(self.processes[name].pid)
+        else:
+            self.processes[name].send_signal(number)
 
     def status(self) -> dict:
         """What the sidecar says of itself."""
@@ -88,8 +93,13 @@ class Processes:
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()
 
+    def said(self, name: str) -> str:
+        """What a process has logged, without what was logged by those that had its name before."""
+        return self.log(name)[self.begun[name]:]
+
     def run(self, name: str, command):
         with (self.directory / f"{name}.log").open("ab") as log:
+            self.begun[name] = len(self.log(name))
             self.processes[name] = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT)
 
     def until(self, condition, what: str, name: str = ""):
@@ -134,7 +144,7 @@ class Multiget(Processes):
     def start_shim(self, index: int):
         self.run(f"shim-{index}", [binary(), "multiget", "shim", "--listen", f"127.0.0.1:{self.shim_ports[index]}",
                                     "--server", f"127.0.0.1:{self.server_ports[index]}", *self.shim_options])
-        self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
+        self.until(lambda: "listening for datagrams" in self.said(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
 
     def start_sidecar(self):
         servers = [f"127.0.0.1:{server}" + f"=127.0.0.1:{shim}" * self.has_shims

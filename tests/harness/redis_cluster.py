@@ -56,7 +56,7 @@ class Cluster(Processes):
     def start_shim(self, index: int):
         self.run(f"shim-{index}", [binary(), "multiget", "shim", "--cluster", "--listen", f"{self.nodes[index]}:{SHIM_PORT}",
                                    "--server", f"{self.nodes[index]}:{PORT}", *patient([])])
-        self.until(lambda: "listening for datagrams" in self.log(f"shim-{index}"), f"shim {index} listens")
+        self.until(lambda: "listening for datagrams" in self.said(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
 
     def start_sidecar(self):
         """It is told one node, and learns of the others."""

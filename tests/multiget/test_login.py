@@ -69,7 +69,7 @@ def test_a_login_that_servers_refuse_is_named_and_no_key_is_missing_because_of_i
         for command in (("MGET", *KEYS), ("SET", "key", "value")):
             with pytest.raises(redis.ResponseError, match="refuses the login .*WRONGPASS.*--password-file"):
                 client.execute_command(*command)
-        assert "refuses the login" in tier.log("shim-0")
+        tier.until(lambda: "refuses the login" in tier.log("shim-0"), "a shim says so, too", "shim-0")
 
 
 def test_a_database_that_there_is_not_is_named(tmp_path):
