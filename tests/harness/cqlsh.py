@@ -13,9 +13,22 @@ NO_ANSWER = re.compile(
     r"OperationTimedOut|NoHostAvailable|Unable to connect|[Tt]imed out|\b(Read|Write)Timeout\b")
 
 
+# These have no option on the command line. By default cqlsh waits ten seconds for a trace, and for a page
+# of COPY TO.
+SETTINGS = """
+[tracing]
+max_trace_wait = 180
+[copy]
+pagetimeout = 180
+requesttimeout = 180
+"""
+
+
 def run(script: str, host: str, port: int, home: Path, options=(), fails: bool = False, typed: bool = False) -> str:
     """Runs statements in one session; gives what was printed. `typed`: as a person types them, line by line, and with prompts."""
-    command = [sys.executable, CQLSH, host, str(port), "--no-color",
+    settings = home / "cqlshrc"
+    settings.write_text(SETTINGS)
+    command = [sys.executable, CQLSH, host, str(port), "--no-color", "--cqlshrc", settings,
                "--request-timeout", "180", "--connect-timeout", "60", *options]
     if typed:
         command.append("--tty")
