@@ -1,12 +1,19 @@
 """What rides in front of a response body: trace ids, warnings; and the custom payload of a request."""
 
+from cassandra import ConsistencyLevel
 from cassandra.query import BatchStatement, BatchType
+
+
+def trace_of(future):
+    """The last trace with all of its events. Each is written as soon as one replica has it, the last one
+    too, so another replica may lack some that came before."""
+    return future.get_query_trace(max_wait=180, query_cl=ConsistencyLevel.ALL)
 
 
 def test_trace_of_a_query(session, table):
     name = table("id int PRIMARY KEY, v int")
     result = session.execute(f"INSERT INTO {name} (id, v) VALUES (1, 1)", trace=True)
-    trace = result.get_query_trace(max_wait_sec=180)
+    trace = trace_of(result.response_future)
     assert trace.request_type == "Execute CQL3 query"
     assert trace.parameters["query"].startswith("INSERT INTO")
     assert len(trace.events) > 3
@@ -17,7 +24,7 @@ def test_trace_of_a_prepared_statement(session, table):
     insert = session.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
     ids = set()
     for number in range(3):
-        trace = session.execute(insert, (number, 1), trace=True).get_query_trace(max_wait_sec=180)
+        trace = trace_of(session.execute(insert, (number, 1), trace=True).response_future)
         assert trace.request_type == "Execute CQL3 prepared query"
         ids.add(trace.trace_id)
     assert len(ids) == 3
@@ -52,7 +59,7 @@ def test_warnings_and_trace_together(session, table):
     future = session.execute_async(f"SELECT count(*) FROM {name}", trace=True)
     assert future.result().one().count == 1
     assert future.warnings
-    assert future.get_query_trace(max_wait=180).trace_id
+    assert trace_of(future).trace_id
 
 
 def test_custom_payload_is_taken(session, table):
