@@ -12,6 +12,7 @@ import pytest
 from cassandra import ConsistencyLevel, OperationTimedOut, RequestExecutionException
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import FallthroughRetryPolicy
+from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
 
 from harness import waits
 from harness.driver import UNDISTURBED
@@ -29,7 +30,9 @@ SCHEMA = (
 )
 # Those of `SELECT *` speak v5: before, drivers read the rows by the columns that they were told at PREPARE.
 READERS = ((4, "SELECT k, c, number FROM pairs WHERE k IN ?"), (5, "SELECT * FROM pairs WHERE k IN ?"))
-ERRORS = (OperationTimedOut, RequestExecutionException, NoHostAvailable)
+# The driver raises Overloaded and IsBootstrapping as messages of the protocol.
+ERRORS = (OperationTimedOut, RequestExecutionException, NoHostAvailable, OverloadedErrorMessage,
+          IsBootstrappingErrorMessage)
 
 
 class Session:

@@ -8,6 +8,7 @@ import pytest
 from cassandra import ConsistencyLevel, OperationTimedOut, ReadTimeout, Unavailable, WriteTimeout, WriteType
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
+from cassandra.protocol import OverloadedErrorMessage
 
 from harness import waits
 from harness.driver import UNDISTURBED
@@ -73,6 +74,8 @@ def outcome(future) -> tuple:
         return "Unavailable", error.consistency, error.alive_replicas, error.required_replicas
     except OperationTimedOut as error:
         raise waits.Late("a query was never answered") from error
+    except OverloadedErrorMessage as error:
+        raise waits.Late("a query was taken by no node") from error
 
 
 @pytest.fixture(scope="module")
