@@ -26,7 +26,7 @@ FATAL = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SI
 CRASHES = {STATUS_PANICKED, *(-number for number in FATAL), *(128 + number for number in FATAL)}
 # Exceptions of drivers and of the harness, by module and name: not every suite has every package.
 UNANSWERED = {
-    ("cassandra", "Timeout"), ("cassandra", "OperationTimedOut"), ("cassandra", "Unavailable"),
+    ("cassandra", "Timeout"), ("cassandra", "OperationTimedOut"), ("cassandra", "Unavailable"), ("cassandra.query", "TraceUnavailable"),
     ("cassandra.connection", "ConnectionException"), ("cassandra.connection", "ConnectionBusy"),
     ("redis.exceptions", "ConnectionError"), ("redis.exceptions", "TimeoutError"), ("harness.cql", "ConnectionLost"),
     ("http.client", "IncompleteRead"),
@@ -35,8 +35,9 @@ UNANSWERED = {
 WRONG = {("cassandra.connection", "CrcMismatchException"), ("cassandra.connection", "ProtocolVersionUnsupported")}
 # Answers that say to ask again. They count inside NoHostAvailable only, since a test may be about them.
 DEFERRED = {("cassandra.protocol", "IsBootstrappingErrorMessage"), ("cassandra.protocol", "OverloadedErrorMessage")}
-# Errors of the protocol that a node sends when it is too busy to answer: Overloaded, and time-outs of writes and reads.
-BUSY_CODES = {0x1001, 0x1100, 0x1200}
+# Errors of the protocol that a node sends when it is too busy to answer, or takes others for down because they are:
+# Unavailable, Overloaded, and time-outs of writes and reads.
+BUSY_CODES = {0x1000, 0x1001, 0x1100, 0x1200}
 
 
 def is_unanswered(error: BaseException) -> bool:

@@ -402,6 +402,9 @@ def test_failures_that_the_output_does_not_name_are_verdicts(tmp_path):
 
 
 def test_the_drivers_exceptions_are_known():
-    names = "from cassandra import Timeout, OperationTimedOut, Unavailable; from cassandra.connection import ConnectionException"
-    checks = "from harness.verdicts import is_unanswered as so; assert so(OperationTimedOut()) and so(ConnectionException('x'))"
+    names = ("from cassandra import OperationTimedOut, Unavailable; from cassandra.connection import ConnectionException; "
+             "from cassandra.query import TraceUnavailable; from harness.cql import CqlError")
+    checks = ("from harness.verdicts import is_unanswered as so; "
+              "assert all(map(so, (OperationTimedOut(), ConnectionException('x'), TraceUnavailable(), CqlError(0x1000, 'x')))); "
+              "assert not so(CqlError(0x2200, 'x'))")
     subprocess.run([sys.executable, "-c", f"{names}; {checks}"], check=True, env={"PYTHONPATH": "tests", "PATH": "/usr/bin:/bin"})

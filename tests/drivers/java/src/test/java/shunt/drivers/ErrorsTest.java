@@ -114,7 +114,10 @@ class ErrorsTest extends Scenario {
     } catch (UnavailableException error) {
       return error;
     } catch (AllNodesFailedException error) {
-      return (UnavailableException) error.getAllErrors().values().iterator().next().get(0);
+      if (error.getAllErrors().values().iterator().next().get(0) instanceof UnavailableException said) {
+        return said;
+      }
+      throw error;
     }
     return fail("there are not five nodes");
   }
