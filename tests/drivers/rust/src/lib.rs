@@ -15,6 +15,7 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::serialize::row::SerializeRow;
+use scylla::statement::Consistency;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
@@ -83,6 +84,8 @@ impl Setup {
             .default_execution_profile_handle(profile.into_handle())
             .tracing_info_fetch_attempts(attempts)
             .tracing_info_fetch_interval(Duration::from_millis(50))
+            // A replica that has the end of a trace may lack what came before.
+            .tracing_info_fetch_consistency(Consistency::All)
     }
 
     /// A session of the scenario's own.

@@ -125,6 +125,8 @@ final class Store {
             .withString(DefaultDriverOption.REQUEST_CONSISTENCY, "LOCAL_QUORUM")
             .withInt(DefaultDriverOption.REQUEST_TRACE_ATTEMPTS, 3600)
             .withDuration(DefaultDriverOption.REQUEST_TRACE_INTERVAL, Duration.ofMillis(50))
+            // A replica that has the end of a trace may lack what came before.
+            .withString(DefaultDriverOption.REQUEST_TRACE_CONSISTENCY, "ALL")
             .withInt(DefaultDriverOption.NETTY_IO_SHUTDOWN_QUIET_PERIOD, 0)
             .withInt(DefaultDriverOption.NETTY_ADMIN_SHUTDOWN_QUIET_PERIOD, 0);
     if (!schemaMetadata) {
