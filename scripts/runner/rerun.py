@@ -12,9 +12,9 @@ from .table import words
 
 RERUNS_MAX = 3
 
-# What drivers print when no answer came. A server's error is an answer, unless it says to ask again,
-# or that nodes were late. gocql shows the errors of servers by their words alone; a test that wanted
-# another error says so.
+# What drivers print when no answer came. A server's error is an answer, unless it says to ask
+# again, or that nodes were late. gocql shows the errors of servers by their words alone; a test
+# that wanted another error says so.
 GO = re.compile(r"no response received|i/o timeout|connection refused|connection reset|broken pipe|no hosts available"
                 r"|unable to create session|context deadline exceeded|gocql: no connections"
                 r"|^(?!.*, want ).*(?:Operation timed out - received only|Cannot achieve consistency level"
@@ -22,7 +22,7 @@ GO = re.compile(r"no response received|i/o timeout|connection refused|connection
 GO_MESSAGE = re.compile(r"^\s+\w+_test\.go:\d+: ")
 JAVA = re.compile(r"^(?:java\.util\.concurrent\.(?:Completion|Execution)Exception: )?[\w.$]*\b(DriverTimeout|AllNodesFailed|NoNodeAvailable"
                   r"|ClosedConnection|Heartbeat|ConnectionInit|Connect|Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)Exception")
-# The first line of a panic by `unwrap` or `expect`, or by a helper that shows the error as these do.
+# The first line of a panic by `unwrap` or `expect`, or by a helper that shows errors as these do.
 RUST_PANIC = re.compile(r" panicked at .*\n(.*)")
 RUST = re.compile(r"^(?!assertion ).*\b(RequestTimeout|ConnectionPoolError|BrokenConnection|ConnectionRefused|ConnectionReset|EmptyPlan"
                   r"|DbError\((?:Overloaded|IsBootstrapping|Unavailable|ReadTimeout|WriteTimeout))\b")

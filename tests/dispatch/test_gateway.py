@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "nothing is mis
 
 LARGE = 32 << 20
 ALL = ("dispatcher", "dispatcher1", "dispatcher2")
-# No port twice: one that a client has just left is refused to the next, and the gateway may still know
-# its connection.
+# No port twice: one that a client has just left is refused to the next, and the gateway may still
+# know its connection.
 PORTS = itertools.count(20_000)
 # Within the delay the gateway has to see that one drains: it asks every second.
 DISPATCH = (*PATIENT, "--drain-delay-ms", "6s", "--drain-timeout-ms", "180s")

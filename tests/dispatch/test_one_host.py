@@ -50,7 +50,7 @@ class OneHost(Relay):
         self.is_served()
 
     def is_served(self) -> None:
-        """Others have what they ask for, and the dispatcher has both agents: one of them could answer all."""
+        """Others have what they ask for, and the dispatcher has both agents: one could answer all."""
         self._await(lambda: [self._status(f"/{MIDDLE}") for _ in range(4)] == [200] * 4, "clients are answered")
         self._await(lambda: all(backend["links"] for backend in self.status()["backends"]), "the dispatcher has both agents")
 

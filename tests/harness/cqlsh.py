@@ -13,8 +13,8 @@ NO_ANSWER = re.compile(
     r"OperationTimedOut|NoHostAvailable|Unable to connect|[Tt]imed out|\b(Read|Write)Timeout\b")
 
 
-# These have no option on the command line. By default cqlsh waits ten seconds for a trace, and for a page
-# of COPY TO.
+# These have no option on the command line. By default cqlsh waits ten seconds for a trace, and for a
+# page of COPY TO.
 SETTINGS = """
 [tracing]
 max_trace_wait = 180

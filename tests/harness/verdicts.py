@@ -35,8 +35,8 @@ UNANSWERED = {
 WRONG = {("cassandra.connection", "CrcMismatchException"), ("cassandra.connection", "ProtocolVersionUnsupported")}
 # Answers that say to ask again. They count inside NoHostAvailable only, since a test may be about them.
 DEFERRED = {("cassandra.protocol", "IsBootstrappingErrorMessage"), ("cassandra.protocol", "OverloadedErrorMessage")}
-# Errors of the protocol that a node sends when it is too busy to answer, or takes others for down because they are:
-# Unavailable, Overloaded, and time-outs of writes and reads.
+# Errors of the protocol that a node sends when it is too busy to answer, or takes others for down
+# because they are: Unavailable, Overloaded, and time-outs of writes and reads.
 BUSY_CODES = {0x1000, 0x1001, 0x1100, 0x1200}
 
 

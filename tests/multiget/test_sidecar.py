@@ -67,7 +67,7 @@ def test_mget_is_what_gets_bring(client, filled, tier):
         return
 
     def is_coordinated() -> bool:
-        """Not as long as each shim that is asked counts as silent, because it was not run for a moment."""
+        """False while each shim that is asked counts as silent: it was not run for a moment."""
         assert client.mget("key:4", "key:5", "none") == [value_of(4), value_of(5), None]
         return tier.status()["coordinated"] > before["coordinated"]
 

@@ -65,8 +65,8 @@ class Switched:
         return {name: int(number) for name, number in found if number != "0"}
 
     def await_counted(self, **expected: int) -> None:
-        """Waits until the counts are these, and no more: the kernel may handle a packet after one that was
-        sent later, on another processor."""
+        """Waits until the counts are these, and no more: the kernel may handle a packet after one that
+        was sent later, on another processor."""
         names = {name.replace("_", " "): number for name, number in expected.items()}
         until(lambda: all(self.counted().get(name, 0) >= number for name, number in names.items()), f"{expected}", told=self.counted)
         assert self.counted() == names

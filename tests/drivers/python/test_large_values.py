@@ -43,7 +43,7 @@ def test_small_queries_between_large_ones(session, table):
             futures.append((row, session.execute_async(insert, row)))
 
     def is_written(future) -> bool:
-        """While the connection has taken no more of a large value, the driver refuses queries by itself."""
+        """While the connection takes no more of a large value, the driver refuses queries by itself."""
         try:
             future.result()
         except NoHostAvailable as error:

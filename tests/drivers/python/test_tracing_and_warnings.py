@@ -5,8 +5,8 @@ from cassandra.query import BatchStatement, BatchType
 
 
 def trace_of(future):
-    """The last trace with all of its events. Each is written as soon as one replica has it, the last one
-    too, so another replica may lack some that came before."""
+    """The last trace with all of its events. Each counts as written when one replica has it, the last
+    one too, so another replica may lack some that came before."""
     return future.get_query_trace(max_wait=180, query_cl=ConsistencyLevel.ALL)
 
 

@@ -14,7 +14,7 @@ import (
 func TestAKilledProxysClientsGoOnWithTheOthers(t *testing.T) {
 	process := victim(t, true)
 	c := &client{t, open(t, 0), fmt.Sprint(t.Name(), "-", time.Now().UnixNano())}
-	// A proxy that a busy machine did not run for as long as a lease is none of the fleet for a moment.
+	// A proxy that was not run for as long as a lease is none of the fleet for a moment.
 	for deadline := time.Now().Add(patience); len(c.GetHosts()) != len(proxies); time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("hosts: %v", c.GetHosts())

@@ -19,7 +19,7 @@ fn a_killed_proxys_clients_go_on_with_the_others() {
     let victim = env::var("SHUNT_FLEET_VICTIM").expect("SHUNT_FLEET_VICTIM");
     Runtime::new().expect("runtime").block_on(async {
         let c = Client::new(None).await;
-        // A proxy that a busy machine did not run for as long as a lease is none of the fleet for a moment.
+        // A proxy that was not run for as long as a lease is none of the fleet for a moment.
         let begun = Instant::now();
         while c.session.get_cluster_state().get_nodes_info().len() != proxies().len() {
             assert!(begun.elapsed() < PATIENCE, "{:?}", c.session.get_cluster_state().get_nodes_info());

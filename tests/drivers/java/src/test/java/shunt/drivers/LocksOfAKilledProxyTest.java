@@ -57,7 +57,7 @@ class LocksOfAKilledProxyTest {
     }
   }
 
-  /** A proxy that a busy machine did not run for as long as a lease is none of the fleet for a moment. */
+  /** A proxy that was not run for as long as a lease is none of the fleet for a moment. */
   private static void knowsAll(CqlSession session) {
     long begun = System.nanoTime();
     while (session.getMetadata().getNodes().size() != Fleet.proxies().size()) {
