@@ -117,7 +117,9 @@ def test_events_come_whole_to_a_connection_that_moves(ring):
     expected = [["SCHEMA_CHANGE", "CREATED", "TABLE", keyspace, f"made{number}"] for number in range(moves)]
     told = talk(ring, work)
     assert told == [b"".join(struct.pack(">H", len(word)) + word.encode() for word in event) for event in expected]
-    expect(ring.sent_directly() - before > moves, ring.log("proxy"))
+    # How many of the four move with a connection is chance; that it moves again and again is not.
+    times = ring.sent_directly() - before
+    expect(times >= moves // 2, f"{times} answers were handed over\n{ring.log('proxy')}")
 
 
 @steady
