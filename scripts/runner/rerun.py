@@ -38,6 +38,7 @@ class Failure:
     reason: str
     unanswered: bool
     alone: list  # the words that run them alone
+    failed: int = 1  # as their suite counts them: a test and its clean-up are two
 
 
 def of_pytest(suite, verdicts: Path) -> list:
@@ -52,8 +53,9 @@ def of_pytest(suite, verdicts: Path) -> list:
             continue
         # A set-up that several tests share fails each of them with the same exception.
         key = line["cause"] if line["when"] == "setup" else line["test"]
-        failure = found.setdefault(key, Failure(suite, [], line["reason"], True, []))
+        failure = found.setdefault(key, Failure(suite, [], line["reason"], True, [], 0))
         failure.unanswered &= line["unanswered"]
+        failure.failed += 1
         if line["test"] not in failure.tests:
             failure.tests.append(line["test"])
             failure.alone.append(line["alone"])
@@ -130,7 +132,7 @@ def failures_of(suite, text: str, verdicts: Path, failed: int, status: int) -> l
         found = BY_OUTPUT[suite.counts](suite, text)
     else:
         found = []
-    if sum(len(failure.tests) for failure in found) != failed:
+    if sum(failure.failed for failure in found) != failed:
         found.append(Failure(suite, [], "see its log", False, []))
     elif not came_to_its_end(suite, text, status):
         found.append(Failure(suite, [], f"ended early, with status {status}", False, []))

@@ -175,7 +175,7 @@ class Run:
             self.reruns.append((suite, failure, passed))
             if passed:
                 outcome = next(outcome for outcome in self.outcomes if outcome.suite is suite)
-                outcome.passed, outcome.failed = outcome.passed + len(failure.tests), outcome.failed - len(failure.tests)
+                outcome.passed, outcome.failed = outcome.passed + len(failure.tests), outcome.failed - failure.failed
             else:
                 print(text)
         # The closing lines tell of second runs by themselves.

@@ -28,6 +28,7 @@ CRASHES = {STATUS_PANICKED, *(-number for number in FATAL), *(128 + number for n
 UNANSWERED = {
     ("cassandra", "Timeout"), ("cassandra", "OperationTimedOut"), ("cassandra", "Unavailable"), ("cassandra.query", "TraceUnavailable"),
     ("cassandra.connection", "ConnectionException"), ("cassandra.connection", "ConnectionBusy"),
+    ("cassandra.pool", "NoConnectionsAvailable"),
     ("redis.exceptions", "ConnectionError"), ("redis.exceptions", "TimeoutError"), ("harness.cql", "ConnectionLost"),
     ("http.client", "IncompleteRead"),
 }

@@ -69,6 +69,34 @@ def test_a_missing_answer_is_tried_once_more_and_named(play, fault, name):
     assert printed.splitlines()[-1] == "1 passed, 0 failed"
 
 
+# Its first run fails, and so does the clean-up.
+TWICE = """
+    import pytest
+    from pathlib import Path
+    @pytest.fixture
+    def is_first():
+        seen = Path(__file__).with_suffix(".seen")
+        is_first = not seen.exists()
+        seen.touch()
+        yield is_first
+        if is_first:
+            {}
+    def test_it(is_first):
+        if is_first:
+            raise TimeoutError("no event")
+"""
+
+
+def test_a_missing_answer_behind_another_is_tried_again_with_it(play):
+    totals, printed = play(TWICE.format("raise TimeoutError('the table was not dropped')"))
+    assert totals == (1, 0) and printed.count("passed the second time") == 1, printed
+
+
+def test_a_verdict_behind_a_missing_answer_fails_at_once(play):
+    totals, printed = play(TWICE.format("assert [1] == [2]"))
+    assert totals == (0, 2) and "ran twice" not in printed, printed
+
+
 def test_a_second_missing_answer_fails(play):
     totals, printed = play(ALWAYS.format("raise TimeoutError('no event')"))
     assert totals == (0, 1) and "FAILED again" in printed
@@ -403,8 +431,10 @@ def test_failures_that_the_output_does_not_name_are_verdicts(tmp_path):
 
 def test_the_drivers_exceptions_are_known():
     names = ("from cassandra import OperationTimedOut, Unavailable; from cassandra.connection import ConnectionException; "
+             "from cassandra.cluster import NoHostAvailable; from cassandra.pool import NoConnectionsAvailable; "
              "from cassandra.query import TraceUnavailable; from harness.cql import CqlError")
     checks = ("from harness.verdicts import is_unanswered as so; "
               "assert all(map(so, (OperationTimedOut(), ConnectionException('x'), TraceUnavailable(), CqlError(0x1000, 'x')))); "
+              "assert so(NoHostAvailable('none', {'127.0.0.1': NoConnectionsAvailable()})); "
               "assert not so(CqlError(0x2200, 'x'))")
     subprocess.run([sys.executable, "-c", f"{names}; {checks}"], check=True, env={"PYTHONPATH": "tests", "PATH": "/usr/bin:/bin"})
