@@ -24,7 +24,7 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 from harness.waits import until
 from locks.fleet import Threads
 
-from .conftest import answered, insistent, insistently
+from .conftest import answered, insistent, insistently, prepared
 
 ACCOUNTS, GROUP, BALANCE = 1_000, 50, 100
 CLIENTS, AUDITORS = 6, 2
@@ -285,8 +285,8 @@ class Clients(Threads):
         self.bank = bank
         self.sessions = [bank.fleet.connect(to=number, timeout_seconds=6, heartbeat_seconds=1, reconnection_policy=ConstantReconnectionPolicy(0.5))
                          for number in range(len(bank.fleet.proxies))]
-        self.moves = [prepared(session, MOVE) for session in self.sessions]
-        self.audits = [prepared(session, AUDIT) for session in self.sessions]
+        self.moves = [asked_once(session, MOVE) for session in self.sessions]
+        self.audits = [asked_once(session, AUDIT) for session in self.sessions]
         works = [self.transfer] * CLIENTS + [self.audit] * AUDITORS
         self.threads = [threading.Thread(target=self.go_on, args=(one, random.Random(number)), daemon=True) for number, one in enumerate(works)]
 
@@ -369,9 +369,8 @@ class Clients(Threads):
         return said, future
 
 
-def prepared(session, text: str):
-    errors = (NoHostAvailable, OperationTimedOut, ConnectionException)
-    statement = answered(lambda: session.prepare(text), errors, f"PREPARE {text}")
-    # One request is one request.
+def asked_once(session, text: str):
+    """A prepared statement, of which one request is one request."""
+    statement = prepared(session, text)
     statement.retry_policy = FallthroughRetryPolicy()
     return statement

@@ -7,13 +7,14 @@ import threading
 import time
 
 from cassandra import InvalidRequest
+from cassandra.cluster import NoHostAvailable
 from cassandra.policies import ConstantReconnectionPolicy, RetryPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage, SyntaxException
 
 from harness.waits import until
 from locks.fleet import Threads
 
-from .conftest import connected, once_served
+from .conftest import connected, once_served, prepared
 
 FIRST = "first"
 
@@ -27,11 +28,18 @@ class Once(RetryPolicy):
         return self.RETHROW, None
 
 
+def has_written_nothing(error):
+    """True if all hosts say so that were asked. The errors of OperationTimedOut are those of hosts that were asked before the one that was
+    late."""
+    errors = error.errors.values() if isinstance(error, NoHostAvailable) else [error]
+    return all(isinstance(one, (IsBootstrappingErrorMessage, OverloadedErrorMessage)) for one in errors)
+
+
 class Chains(Threads):
     def __init__(self, fleet, table, rows, clients):
         self.table, self.rows = table, rows
         self.session = fleet.connect(timeout_seconds=8, heartbeat_seconds=2, reconnection_policy=ConstantReconnectionPolicy(1))
-        self.replace = self.session.prepare(f"UPDATE {table} SET owner = ? WHERE name = ? IF owner = ?")
+        self.replace = prepared(self.session, f"UPDATE {table} SET owner = ? WHERE name = ? IF owner = ?")
         self.replace.retry_policy = Once()
         self.guard = threading.Lock()
         # (row, value before, value, begun, ended or None, applied or None if nobody knows)
@@ -62,10 +70,8 @@ class Chains(Threads):
                 self.faults.append(repr(error))
                 return
             except Exception as error:  # noqa: BLE001 (every error that a fault causes is one that clients get)
-                errors = list(getattr(error, "errors", {}).values()) or [error]
-                # Nothing was written, where all hosts say so.
-                refused = all(isinstance(one, (IsBootstrappingErrorMessage, OverloadedErrorMessage)) for one in errors)
-                kind = f"{type(error).__name__}: {errors}"[:200]
+                refused = has_written_nothing(error)
+                kind = f"{type(error).__name__}: {getattr(error, 'errors', error)}"[:200]
                 with self.guard:
                     self.errors[kind] = self.errors.get(kind, 0) + 1
                     if not refused:

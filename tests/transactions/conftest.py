@@ -1,19 +1,23 @@
 """A fleet of three proxies before the ring that SHUNT_RING names, or before an embedded node, and tables that take part in transactions."""
 
 import os
+import re
 from contextlib import contextmanager
 
 import pytest
 from cassandra import ConsistencyLevel, OperationTimedOut, ReadTimeout, WriteTimeout
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.connection import ConnectionBusy, ConnectionException
 from cassandra.policies import RoundRobinPolicy
+from cassandra.pool import NoConnectionsAvailable
+from cassandra.protocol import IsBootstrappingErrorMessage
 from cassandra.query import dict_factory
 
 from harness.driver import PATIENT
 from harness.waits import until
 from locks import fleet as fleets
 from locks.fleet import (  # noqa: F401 (test_cqlsh.py has VERSIONS from here)
-    LEASE_MS, STEADY_LEASE_MS, VERSIONS, Fleet, insistent, is_refused_by_all)
+    LEASE_MS, STEADY_LEASE_MS, VERSIONS, Fleet, insistent)
 
 KEYSPACE = "transactions"
 # Of the protocol, in which whole files run: what differs between versions is framing, which a few
@@ -79,8 +83,17 @@ def once_served(session, text, values=None):
 
 
 def is_not_asked(error):
-    """Nobody was asked, or all have refused it, or were too busy: they say that nothing was written."""
-    return is_refused_by_all(error) or all("nothing was written, ask again" in str(one) for one in error.errors.values())
+    """Each host has refused it, was too busy and says that nothing was written, or was not sent anything."""
+    return all(map(is_refusal, error.errors.values()))
+
+
+def is_refusal(error):
+    """True if nothing was written, for a reason that passes: one of a proxy, or of the driver, which has no connection at the moment."""
+    said = str(error)
+    return (isinstance(error, (IsBootstrappingErrorMessage, NoConnectionsAvailable, ConnectionBusy))
+            or "nothing was written, ask again" in said
+            or "marked down or removed" in said
+            or re.match("Pool (for .* )?is shutdown", said) is not None)
 
 
 def answered(ask, errors, what, may_ask_again=lambda error: True):
@@ -97,6 +110,12 @@ def answered(ask, errors, what, may_ask_again=lambda error: True):
             return None
 
     return until(ask_once, f"an answer to {what}", every_seconds=0.2, told=lambda: seen)[0]
+
+
+def prepared(session, text):
+    """A prepared statement, whichever proxy stands still meanwhile."""
+    errors = NoHostAvailable, OperationTimedOut, ConnectionException
+    return answered(lambda: session.prepare(text), errors, f"PREPARE {text}")
 
 
 @contextmanager

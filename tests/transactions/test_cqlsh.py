@@ -92,6 +92,9 @@ def test_without_apply_batch_nothing_is_sent(fleet, cqlsh, account, tmp_path):
     text = cqlsh(f"BEGIN TRANSACTION\n{insert}\nCOMMIT TRANSACTION;\nSELECT balance FROM accounts WHERE id = {account};\n", fails=True)
     assert "Incomplete statement at end of file" in text
     for end, found in ("", "0 rows"), (" APPLY BATCH", "1 rows"):
-        command = [sys.executable, CQLSH, fleet.proxies[1].host, str(fleet.proxies[1].port), "-e", f"BEGIN TRANSACTION {insert} COMMIT TRANSACTION{end}"]
-        subprocess.run(command, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, check=True, timeout=120, stdin=subprocess.DEVNULL)
+        # By default a server that is late for 5 s is taken for one that is away.
+        patient = ["--request-timeout", "180", "--connect-timeout", "60"]
+        command = [sys.executable, CQLSH, fleet.proxies[1].host, str(fleet.proxies[1].port), *patient,
+                   "-e", f"BEGIN TRANSACTION {insert} COMMIT TRANSACTION{end}"]
+        subprocess.run(command, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, check=True, timeout=600, stdin=subprocess.DEVNULL)
         assert found in cqlsh(f"SELECT balance FROM accounts WHERE id = {account};")

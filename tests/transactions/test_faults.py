@@ -17,8 +17,8 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 from harness.waits import until
 from locks.fleet import Threads
 
-from .bank import carry_out_once
-from .conftest import insistent, prepare
+from .bank import carry_out_once, wait_until_all_is_made
+from .conftest import insistent, insistently, prepare, prepared
 
 VICTIMS = int(os.environ.get("SHUNT_FAULTS_VICTIMS", "1"))
 ACCOUNTS, BALANCE, CLIENTS = 16, 100, 6
@@ -57,7 +57,7 @@ class Transfers(Threads):
         self.fleet, self.accounts = fleet, accounts
         # All proxies that the driver knows may be away for a moment; it is not to wait for minutes then.
         self.session = fleet.connect(timeout_seconds=8, heartbeat_seconds=2, reconnection_policy=ConstantReconnectionPolicy(1))
-        self.move, self.audit = self.session.prepare(MOVE), self.session.prepare(audit(accounts))
+        self.move, self.audit = prepared(self.session, MOVE), prepared(self.session, audit(accounts))
         self.move.retry_policy = Once()
         self.guard = threading.Lock()
         self.count, self.audits, self.number = 0, 0, 0
@@ -139,6 +139,9 @@ def transfers(fleet, nodes):
     assert transfers.faults == []
     # The other session may have lost all hosts that it knew.
     reader = insistent(fleet.connect())
+    # What a client was not told in time may be on its way yet. `check` reads twice, and nothing may change in between.
+    nothing = f"UPDATE transactions.accounts SET balance += 0 WHERE id = {first}"
+    wait_until_all_is_made(fleet.proxies, lambda: insistently(reader, f"BEGIN TRANSACTION {nothing}; COMMIT TRANSACTION"))
     check(reader, transfers)
     reader.cluster.shutdown()
 

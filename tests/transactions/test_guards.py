@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from cassandra import InvalidRequest
+from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, BatchType
 
 from harness.waits import DEADLINE_SECONDS, Late, until
@@ -135,9 +136,8 @@ def test_a_payload_that_is_none_is_refused_by_name(guarded, number, payload, sho
 ])
 def test_what_cannot_be_a_transaction_is_refused_and_not_done(guarded, number, statement, shown):
     guarded.execute("CREATE TABLE IF NOT EXISTS modeless (k int PRIMARY KEY, v int)")
-    with pytest.raises(Exception, match=shown) as raised:
+    with pytest.raises((InvalidRequest, SyntaxException), match=shown):
         guarded.execute(statement.format(number), custom_payload={"shunt-idempotency": uuid.uuid4().bytes})
-    assert type(raised.value).__name__ in ("InvalidRequest", "SyntaxException")
     assert balance(guarded, number) == 10
 
 
@@ -186,9 +186,8 @@ def test_an_outcome_counts_whatever_is_wrong_when_it_is_told_again(guarded, numb
 def test_a_guard_where_none_can_be_is_refused(guarded, number):
     for text in (f"INSERT INTO shunt.locks (name, owner) VALUES ('g {number}', 'x') IF NOT EXISTS USING TTL 5", "USE transactions",
                  "ALTER TABLE accounts WITH transactional_mode = 'unsafe'", "SELECT * FROM system.local"):
-        with pytest.raises(Exception) as raised:
+        with pytest.raises((InvalidRequest, SyntaxException)):
             guarded.execute(text, custom_payload=with_fence("nobody holds this", 1))
-        assert type(raised.value).__name__ in ("InvalidRequest", "SyntaxException"), text
     assert guarded.execute(f"SELECT * FROM shunt.locks WHERE name = 'g {number}'").one() is None
 
 

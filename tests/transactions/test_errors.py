@@ -1,0 +1,46 @@
+"""Which errors of the driver say that nothing was written."""
+
+import pytest
+from cassandra import OperationTimedOut
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionBusy, ConnectionException, ConnectionShutdown
+from cassandra.pool import NoConnectionsAvailable
+from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
+
+from .chains import has_written_nothing
+from .conftest import is_not_asked
+
+REFUSED = IsBootstrappingErrorMessage(0x1002, "this proxy has no lease", None)
+BUSY = OverloadedErrorMessage(0x1001, "the lock waits; nothing was written, ask again", None)
+NOT_SENT = [ConnectionException("Host has been marked down or removed"), ConnectionException("Pool is shutdown"),
+            ConnectionException("Pool for a is shutdown"), NoConnectionsAvailable("none"), ConnectionBusy("busy")]
+LOST = ConnectionShutdown("the connection was closed")
+
+
+def of_hosts(*errors):
+    return NoHostAvailable("none", dict(enumerate(errors)))
+
+
+@pytest.mark.parametrize("error", [REFUSED, BUSY, of_hosts(REFUSED), of_hosts(REFUSED, BUSY)])
+def test_what_all_have_refused_was_not_written(error):
+    assert has_written_nothing(error)
+
+
+@pytest.mark.parametrize("error", [LOST, of_hosts(REFUSED, LOST), OperationTimedOut({"a": "late"}), OperationTimedOut()])
+def test_what_was_sent_may_have_been_written(error):
+    assert not has_written_nothing(error)
+
+
+def test_what_was_late_at_the_host_after_one_that_refused_may_have_been_written():
+    """The driver tells the errors of the hosts that it had asked before."""
+    assert not has_written_nothing(OperationTimedOut({"a": REFUSED}, "b"))
+
+
+@pytest.mark.parametrize("errors", [[REFUSED], [BUSY], NOT_SENT, [REFUSED, BUSY, *NOT_SENT], []])
+def test_what_all_have_refused_or_were_not_sent_may_be_asked_again(errors):
+    assert is_not_asked(of_hosts(*errors))
+
+
+@pytest.mark.parametrize("errors", [[LOST], [REFUSED, LOST], [*NOT_SENT, OverloadedErrorMessage(0x1001, "the node is busy", None)]])
+def test_what_one_host_may_have_done_may_not(errors):
+    assert not is_not_asked(of_hosts(*errors))
