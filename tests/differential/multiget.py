@@ -18,12 +18,13 @@ from typing import Callable, Iterator, NamedTuple
 
 from cassandra.connection import DefaultEndPoint
 from cassandra.io.libevreactor import LibevConnection
-from cassandra.protocol import ExecuteMessage, PrepareMessage, QueryMessage, ResultMessage
+from cassandra.protocol import ErrorMessage, ExecuteMessage, PrepareMessage, QueryMessage, ResultMessage
 
 from harness import waits
 from harness.embedded import Embedded
 from harness.proxy import Proxy
 
+from .outcome import BUSY_CODES
 from .raw import RawError, decode
 from .types import KEY_SCALARS
 from .values import DRAW
@@ -65,6 +66,11 @@ class Raw(NamedTuple):
     opcode: int
     flags: int
     body: bytes
+
+    @property
+    def is_busy(self) -> bool:
+        """An error that says so: a proxy gives a node up that says nothing for some seconds."""
+        return self.opcode == ErrorMessage.opcode and struct.unpack(">i", self.body[:4])[0] in BUSY_CODES
 
     @property
     def paging_state(self) -> bytes | None:
@@ -126,20 +132,31 @@ class Client:
         self._connection.send_msg(message, stream, answered, decoder=decoder)
         if not done.wait(ANSWER_SECONDS):
             raise waits.Late(f"no answer within {ANSWER_SECONDS} s")
+        if isinstance(answers[0], Exception) and not isinstance(answers[0], RawError):
+            raise answers[0]  # the connection is lost
         return answers[0]
 
     def query(self, text: str, level: int = ONE):
-        answer = self.ask(QueryMessage(text, level), decode)
-        if isinstance(answer, Exception) or isinstance(answer, RawError):
-            raise RuntimeError(f"{text}: {answer}")
-        return answer
+        return check(self.ask(QueryMessage(text, level), decode), text)
 
     def prepare(self, text: str):
         """What it is, or the error."""
-        return self.ask(PrepareMessage(text), decode)
+        return waits.until(lambda: unless_busy(self.ask(PrepareMessage(text), decode)), f"PREPARE {text}")
 
     def close(self) -> None:
         self._connection.close()
+
+
+def unless_busy(answer):
+    """An answer, unless it says that a node or proxy was too busy."""
+    return None if isinstance(answer, RawError) and answer.code in BUSY_CODES else answer
+
+
+def check(answer, what: str):
+    """Raises an error for an answer that is one. Otherwise it returns the answer."""
+    if isinstance(answer, RawError):
+        raise (waits.Late if unless_busy(answer) is None else RuntimeError)(f"{what}: {answer}")
+    return answer
 
 
 class Table(NamedTuple):
@@ -193,8 +210,7 @@ def fill(client: Client, rng: Random, table: Table) -> None:
     row = client.prepare(f"INSERT INTO {table.name} ({', '.join(columns)}, c, v, w) VALUES ({'?, ' * len(columns)}?, ?, ?)")
     static = client.prepare(f"INSERT INTO {table.name} ({', '.join(columns)}, s) VALUES ({'?, ' * len(columns)}?)")
     for answer in (row, static):
-        if isinstance(answer, RawError):
-            raise RuntimeError(f"{table}: {answer}")
+        check(answer, table.name)
     for key in table.keys:
         kind = rng.randrange(4)
         values = [*(struct.pack(">i", 1) for _ in table.others), key]
@@ -206,9 +222,8 @@ def fill(client: Client, rng: Random, table: Table) -> None:
 
 
 def run(client: Client, statement, values: list, level: int = ALL) -> None:
-    answer = client.ask(ExecuteMessage(statement.query_id, values, level, result_metadata_id=statement.result_metadata_id), decode)
-    if isinstance(answer, (RawError, Exception)):
-        raise RuntimeError(str(answer))
+    message = ExecuteMessage(statement.query_id, values, level, result_metadata_id=statement.result_metadata_id)
+    check(client.ask(message, decode), "INSERT")
 
 
 class Draw(NamedTuple):
@@ -256,6 +271,18 @@ def pages(client: Client, statement, request: Draw) -> list[Raw]:
     return found
 
 
+def both(split: Client, whole: Client, statements: tuple, request: Draw) -> tuple[list[Raw], list[Raw]]:
+    """The pages of both. A request only reads: where one of them was too busy it is made again."""
+    last: list = []
+
+    def found():
+        last[:] = pages(split, statements[0], request), pages(whole, statements[1], request)
+        is_answer = last[0] == last[1] or not any(answer.is_busy for side in last for answer in side)
+        return tuple(last) if is_answer else None
+
+    return waits.until(found, f"answers to {request}", told=lambda: last)
+
+
 class Found(NamedTuple):
     """The requests that were answered otherwise, and what the proxy has counted."""
 
@@ -276,13 +303,13 @@ def compare(split: Proxy, whole: Proxy, tables: list[Table], rng: Random, reques
             if request.text not in prepared:
                 prepared[request.text] = one.prepare(request.text), other.prepare(request.text)
             first, second = prepared[request.text]
-            if isinstance(first, (RawError, Exception)) or isinstance(second, (RawError, Exception)):
+            if isinstance(first, RawError) or isinstance(second, RawError):
                 if str(first) != str(second):
                     differing.append(f"v{version} {request}: {first} and {second}")
                 continue
             if version < 4 and None in request.values:
                 continue
-            mine, theirs = pages(one, first, request), pages(other, second, request)
+            mine, theirs = both(one, other, (first, second), request)
             rows += len(theirs)
             if mine != theirs:
                 differing.append(f"v{version} request {number} {table.kind} {request}:\n  split {mine}\n  whole {theirs}")

@@ -11,7 +11,7 @@ from typing import Iterator
 from . import expected
 from .compare import Difference, compare
 from .endpoint import Names
-from .outcome import LOST, Outcome, lost
+from .outcome import Outcome, lost
 from .step import Step
 
 READS_TOGETHER = 8
@@ -161,7 +161,7 @@ class Runner:
         """Counts and compares; False if the sequence cannot go on."""
         going_on = True
         for slot, (step, (ours, cassandra)) in enumerate(zip(progress.group, progress.answers)):
-            silent = cassandra if cassandra.busy else ours if ours.code == LOST else None
+            silent = cassandra if cassandra.busy else ours if ours.busy else None
             if silent is not None:
                 whose = "Cassandra" if silent is cassandra else "ours"
                 self.tally.abandoned[f"{step.kind}: {whose}: {silent.error} {silent.message}"] += 1

@@ -6,18 +6,21 @@ SHUNT_CASSANDRA (host:port) names the server; the tests that need one are skippe
 import math
 import os
 import pickle
+import queue
 import struct
 from collections import Counter
 
 import pytest
+from cassandra import OperationTimedOut
 
-from differential import expected, plant, report, workers
+from differential import expected, multiget, plant, report, workers
 from differential.compare import compare
-from differential.outcome import Outcome
+from differential.outcome import Outcome, lost
 from differential.runner import Failure, Runner
 from differential.sequence import KINDS, Sequence
 from differential.shrink import Shrinker
 from differential.step import BOUND, LITERAL, PREPARED, UNSET, Step
+from harness import waits
 
 SELECT = Step("select.all", "SELECT * FROM t", reads=True)
 
@@ -166,6 +169,83 @@ def test_a_failure_shrinks_to_the_statements_it_needs(sides):
 
 def failed(code, message=""):
     return Outcome("error", code=code, message=message)
+
+
+class Says:
+    """An endpoint that answers everything with one outcome."""
+
+    keyspace = "k"
+
+    def __init__(self, outcome):
+        self.outcome = outcome
+
+    def submit(self, step, names, done):
+        done(self.outcome)
+
+
+@pytest.mark.parametrize("ours, theirs", [
+    (failed(0x1001, "the request waited 11 s for a worker"), rows(b"1")), (failed(0x1200), rows(b"1")), (lost("closed"), rows(b"1")),
+    (rows(b"1"), failed(0x1001)),
+])
+def test_a_server_that_was_too_busy_is_no_difference(ours, theirs):
+    tally = Runner(Says(ours), Says(theirs)).run(iter([(7, [SELECT])]), 1)
+    assert not tally.signatures and tally.abandoned_numbers == [7] and tally.abandoned.total() == 1
+
+
+def test_another_error_is_one():
+    tally = Runner(Says(failed(0x0000)), Says(rows(b"1"))).run(iter([(7, [SELECT])]), 1)
+    assert tally.signatures.total() == 1 and not tally.abandoned
+
+
+class Answers:
+    """A proxy that gives one answer after the other, and counts how often it is asked."""
+
+    def __init__(self, *answers):
+        self.answers, self.count = list(answers), 0
+
+    def ask(self, message, decoder=None):
+        self.count += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def raw(code=None):
+    return multiget.Raw(8, 0, b"rows") if code is None else multiget.Raw(0, 0, struct.pack(">i", code) + b"why")
+
+
+REQUEST = multiget.Draw("SELECT", [], None, False, 1, False, True)
+STATEMENT = type("Statement", (), {"query_id": b"1", "result_metadata_id": None})
+
+
+def test_a_proxy_that_was_too_busy_is_asked_again():
+    split, whole = Answers(raw(0x1001), raw(0x1200), raw()), Answers(raw(), raw(0x1001), raw())
+    assert multiget.both(split, whole, (STATEMENT, STATEMENT), REQUEST) == ([raw()], [raw()])
+    assert (split.count, whole.count) == (3, 3)
+
+
+@pytest.mark.parametrize("answer", [raw(0x2200), raw(0x0000), multiget.Raw(8, 0, b"other")])
+def test_another_answer_is_told_at_once(answer):
+    split, whole = Answers(answer), Answers(raw())
+    assert multiget.both(split, whole, (STATEMENT, STATEMENT), REQUEST) == ([answer], [raw()])
+    assert (split.count, whole.count) == (1, 1)
+
+
+@pytest.mark.parametrize("outcome, error", [(lost("closed"), waits.Late), (failed(0x1001), waits.Late), (failed(0x2200), RuntimeError)])
+def test_a_keyspace_that_is_not_made_says_why(outcome, error):
+    with pytest.raises(error, match="no keyspace could be made"):
+        workers.check_keyspace(outcome, "a:1")
+
+
+@pytest.mark.parametrize("error, expected", [(OperationTimedOut(), waits.Late), (waits.Late("x"), waits.Late), (ValueError("x"), RuntimeError)])
+def test_a_process_tells_if_there_was_no_answer(monkeypatch, error, expected):
+    def fail(plan, worker):
+        raise error
+
+    monkeypatch.setattr(workers, "work", fail)
+    results = queue.SimpleQueue()
+    workers._child(None, 3, results)
+    worker, told = results.get()
+    assert worker == 3 and type(told) is expected and "process 3" in str(told)
+    assert type(pickle.loads(pickle.dumps(told))) is expected
 
 
 ACROSS = "Batch with conditions cannot span multiple partitions"

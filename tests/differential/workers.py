@@ -9,7 +9,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Callable, Iterator
 
+from harness.verdicts import is_unanswered
+from harness.waits import Late
+
 from .endpoint import Endpoint
+from .outcome import Outcome
 from .runner import Failure, Runner, Tally
 from .sequence import LENGTH, Sequence
 from .shrink import Shrinker
@@ -50,15 +54,20 @@ class Sides:
 
     def __enter__(self) -> Sides:
         for side in (self.ours, self.cassandra):
-            outcome = side.execute(f"CREATE KEYSPACE {side.keyspace} WITH {OPTIONS}")
-            if outcome.kind == "error":
-                raise RuntimeError(f"{side.contact}: no keyspace could be made: {outcome.error} {outcome.message}")
+            check_keyspace(side.execute(f"CREATE KEYSPACE {side.keyspace} WITH {OPTIONS}"), side.contact)
         return self
 
     def __exit__(self, *_) -> None:
         for side in (self.ours, self.cassandra):
             side.execute(f"DROP KEYSPACE {side.keyspace}")
             side.close()
+
+
+def check_keyspace(outcome: Outcome, contact: str) -> None:
+    """Raises an error if no keyspace was made."""
+    if outcome.kind == "error":
+        error = Late if outcome.busy else RuntimeError
+        raise error(f"{contact}: no keyspace could be made: {outcome.error} {outcome.message}")
 
 
 def sequences(plan: Plan, worker: int) -> Iterator[tuple[int, list[Step]]]:
@@ -100,8 +109,8 @@ def run(plan: Plan) -> Tally:
                 raise RuntimeError("a process of the run ended without a result") from None
             continue
         missing.discard(worker)
-        if isinstance(tally, str):
-            raise RuntimeError(tally)
+        if isinstance(tally, Exception):
+            raise tally
         total.add(tally)
     for child in children:
         child.join()
@@ -118,7 +127,8 @@ def _child(plan: Plan, worker: int, results) -> None:
     try:
         results.put((worker, work(plan, worker)))
     except Exception as error:
-        results.put((worker, f"process {worker}: {error!r}"))
+        told = Late if is_unanswered(error) else RuntimeError
+        results.put((worker, told(f"process {worker}: {error!r}")))
 
 
 def replay(plan: Plan, failure_steps: list[Step]) -> list[Failure]:
