@@ -29,8 +29,8 @@ class Once(RetryPolicy):
 
 
 def has_written_nothing(error):
-    """True if all hosts say so that were asked. The errors of OperationTimedOut are those of hosts that were asked before the one that was
-    late."""
+    """True if all hosts say so that were asked. The errors of OperationTimedOut are those of hosts
+    that were asked before the one that was late."""
     errors = error.errors.values() if isinstance(error, NoHostAvailable) else [error]
     return all(isinstance(one, (IsBootstrappingErrorMessage, OverloadedErrorMessage)) for one in errors)
 

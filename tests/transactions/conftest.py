@@ -83,12 +83,13 @@ def once_served(session, text, values=None):
 
 
 def is_not_asked(error):
-    """Each host has refused it, was too busy and says that nothing was written, or was not sent anything."""
+    """True if each host has refused it, says that nothing was written, or was sent nothing."""
     return all(map(is_refusal, error.errors.values()))
 
 
 def is_refusal(error):
-    """True if nothing was written, for a reason that passes: one of a proxy, or of the driver, which has no connection at the moment."""
+    """True if nothing was written, for a reason that passes: a proxy refuses, or the driver has no
+    connection to it at the moment."""
     said = str(error)
     return (isinstance(error, (IsBootstrappingErrorMessage, NoConnectionsAvailable, ConnectionBusy))
             or "nothing was written, ask again" in said

@@ -12,7 +12,8 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 from cassandra.query import SimpleStatement
 
 from harness import cql
-from harness.waits import until
+from harness.verdicts import BUSY_CODES
+from harness.waits import Late, until
 
 from .bank import TOLD_EARLY, metric
 from .conftest import KEYSPACE, answered, insistent
@@ -97,7 +98,7 @@ def test_a_table_that_loses_the_mode_is_not_read_from_nodes_before_what_was_told
     alone = insistent(fleet.connect(to=0, version=session.version))
     select = SimpleStatement(f"SELECT v FROM {KEYSPACE}.{names[0]} WHERE k = 1", retry_policy=FallthroughRetryPolicy())
     insert = SimpleStatement(f"INSERT INTO {KEYSPACE}.{names[0]} (k, v) VALUES (1, 5)", retry_policy=FallthroughRetryPolicy())
-    alone.execute(insert)
+    insists(lambda: alone.execute(insert))
     alone.execute(f"ALTER TABLE {KEYSPACE}.{names[0]} WITH transactional_mode = 'unsafe'")
 
     def mode() -> str:
@@ -141,6 +142,8 @@ def test_at_a_proxy_that_stood_still_nobody_is_sent_to_nodes_before_it_knows_the
             raw.send(cql.QUERY, message)
     # It waits for no longer than that takes, and nobody sees more of it.
     answers = [raw.receive()[1:] for raw in clients]
+    if any(opcode == cql.ERROR and struct.unpack(">i", body[:4])[0] in BUSY_CODES for opcode, body in answers):
+        raise Late(f"the node is late: {answers}")
     assert [opcode for opcode, _ in answers] == [cql.RESULT] * 2
     assert cql.rows(answers[0][1]) == [{"v": 6}] and cql.rows(answers[1][1])
     assert held_up() > before

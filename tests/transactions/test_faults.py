@@ -139,7 +139,8 @@ def transfers(fleet, nodes):
     assert transfers.faults == []
     # The other session may have lost all hosts that it knew.
     reader = insistent(fleet.connect())
-    # What a client was not told in time may be on its way yet. `check` reads twice, and nothing may change in between.
+    # What a client was not told in time may be on its way yet. `check` reads twice, and nothing may
+    # change in between.
     nothing = f"UPDATE transactions.accounts SET balance += 0 WHERE id = {first}"
     wait_until_all_is_made(fleet.proxies, lambda: insistently(reader, f"BEGIN TRANSACTION {nothing}; COMMIT TRANSACTION"))
     check(reader, transfers)

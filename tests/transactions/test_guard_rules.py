@@ -19,8 +19,9 @@ from harness.waits import DEADLINE_SECONDS, until
 from locks.fleet import VERSIONS
 
 from .conftest import KEYSPACE, insistent, insistently
+from .known import UNSERVED
 from .ruled import wait_until_ruled, wait_until_unruled
-from .test_conditional_bytes import ERROR, QUERY, Side
+from .test_conditional_bytes import ERROR, QUERY, Side, code_of
 from .test_guard_columns import GUARD
 from .test_guards import acquire, counting_on, granted, release, with_fence
 
@@ -288,7 +289,11 @@ def test_a_keyspace_that_a_message_names_is_that_of_the_rule(fleet, session, tab
     side = Side(f"{fleet.proxies[0].host}:{fleet.proxies[0].port}", "system", version)
     table = tables.of_mode[0]
     try:
-        flags, opcode, body = side.send(InKeyspace(f"INSERT INTO {table} (id, c, v) VALUES (1, 9, 1)", KEYSPACE))
+        def answered():
+            reply = side.send(InKeyspace(f"INSERT INTO {table} (id, c, v) VALUES (1, 9, 1)", KEYSPACE))
+            return None if code_of(reply) in UNSERVED else reply
+
+        flags, opcode, body = until(answered, "an answer of a proxy that serves")
         assert opcode == ERROR and b"the rule of shunt.guards" in body, (opcode, body)
     finally:
         side.endpoint.close()

@@ -13,7 +13,7 @@ from cassandra.query import BatchStatement, SimpleStatement
 from harness.waits import DEADLINE_SECONDS, until
 
 from .conftest import KEYSPACE, connected, once_served, prepare
-from .known import wait_until_taken
+from .known import UNSERVED, wait_until_taken
 
 
 def short(text):
@@ -56,7 +56,12 @@ class Raw:
         return self.receive()[1:]
 
     def prepared(self, text):
-        opcode, body = self.ask(9, long(text))
+        """The id. A proxy that has just stood still refuses a PREPARE for a moment."""
+        def answered():
+            opcode, body = self.ask(9, long(text))
+            return None if opcode == 0 and struct.unpack(">i", body[:4])[0] in UNSERVED else (opcode, body)
+
+        opcode, body = until(answered, f"PREPARE {text[:100]}")
         assert opcode == 8, body
         return body[6:6 + struct.unpack(">H", body[4:6])[0]]
 

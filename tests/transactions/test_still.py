@@ -10,7 +10,7 @@ from cassandra.query import SimpleStatement
 
 from harness.waits import until
 
-from .conftest import KEYSPACE, connected, once_served, prepare
+from .conftest import KEYSPACE, connected, insistently, once_served, prepare
 from .known import wait_until_schema_is_known, wait_until_taken
 from .test_hostile import Raw, long
 
@@ -105,8 +105,8 @@ def test_a_table_that_is_held_is_given_back_while_another_of_its_keyspace_is_use
 def test_a_transaction_may_write_to_as_many_tables_as_it_may_have_statements(session):
     names = [f"many_{uuid.uuid4().hex[:6]}_{number}" for number in range(80)]
     for one in names:
-        session.execute(f"CREATE TABLE {one} (k int PRIMARY KEY, v int)")
-        session.execute(f"ALTER TABLE {one} WITH transactional_mode = 'unsafe'")
+        insistently(session, f"CREATE TABLE IF NOT EXISTS {one} (k int PRIMARY KEY, v int)")
+        insistently(session, f"ALTER TABLE {one} WITH transactional_mode = 'unsafe'")
     rows = " ".join(f"INSERT INTO {KEYSPACE}.{one} (k, v) VALUES (1, 1);" for one in names)
     once_served(session, f"BEGIN TRANSACTION {rows} COMMIT TRANSACTION")
     assert once_served(session, f"SELECT v FROM {names[-1]} WHERE k = 1").one()["v"] == 1

@@ -10,6 +10,7 @@ import signal
 import struct
 from pathlib import Path
 
+from harness import processes
 from harness.waits import until
 
 # clock_gettime, the system call; for CLOCK_REALTIME the seconds are added.
@@ -50,15 +51,9 @@ def _mapped(pid: int) -> tuple | None:
 
 def _stop_outside(pid: int, first: int, end: int) -> None:
     """Stops it while none of its threads is in the function."""
-    def is_stopped() -> bool:
-        return all(_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir())
-
     def is_outside() -> bool:
-        os.kill(pid, signal.SIGSTOP)
-        until(is_stopped, f"{pid} stops", every_seconds=0.001)
-        # proc(5): the last word is where the thread is.
-        places = [int((task / "syscall").read_text().split()[-1], 16) for task in Path(f"/proc/{pid}/task").iterdir()]
-        if not any(first <= place < end for place in places):
+        processes.stop(pid)
+        if not any(first <= place < end for place in _places(pid)):
             return True
         os.kill(pid, signal.SIGCONT)
         return False
@@ -66,8 +61,15 @@ def _stop_outside(pid: int, first: int, end: int) -> None:
     until(is_outside, f"{pid} does not ask for the time when it is looked at", every_seconds=0.001)
 
 
-def _state(task: Path) -> str:
-    return (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+def _places(pid: int) -> list:
+    """Where each of its threads is: the last word of proc(5). One that ends meanwhile is nowhere."""
+    places = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            places.append(int((task / "syscall").read_text().split()[-1], 16))
+        except OSError:
+            continue
+    return places
 
 
 def _place_of(image: bytes, name: bytes) -> int:
