@@ -12,7 +12,9 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.jar.Attributes;
 import java.util.jar.JarEntry;
@@ -37,8 +39,14 @@ public abstract class NodeProcess implements AutoCloseable
     public static final String HOST = "127.0.0.1";
 
     private static final long START_SECONDS = 300;
-    private static final long END_SECONDS = 60;
-    private static final long AWAIT_SECONDS = 20;
+    private static final long END_SECONDS = 180;
+    /** Only what never happens takes so long. */
+    private static final long AWAIT_SECONDS = 180;
+    private static final int TRIES = 5;
+    /** Below the ports that Linux gives to connections: one of those may be another's before the node listens to it. */
+    private static final int PORTS_FIRST = 11_000;
+    private static final int PORTS = 3_000;
+    private static final AtomicInteger NEXT_PORT = new AtomicInteger(ThreadLocalRandom.current().nextInt(PORTS));
     private static final Path HARNESS = Path.of("..", "..", "tests", "harness").toAbsolutePath().normalize();
     private static final ObjectName STORAGE = name("org.apache.cassandra.db:type=StorageService");
 
@@ -302,15 +310,49 @@ public abstract class NodeProcess implements AutoCloseable
         }
     }
 
+    /** A port that nobody listens to, and that this process has not been given before. */
     public static int freePort()
     {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(HOST)))
+        for (int tries = 0; tries < PORTS; tries++)
         {
-            return socket.getLocalPort();
+            int port = PORTS_FIRST + NEXT_PORT.getAndIncrement() % PORTS;
+            try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getByName(HOST)))
+            {
+                return socket.getLocalPort();
+            }
+            catch (IOException e)
+            {
+                // Somebody listens to it.
+            }
         }
-        catch (IOException e)
+        throw new IllegalStateException("no port from " + PORTS_FIRST + " on is free");
+    }
+
+    /** A part of a test that has to be over within a time. */
+    public interface Step
+    {
+        void run() throws IOException;
+    }
+
+    /**
+     * Takes a step again that failed if it took longer than it may: then the machine stood still, and the node may have given
+     * up what the step waited for. A step that fails in time fails the test, and so does one that is late each time.
+     */
+    public static void inTime(long milliseconds, Step step) throws IOException
+    {
+        for (int tries = 1; ; tries++)
         {
-            throw new UncheckedIOException(e);
+            long begun = System.nanoTime();
+            try
+            {
+                step.run();
+                return;
+            }
+            catch (AssertionError | RuntimeException | IOException e)
+            {
+                if (tries == TRIES || System.nanoTime() - begun < TimeUnit.MILLISECONDS.toNanos(milliseconds))
+                    throw e;
+            }
         }
     }
 

@@ -204,9 +204,7 @@ class OutsideTheCacheTest
             for (int key = 0; key < KEYS; key += 20)
                 assertEquals(value("emptied", key), read(client, "emptied", key));
             node.rowCacheSavePeriod(1);
-            long end = System.nanoTime() + 30_000_000_000L;
-            while (!Files.exists(savedCache()) && System.nanoTime() < end)
-                ChildNode.pause(50);
+            ChildNode.await("a saved cache", () -> Files.exists(savedCache()));
             node.rowCacheSavePeriod(0);
             node.caches("saveCaches");
             // In SSTables, and in the commit log alone: that is replayed when the cache has been loaded.

@@ -19,6 +19,8 @@ final class Rig implements AutoCloseable
 {
     static final long MEMORY = 1 << 20;
     static final long SSD = 4 << 20;
+    /** Only what never happens takes so long. */
+    static final long PATIENCE_NANOS = 180_000_000_000L;
     /** Threads that may read it at the same time: more than tests have. */
     static final int SSD_READS = 16;
 
@@ -174,7 +176,7 @@ final class Rig implements AutoCloseable
     /** Waits until what was evicted is written or dropped. */
     void settle()
     {
-        long end = System.nanoTime() + 10_000_000_000L;
+        long end = System.nanoTime() + PATIENCE_NANOS;
         while (cache.ssd() != null && !cache.ssd().isIdle())
         {
             if (System.nanoTime() > end)

@@ -82,6 +82,13 @@ public class CassandraProcess extends NodeProcess
         return lines;
     }
 
+    /** Waits until the node has heard that all connections were closed, and has done what came over them. */
+    public final void awaitNoConnections()
+    {
+        await("connections of other tests", () -> metric("Client", "ConnectedNativeClients", "Value") == 0);
+        await("frames of other tests", () -> metric("WaitingFrames", "Value") == 0 && metric("Client", "RequestsSize", "Value") == 0);
+    }
+
     /** A value of the extension's metrics. */
     public final long metric(String metric, String attribute)
     {

@@ -34,7 +34,7 @@ class InlineStagesTest
     {
         CompletableFuture<Thread> ran = new CompletableFuture<>();
         stage.maybeExecuteImmediately(() -> ran.complete(Thread.currentThread()));
-        return ran.get(10, TimeUnit.SECONDS);
+        return ran.get(180, TimeUnit.SECONDS);
     }
 
     @Test
@@ -58,7 +58,7 @@ class InlineStagesTest
             stalled.join();
         });
         stalled.complete(null);
-        assertNotEquals(Thread.currentThread(), ran.get(10, TimeUnit.SECONDS));
+        assertNotEquals(Thread.currentThread(), ran.get(180, TimeUnit.SECONDS));
         assertEquals(Thread.currentThread(), threadOf(Stage.READ));
     }
 }

@@ -63,19 +63,19 @@ class OverloadTest
                 assertTrue(answers.get(0).warnings().get(0).startsWith("Request breached limit(s) on bytes in flight"));
                 assertEquals(-1, answers.get(39).code());
             }
-            assertTrue(node.metric("Client", "ConnectionPaused", "Count") >= paused + 3);
+            CassandraProcess.await("each pause is counted", () -> node.metric("Client", "ConnectionPaused", "Count") >= paused + 3);
             assertNull(ask(link, 1).get(0).warnings());
         }
         finally
         {
             node.setStorage(BYTES, before);
         }
-        assertEquals(0, node.metric("Client", "PausedConnections", "Value"));
+        CassandraProcess.await("no connection is paused", () -> node.metric("Client", "PausedConnections", "Value") == 0);
     }
 
     /** Also of frames whose thread had nothing more to say at their end, for all answers had left before. */
     @Test
-    void bytesInFlightAreGivenBackOnce() throws IOException, InterruptedException
+    void bytesInFlightAreGivenBackOnce() throws IOException
     {
         try (LinkClient link = LinkClient.superuser())
         {
@@ -92,15 +92,18 @@ class OverloadTest
             // When this is answered, all frames before it have been taken: 0 bytes are the end and not a moment between two.
             link.ask("SELECT k FROM overload.t");
         }
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-        while (System.nanoTime() < deadline && node.metric("Client", "RequestsSize", "Value") != 0)
-            TimeUnit.MILLISECONDS.sleep(10);
-        assertEquals(0, node.metric("Client", "RequestsSize", "Value"));
+        CassandraProcess.await("all bytes are given back", () -> node.metric("Client", "RequestsSize", "Value") == 0);
         assertFalse(node.log().contains("A task raised an exception"), node::log);
     }
 
     @Test
     void queriesAboveTheRateAreRefused() throws IOException
+    {
+        // While the machine stands still, the rate lets more of them in.
+        CassandraProcess.inTime(1000, this::refusesQueriesAboveTheRate);
+    }
+
+    private void refusesQueriesAboveTheRate() throws IOException
     {
         Object before = node.getStorage(REQUESTS);
         try (LinkClient link = LinkClient.superuser(THROW))
@@ -122,6 +125,12 @@ class OverloadTest
 
     @Test
     void orMakeTheirLinkWait() throws IOException
+    {
+        // What stands still meanwhile has waited.
+        CassandraProcess.inTime(2000, this::makesALinkWait);
+    }
+
+    private void makesALinkWait() throws IOException
     {
         Object before = node.getStorage(REQUESTS);
         try (LinkClient link = LinkClient.superuser())

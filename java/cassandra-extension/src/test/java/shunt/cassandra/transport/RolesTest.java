@@ -112,6 +112,6 @@ class RolesTest
             node.storage("disableAuditLog");
         }
         for (String query : List.of("SELECT.*4711", "SELECT.*4712", "UNAUTHORIZED_ATTEMPT.*4713"))
-            assertTrue(Pattern.compile("user:anna.*" + query).matcher(node.log()).find(), query);
+            CassandraProcess.await(query, () -> Pattern.compile("user:anna.*" + query).matcher(node.log()).find());
     }
 }

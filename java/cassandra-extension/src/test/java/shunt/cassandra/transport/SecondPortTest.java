@@ -25,7 +25,6 @@ import org.apache.cassandra.transport.messages.ResultMessage;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
-import shunt.cassandra.NodeProcess;
 
 /** The port itself: what it is besides aggregated frames, and when it is there. */
 class SecondPortTest
@@ -154,10 +153,10 @@ class SecondPortTest
     @Test
     void connectionsAndFramesAreCounted() throws IOException
     {
+        // The node may not have heard yet that other tests closed theirs, nor have finished their frames.
+        node.awaitNoConnections();
         long frames = node.metric("Frames", "Count");
         long inline = node.metric("Inline", "Count");
-        // The node may not have heard yet that other tests closed theirs.
-        NodeProcess.await("connections of other tests", () -> connected() == 0);
         try (LinkClient link = LinkClient.superuser())
         {
             for (int stream = 0; stream < 10; stream++)

@@ -68,6 +68,9 @@ public final class LinkClient implements AutoCloseable
         }
     }
 
+    /** Only what never comes takes so long. */
+    private static final int PATIENCE_MS = 180_000;
+
     private final Socket socket;
     private final DataInputStream in;
     private final OutputStream out;
@@ -79,7 +82,7 @@ public final class LinkClient implements AutoCloseable
     {
         this.socket = socket;
         socket.setTcpNoDelay(true);
-        socket.setSoTimeout(15_000);
+        socket.setSoTimeout(PATIENCE_MS);
         in = new DataInputStream(socket.getInputStream());
         out = socket.getOutputStream();
     }
