@@ -21,6 +21,9 @@ class FramePoolTest
 {
     private static final int THREADS = 2;
     private static final long SLOW_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+    /** Only what never happens takes so long. */
+    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(180);
+    private static final int TRIES = 20;
 
     private final ExecutorService executor = Executors.newFixedThreadPool(FramePool.threadsMax(THREADS));
     private final AtomicInteger takenOver = new AtomicInteger();
@@ -113,22 +116,52 @@ class FramePoolTest
 
         Recorded await() throws InterruptedException
         {
-            assertTrue(finished.await(10, TimeUnit.SECONDS), events::toString);
+            assertTrue(finished.await(PATIENCE_NANOS, TimeUnit.NANOSECONDS), events::toString);
             return this;
+        }
+    }
+
+    /** With a watchdog, a thread that the machine does not let run is overtaken. */
+    private void useNoWatchdog()
+    {
+        pool.close();
+        pool = new FramePool(THREADS, 0, 0, executor, takenOver::incrementAndGet);
+    }
+
+    /** Works with slow pieces; returns what is to be checked when they have ended. */
+    private interface Attempt
+    {
+        Runnable run() throws InterruptedException;
+    }
+
+    /** Tries again where more pieces were overtaken than the slow ones: the machine did not let their threads run. */
+    private void overtaking(int slow, Attempt attempt) throws InterruptedException
+    {
+        for (int tries = 1; ; tries++)
+        {
+            takenOver.set(0);
+            Runnable check = attempt.run();
+            if (takenOver.get() > slow && tries < TRIES)
+                continue;
+            check.run();
+            assertEquals(slow, takenOver.get());
+            return;
         }
     }
 
     @Test
     void piecesOfAWorkAreExecutedInOrder() throws InterruptedException
     {
+        useNoWatchdog();
         Recorded work = new Recorded(() -> { }, () -> { }, () -> { }).submit().await();
         assertEquals(List.of("delivered 0", "delivered 1", "delivered 2", "finished"), work.events);
-        assertTrue(pool.awaitIdle(SLOW_NANOS * 100));
+        assertTrue(pool.awaitIdle(PATIENCE_NANOS));
     }
 
     @Test
     void aWorkThatThrowsIsGivenUpAndItsThreadGoesOn() throws InterruptedException
     {
+        useNoWatchdog();
         for (int i = 0; i < 2 * THREADS; i++)
         {
             Recorded work = new Recorded(() -> { }, () ->
@@ -138,7 +171,7 @@ class FramePoolTest
             assertEquals(List.of("delivered 0", "failed"), work.events);
         }
         assertEquals(List.of("finished"), new Recorded().submit().await().events);
-        assertTrue(pool.awaitIdle(SLOW_NANOS * 100));
+        assertTrue(pool.awaitIdle(PATIENCE_NANOS));
     }
 
     @Test
@@ -147,9 +180,7 @@ class FramePoolTest
         AtomicInteger now = new AtomicInteger();
         AtomicInteger most = new AtomicInteger();
         List<Recorded> works = new ArrayList<>();
-        // Without a watchdog, which would take over from a thread that the machine does not let run.
-        pool.close();
-        pool = new FramePool(THREADS, 0, 0, executor, takenOver::incrementAndGet);
+        useNoWatchdog();
         for (int i = 0; i < 500; i++)
         {
             works.add(new Recorded(() ->
@@ -168,39 +199,48 @@ class FramePoolTest
     @Test
     void aSlowPieceDoesNotHoldThoseBehindIt() throws InterruptedException
     {
-        Semaphore held = new Semaphore(0);
-        Recorded work = new Recorded(() -> { }, held::acquireUninterruptibly, () -> { }).submit().await();
-        assertEquals(List.of("delivered 0", "resumed", "delivered 2", "finished"), work.events);
-        assertFalse(pool.isIdle());
-        held.release();
-        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
-        assertEquals("late 1", work.events.get(work.events.size() - 1));
-        assertEquals(1, takenOver.get());
+        overtaking(1, () ->
+        {
+            Semaphore held = new Semaphore(0);
+            Recorded work = new Recorded(() -> { }, held::acquireUninterruptibly, () -> { }).submit().await();
+            assertFalse(pool.isIdle());
+            held.release();
+            assertTrue(pool.awaitIdle(PATIENCE_NANOS));
+            return () -> assertEquals(List.of("delivered 0", "resumed", "delivered 2", "finished", "late 1"), work.events);
+        });
     }
 
     /** No new thread may be had for a while; then the pool must not be smaller, nor a work left, for ever. */
     @Test
     void withoutAThreadItIsTriedAgain() throws InterruptedException
     {
-        AtomicInteger refused = new AtomicInteger(2);
-        pool.close();
-        pool = new FramePool(1, SLOW_NANOS, 0, task ->
+        overtaking(1, () ->
         {
-            if (refused.getAndDecrement() > 0)
-                throw new OutOfMemoryError("thrown by the test");
-            executor.execute(task);
-        }, takenOver::incrementAndGet);
-        assertEquals(List.of("delivered 0", "finished"), new Recorded(() -> { }).submit().await().events);
-        refused.set(0);
-        Semaphore held = new Semaphore(0);
-        Recorded work = new Recorded(() ->
-        {
-            refused.set(2);
-            held.acquireUninterruptibly();
-        }, () -> { }).submit().await();
-        assertEquals(List.of("resumed", "delivered 1", "finished"), work.events);
-        held.release();
-        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+            AtomicInteger refused = new AtomicInteger(2);
+            pool.close();
+            pool = new FramePool(1, SLOW_NANOS, 0, task ->
+            {
+                if (refused.getAndDecrement() > 0)
+                    throw new OutOfMemoryError("thrown by the test");
+                executor.execute(task);
+            }, takenOver::incrementAndGet);
+            Recorded first = new Recorded(() -> { }).submit().await();
+            refused.set(0);
+            Semaphore held = new Semaphore(0);
+            Recorded work = new Recorded(() ->
+            {
+                refused.set(2);
+                held.acquireUninterruptibly();
+            }, () -> { }).submit().await();
+            List<String> before = List.copyOf(work.events);
+            held.release();
+            assertTrue(pool.awaitIdle(PATIENCE_NANOS));
+            return () ->
+            {
+                assertEquals(List.of("delivered 0", "finished"), first.events);
+                assertEquals(List.of("resumed", "delivered 1", "finished"), before);
+            };
+        });
     }
 
     @Test
@@ -217,7 +257,7 @@ class FramePoolTest
         }
         assertTrue(pool.isCongested());
         held.release(congested);
-        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+        assertTrue(pool.awaitIdle(PATIENCE_NANOS));
         assertFalse(pool.isCongested());
     }
 
@@ -225,23 +265,29 @@ class FramePoolTest
     @Test
     void aSlowPieceThatThrowsFailsAlone() throws InterruptedException
     {
-        Semaphore held = new Semaphore(0);
-        Recorded delivered = new Recorded(held::acquireUninterruptibly, () -> { });
-        delivered.lateThrows = true;
-        Recorded executed = new Recorded(() ->
+        overtaking(2, () ->
         {
-            held.acquireUninterruptibly();
-            throw new IllegalStateException("thrown by the test");
-        }, () -> { });
-        delivered.submit().await();
-        executed.submit().await();
-        held.release(2);
-        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)), "no thread counts as slow any more");
-        assertEquals(List.of("resumed", "delivered 1", "finished", "late 0", "failed late 0"), delivered.events);
-        assertEquals(List.of("resumed", "delivered 1", "finished", "failed late 0"), executed.events);
+            Semaphore held = new Semaphore(0);
+            Recorded delivered = new Recorded(held::acquireUninterruptibly, () -> { });
+            delivered.lateThrows = true;
+            Recorded executed = new Recorded(() ->
+            {
+                held.acquireUninterruptibly();
+                throw new IllegalStateException("thrown by the test");
+            }, () -> { });
+            delivered.submit().await();
+            executed.submit().await();
+            held.release(2);
+            assertTrue(pool.awaitIdle(PATIENCE_NANOS), "no thread counts as slow any more");
+            return () ->
+            {
+                assertEquals(List.of("resumed", "delivered 1", "finished", "late 0", "failed late 0"), delivered.events);
+                assertEquals(List.of("resumed", "delivered 1", "finished", "failed late 0"), executed.events);
+            };
+        });
         for (int i = 0; i < 2 * THREADS; i++)
             new Recorded(() -> { }).submit().await();
-        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+        assertTrue(pool.awaitIdle(PATIENCE_NANOS));
     }
 
     @Test
@@ -253,7 +299,7 @@ class FramePoolTest
         for (int i = 0; i < slowMax + THREADS; i++)
             works.add(new Recorded(held::acquireUninterruptibly, () -> { }).submit());
         Recorded behind = new Recorded(() -> { }).submit();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        long deadline = System.nanoTime() + PATIENCE_NANOS;
         while (takenOver.get() < slowMax && System.nanoTime() < deadline)
             TimeUnit.MILLISECONDS.sleep(1);
         TimeUnit.NANOSECONDS.sleep(3 * SLOW_NANOS);
@@ -263,6 +309,6 @@ class FramePoolTest
         behind.await();
         for (Recorded work : works)
             work.await();
-        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+        assertTrue(pool.awaitIdle(PATIENCE_NANOS));
     }
 }

@@ -98,7 +98,7 @@ class FullQueryLogTest
             link.ask("CREATE TABLE IF NOT EXISTS logged.t (k text PRIMARY KEY, v text)");
             link.ask("INSERT INTO logged.t (k, v) VALUES ('slow', '')");
             assertNull(link.ask("CREATE OR REPLACE FUNCTION logged.slow(v text) CALLED ON NULL INPUT RETURNS text LANGUAGE java AS "
-                                + "'double s = 0; for (int i = 0; i < 1500000; i++) s += Math.sin(i); return s > 99 ? \"\" : v;'").error());
+                                + "'double s = 0; for (int i = 0; i < 5000000; i++) s += Math.sin(i); return s > 99 ? \"\" : v;'").error());
         }
     }
 

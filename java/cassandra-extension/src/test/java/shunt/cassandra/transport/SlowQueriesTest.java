@@ -17,6 +17,7 @@ import org.junit.jupiter.api.Test;
 class SlowQueriesTest
 {
     private static final String SLOW = "SELECT slowq.slow(k) FROM slowq.t WHERE k = 1";
+    private static final int TRIES = 30;
     private static final String FAST = "SELECT v FROM slowq.t WHERE k = 1";
 
     @BeforeAll
@@ -28,7 +29,7 @@ class SlowQueriesTest
             link.ask("CREATE TABLE IF NOT EXISTS slowq.t (k int PRIMARY KEY, v text)");
             link.ask("INSERT INTO slowq.t (k, v) VALUES (1, 'fast')");
             Answer created = link.ask("CREATE OR REPLACE FUNCTION slowq.slow(k int) CALLED ON NULL INPUT RETURNS text LANGUAGE java AS "
-                                      + "'double s = 0; for (int i = 0; i < 1500000; i++) s += Math.sin(i); return s > 99 ? \"no\" : \"slow\";'");
+                                      + "'double s = 0; for (int i = 0; i < 5000000; i++) s += Math.sin(i); return s > 99 ? \"no\" : \"slow\";'");
             assertNull(created.error());
         }
     }
@@ -41,12 +42,20 @@ class SlowQueriesTest
         long late = node.metric("LateAnswers", "Count");
         try (LinkClient link = LinkClient.superuser())
         {
+            int tries = 0;
             for (int round = 0; round < 3; round++)
             {
+                long before = node.metric("TakenOver", "Count");
                 link.add(1, 1, FAST).add(2, 2, SLOW).add(3, 3, FAST).add(4, 1, FAST).sendFrame();
                 List<Answer> arrived = new ArrayList<>();
                 while (arrived.size() < 4)
                     arrived.addAll(link.readFrame());
+                // On a machine that does not let a thread run a fast one is overtaken, too, or nobody looks at the slow one.
+                if (node.metric("TakenOver", "Count") != before + 1 && ++tries < TRIES)
+                {
+                    round--;
+                    continue;
+                }
                 Answer last = arrived.get(3);
                 assertEquals(2, last.stream());
                 assertEquals(List.of("slow"), last.texts());
@@ -56,7 +65,7 @@ class SlowQueriesTest
             }
         }
         assertTrue(node.metric("TakenOver", "Count") >= takenOver + 3);
-        assertTrue(node.metric("LateAnswers", "Count") >= late + 3);
+        CassandraProcess.await("late answers are counted", () -> node.metric("LateAnswers", "Count") >= late + 3);
     }
 
     @Test

@@ -113,11 +113,20 @@ class OverdueTest
     @Test
     void whatIsEmptyIsNotLookedAt() throws InterruptedException
     {
-        CountDownLatch ended = new CountDownLatch(2);
-        Query answered = new Query(ended, now() + ms(30));
-        Query marks = new Query(new CountDownLatch(1), now() + ms(60));
-        overdue.add(List.of(answered.slot, marks.slot));
-        answered.slot.set(null);
+        CountDownLatch ended;
+        Query answered;
+        Query marks;
+        long inMs = 30;
+        do
+        {
+            ended = new CountDownLatch(2);
+            answered = new Query(ended, now() + ms(inMs));
+            marks = new Query(new CountDownLatch(1), now() + ms(2 * inMs));
+            overdue.add(List.of(answered.slot, marks.slot));
+            answered.slot.set(null);
+            inMs *= 2;
+        }
+        while (now() >= answered.times[0]); // it was emptied too late
         marks.ended.await();
         assertEquals(0, answered.looked.get());
         assertEquals(2, ended.getCount());
