@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.common.util.concurrent.Uninterruptibles;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,6 +23,11 @@ class BusyNodeTest
     @Test
     void readsThatTakeAWhileDoNotHoldAFrameOneAfterTheOther() throws IOException
     {
+        NodeProcess.inTime(GuardedNode.TIMEOUT_MS / 2, this::handsReadsOver);
+    }
+
+    private void handsReadsOver() throws IOException
+    {
         long handedOver = node.metric("HandedOver", "Count");
         try (LinkClient link = node.link())
         {
@@ -36,7 +42,13 @@ class BusyNodeTest
 
     /** What is handed over keeps the executor busy that the ordinary port waits for; so it must not be fed meanwhile. */
     @Test
-    void thePortsCloseUnderLoad() throws IOException, InterruptedException
+    void thePortsCloseUnderLoad() throws IOException
+    {
+        // A node that stands still while it closes gives up what is under way.
+        NodeProcess.inTime(GuardedNode.TIMEOUT_MS, this::closesUnderLoad);
+    }
+
+    private void closesUnderLoad()
     {
         AtomicBoolean ended = new AtomicBoolean();
         AtomicInteger answered = new AtomicInteger();
@@ -54,8 +66,7 @@ class BusyNodeTest
         {
             ended.set(true);
             node.storage("startNativeTransport");
-            for (Thread thread : load)
-                thread.join();
+            load.forEach(Uninterruptibles::joinUninterruptibly);
         }
         String said = node.log().substring(before.length());
         assertTrue(said.contains("Aggregated frames: stopped listening"), said);

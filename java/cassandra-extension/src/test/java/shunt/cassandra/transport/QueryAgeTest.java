@@ -47,6 +47,12 @@ class QueryAgeTest
     @Test
     void aQueryThatWaitedTooLongIsRefusedAndNoOther() throws IOException
     {
+        // The time after which a query is given up, and a little.
+        NodeProcess.inTime(GuardedNode.TIMEOUT_MS + 500, this::refusesWhatWaitedTooLong);
+    }
+
+    private void refusesWhatWaitedTooLong() throws IOException
+    {
         long late = node.metric("Client", "TimedOutBeforeProcessing", "Count");
         try (LinkClient link = node.link())
         {
@@ -95,6 +101,12 @@ class QueryAgeTest
     /** The age of what waits in Cassandra's queue, for a query of an ordinary connection and for one of a frame. */
     @Test
     void nothingNewIsTakenWhileQueriesWaitTooLong() throws IOException
+    {
+        // The time that the slow queries take, and a little.
+        NodeProcess.inTime(4800, this::takesNothingNew);
+    }
+
+    private void takesNothingNew() throws IOException
     {
         node.setStorage(AGE, 0.05);
         String why = "Request has spent over 0.05 time of the maximum timeout " + GuardedNode.TIMEOUT_MS + "ms in the queue";
