@@ -277,8 +277,9 @@ fn a_failing_disk_of_the_cache_fails_no_query() {
         let before = pair.run(4_000);
         assert!(before.ssd_on && before.ssd_rows_written > 0, "seed {seed}: {before:?}");
         fault(&disk).store(true, Ordering::SeqCst);
-        let after = pair.run(5_000);
-        assert!(!after.ssd_on, "seed {seed}: {after:?}");
+        // How much of a run comes to the disk is up to the thread that writes there.
+        let is_off = (0..10).any(|_| !pair.run(5_000).ssd_on);
+        assert!(is_off, "seed {seed}: {:?}", pair.with.figures());
     }
 }
 

@@ -1,8 +1,10 @@
 //! Tickets, syncs that fail, full disks, locks and formats.
 
+use super::upkeep::until;
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
+use std::time::Instant;
 
 /// An engine whose syncs the test lets succeed or fail.
 fn failing() -> (Store, Arc<MemoryEngine>) {
@@ -26,8 +28,7 @@ fn batch(store: &Store, number: u8) -> Result<Ticket, StoreError> {
 
 #[test]
 fn everyone_who_waits_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path(), options()).unwrap();
+    let (store, engine) = failing();
     let newest = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&newest);
     store.subscribe(Box::new(move |synced| {
@@ -35,20 +36,30 @@ fn everyone_who_waits_is_told() {
     }));
     let (tell, told) = mpsc::channel();
     let mut last = Ticket(0);
+    // The sync for the first lasts until the others have written, or one could come after each of them.
+    let met = Arc::new(Barrier::new(2));
+    engine.during_sync({
+        let met = Arc::clone(&met);
+        move || (0..2).for_each(|_| drop(met.wait()))
+    });
     for number in 0..100 {
         last = batch(&store, number).unwrap();
         let tell = tell.clone();
         store.when_durable(last, Box::new(move |outcome| tell.send((number, outcome.is_ok())).unwrap()));
+        if number == 0 {
+            met.wait();
+        }
     }
+    met.wait();
     store.wait_durable(last).unwrap();
     assert!(store.durable() >= last);
     let mut all: Vec<_> = told.iter().take(100).collect();
     all.sort_unstable();
     assert_eq!(all, (0..100).map(|number| (number, true)).collect::<Vec<_>>());
-    assert_eq!(newest.load(Ordering::SeqCst), last.0);
+    until(|| newest.load(Ordering::SeqCst) == last.0);
     let figures = store.figures();
     assert_eq!((figures.applies, figures.synced), (100, 100));
-    assert!(figures.syncs < 100, "{} syncs for 100 writers that did not wait for one another", figures.syncs);
+    assert_eq!(figures.syncs, 2, "one is for all who wrote during the first");
 }
 
 /// The disk may have passed a write's place in the log before the write was there.
@@ -58,6 +69,8 @@ fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
     let store = Arc::new(store);
     let late = Arc::new(AtomicU64::new(0));
     let (writer, ticket) = (Arc::downgrade(&store), Arc::clone(&late));
+    let (tell, synced) = mpsc::channel();
+    store.subscribe(Box::new(move |outcome| drop(tell.send(outcome.as_ref().map(|ticket| *ticket).ok()))));
     engine.during_sync(move || {
         let fragment = Fragment::Row(insert(0, 1, b"x"));
         let (partition, table) = (partition(2), TABLE);
@@ -71,7 +84,8 @@ fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
     store.wait_durable(first).unwrap();
     let late = Ticket(late.load(Ordering::SeqCst));
     assert!(late > first);
-    assert_eq!(store.durable(), first, "the sync covered {first:?} alone");
+    // Who waits may have asked for another sync, which comes at once.
+    assert_eq!(synced.recv().unwrap(), Some(first), "the sync covered {first:?} alone");
     store.request_sync(Durability::Batch);
     store.wait_durable(late).unwrap();
 }
@@ -108,6 +122,18 @@ fn a_failed_sync_poisons_the_store() {
 /// RocksDB says "previous error" of a write that comes between a sync that failed and the store's knowing of it.
 #[test]
 fn a_write_that_fails_for_another_error_is_told_that_error() {
+    // The writer waits a second for the other error, and takes its own for the first if the sync stands still for longer.
+    let is_told = || {
+        let begun = Instant::now();
+        let told = error_of_a_write_during_a_failed_sync();
+        let expected = "the store is read-only until it is opened anew: Input/output error";
+        assert!(told == expected || begun.elapsed() >= Duration::from_secs(1), "{told}");
+        told == expected
+    };
+    assert!((0..20).any(|_| is_told()), "late each time");
+}
+
+fn error_of_a_write_during_a_failed_sync() -> String {
     let (store, engine) = failing();
     store.wait_durable(batch(&store, 1).unwrap()).unwrap();
     let store = Arc::new(store);
@@ -122,7 +148,7 @@ fn a_write_that_fails_for_another_error_is_told_that_error() {
     });
     let lost = batch(&store, 2).unwrap();
     store.wait_durable(lost).unwrap_err();
-    assert_eq!(told.recv().unwrap(), "the store is read-only until it is opened anew: Input/output error");
+    told.recv().unwrap()
 }
 
 #[test]
@@ -144,8 +170,11 @@ fn a_full_disk_is_read_only_until_there_is_room() {
 #[test]
 fn a_reserve_on_the_disk_is_kept_free() {
     let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), options()).unwrap();
+    store.wait_durable(batch(&store, 1).unwrap()).unwrap();
+    drop(store);
     let store = Store::open(directory.path(), StoreOptions { reserve_bytes: u64::MAX, ..options() }).unwrap();
-    // The watch comes by of itself; writes are taken until it does.
+    // The watch comes by of itself; writes are taken until it does, which may be before the first.
     let refused = std::iter::from_fn(|| {
         let ticket = batch(&store, 1).map(|ticket| store.wait_durable(ticket));
         Some(ticket.err())

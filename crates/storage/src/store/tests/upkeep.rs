@@ -179,9 +179,14 @@ fn reads_from_memory_alone_say_when_they_would_block() {
         put(&store, &key, Target::Row(b"r"), insert(0, 1, &long));
         store.flush().unwrap();
     }
-    let store = Store::open(directory.path(), options()).unwrap();
-    let ask = || store.read_row_nonblocking(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap();
-    assert_eq!(ask(), Read::WouldBlock);
+    let read = |store: &Store| store.read_row_nonblocking(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap();
+    // The engine's own threads may have read the row after an opening; not after every one.
+    let nothing_in_memory = || {
+        let store = Store::open(directory.path(), options()).unwrap();
+        (read(&store) == Read::WouldBlock).then_some(store)
+    };
+    let store = (0..50).find_map(|_| nothing_in_memory()).expect("the row was in memory after every opening");
+    let ask = || read(&store);
     assert_eq!(text(&store, &key, Target::Row(b"r")).as_deref().map(str::as_bytes), Some(&long[..]));
     assert!(matches!(ask(), Read::Ready(Some(_))));
     assert_eq!(store.figures().would_block, 1);
