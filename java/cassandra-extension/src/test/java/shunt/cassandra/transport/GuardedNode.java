@@ -38,8 +38,8 @@ final class GuardedNode extends CassandraProcess
     /** Is given up at {@link #TIMEOUT_MS}. */
     static final String ENDLESS_READ = "SELECT v FROM guarded.slow WHERE k = " + ENDLESS;
     static final String FAST = "SELECT v FROM guarded.fast WHERE k = 1";
-    /** Keys of table guarded.slow, each of them a slow partition. */
-    private static final int KEYS = 4;
+    /** Keys of table guarded.slow, each of them a slow partition: enough for five tries of a test. */
+    static final int KEYS = 16;
 
     private static GuardedNode shared;
 
@@ -59,7 +59,7 @@ final class GuardedNode extends CassandraProcess
         try
         {
             GuardedNode node = new GuardedNode(Files.createTempDirectory("shunt-guarded"));
-            node.schema();
+            inTime(TIMEOUT_MS, node::schema);
             return node;
         }
         catch (IOException e)
@@ -97,10 +97,16 @@ final class GuardedNode extends CassandraProcess
     {
         try (LinkClient link = link())
         {
-            link.ask("CREATE KEYSPACE guarded WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
-            link.ask("CREATE TABLE guarded.slow (k int, c int, v text, PRIMARY KEY (k, c))");
-            link.ask("CREATE TABLE guarded.fast (k int PRIMARY KEY, v text)");
-            link.ask("INSERT INTO guarded.fast (k, v) VALUES (1, 'fast')");
+            for (String statement : List.of(
+                "CREATE KEYSPACE IF NOT EXISTS guarded WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                "CREATE TABLE IF NOT EXISTS guarded.slow (k int, c int, v text, PRIMARY KEY (k, c))",
+                "CREATE TABLE IF NOT EXISTS guarded.fast (k int PRIMARY KEY, v text)",
+                "INSERT INTO guarded.fast (k, v) VALUES (1, 'fast')"))
+            {
+                String error = link.ask(statement).error();
+                if (error != null)
+                    throw new IOException(statement + ": " + error);
+            }
             for (int key = ENDLESS; key <= KEYS; key++)
             {
                 StringBuilder batch = new StringBuilder("BEGIN UNLOGGED BATCH ");
