@@ -53,11 +53,22 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     assert!(nodes.stop(PATIENCE).is_in_time());
     // Twice, so that what the log had is in files.
     assert!(start(directory.path()).stop(PATIENCE).is_in_time());
-    let nodes = start(directory.path());
-    let mut client = Client::connect(nodes.addresses()[0], 5);
-    client.run("USE k");
     let asked = ["SELECT b FROM t WHERE a = 7", "SELECT v FROM c WHERE p = 1 AND c = 2"];
     let expected: [&[u8]; 2] = [b"value", b"v2"];
+    // The engine's own threads may have read the row after an opening; not after every one.
+    let opened = || {
+        let nodes = start(directory.path());
+        let mut client = Client::connect(nodes.addresses()[0], 5);
+        client.run("USE k");
+        client.run(asked[0]);
+        if nodes.figures()[0].would_block > 0 {
+            return Some((nodes, client));
+        }
+        drop(client);
+        assert!(nodes.stop(PATIENCE).is_in_time());
+        None
+    };
+    let (nodes, mut client) = (0..20).find_map(|_| opened()).expect("the row was in memory after every opening");
     for (text, expected) in asked.into_iter().zip(expected) {
         assert_eq!(client.column(text), [expected]);
         let before = statistics(&nodes);
@@ -71,7 +82,6 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
             (5, before.misses, before.fills)
         );
     }
-    assert!(nodes.figures()[0].would_block > 0, "{:?}", nodes.figures()[0]);
     // A slice, a page and a scan pass by the cache.
     let before = statistics(&nodes);
     assert_eq!(client.column("SELECT v FROM c WHERE p = 1").len(), 3);
