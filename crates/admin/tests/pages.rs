@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use shunt_admin::Pages;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -59,8 +60,21 @@ async fn whoever_asks_by_another_name_gets_nothing() {
     }
 }
 
+/// A head has five seconds. In less, none of those that are closed is closed for that.
 #[tokio::test]
 async fn who_says_nothing_keeps_nobody_waiting() {
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let are_open = are_last_ones_open().await;
+        if begun.elapsed() < Duration::from_secs(5) {
+            return assert!(are_open, "they are closed");
+        }
+    }
+    panic!("the machine stood still each time");
+}
+
+/// Connects more silent clients than there may be, asks beside them, and says if the last ones are still connected.
+async fn are_last_ones_open() -> bool {
     const MOST: usize = 16;
     let address = serve(MOST).await;
     let mut silent = Vec::new();
@@ -71,10 +85,9 @@ async fn who_says_nothing_keeps_nobody_waiting() {
         silent.push(stream);
     }
     assert_eq!(answer(address, "GET /readyz HTTP/1.0\r\n\r\n").await, "HTTP/1.0 200 OK");
-    // The last ones have not had their time: it was not waited for.
     let is_open = |stream: &TcpStream| {
         let read = stream.try_read(&mut [0; 64]);
         read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     };
-    assert!(silent[2 * MOST - MOST / 2..].iter().all(is_open), "they are closed");
+    silent[2 * MOST - MOST / 2..].iter().all(is_open)
 }

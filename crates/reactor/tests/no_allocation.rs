@@ -77,7 +77,7 @@ impl Service for Relay {
     type Mail = ();
 
     fn started(&mut self, io: &mut Io) {
-        self.link = io.connect(self.link_address, 10_000_000_000);
+        self.link = io.connect(self.link_address, 180_000_000_000);
         io.keep_sent(self.link);
         io.set_timer(io.now_ns(), 0);
     }

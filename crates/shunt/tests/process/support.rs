@@ -207,24 +207,34 @@ impl Drop for Proxy {
     }
 }
 
-/// Status code and body of a page of an admin interface.
+/// Status code and body of a page of an admin interface. It gives a request five seconds, so this one
+/// is sent again if this process stands still before it is sent.
 pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(admin).expect("connect");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").expect("write");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("read");
-    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("code");
-    (code, answer.split_once("\r\n\r\n").expect("body").1.to_owned())
+    let mut page = None;
+    in_time(|| {
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect(admin).expect("connect");
+        let mut answer = String::new();
+        let sent = write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+        let received = sent.and_then(|()| stream.read_to_string(&mut answer));
+        let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+        page = code.zip(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()));
+        let is_late = begun.elapsed() >= Duration::from_secs(5);
+        assert!(page.is_some() || is_late, "no page {path}: {received:?} {answer:?}");
+        if page.is_some() { Ok(()) } else { Err(format!("{received:?} {answer:?}")) }
+    });
+    page.expect("in time")
 }
 
-/// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it.
+/// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it. One that
+/// ends meanwhile has none.
 fn thread_states(process: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("process");
     let state = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.expect("thread").path().join("stat")).expect("stat");
-        stat.rsplit_once(") ").expect("name").1[..1].to_owned()
+        let stat = std::fs::read_to_string(task.expect("thread").path().join("stat")).ok()?;
+        Some(stat.rsplit_once(") ").expect("name").1[..1].to_owned())
     };
-    tasks.map(state).collect()
+    tasks.filter_map(state).collect()
 }
 
 pub(crate) fn signal(child: &Child, name: &str) {
