@@ -20,7 +20,8 @@ pub fn run(data: &[u8]) {
     let allow = vec![allow.parse().expect("a prefix")];
     // One that answers for several servers, or for its own alone.
     let servers = usize::from(options >> 2 & 3);
-    let mut shim = Shim::coordinating(&ShimOptions { allow, rate: RATE, others_rate }, servers, 0);
+    let shims: Vec<SocketAddr> = (0..servers as u8).map(|last| ([192, 0, 2, last], 9700).into()).collect();
+    let mut shim = Shim::coordinating(&ShimOptions { allow, rate: RATE, others_rate }, &shims, 0);
     let from: SocketAddr = ([192, 0, 2, 1], 4000).into();
     let (mut let_in, mut counted) = (0, 0);
     for _ in 0..=RATE {

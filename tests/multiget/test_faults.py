@@ -124,12 +124,13 @@ def test_shims_that_coordinate_nothing_cost_a_coordinated_multiget_its_time_and_
         assert state["failed"] == 0 and state["uncoordinated"] > 0
 
 
-def test_shims_that_name_their_peers_in_another_order_cost_time_and_no_value(tmp_path):
+@pytest.mark.parametrize("mode", ["cli", "coordinator"])
+def test_shims_that_name_their_peers_in_another_order_cost_time_and_no_value(tmp_path, mode):
     import redis
 
     with Multiget(tmp_path, servers=3, mode="coordinator") as tier:
         tier.stop("sidecar")
-        tier.serve_options = patient(["--mode", "cli"])
+        tier.serve_options = patient(["--mode", mode])
         for index in range(3):
             tier.stop(f"shim-{index}")
         first = tier.shim_options.index("--peer") + 1

@@ -113,7 +113,10 @@ impl ClientGauges {
         ("duplicates", "Items for keys that had an answer."),
         ("malformed", "Datagrams that are no replies."),
         ("late", "Replies to no request that is under way."),
-        ("foreign", "Replies from another address than the keys' server, or with other keys."),
+        (
+            "foreign",
+            "Replies from another address than the keys' server, with other keys, or by a list of servers in another order.",
+        ),
         ("coordinated", "Requests that a coordinator was to answer."),
         ("uncoordinated", "Requests that a coordinator did not answer in time."),
         ("switched", "Requests that a switch was to split."),

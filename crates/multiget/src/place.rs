@@ -1,6 +1,8 @@
 //! Which server has a key: the slots of Redis Cluster (its specification, "Key distribution model"), in equal ranges in the order of the servers,
 //! as `redis-cli --cluster create` deals them out. So `{hash tags}` keep keys together here, too.
 
+use std::net::{IpAddr, SocketAddr};
+
 /// Slots.
 pub const SLOTS: usize = 16_384;
 
@@ -21,6 +23,21 @@ impl Places {
             Places::Slots(places) => places.get(usize::from(slot(key))).copied().map_or(0, usize::from),
         }
     }
+}
+
+/// A digest of servers' shims in their order (FNV-1a), never 0: a sidecar and a coordinator that
+/// have the same list have the same digest.
+pub fn list_digest(shims: &[SocketAddr]) -> u32 {
+    let mut digest: u32 = 0x811c_9dc5;
+    let mut add = |byte: u8| digest = (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    for shim in shims {
+        let address = match shim.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        address.octets().into_iter().chain(shim.port().to_be_bytes()).for_each(&mut add);
+    }
+    digest.max(1)
 }
 
 /// The slot of a key.

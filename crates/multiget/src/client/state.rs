@@ -11,7 +11,7 @@ use slab::Slab;
 use super::gather::{Multiget, Values};
 use crate::limits;
 use crate::mode::Mode;
-use crate::place::{Places, SLOTS};
+use crate::place::{self, Places, SLOTS};
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -231,6 +231,8 @@ pub struct Client {
     /// Whoever drives it asks servers over TCP; otherwise what needs that is over without.
     pub(super) has_tcp: bool,
     pub(super) servers: Vec<Server>,
+    /// The digest of their shims.
+    pub(super) list: u32,
     places: Places,
     pub(super) multigets: Slab<Multiget>,
     generations: Vec<u32>,
@@ -262,6 +264,7 @@ impl Client {
         assert!(!options.shims.is_empty() && options.shims.len() <= limits::SERVERS_MAX);
         Self {
             servers: options.shims.iter().map(|shim| Server::new(*shim)).collect(),
+            list: place::list_digest(&options.shims),
             places: Places::Equal(options.shims.len()),
             next_id: options.seed as u32,
             // Odd, so that all others are used before one comes again.
@@ -355,6 +358,8 @@ impl Client {
     pub(crate) fn add_server(&mut self, shim: SocketAddr) {
         assert!(self.servers.len() < limits::SERVERS_MAX);
         self.servers.push(Server::new(shim));
+        let shims: Vec<SocketAddr> = self.servers.iter().map(|server| server.shim).collect();
+        self.list = place::list_digest(&shims);
     }
 
     /// What a ticket names.

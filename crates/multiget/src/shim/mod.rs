@@ -57,6 +57,8 @@ pub struct Asked {
     startidx: u8,
     /// It is for several servers.
     is_whole: bool,
+    /// The digest of the list of servers by which it is answered; 0 if by one server.
+    list: u32,
     bytes: Vec<u8>,
     /// Where each key ends in `bytes`.
     ends: Vec<u16>,
@@ -83,17 +85,19 @@ pub struct Shim {
     servers: usize,
     /// Which of them is its own.
     own: usize,
+    /// The digest of their list.
+    list: u32,
 }
 
 impl Shim {
     /// A shim that has seen nobody.
     pub fn new(options: &ShimOptions) -> Self {
-        Self { admission: Admission::new(options), servers: 0, own: 0 }
+        Self { admission: Admission::new(options), servers: 0, own: 0, list: 0 }
     }
 
-    /// The same for one that answers for so many servers, of which this is its own.
-    pub fn coordinating(options: &ShimOptions, servers: usize, own: usize) -> Self {
-        Self { servers, own, ..Self::new(options) }
+    /// The same for one that answers for the servers of these shims, of which it is the one at `own`.
+    pub fn coordinating(options: &ShimOptions, shims: &[SocketAddr], own: usize) -> Self {
+        Self { servers: shims.len(), own, list: place::list_digest(shims), ..Self::new(options) }
     }
 
     /// Reads a datagram.
@@ -141,7 +145,8 @@ impl Shim {
             ends.push(bytes.len() as u16);
         }
         let Request { op, id, oid, startidx, .. } = request;
-        Ok(Asked { from, op, id, oid, startidx, is_whole, bytes, ends, bytes_max: usize::MAX })
+        let list = if is_whole { self.list } else { 0 };
+        Ok(Asked { from, op, id, oid, startidx, is_whole, list, bytes, ends, bytes_max: usize::MAX })
     }
 }
 
@@ -174,6 +179,11 @@ impl Asked {
         self.answer(found, buffer, each);
     }
 
+    /// Begins the reply whose first item is that of the key at `index`.
+    fn begin_reply<'b>(&self, buffer: &'b mut Vec<u8>, index: usize) -> ReplyWriter<'b> {
+        ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8).with_list(self.list)
+    }
+
     /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over TCP.
     pub fn answer<'v>(
         &self,
@@ -184,7 +194,7 @@ impl Asked {
         let least: usize = self.keys().map(|key| item_bytes(&Item { status: Status::Miss, key, value: &[] })).sum();
         let mut room = self.bytes_max.saturating_sub(HEADER_BYTES + least);
         buffer.clear();
-        let mut writer = ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx);
+        let mut writer = self.begin_reply(buffer, 0);
         for (index, key) in self.keys().enumerate() {
             let mut item = Item { status: Status::AskOverTcp, key, value: &[] };
             match found.next() {
@@ -202,7 +212,7 @@ impl Asked {
             if writer.bytes() + item_bytes(&item) > DATAGRAM_BYTES_MAX {
                 each(buffer);
                 buffer.clear();
-                writer = ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8);
+                writer = self.begin_reply(buffer, index);
             }
             writer.push(&item);
         }

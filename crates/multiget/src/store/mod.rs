@@ -87,7 +87,7 @@ impl Store {
         Self {
             shim: coordinator.map_or_else(
                 || Shim::new(&options.shim),
-                |coordinator| Shim::coordinating(&options.shim, coordinator.peers.len(), coordinator.own_number()),
+                |coordinator| Shim::coordinating(&options.shim, &coordinator.peers, coordinator.own_number()),
             ),
             coordinated: coordinator.map(Coordinated::new),
             options,

@@ -42,8 +42,8 @@ impl Server {
     /// One of so many; with a coordinator or without.
     pub(super) fn new(index: usize, servers: usize, coordinates: bool, seed: u64) -> Self {
         let options = ShimOptions { allow: vec!["192.0.2.0/24".parse().unwrap()], rate: 1_000_000, others_rate: 0 };
-        let shim = if coordinates { Shim::coordinating(&options, servers, index) } else { Shim::new(&options) };
-        let peers = (0..servers).map(shim_address).collect();
+        let peers: Vec<SocketAddr> = (0..servers).map(shim_address).collect();
+        let shim = if coordinates { Shim::coordinating(&options, &peers, index) } else { Shim::new(&options) };
         let options = CoordinatorOptions { peers, own: shim_address(index), seed };
         let coordinator = coordinates.then(|| Coordinator::new(&options));
         Self { shim, coordinator, options, state: State::Up, queue: VecDeque::new(), has_store: true }

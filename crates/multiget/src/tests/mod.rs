@@ -223,7 +223,7 @@ fn a_coordinator_that_does_not_answer_costs_three_multigets_their_time_and_is_tr
     assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), [shims[1]]);
     assert_eq!(whose(&asks_a_coordinator(&mut client, now_ns)), shims);
     let options = ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 10, others_rate: 0 };
-    let asked = Shim::coordinating(&options, 2, 0).datagram(0, shims[1], &sent[0].1).unwrap();
+    let asked = Shim::coordinating(&options, &shims, 0).datagram(0, shims[1], &sent[0].1).unwrap();
     let mut replies = Vec::new();
     asked.answer([Found::Nothing; 3].into_iter(), &mut Vec::new(), |reply| replies.push(reply.to_vec()));
     client.datagram(now_ns, shims[1], &replies[0], &mut |_, _| {});
@@ -299,8 +299,30 @@ fn a_coordinator_that_knows_other_servers_refuses_and_none_answers_for_strangers
         (&vouched, 0, Some(Rejected::NotSplit)),
         (&stranger, 2, Some(Rejected::Source)),
     ] {
-        let asked = Shim::coordinating(options, servers, 0).datagram(0, from, &sent[0].1);
+        let peers: Vec<SocketAddr> = (0..servers).map(hosts::shim_address).collect();
+        let asked = Shim::coordinating(options, &peers, 0).datagram(0, from, &sent[0].1);
         assert_eq!(asked.err(), expected, "{servers} servers");
+    }
+}
+
+/// It would say of keys that another server has that there are none.
+#[test]
+fn answers_of_a_coordinator_that_has_the_servers_in_another_order_are_not_taken() {
+    let shims: Vec<SocketAddr> = (0..3).map(hosts::shim_address).collect();
+    let vouched = ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 10, others_rate: 0 };
+    for (order, is_taken) in [([0, 1, 2], true), ([0, 2, 1], false), ([2, 1, 0], false), ([1, 0, 2], false)] {
+        let (shims, mode) = (shims.clone(), Mode::Coordinator);
+        let mut client = Client::new(ClientOptions { shims, mode, deadline_ns: 9, resend_ns: 1, seed: 0 });
+        let sent = asks_a_coordinator(&mut client, 0);
+        let peers = order.map(hosts::shim_address);
+        let own = peers.iter().position(|peer| *peer == sent[0].0).unwrap();
+        let asked = Shim::coordinating(&vouched, &peers, own).datagram(0, sent[0].0, &sent[0].1).unwrap();
+        let nothing = asked.keys().map(|_| Found::Nothing);
+        let replies = &mut Vec::new();
+        asked.answer(nothing, &mut Vec::new(), |reply| replies.push(reply.to_vec()));
+        replies.iter().for_each(|reply| client.datagram(0, sent[0].0, reply, &mut |_, _| {}));
+        let expected = if is_taken { (0, 0) } else { (1, replies.len() as u64) };
+        assert_eq!((client.under_way(), client.counts().foreign), expected, "{order:?}");
     }
 }
 
@@ -308,11 +330,12 @@ fn a_coordinator_that_knows_other_servers_refuses_and_none_answers_for_strangers
 fn a_shim_that_knows_its_server_answers_for_no_other_one() {
     let shims: Vec<SocketAddr> = (0..2).map(hosts::shim_address).collect();
     let options = ClientOptions { shims, mode: Mode::Cli, deadline_ns: 9, resend_ns: 1, seed: 0 };
+    let peers: Vec<SocketAddr> = (0..2).map(hosts::shim_address).collect();
     let sent = asks_a_coordinator(&mut Client::new(options), 0);
     let (from, allow) = ("10.0.0.1:4000".parse().unwrap(), vec!["10.0.0.0/8".parse().unwrap()]);
     let options = ShimOptions { allow, rate: 10, others_rate: 0 };
     for own in 0..2 {
-        let mut shim = Shim::coordinating(&options, 2, own);
+        let mut shim = Shim::coordinating(&options, &peers, own);
         for (to, data) in &sent {
             let expected = (*to != hosts::shim_address(own)).then_some(Rejected::Elsewhere);
             assert_eq!(shim.datagram(0, from, data).err(), expected, "{to} asked, {own} has it");

@@ -70,7 +70,9 @@ fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
     let late = Arc::new(AtomicU64::new(0));
     let (writer, ticket) = (Arc::downgrade(&store), Arc::clone(&late));
     let (tell, synced) = mpsc::channel();
-    store.subscribe(Box::new(move |outcome| drop(tell.send(outcome.as_ref().map(|ticket| *ticket).ok()))));
+    store.subscribe(Box::new(move |outcome| {
+        let _ = tell.send(outcome.as_ref().map(|ticket| *ticket).ok());
+    }));
     engine.during_sync(move || {
         let fragment = Fragment::Row(insert(0, 1, b"x"));
         let (partition, table) = (partition(2), TABLE);
