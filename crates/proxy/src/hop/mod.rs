@@ -143,4 +143,9 @@ impl Hops {
     pub(crate) fn owner(&self, shard: Shard) -> Option<SocketAddr> {
         self.owners.as_ref().and_then(|owners| owners.0[usize::from(shard) % SHARDS])
     }
+
+    /// True if other proxies have shards.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.owners.as_ref().is_some_and(|owners| owners.0.iter().any(Option::is_some))
+    }
 }

@@ -32,16 +32,19 @@ pub(crate) fn reason(message: &str) -> NotServed {
     known.map_or(NotServed::Elsewhere, |(why, _)| *why)
 }
 
-/// Writes the answer's body; returns its opcode and flags.
-pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>) -> (u8, u8) {
+/// Writes the answer's body; returns its opcode and flags. `has_peers`: other proxies of the fleet keep locks too.
+pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>, has_peers: bool) -> (u8, u8) {
     if let Some(error) = error(&outcome.verdict) {
         error.put(out, version);
         return (opcode::ERROR, 0);
     }
+    let is_part = has_peers && outcome.verdict == Verdict::Locks;
+    let warnings = [is_part.then_some(listing::PART), listing::may_be_cut(outcome, form.limit).then_some(listing::CUT)];
     // v3 knows no warnings.
-    let flags = if version >= 4 && listing::may_be_cut(outcome, form.limit) { flag::WARNING } else { 0 };
-    if flags != 0 {
-        put::string_list(out, [listing::CUT]);
+    let is_warned = version >= 4 && warnings.iter().any(Option::is_some);
+    let flags = if is_warned { flag::WARNING } else { 0 };
+    if is_warned {
+        put::string_list(out, warnings.into_iter().flatten());
     }
     match &form.kind {
         FormKind::Conditional(table) => {

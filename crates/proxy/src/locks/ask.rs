@@ -213,7 +213,9 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             let form = std::mem::take(&mut pending.form);
             let mut body = std::mem::take(&mut core.scratch.message);
             body.clear();
-            let (opcode, flags) = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
+            let version = version_of(core, ticket);
+            let has_peers = is_list && core.fleet.hops.has_peers();
+            let (opcode, flags) = answer::encode(&mut body, version, &form, outcome, has_peers);
             if is_list && !too_much {
                 core.fleet.locks.lists_bytes += body.len();
             }

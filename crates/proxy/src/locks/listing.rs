@@ -13,6 +13,9 @@ pub(crate) const ROWS_MAX: usize = 1_000;
 /// What is said with one that may lack some.
 pub(super) const CUT: &str =
     "Shunt: a list of locks, or of those who hold or await one, has the first 1000; there may be more";
+/// The warning with a list of all locks, where other proxies keep some of them.
+pub(super) const PART: &str =
+    "Shunt: these are the locks of this proxy alone; `shunt locks` shows those of all proxies of the fleet";
 /// What comes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of owner and role.
 const HEAD_BYTES: usize = 3 + 8 + 4 + 2 + 2;
 

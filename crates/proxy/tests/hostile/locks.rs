@@ -142,6 +142,28 @@ fn a_list_that_lacks_some_says_so() {
     }
 }
 
+/// Each proxy answers for the locks that it keeps, and whoever reads that as the fleet's has to be told.
+#[test]
+fn the_locks_of_one_proxy_of_several_are_said_to_be_that() {
+    let warnings = |ring: &mut LockTestbed, client, text: &str| {
+        let answer = ring.ask(client, text);
+        let warnings = answer.prefix().warnings.into_iter().flat_map(|all| all.iter().map(str::to_owned));
+        warnings.collect::<Vec<_>>()
+    };
+    let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |_| {});
+    peer(&mut ring);
+    let client = ring.client(None);
+    for text in ["SELECT * FROM shunt.locks LIMIT 7", "SELECT name FROM shunt.fast_locks"] {
+        let told = warnings(&mut ring, client, text);
+        assert_eq!(told.len(), 1, "{text}: {told:?}");
+        assert!(told[0].contains("of this proxy alone") && told[0].contains("`shunt locks`"), "{told:?}");
+    }
+    // The one proxy of a fleet has all locks.
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    assert_eq!(warnings(&mut ring, client, "SELECT * FROM shunt.locks LIMIT 7"), Vec::<String>::new());
+}
+
 /// A core with very many locks looks at them once a second, and tells what it saw then, also who asks for one lock more than the last.
 #[test]
 fn questions_for_ever_more_locks_are_one_look() {
