@@ -1,7 +1,8 @@
 //! `shunt locks`: who holds locks and who waits for them, and taking a lock from its holder.
 //!
 //! One lock is shown by its queue, which the proxy that owns the lock tells. All locks are asked of each proxy of the fleet, for each
-//! knows its own: so many of each, those with the longest queues first.
+//! knows its own: so many of each, those with the longest queues first. The proxies are asked side by side, and those that do
+//! not answer are named.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -17,6 +18,8 @@ use crate::print;
 
 /// How long one proxy may take to connect, and for a statement.
 const LIMIT: Duration = Duration::from_secs(5);
+/// The same for the other proxies of the fleet: one that has died is among them until it is declared dead.
+const OTHERS_LIMIT: Duration = Duration::from_secs(2);
 /// A proxy tells of so many who hold a lock or wait for it, and of no more.
 const QUEUE_MAX: usize = 1_000;
 /// What no proxy can serve now is asked again for so long: the owner of a lock may be changing.
@@ -67,41 +70,93 @@ pub(crate) fn run(locks: &Locks) -> Exit {
     })
 }
 
-/// Carries out a statement, again where no proxy can serve it yet.
-fn ask(client: &mut Client, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
-    let began = Instant::now();
-    loop {
-        match client.query(text, values, Consistency::ONE, None) {
-            Err(Failed { code: Some(error_code::IS_BOOTSTRAPPING), .. }) if began.elapsed() < AGAIN_FOR => {
-                client.pause(PAUSE);
+/// A proxy that is asked, and how long it may be asked again.
+trait Ask {
+    /// Carries out a statement.
+    fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed>;
+
+    /// Lets time pass before the next attempt; `false`: there is no time left for one.
+    fn pause(&mut self) -> bool;
+}
+
+/// A connected proxy. The time for attempts begins with its first statement.
+struct Asker {
+    client: Client,
+    began: Option<Instant>,
+}
+
+impl Asker {
+    fn new(client: Client) -> Self {
+        Self { client, began: None }
+    }
+
+    /// Carries out a statement, again where no proxy can serve it yet.
+    fn insist(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
+        self.began = None;
+        loop {
+            match self.query(text, values) {
+                Err(failed) if is_unserved(&failed) && self.pause() => {}
+                answered => return answered,
             }
-            answered => return answered,
         }
     }
 }
 
-/// `fast`: only locks in memory, or only durable ones.
-fn read_queue(client: &mut Client, fast: Option<bool>, name: &str) -> Result<Table, Failed> {
+impl Ask for Asker {
+    fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
+        self.began.get_or_insert_with(Instant::now);
+        self.client.query(text, values, Consistency::ONE, None)
+    }
+
+    fn pause(&mut self) -> bool {
+        let is_over = self.began.is_some_and(|began| began.elapsed() >= AGAIN_FOR);
+        if !is_over {
+            self.client.pause(PAUSE);
+        }
+        !is_over
+    }
+}
+
+/// True if no proxy serves this now, and one may soon.
+fn is_unserved(failed: &Failed) -> bool {
+    failed.code == Some(error_code::IS_BOOTSTRAPPING)
+}
+
+/// The statement that reads a queue. `fast`: only that of the lock in memory, or only that of the durable one.
+fn queue_statement(fast: Option<bool>) -> String {
     let columns = "fast, state, owner, role, mode, fence, ttl_ms";
     let which = fast.map_or_else(String::new, |fast| format!(" AND fast = {fast}"));
-    let text = format!("SELECT {columns} FROM shunt.lock_queue WHERE name = ?{which}");
-    ask(client, &text, &[Some(name.as_bytes().to_vec())])
+    format!("SELECT {columns} FROM shunt.lock_queue WHERE name = ?{which}")
+}
+
+/// Reads the queues of a name. After a proxy has died nobody knows for a while who has what it had in memory, and durable locks
+/// are known long before: what is known is shown at once, with the reason why the rest is missing.
+fn read_queues(asker: &mut impl Ask, only_fast: bool, name: &[u8]) -> Result<(Table, Option<Failed>), Failed> {
+    let values = [Some(name.to_vec())];
+    loop {
+        let unserved = match asker.query(&queue_statement(only_fast.then_some(true)), &values) {
+            Err(failed) if is_unserved(&failed) => failed,
+            answered => return Ok((answered?, None)),
+        };
+        if !only_fast {
+            match asker.query(&queue_statement(Some(false)), &values) {
+                Ok(durable) if !durable.rows.is_empty() => return Ok((durable, Some(unserved))),
+                Err(failed) if !is_unserved(&failed) => return Err(failed),
+                _ => {}
+            }
+        }
+        if !asker.pause() {
+            return Err(unserved);
+        }
+    }
 }
 
 fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
-    let mut client = locks.access.connect_to_locks(LIMIT)?;
-    let table = match read_queue(&mut client, locks.fast.then_some(true), name) {
-        // For a while after a proxy has died nobody knows who has what it had in memory.
-        Err(failed) if failed.code == Some(error_code::IS_BOOTSTRAPPING) && !locks.fast => {
-            let durable = read_queue(&mut client, Some(false), name)?;
-            if durable.rows.is_empty() {
-                return Err(failed);
-            }
-            eprintln!("warning: who holds the lock of this name in memory is not known: {}", failed.message);
-            durable
-        }
-        read => read?,
-    };
+    let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
+    let (table, missing) = read_queues(&mut asker, locks.fast, name.as_bytes())?;
+    if let Some(failed) = missing {
+        eprintln!("warning: who holds the lock of this name in memory is not known: {}", failed.message);
+    }
     if table.rows.is_empty() {
         print(&format!("nobody holds lock {} or waits for it\n", shown(name.as_bytes())));
         return Ok(Exit::Done);
@@ -127,8 +182,9 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
 
 /// Takes a lock from its holders. Each is named with its fence, so that nobody who comes after them loses it.
 fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
-    let mut client = locks.access.connect_to_locks(LIMIT)?;
-    let holders = holders(&read_queue(&mut client, Some(locks.fast), name)?, locks.fast);
+    let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
+    let queue = asker.insist(&queue_statement(Some(locks.fast)), &[Some(name.as_bytes().to_vec())])?;
+    let holders = holders(&queue, locks.fast);
     let lock = shown(name.as_bytes());
     if holders.is_empty() {
         print(&format!("nobody holds lock {lock}\n"));
@@ -150,7 +206,7 @@ fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
             return Err(Failed { code: Some(0), message });
         }
         let values = [name.as_bytes().to_vec(), owner.clone(), fence.to_be_bytes().to_vec()].map(Some);
-        let said = match ask(&mut client, &text, &values) {
+        let said = match asker.insist(&text, &values) {
             Ok(table) if table.get(0, "[applied]") == Some(&[1]) => format!("lock {lock} was taken from {who}\n"),
             Ok(_) => format!("{who} does not hold lock {lock} any more\n"),
             Err(failed) if failed.code == Some(error_code::UNAUTHORIZED) => {
@@ -187,23 +243,26 @@ struct Line {
 fn longest(locks: &Locks) -> Result<Exit, Failed> {
     let mut client = locks.access.connect_to_locks(LIMIT)?;
     let others = others(&mut client)?;
+    let first = (client.address().to_string(), Some(client));
+    let proxies = others.into_iter().map(|address| (address.to_string(), None)).chain([first]).collect();
+    let told = side_by_side(proxies, |(address, client)| {
+        let connected = match client {
+            Some(client) => Ok(client),
+            None => locks.access.connect_to(std::slice::from_ref(&address), OTHERS_LIMIT),
+        };
+        let told = connected.and_then(|client| lines_of(&mut Asker::new(client), locks, &address));
+        (address, told)
+    });
     let (mut lines, mut missing) = (Vec::new(), 0);
-    let mut take = |place: &str, client: Result<Client, Failed>| {
-        let told = client.and_then(|mut client| lines_of(&mut client, locks, place));
+    for (address, told) in told {
         match told {
             Ok(told) => lines.extend(told),
             Err(failed) => {
                 missing += 1;
-                eprintln!("warning: the locks of {place} are missing: {}", failed.message);
+                eprintln!("warning: the locks of {address} are missing: {}", failed.message);
             }
         }
-    };
-    for address in others {
-        let address = address.to_string();
-        take(&address, locks.access.connect_to(std::slice::from_ref(&address), LIMIT));
     }
-    let first = client.address().to_string();
-    take(&first, Ok(client));
     lines.sort_by_key(|line| (std::cmp::Reverse(line.waiters), line.fence));
     let more = lines.len().saturating_sub(locks.limit as usize);
     lines.truncate(locks.limit as usize);
@@ -222,8 +281,19 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     Ok(if missing == 0 { Exit::Done } else { Exit::NoRing })
 }
 
+/// Does the same with each of these at once, so that one that takes long keeps none of the others; the outcomes in their order.
+/// A fleet has 64 members at most.
+fn side_by_side<T: Send, R: Send>(each: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = each.into_iter().map(|one| scope.spawn(move || work(one))).collect();
+        let done = threads.into_iter().map(|thread| thread.join());
+        done.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
 /// The locks that one proxy knows.
-fn lines_of(client: &mut Client, locks: &Locks, proxy: &str) -> Result<Vec<Line>, Failed> {
+fn lines_of(asker: &mut Asker, locks: &Locks, proxy: &str) -> Result<Vec<Line>, Failed> {
     let tables: &[(&str, &str)] = match locks.fast {
         true => &[("fast_locks", "memory")],
         false => &[("locks", "durable"), ("fast_locks", "memory")],
@@ -231,7 +301,7 @@ fn lines_of(client: &mut Client, locks: &Locks, proxy: &str) -> Result<Vec<Line>
     let mut lines = Vec::new();
     for (from, kept) in tables {
         let text = format!("SELECT name, owner, fence, ttl_ms, waiters FROM shunt.{from} LIMIT {}", locks.limit);
-        let table = ask(client, &text, &[])?;
+        let table = asker.insist(&text, &[])?;
         for row in 0..table.rows.len() {
             let name = shown(table.get(row, "name").unwrap_or_default());
             let owner = table.get(row, "owner").map_or_else(|| "-".to_owned(), shown);
@@ -291,8 +361,80 @@ pub(crate) fn shown(text: &[u8]) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::sync::{Arc, Condvar, Mutex};
+
     use super::*;
+
+    /// A proxy that serves what `serves` says, and notes what it was asked; time for three attempts.
+    struct Script {
+        serves: fn(&str) -> Result<Table, Failed>,
+        asked: Vec<String>,
+    }
+
+    impl Ask for Script {
+        fn query(&mut self, text: &str, _: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
+            self.asked.push(text.split("name = ?").nth(1).unwrap_or_default().to_owned());
+            (self.serves)(text)
+        }
+
+        fn pause(&mut self) -> bool {
+            self.asked.push("pause".to_owned());
+            self.asked.iter().filter(|text| *text == "pause").count() < 3
+        }
+    }
+
+    fn unserved() -> Result<Table, Failed> {
+        Err(Failed { code: Some(error_code::IS_BOOTSTRAPPING), message: "not yet".to_owned() })
+    }
+
+    fn one_row() -> Table {
+        Table { columns: vec!["owner".to_owned()], rows: vec![vec![Some(b"ann".to_vec())]] }
+    }
+
+    #[test]
+    fn a_durable_lock_is_shown_at_once_while_locks_in_memory_are_not_known() {
+        let serves: fn(&str) -> _ = |text| if text.contains("fast = false") { Ok(one_row()) } else { unserved() };
+        let mut script = Script { serves, asked: Vec::new() };
+        let (table, missing) = read_queues(&mut script, false, b"n").unwrap();
+        assert_eq!((table, missing.map(|failed| failed.message)), (one_row(), Some("not yet".to_owned())));
+        assert_eq!(script.asked, ["", " AND fast = false"], "no time passed");
+    }
+
+    #[test]
+    fn a_name_of_which_nothing_is_known_is_asked_for_again_to_the_end() {
+        for serves in [
+            |_: &str| unserved(),
+            |text: &str| match text.contains("fast = false") {
+                true => Ok(Table::default()),
+                false => unserved(),
+            },
+        ] {
+            let mut script = Script { serves, asked: Vec::new() };
+            assert_eq!(read_queues(&mut script, false, b"n").unwrap_err().message, "not yet");
+            assert_eq!(script.asked.concat(), " AND fast = falsepause".repeat(3));
+        }
+        let mut script = Script { serves: |_| unserved(), asked: Vec::new() };
+        assert!(read_queues(&mut script, true, b"n").is_err());
+        assert_eq!(script.asked.concat(), " AND fast = truepause".repeat(3));
+    }
+
+    #[test]
+    fn one_proxy_that_takes_long_keeps_no_other() {
+        let here = Arc::new((Mutex::new(0), Condvar::new()));
+        let meet = |number: usize| {
+            let (count, changed) = &*here;
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            changed.notify_all();
+            let limit = Duration::from_secs(600);
+            let (count, _) = changed.wait_timeout_while(count, limit, |count| *count < 64).unwrap();
+            (number, *count)
+        };
+        let met = side_by_side((0..64).collect(), meet);
+        assert_eq!(met, (0..64).map(|number| (number, 64)).collect::<Vec<_>>());
+    }
 
     #[test]
     fn texts_are_shown_without_what_a_terminal_acts_upon() {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Consistency, QueryParams, ResultMessage, Value, ValueList, encode};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::connection::Connection;
 use super::error::ControlError;
@@ -18,6 +20,9 @@ pub const PROXY_KEY: &str = "SHUNT_PROXY";
 
 /// An option that only a proxy of a fleet has, to which statements on locks are more than rows; its value is a version of them.
 pub const LOCKS_KEY: &str = "SHUNT_LOCKS";
+
+/// Wait for one host before the next is tried beside it.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// A statement that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +72,38 @@ impl AsyncClient {
         let session = handshake::connect(address, credentials, limit).await.map_err(refused)?;
         let Session { connection, is_proxy, keeps_locks, .. } = session;
         Ok(AsyncClient { connection, is_proxy, keeps_locks })
+    }
+
+    /// Connects to the first of these that answers. One that says nothing for a moment is tried on while the next is tried beside
+    /// it, so that dead hosts cost a moment each, and not a time-out.
+    ///
+    /// # Errors
+    /// None answers: what each did, with the code of its refusal.
+    pub(super) async fn connect_first(
+        addresses: Vec<SocketAddr>,
+        credentials: Option<&Credentials>,
+        limit: Duration,
+    ) -> Result<AsyncClient, Vec<(SocketAddr, Failed)>> {
+        let (mut attempts, mut failed) = (JoinSet::new(), Vec::new());
+        let mut untried = addresses.into_iter();
+        loop {
+            if let Some(address) = untried.next() {
+                let credentials = credentials.cloned();
+                attempts.spawn(async move {
+                    let connected = AsyncClient::connect(address, credentials.as_ref(), limit).await;
+                    connected.map_err(|failed| (address, failed))
+                });
+            }
+            tokio::select! {
+                attempt = attempts.join_next() => match attempt {
+                    None => return Err(failed),
+                    Some(Ok(Ok(client))) => return Ok(client),
+                    Some(Ok(Err(one))) => failed.push(one),
+                    Some(Err(died)) => std::panic::resume_unwind(died.into_panic()),
+                },
+                () = sleep(STAGGER), if untried.len() > 0 => {}
+            }
+        }
     }
 
     /// As [`Client::keeps_locks`].
@@ -125,19 +162,20 @@ impl Client {
     /// None answers, or the login is refused; says what each of them did. There is a code if one has refused.
     pub fn connect(hosts: &[String], credentials: Option<&Credentials>, limit: Duration) -> Result<Client, Failed> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error.to_string()))?;
-        let (mut told, mut code) = (Vec::new(), None);
+        let (mut all, mut unknown) = (Vec::new(), Vec::new());
         for host in hosts {
-            for address in addresses(host)? {
-                match runtime.block_on(AsyncClient::connect(address, credentials, limit)) {
-                    Ok(client) => return Ok(Client { runtime, client, limit }),
-                    Err(failed) => {
-                        told.push(format!("{address}: {}", failed.message));
-                        code = failed.code.or(code);
-                    }
-                }
+            match addresses(host) {
+                Ok(found) => all.extend(found),
+                Err(failed) => unknown.push(failed.message),
             }
         }
-        Err(Failed { code, message: told.join("; ") })
+        let refused = match runtime.block_on(AsyncClient::connect_first(all, credentials, limit)) {
+            Ok(client) => return Ok(Client { runtime, client, limit }),
+            Err(refused) => refused,
+        };
+        let code = refused.iter().rev().find_map(|(_, failed)| failed.code);
+        let told = refused.iter().map(|(address, failed)| format!("{address}: {}", failed.message));
+        Err(Failed { code, message: told.chain(unknown).collect::<Vec<_>>().join("; ") })
     }
 
     /// True if this is a proxy, and not a node.

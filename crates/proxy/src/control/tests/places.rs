@@ -1,5 +1,6 @@
 //! Which ring, and which datacentre of it.
 
+use super::super::client::AsyncClient;
 use super::fake::FakeRing;
 use super::*;
 
@@ -31,6 +32,18 @@ async fn a_local_datacentre_that_the_ring_does_not_have_ends_the_start() {
     let bench = Bench::start(&[ring.address(1)], |config| config.local_datacentre = Some("DC1".to_owned()));
     let why = bench.unfit().await;
     assert!(why.contains("DC1") && why.contains("dc1 (2 nodes)") && why.contains("dc2 (1 node)"), "{why}");
+}
+
+#[tokio::test]
+async fn a_host_that_says_nothing_keeps_no_command_from_the_next() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let ring = FakeRing::start(1).await;
+    let addresses = vec![silent.local_addr().expect("address"), ring.address(1)];
+    let connected = timeout(GUARD, AsyncClient::connect_first(addresses, None, 2 * GUARD)).await;
+    assert!(connected.expect("it waits for the silent one").is_ok());
+    let nobody = AsyncClient::connect_first(vec!["127.0.0.1:1".parse().expect("address")], None, GUARD).await;
+    assert_eq!(nobody.err().map(|failed| failed.len()), Some(1));
+    assert!(AsyncClient::connect_first(Vec::new(), None, GUARD).await.is_err());
 }
 
 /// Whoever is up, and whoever is reached first.
