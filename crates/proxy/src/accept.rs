@@ -50,7 +50,7 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
 }
 
 /// What clients beyond `clients_max` are told.
-const TOO_MANY: &str = "clients_max is reached on this proxy, which takes no more clients";
+pub(crate) const TOO_MANY: &str = "clients_max is reached on this proxy, which takes no more clients";
 
 /// A request that no node answers: OPTIONS, STARTUP, AUTH_RESPONSE, REGISTER.
 pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase, header: &Header, body: &[u8]) {

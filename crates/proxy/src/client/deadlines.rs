@@ -3,6 +3,7 @@
 
 use shunt_reactor::Io;
 
+use crate::accept::TOO_MANY;
 use crate::client::{Client, Phase, Stall, closing};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -38,7 +39,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     }
     for (slot, handshake) in late {
         if core.clients.get(slot).is_some_and(|client| client.phase == Phase::TurnedAway) {
-            closing::abort(core, io, slot, Closing::TooMany, "clients_max is reached");
+            closing::abort(core, io, slot, Closing::TooMany, TOO_MANY);
         } else if handshake {
             refuse_late(core, io, slot);
         } else {
