@@ -48,7 +48,7 @@ pub(crate) struct UpOptions {
     /// Address of locks over HTTP, or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", help_heading = "Addresses")]
     pub(crate) locks_http: Given<LocksHttp>,
-    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1, 127.0.0.2, ... [default: the one after that of --listen]
+    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1, 127.0.0.2, ... [default: the next after that of --listen, or the one after that if --admin or --locks-http has it]
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
     pub(crate) node_port: Option<Given<u16>>,
     /// What `shunt node` has as well.
@@ -75,12 +75,16 @@ impl UpOptions {
         let nodes = self.nodes.as_ref().map(|given| checked.take("nodes", given, 1));
         let proxies = checked.take("proxies", &self.proxies, 1);
         let common = self.common.check(&self.listen, "warn", first_host, &mut checked);
-        let beside = port_beside(common.listen.port());
+        let locks_http = checked.take("locks-http", &self.locks_http, LocksHttp(None)).0;
+        let first = first_host(common.listen);
+        let others = [common.admin.as_ref().map(|admin| admin.listen), locks_http];
+        let others = others.into_iter().flatten().filter(|one| one.ip().is_unspecified() || one.ip() == first);
+        let beside = port_beside(common.listen.port(), &others.map(|one| one.port()).collect::<Vec<_>>());
         let settings = UpSettings {
             proxies: checked.within("proxies", proxies, 1..=PROXIES_MAX),
             nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
             node_port: self.node_port.as_ref().map_or(beside, |given| checked.take("node-port", given, 0)),
-            locks_http: checked.take("locks-http", &self.locks_http, LocksHttp(None)).0,
+            locks_http,
             common,
         };
         checked.finish(settings)
@@ -96,13 +100,13 @@ fn first_host(listen: SocketAddr) -> IpAddr {
     }
 }
 
-/// The port of the nodes beside a proxy's.
-fn port_beside(port: u16) -> u16 {
-    match port {
-        0 => 0,
-        u16::MAX => u16::MAX - 1,
-        port => port + 1,
+/// The port of the nodes beside a proxy's: the next that is none of these.
+fn port_beside(port: u16, taken: &[u16]) -> u16 {
+    if port == 0 {
+        return 0;
     }
+    let (above, below) = ((port..=u16::MAX).skip(1), (1..port).rev());
+    above.chain(below).find(|port| !taken.contains(port)).unwrap_or(port)
 }
 
 /// Runs nodes and proxy until a signal or a fatal error ends them.
@@ -370,6 +374,17 @@ mod tests {
             (
                 &["--listen", "127.0.0.1:9999"],
                 ["127.0.0.1:10000", "127.0.0.2:10000", "127.0.0.3:10000"],
+                "127.0.0.1:9180",
+            ),
+            (&["--listen", "127.0.0.1:9179"], ["127.0.0.1:9181", "127.0.0.2:9181", "127.0.0.3:9181"], "127.0.0.1:9180"),
+            (
+                &["--listen", "127.0.0.1:9041", "--admin", "0.0.0.0:9042", "--locks-http", "127.0.0.1:9043"],
+                ["127.0.0.1:9044", "127.0.0.2:9044", "127.0.0.3:9044"],
+                "0.0.0.0:9042",
+            ),
+            (
+                &["--listen", "127.0.0.1:65535"],
+                ["127.0.0.1:65534", "127.0.0.2:65534", "127.0.0.3:65534"],
                 "127.0.0.1:9180",
             ),
             (&["--listen", "[::1]:0"], ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.3:0"], "127.0.0.1:9180"),
