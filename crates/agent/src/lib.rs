@@ -15,7 +15,7 @@
 //! | `owner.rs` | messages in |
 //! | `request.rs` | requests on their way to the server |
 //! | `pool.rs`, `uploads.rs` | connections to the server, and who waits for one |
-//! | `answer.rs` | answers on their way back |
+//! | `answer.rs`, `pace.rs` | answers on their way back, and which clients take them slowly |
 //! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: what is to be done, and that it is done |
 //! | `own.rs` | which of their packets are let in |
 //! | `link.rs`, `kept.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
@@ -33,6 +33,7 @@ mod metrics;
 mod options;
 mod own;
 mod owner;
+mod pace;
 mod pool;
 mod request;
 mod segments;

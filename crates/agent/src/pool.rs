@@ -107,7 +107,7 @@ pub(crate) fn serve_waiting(agent: &mut Agent, io: &mut Io) {
     }
 }
 
-fn has_room(agent: &Agent) -> bool {
+pub(crate) fn has_room(agent: &Agent) -> bool {
     agent.upstreams.len() < agent.options.upstream_connections_max || !agent.idle.is_empty()
 }
 

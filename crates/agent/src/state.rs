@@ -19,6 +19,7 @@ use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::own::{Anywhere, Own};
+use crate::pace::Pace;
 use crate::uploads::Uploads;
 
 /// The agent as a service of an event loop.
@@ -223,6 +224,7 @@ pub(crate) struct Exchange {
     pub(crate) interim: u32,
     /// Bytes of the answer that may be sent.
     pub(crate) credit: u64,
+    pub(crate) pace: Pace,
     pub(crate) answer: Answer,
     /// When it came, and when its answer was offered.
     pub(crate) asked_ns: u64,
@@ -389,6 +391,7 @@ impl Exchange {
             request_taken: 0,
             interim: 0,
             credit: u64::from(CREDIT_BYTES),
+            pace: Pace::default(),
             answer: Answer {
                 stage: Stage::Awaited,
                 head: Vec::new(),

@@ -9,6 +9,7 @@ mod crowd;
 mod moved;
 mod moved_faults;
 mod origin;
+mod readers;
 mod requests;
 mod scene;
 mod times;

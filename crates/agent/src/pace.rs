@@ -1,0 +1,49 @@
+//! Whether a client takes its answer slowly. Such an answer keeps a connection to the server for as long as it takes.
+
+use crate::limits;
+
+/// The bytes of an answer over time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Sent so far.
+    pub(crate) sent_bytes: u64,
+    /// When this was looked at last, and how many there were.
+    since_ns: u64,
+    since_bytes: u64,
+    /// They were few from one look to the next, and the client was the reason.
+    pub(crate) is_slow: bool,
+}
+
+impl Pace {
+    /// Looks at it, if that is due. `is_held_up`: the server would send more than the client takes.
+    pub(crate) fn look(&mut self, now_ns: u64, is_held_up: bool) {
+        if self.since_ns + limits::PACE_NS > now_ns {
+            return;
+        }
+        let is_first = self.since_ns == 0;
+        self.is_slow = is_held_up && !is_first && self.sent_bytes - self.since_bytes < limits::PACE_BYTES_MIN;
+        (self.since_ns, self.since_bytes) = (now_ns, self.sent_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_slow_that_its_client_has_held_up_for_a_whole_time() {
+        let (mut pace, step) = (Pace::default(), limits::PACE_NS);
+        pace.look(step, true);
+        assert!(!pace.is_slow, "it was not looked at before");
+        pace.look(2 * step - 1, true);
+        assert!(!pace.is_slow);
+        pace.sent_bytes += limits::PACE_BYTES_MIN - 1;
+        pace.look(2 * step, true);
+        assert!(pace.is_slow);
+        pace.sent_bytes += limits::PACE_BYTES_MIN;
+        pace.look(3 * step, true);
+        assert!(!pace.is_slow);
+        pace.look(4 * step, false);
+        assert!(!pace.is_slow, "the server has sent no more");
+    }
+}
