@@ -82,14 +82,6 @@ enum End {
     Closed,
 }
 
-/// Handles what a client sent; returns how much of it is done with.
-#[inline]
-pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-    let used = read(core, io, slot, data);
-    core.context.metrics.client_bytes_in.add(used as u64);
-    used
-}
-
 /// Reads on where clients that were held, and are not any more, were stopped.
 pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
     while let Some(woken) = core.clients.wake.pop() {
@@ -113,7 +105,7 @@ pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
 
 /// Takes what is complete of what was carried over and of `data`; returns how much of `data` is done with.
 #[inline]
-fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
+pub(crate) fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let Some(client) = core.clients.get_mut(slot) else { return data.len() };
     let named = ClientRef { slot, id: client.id };
     let mut reader = std::mem::take(&mut client.reader);

@@ -40,6 +40,7 @@ mod context;
 mod drain;
 mod fault;
 mod ids;
+mod intake;
 mod lanes;
 mod plan;
 mod retained;

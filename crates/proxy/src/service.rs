@@ -17,6 +17,7 @@ use crate::flush::{self, GATHER_TIMER};
 use crate::handover::{Handover, agents, links, moved};
 use crate::hop::link as hop;
 use crate::ids::Ticket;
+use crate::intake;
 use crate::limits;
 use crate::link::{handshake, keep, ring, watch};
 use crate::locks::{self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown, sweep};
@@ -82,7 +83,7 @@ impl Service for Core {
         let used = match self.connections.peer(conn) {
             Peer::Client(slot) => {
                 still::see_if_still(self, io);
-                decode::received(self, io, slot, data)
+                intake::received(self, io, slot, data)
             }
             Peer::Link(link) => disaggregate::received(self, io, link, data),
             Peer::Proxy(key) => hop::received(self, io, key, data),

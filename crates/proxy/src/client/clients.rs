@@ -170,12 +170,24 @@ impl Clients {
     pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         let cost = heavy::cost(client.compression, header, body);
-        if cost < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(cost) {
+        self.admits_bytes(slot, cost)
+    }
+
+    /// The same of what takes as long to read as a text of so many bytes.
+    pub(crate) fn admits_bytes(&mut self, slot: u32, bytes: usize) -> bool {
+        let Some(client) = self.slots.get_mut(slot as usize) else { return true };
+        if bytes < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(bytes) {
             return true;
         }
-        let client = ClientRef { slot, id: client.id };
-        self.heavy.wait(client, cost);
+        self.wait_as_heavy(slot, bytes);
         false
+    }
+
+    /// A client is in line with so many bytes, and is to be stalled for [`Stall::HEAVY`].
+    pub(crate) fn wait_as_heavy(&mut self, slot: u32, bytes: usize) {
+        if let Some(client) = self.slots.get(slot as usize) {
+            self.heavy.wait(ClientRef { slot, id: client.id }, bytes);
+        }
     }
 
     /// A turn ends: heavy requests of those who wait are read now, as many as one turn may read. `true`: some wait on.

@@ -66,6 +66,43 @@ fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
     testbed.check_recovered();
 }
 
+/// A few bytes of a v5 segment stand for 128 KiB, and a read takes hundreds of such segments.
+#[test]
+fn compressed_segments_count_as_what_they_hold() {
+    let mut testbed = Testbed::new();
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let client = testbed.offender();
+            testbed.scene.world.with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
+            testbed.send(client, &bytes::startup(5, Some("lz4")));
+            testbed.answered(client, 1);
+            testbed.take_answers(client);
+            client
+        })
+        .collect();
+    testbed.run_for(SECOND);
+    testbed.start_work();
+    for client in &clients {
+        let segments: Vec<u8> = (0..100)
+            .flat_map(|stream| {
+                // Of these texts none is heavy by itself.
+                let plain = bytes::query(5, stream, &long_read(60 << 10));
+                let mut block = Vec::new();
+                assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut block));
+                // In front of the block v4 has its length.
+                bytes::segment_lz4(&block[4..], plain.len())
+            })
+            .collect();
+        testbed.send(*client, &segments);
+    }
+    for client in &clients {
+        is_answered(&mut testbed, *client, 100);
+    }
+    assert!(stalls(&testbed) > 0);
+    assert_eq!(testbed.scene.metrics[0].clients_stalled.of(StallReason::Heavy).get(), 0);
+    testbed.check_recovered();
+}
+
 #[test]
 fn values_that_are_only_passed_on_do_not_count() {
     let mut testbed = Testbed::new();

@@ -161,6 +161,23 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     }))
 }
 
+/// How much of `bytes`, which come in segments with LZ4, can be taken before `most` bytes are decompressed, and how many those
+/// are by what the segments say. One segment that says more is taken alone. Nothing is checked: a claim is there to be weighed
+/// before the work is done.
+pub fn claimed_part(bytes: &[u8], most: usize) -> (usize, usize) {
+    let (mut rest, mut claimed) = (bytes, 0);
+    while let Some(header) = SegmentHeader::read(rest, true)
+        && let Some(behind) = rest.get(header_bytes(true) + header.payload_len + CRC32_BYTES..)
+    {
+        if claimed > 0 && claimed + header.uncompressed_len > most {
+            return (bytes.len() - rest.len(), claimed);
+        }
+        claimed += header.uncompressed_len;
+        rest = behind;
+    }
+    (bytes.len(), claimed)
+}
+
 /// Lengths and flag of a segment header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct SegmentHeader {
@@ -184,13 +201,19 @@ impl SegmentHeader {
         if found != expected {
             return Err(FrameError::HeaderCrc { expected, found });
         }
-        let lengths = little_endian(lengths);
+        Ok(SegmentHeader::read(bytes, lz4))
+    }
+
+    /// The fields of a header that is there whole, whatever its checksum says.
+    #[inline]
+    fn read(bytes: &[u8], lz4: bool) -> Option<SegmentHeader> {
+        let lengths = little_endian(bytes.get(..header_bytes(lz4))?.get(..length_bytes(lz4))?);
         let field = |shift: u32| (lengths >> shift) as usize & PAYLOAD_BYTES_MAX;
-        Ok(Some(SegmentHeader {
+        Some(SegmentHeader {
             payload_len: field(0),
             uncompressed_len: if lz4 { field(17) } else { 0 },
             self_contained: lengths >> if lz4 { 34 } else { 17 } & 1 == 1,
-        }))
+        })
     }
 
     /// Writes the header with its CRC24 over `room`, which has [`header_bytes`] bytes.

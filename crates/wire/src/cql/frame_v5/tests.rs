@@ -181,3 +181,17 @@ fn a_false_uncompressed_length_is_an_error_behind_right_checksums() {
         assert!(matches!(error, FrameError::Payload(_)), "{claimed}: {error}");
     }
 }
+
+#[test]
+fn segments_claim_what_they_hold_before_they_are_decompressed() {
+    let (zeros, plain) = (segment_of(&[0; 100_000], true, true), segment_of(b"abc", true, true));
+    assert!(zeros.len() < 1_000);
+    let bytes = [&zeros[..], &plain, &zeros].concat();
+    let part = |bytes: &[u8], most| claimed_part(bytes, most);
+    assert_eq!(part(&bytes, 200_000), (bytes.len(), 200_000));
+    assert_eq!(part(&bytes, 199_999), (zeros.len() + plain.len(), 100_000));
+    assert_eq!(part(&bytes, 1), (zeros.len() + plain.len(), 100_000), "one is taken alone");
+    let last = bytes.len() - 1;
+    assert_eq!(part(&bytes[..last], 1), (last, 100_000), "the last is not there whole");
+    assert_eq!((part(&[], 1), part(&zeros[..7], 1)), ((0, 0), (7, 0)));
+}
