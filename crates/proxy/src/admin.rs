@@ -98,13 +98,23 @@ impl Part for Admin {
         if !local.any(|node| node.up) {
             return Some("no node of the local datacentre is up".to_owned());
         }
-        // Who is up is known by the control connection. Without one, and without a link, it is what was known once.
-        let cut_off = self.sources.control.connected.get() == 0 && self.links(routing) == 0;
-        cut_off.then(|| "no node can be reached".to_owned())
+        self.is_cut_off().then(|| "no node can be reached".to_owned())
     }
 }
 
 impl Admin {
+    /// True if no node can be reached. Who is up is known by the control connection; without one, and without a link, it is what
+    /// was known once.
+    pub fn is_cut_off(&self) -> bool {
+        let links = self.sources.cluster.get().map_or(0, |cluster| self.links(&cluster.routing));
+        self.sources.control.connected.get() == 0 && links == 0
+    }
+
+    /// True if somebody holds a lock of this proxy, as its cores counted at their last ticks.
+    pub fn has_held_locks(&self) -> bool {
+        self.sources.cores.iter().any(|core| core.locks.held.get() > 0)
+    }
+
     /// Open links of all cores to all nodes.
     fn links(&self, routing: &RoutingTable) -> u64 {
         let cores = self.sources.cores.iter();

@@ -45,7 +45,7 @@ fn one(core: &mut Core, io: &mut Io, output: Output) {
         }
         Output::Event(event) => say(&event),
         Output::Alarm(alarm) => tracing::warn!(%alarm, "the fleet needs attention"),
-        Output::Ended(end) => end_membership(core, io, &end),
+        Output::Ended(end) => take_end(core, io, &end),
     }
 }
 
@@ -186,7 +186,7 @@ fn say(event: &Event) {
     }
 }
 
-fn end_membership(core: &mut Core, io: &mut Io, end: &End) {
+fn take_end(core: &mut Core, io: &mut Io, end: &End) {
     let why = match end {
         End::Refused(refusal) => {
             run::note_format(core, Some(refusal));
@@ -195,9 +195,13 @@ fn end_membership(core: &mut Core, io: &mut Io, end: &End) {
         End::Dead => "others declared it dead, because it was silent for longer than its lease".to_owned(),
         End::Left => "it has left".to_owned(),
     };
-    // Whatever was said to the cores before: they serve nothing from here on.
+    end_membership(core, io, &why);
+}
+
+/// This proxy is no member any more, and its cores serve no locks from here on, whatever they were told before.
+pub(super) fn end_membership(core: &mut Core, io: &mut Io, why: &str) {
     words::tell_all(core, io, Word::End);
     tell_owners(core, io, Owners([None; shunt_fleet::SHARDS]));
     let now_ns = now_ns(io);
-    run::ended(&mut core.fleet.membership, now_ns, &why);
+    run::ended(&mut core.fleet.membership, now_ns, why);
 }

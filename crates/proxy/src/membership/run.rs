@@ -235,6 +235,16 @@ pub(crate) fn leave(core: &mut Core, io: &mut Io) {
     go_on(core, io);
 }
 
+/// The proxy is about to stop, no node can be told so, and nobody would miss a lock: the others find out by its lease.
+pub(crate) fn leave_untold(core: &mut Core, io: &mut Io) {
+    if core.fleet.membership.leaving && core.fleet.membership.member().is_some() {
+        tracing::warn!(
+            "no node can be reached and no lock is held: this proxy leaves its fleet untold, which learns of it by its lease"
+        );
+        carry::end_membership(core, io, "no node can be told that it leaves");
+    }
+}
+
 /// True if there is nothing left that the fleet should be told before this process ends.
 pub(crate) fn has_left(membership: &Membership) -> bool {
     !matches!(membership.stage, Stage::Member(_))

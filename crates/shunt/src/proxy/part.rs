@@ -70,6 +70,8 @@ pub(crate) struct ProxyPart {
     metrics: Arc<CoreMetrics>,
     /// What it says of an operator's order was seen.
     told_to_leave: bool,
+    /// While draining: the cores were told to leave the fleet without telling it.
+    leaves_untold: bool,
     /// Mail that did not fit a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
     /// Orders for the thread of locks over HTTP, while there is one.
@@ -104,6 +106,7 @@ impl ProxyPart {
             mailers,
             metrics,
             told_to_leave: false,
+            leaves_untold: false,
             waiting,
             http,
             notices,
@@ -155,6 +158,19 @@ impl ProxyPart {
         }
     }
 
+    /// A proxy that ends hands over its locks by way of the nodes. Where it reaches none and holds no lock it waits for nothing.
+    fn leave_untold(&mut self) {
+        let is_draining = self.acceptor.is_none() && !self.leaves_untold;
+        if is_draining
+            && self.config.borrow().fleet.is_some()
+            && self.pages.is_cut_off()
+            && !self.pages.has_held_locks()
+        {
+            self.leaves_untold = true;
+            self.send_all(&CoreMail::LeaveUntold);
+        }
+    }
+
     fn order_http(&self, order: Order) {
         if let Some(http) = &self.http {
             http.send_replace(order);
@@ -195,6 +211,7 @@ impl Part for ProxyPart {
                 return Some(exit);
             }
         }
+        self.leave_untold();
         // Once is enough: the gauge stays as it is.
         let is_told = self.metrics.locks.told_to_leave.get() > 0 && !self.told_to_leave;
         self.told_to_leave |= is_told;
