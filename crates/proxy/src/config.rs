@@ -19,6 +19,7 @@ pub use address::{
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
+pub(crate) use validate::reaches;
 pub use values::{Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Window};
 
 use std::net::SocketAddr;

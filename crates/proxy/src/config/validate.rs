@@ -164,7 +164,7 @@ impl Findings {
 }
 
 /// True if a connection to `target` on this machine would arrive at a listener on `listen`.
-fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
+pub(crate) fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
     let same_host = listen.ip() == target.ip()
         || (listen.ip().is_unspecified() && (target.ip().is_loopback() || target.ip().is_unspecified()));
     listen.port() != 0 && listen.port() == target.port() && same_host

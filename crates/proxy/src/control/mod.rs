@@ -9,6 +9,7 @@
 mod agreement;
 pub mod client;
 mod connection;
+mod contact;
 pub(crate) mod datacentre;
 mod error;
 mod follow;

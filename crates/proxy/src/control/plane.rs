@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
 use super::agreement::Answer;
-use super::datacentre::{self, Resolved};
+use super::contact;
+use super::datacentre;
 use super::error::{Attempt, ControlError};
 use super::handshake::{self, Session};
 use super::membership::{self, Members};
@@ -27,7 +28,7 @@ use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
 use super::schema::Schema;
 use super::{ClusterState, ControlRequest, CoreMail, follow};
-use crate::config::{CQL_PORT, Config, split_host_port};
+use crate::config::{CQL_PORT, Config};
 use crate::metrics::ControlMetrics;
 
 /// First and longest wait between two rounds over all known addresses.
@@ -120,10 +121,18 @@ impl ControlPlane {
 
     async fn live(&mut self) -> Result<(), Unfit> {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
-        while let Some(session) = self.connect().await {
+        while let Some(connected) = self.connect().await {
+            let session = connected?;
             let since = Instant::now();
             let address = session.connection.address;
             info!(%address, version = session.connection.version, "control connection to the ring");
+            if session.is_proxy {
+                warn!(
+                    %address,
+                    "the control connection goes to another Shunt proxy, which routes all queries of this one: unless such a chain is \
+                     wanted, name nodes as contact points"
+                );
+            }
             self.metrics.connected.set(1);
             let outcome = follow::follow(self, session).await;
             self.metrics.connected.set(0);
@@ -153,15 +162,19 @@ impl ControlPlane {
     }
 
     /// Tries all known addresses until one gives a session; `None` when all cores are gone.
-    async fn connect(&mut self) -> Option<Session> {
+    ///
+    /// # Errors
+    /// As long as no ring is known: none has given one, and a contact point is this proxy itself.
+    async fn connect(&mut self) -> Option<Result<Session, Unfit>> {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         loop {
             let config = self.settings();
             let candidates = self.candidates(&config);
             let round = try_round(config, candidates, Arc::clone(&self.metrics));
             match refuse_meanwhile(&mut self.requests, &mut self.post, round).await? {
-                Ok(session) => return Some(session),
-                Err(attempts) => self.report(&attempts),
+                Ok(session) => return Some(Ok(session)),
+                Err(Failures { own: Some(why), .. }) if self.ring.is_none() => return Some(Err(Unfit(why))),
+                Err(Failures { attempts, .. }) => self.report(&attempts),
             }
             let pause = backoff.next(self.random());
             refuse_meanwhile(&mut self.requests, &mut self.post, sleep(pause)).await?;
@@ -246,7 +259,8 @@ impl ControlPlane {
     /// Before anybody hears of the ring: whether it goes with the configuration, and which datacentre is local.
     pub(super) async fn settle(&mut self, session: &Session) -> Step {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
-        let resolved = resolve_all(&config).await;
+        let resolved = contact::resolve_all(&config).await;
+        contact::refuse_own(&config, &resolved)?;
         membership::check_contact_points(&config, ring, session.connection.address, &resolved).await?;
         let chosen = datacentre::choose(config.local_datacentre.as_deref(), &ring.nodes, &resolved);
         let chosen = chosen.map_err(ControlError::Unfit)?;
@@ -262,7 +276,7 @@ impl ControlPlane {
         if config.local_datacentre.is_some() {
             return;
         }
-        match datacentre::choose(None, &ring.nodes, &resolve_all(&config).await) {
+        match datacentre::choose(None, &ring.nodes, &contact::resolve_all(&config).await) {
             Ok(chosen) => self.home = Some(chosen),
             Err(why) => {
                 let now = self.view.borrow().as_ref().map(|state| state.datacentre.clone());
@@ -330,13 +344,23 @@ impl Candidates {
     }
 }
 
+/// A round in which no address gave a session.
+#[derive(Default)]
+struct Failures {
+    /// Each with its error.
+    attempts: Vec<String>,
+    /// What is wrong with a contact point that is this proxy itself.
+    own: Option<String>,
+}
+
 /// Tries one address after the other; the errors of all when none worked.
 async fn try_round(
     config: Arc<Config>,
     candidates: Candidates,
     metrics: Arc<ControlMetrics>,
-) -> Result<Session, Vec<String>> {
-    let mut failed = Vec::new();
+) -> Result<Session, Failures> {
+    let mut failures = Failures::default();
+    let failed = &mut failures.attempts;
     let mut tried = HashSet::new();
     for address in candidates.nodes.iter().copied() {
         tried.insert(address);
@@ -346,7 +370,7 @@ async fn try_round(
         }
     }
     for name in &candidates.names {
-        let addresses = match resolve(name, config.node_port.unwrap_or(CQL_PORT)).await {
+        let addresses = match contact::resolve(name, config.node_port.unwrap_or(CQL_PORT)).await {
             Ok(addresses) => addresses,
             Err(error) => {
                 failed.push(format!("{name}: {error}"));
@@ -357,29 +381,19 @@ async fn try_round(
             if !tried.insert(address) {
                 continue;
             }
+            if contact::is_own(&config, address) {
+                let why = contact::refusal(name, address);
+                failed.push(why.clone());
+                failures.own = Some(why);
+                continue;
+            }
             match candidates.try_one(address, &config, &metrics).await {
                 Ok(session) => return Ok(session),
                 Err(error) => failed.push(Attempt { address, error }.to_string()),
             }
         }
     }
-    Err(failed)
-}
-
-/// All contact points with their addresses.
-async fn resolve_all(config: &Config) -> Vec<Resolved> {
-    let mut all = Vec::new();
-    for name in &config.contact_points {
-        all.push((name.clone(), resolve(name, config.node_port.unwrap_or(CQL_PORT)).await));
-    }
-    all
-}
-
-/// All addresses of a contact point.
-async fn resolve(contact_point: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
-    let (host, port) = split_host_port(contact_point)?;
-    let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;
-    found.map(Iterator::collect).map_err(|error| format!("the name cannot be looked up: {error}"))
+    Err(failures)
 }
 
 /// Hands on what cores ask, until all of them are gone; whoever takes it may be busy with a node.

@@ -46,6 +46,18 @@ async fn a_host_that_says_nothing_keeps_no_command_from_the_next() {
     assert!(AsyncClient::connect_first(Vec::new(), None, GUARD).await.is_err());
 }
 
+/// A proxy that is its own contact point would wait for itself, or be taken for a node.
+#[tokio::test]
+async fn a_contact_point_that_is_the_proxy_itself_ends_the_start() {
+    let own = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let own = own.local_addr().expect("address");
+    let ring = FakeRing::start(1).await;
+    for contact_points in [&[own][..], &[ring.address(1), own], &[own, ring.address(1)]] {
+        let why = Bench::start(contact_points, |config| config.listen = vec![own]).unfit().await;
+        assert!(why.contains(&own.to_string()) && why.contains("listens itself"), "{why}");
+    }
+}
+
 /// Whoever is up, and whoever is reached first.
 #[tokio::test]
 async fn the_datacentre_of_the_contact_points_is_chosen() {

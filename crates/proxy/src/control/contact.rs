@@ -1,0 +1,90 @@
+//! Contact points: the addresses behind their names, and those among them at which this proxy listens itself.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use super::datacentre::Resolved;
+use super::error::ControlError;
+use crate::config::{CQL_PORT, Config, reaches, split_host_port};
+
+/// All contact points with their addresses.
+pub(super) async fn resolve_all(config: &Config) -> Vec<Resolved> {
+    let mut all = Vec::new();
+    for name in &config.contact_points {
+        all.push((name.clone(), resolve(name, config.node_port.unwrap_or(CQL_PORT)).await));
+    }
+    all
+}
+
+/// All addresses of a contact point.
+pub(super) async fn resolve(contact_point: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = split_host_port(contact_point)?;
+    let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;
+    found.map(Iterator::collect).map_err(|error| format!("the name cannot be looked up: {error}"))
+}
+
+/// Checks that no contact point is this proxy: it would wait for itself, or take itself for a node.
+///
+/// # Errors
+/// One is; the text says which.
+pub(super) fn refuse_own(config: &Config, resolved: &[Resolved]) -> Result<(), ControlError> {
+    let all = resolved.iter().flat_map(|(name, addresses)| addresses.iter().flatten().map(move |one| (name, *one)));
+    match all.into_iter().find(|(_, address)| is_own(config, *address)) {
+        Some((name, address)) => Err(ControlError::Unfit(refusal(name, address))),
+        None => Ok(()),
+    }
+}
+
+/// The error of a contact point that is this proxy.
+pub(super) fn refusal(name: &str, address: SocketAddr) -> String {
+    format!(
+        "the contact point {name} is {address}, where this proxy listens itself (--listen): --contact-points has to name nodes of \
+         the ring"
+    )
+}
+
+/// True if a connection to this address certainly comes to this proxy. Addresses given as such were looked at with the
+/// configuration; here are those behind names, and all of this host.
+pub(super) fn is_own(config: &Config, address: SocketAddr) -> bool {
+    config.listen.iter().any(|listen| {
+        // An IPv6 listener may take IPv4 connections or not: the system's settings decide.
+        let is_any = listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4();
+        let target = if is_any && is_of_this_host(address.ip()) { listen.ip() } else { address.ip() };
+        listen.ip() == target && reaches(*listen, SocketAddr::new(target, address.port()))
+    })
+}
+
+/// True if an address is this host's: the kernel then sends to it from the same one. Nothing is sent for that.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    let any: IpAddr = if ip.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, 1))?;
+        socket.local_addr()
+    });
+    ip.is_loopback() || ip.is_unspecified() || source.is_ok_and(|source| source.ip() == ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_the_proxys_own_where_it_listens() {
+        let is_own = |listen: &str, address: &str| {
+            let listen = vec![listen.parse().expect("an address")];
+            is_own(&Config { listen, ..Config::default() }, address.parse().expect("an address"))
+        };
+        for (listen, address, expected) in [
+            ("10.0.0.1:9042", "10.0.0.1:9042", true),
+            ("10.0.0.1:9042", "10.0.0.1:9043", false),
+            ("10.0.0.1:9042", "10.0.0.2:9042", false),
+            ("127.0.0.1:9042", "127.0.0.2:9042", false),
+            ("0.0.0.0:9042", "127.0.0.2:9042", true),
+            ("0.0.0.0:9042", "192.0.2.7:9042", false),
+            ("0.0.0.0:9042", "127.0.0.1:9043", false),
+            ("[::]:9042", "[::1]:9042", true),
+            ("[::]:9042", "127.0.0.1:9042", false),
+        ] {
+            assert_eq!(is_own(listen, address), expected, "{listen} {address}");
+        }
+    }
+}
