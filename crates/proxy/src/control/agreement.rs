@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 use super::error::ControlError;
+use super::state::TableName;
 use super::{handshake, ring};
 use crate::config::Config;
 
@@ -38,6 +39,8 @@ pub(super) enum Waiter {
         core: usize,
         /// Its number for the question.
         ticket: u64,
+        /// The table that was made.
+        table: Option<Box<TableName>>,
     },
     /// The body of an event, to be passed on.
     Event(Arc<[u8]>),
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     fn core(core: usize, ticket: u64) -> Waiter {
-        Waiter::Core { core, ticket }
+        Waiter::Core { core, ticket, table: None }
     }
 
     #[test]

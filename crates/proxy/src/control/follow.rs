@@ -16,6 +16,7 @@ use super::error::ControlError;
 use super::handshake::Session;
 use super::missed::Inventory;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
+use super::state::TableName;
 use super::{ControlRequest, CoreMail, ring, schema};
 
 /// Wait after the first of several topology or status events, so that they cost one reading. Nodes also tell of a
@@ -45,7 +46,7 @@ pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
     };
     let outcome = follower.run().await;
     let unanswered = follower.agreement.abandon();
-    follower.answer(unanswered);
+    follower.post(unanswered);
     outcome
 }
 
@@ -89,7 +90,7 @@ impl Follower<'_> {
             }
             Some(answer) = plane.agreements.join_next() => {
                 if let Ok(answer) = answer {
-                    self.answer(vec![answer]);
+                    self.answer(vec![answer]).await?;
                 }
             }
             changed = plane.config.changed() => {
@@ -259,7 +260,9 @@ impl Follower<'_> {
 
     fn request(&mut self, request: ControlRequest) {
         match request {
-            ControlRequest::AwaitSchemaAgreement { node, core, ticket } => self.await_agreement(node, core, ticket),
+            ControlRequest::AwaitSchemaAgreement { node, core, ticket, table } => {
+                self.await_agreement(node, Waiter::Core { core, ticket, table });
+            }
             ControlRequest::NodeUnreachable(id) => self.unreachable(id),
             ControlRequest::Refresh => {
                 let due = Instant::now() + TOPOLOGY_DELAY;
@@ -270,7 +273,7 @@ impl Follower<'_> {
     }
 
     /// Looks from the node that changed the schema.
-    fn await_agreement(&mut self, id: NodeId, core: usize, ticket: u64) {
+    fn await_agreement(&mut self, id: NodeId, waiter: Waiter) {
         let plane = &mut *self.plane;
         let nodes = plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
         let elsewhere = nodes
@@ -278,13 +281,13 @@ impl Follower<'_> {
             .map(|(_, node)| node.address)
             .next();
         let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
-            self.agreement.ask(Waiter::Core { core, ticket }, Instant::now());
+            self.agreement.ask(waiter, Instant::now());
             return;
         };
         let (config, down) = (plane.settings(), plane.down.clone());
         plane.agreements.spawn(async move {
             let agreed = agreement::seen_by(address, &config, &down).await;
-            Answer { waiter: Waiter::Core { core, ticket }, agreed }
+            Answer { waiter, agreed }
         });
     }
 
@@ -361,14 +364,41 @@ impl Follower<'_> {
         self.still_alive();
         let agreed = agreement::agree(&versions, &self.plane.down);
         let answers = self.agreement.finish_check(asked_until, agreed, Instant::now());
-        self.answer(answers);
+        self.answer(answers).await
+    }
+
+    /// Gives those who waited their answers. Tables that were made are read before, so that the client's next statement is
+    /// routed by their keys: all of the schema follows a moment after the event.
+    async fn answer(&mut self, answers: Vec<Answer>) -> Step {
+        let agreed = answers.iter().filter(|answer| answer.agreed);
+        let made = agreed.filter_map(|answer| match &answer.waiter {
+            Waiter::Core { table, .. } => table.clone(),
+            Waiter::Event(_) => None,
+        });
+        let read = self.read_tables(made.collect()).await;
+        self.post(answers);
+        read
+    }
+
+    async fn read_tables(&mut self, names: Vec<Box<TableName>>) -> Step {
+        let limit = self.limit();
+        for name in &names {
+            let read = schema::read_table(&mut self.session.connection, limit, &mut self.plane.schema, name).await;
+            self.counted(read)?;
+            self.still_alive();
+        }
+        if !names.is_empty() {
+            self.plane.publish(&self.session);
+        }
         Ok(())
     }
 
-    fn answer(&mut self, answers: Vec<Answer>) {
+    fn post(&mut self, answers: Vec<Answer>) {
         for Answer { waiter, agreed } in answers {
             match waiter {
-                Waiter::Core { core, ticket } => self.plane.post.send(core, CoreMail::SchemaAgreed { ticket, agreed }),
+                Waiter::Core { core, ticket, .. } => {
+                    self.plane.post.send(core, CoreMail::SchemaAgreed { ticket, agreed });
+                }
                 Waiter::Event(body) => self.plane.post.send_all(&CoreMail::SchemaEvent(body)),
             }
         }

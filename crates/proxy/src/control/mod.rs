@@ -28,5 +28,5 @@ mod view;
 
 pub use plane::{ControlOptions, ControlPlane, Unfit};
 pub use post::Mailbox;
-pub use state::{ClusterState, ControlRequest, CoreMail};
+pub use state::{ClusterState, ControlRequest, CoreMail, TableName};
 pub use view::ClusterView;

@@ -10,9 +10,14 @@ use tracing::warn;
 
 use super::connection::Connection;
 use super::error::ControlError;
+use super::state::TableName;
 use super::tables::{self, Row};
 use crate::transactions::routed::{self, TableModes};
 use crate::transactions::rules;
+
+const KEYSPACES: &str = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
+const COLUMNS: &str = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";
+const TABLES: &str = "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables";
 
 /// Keyspaces and tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,21 +35,48 @@ pub(super) async fn read(
     limit: Duration,
     with_modes: bool,
 ) -> Result<Schema, ControlError> {
-    let query = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
-    let keyspaces = match tables::read(connection, query, limit).await {
+    let keyspaces = match tables::read(connection, KEYSPACES, limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => return Ok(Schema::default()),
         outcome => outcome?,
     };
-    let query = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";
-    let columns = tables::read(connection, query, limit).await?;
-    let query = "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables";
+    let columns = tables::read(connection, COLUMNS, limit).await?;
     // Rows of a table that is not among them live for a time, for all that is known.
-    let tables = match tables::read(connection, query, limit).await {
+    let tables = match tables::read(connection, TABLES, limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
         outcome => outcome?,
     };
     let modes = if with_modes { read_modes(connection, limit).await? } else { TableModes::default() };
     Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables), modes })
+}
+
+/// Reads one table into what is known: again if it is there, and with its keyspace if that is new.
+pub(super) async fn read_table(
+    connection: &mut Connection,
+    limit: Duration,
+    known: &mut Schema,
+    name: &TableName,
+) -> Result<(), ControlError> {
+    let quoted = |text: &str| text.replace('\'', "''");
+    let of_keyspace = format!(" WHERE keyspace_name = '{}'", quoted(&name.keyspace));
+    let of_table = format!("{of_keyspace} AND table_name = '{}'", quoted(&name.table));
+    if !known.keyspaces.iter().any(|keyspace| keyspace.name == name.keyspace) {
+        let rows = tables::read(connection, &format!("{KEYSPACES}{of_keyspace}"), limit).await?;
+        known.keyspaces.extend(rows.iter().filter_map(keyspace).filter(|one| one.name == name.keyspace));
+    }
+    let columns = tables::read(connection, &format!("{COLUMNS}{of_table}"), limit).await?;
+    let tables = tables::read(connection, &format!("{TABLES}{of_table}"), limit).await?;
+    let key = |table: &Table| (table.keyspace.clone(), table.name.clone());
+    let wanted = (name.keyspace.clone(), name.table.clone());
+    let read = group(&columns, &tables).into_iter().find(|table| key(table) == wanted);
+    // In the order in which all are read, so that the next reading of all finds nothing new.
+    let place = known.tables.binary_search_by_key(&wanted, key);
+    match (place, read) {
+        (Ok(place), Some(table)) => known.tables[place] = table,
+        (Err(place), Some(table)) => known.tables.insert(place, table),
+        (Ok(place), None) => drop(known.tables.remove(place)),
+        (Err(_), None) => {}
+    }
+    Ok(())
 }
 
 /// Before clients are served: what they write to such tables must not go past transactions, or past a rule.

@@ -80,8 +80,17 @@ pub enum CoreMail {
     Reload(Arc<Config>),
 }
 
+/// The name of a table, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableName {
+    /// Its keyspace.
+    pub keyspace: String,
+    /// Its name there.
+    pub table: String,
+}
+
 /// A request of a core to the control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
     /// Poll schema versions until they are equal (at most 10 s), then post [`CoreMail::SchemaAgreed`] to this core.
     AwaitSchemaAgreement {
@@ -91,6 +100,8 @@ pub enum ControlRequest {
         core: usize,
         /// Any number; comes back in the answer.
         ticket: u64,
+        /// The table that the change has made: cores know it before the answer comes.
+        table: Option<Box<TableName>>,
     },
     /// Links to this node keep failing: look at the ring soon.
     NodeUnreachable(NodeId),

@@ -1,12 +1,13 @@
 //! Answers to schema changes, held until the nodes agree.
 //!
 //! The client's next query may go to another node, and must find the new schema there. A driver would wait for that
-//! itself, but it sees proxies only, and these always agree with one another.
+//! itself, but it sees proxies only, and these always agree with one another. A table that was made is known to the cores
+//! before the answer goes out.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResultMessage, split_response_prefix};
 
-use crate::control::state::ControlRequest;
+use crate::control::state::{ControlRequest, TableName};
 use crate::core::Core;
 use crate::ids::{LinkKey, Ticket};
 use crate::limits;
@@ -19,9 +20,18 @@ use crate::second::AwaitingAgreement;
 /// another node, finds the new schema. A driver would wait for that itself, but it only sees the proxy.
 pub(crate) fn hold(core: &mut Core, io: &mut Io, key: LinkKey, pending: &Pending, answer: &Answer<'_>, body: &[u8]) {
     let rest = split_response_prefix(answer.flags & !1, body).map_or(&[][..], |(_, rest)| rest);
-    let changed = matches!(ResultMessage::decode(4, rest), Ok(ResultMessage::SchemaChange(_)));
+    let change = match ResultMessage::decode(4, rest) {
+        Ok(ResultMessage::SchemaChange(change)) => Some(change),
+        _ => None,
+    };
+    let table = change.and_then(|change| match (change.change, change.target, change.name) {
+        ("CREATED", "TABLE", Some(table)) => {
+            Some(Box::new(TableName { keyspace: change.keyspace.to_owned(), table: table.to_owned() }))
+        }
+        _ => None,
+    });
     let node = core.links.get(key).map(|link| link.node);
-    let Some(node) = node.filter(|_| changed && core.second.awaiting.len() < limits::REPAIRS_MAX) else {
+    let Some(node) = node.filter(|_| change.is_some() && core.second.awaiting.len() < limits::REPAIRS_MAX) else {
         reply::pass_on(core, io, pending, answer, Outcome::Ok);
         return;
     };
@@ -34,7 +44,8 @@ pub(crate) fn hold(core: &mut Core, io: &mut Io, key: LinkKey, pending: &Pending
     };
     let ticket = core.second.next_ticket();
     core.second.awaiting.insert(ticket, held);
-    let request = ControlRequest::AwaitSchemaAgreement { node, core: core.context.index, ticket: ticket.0.into() };
+    let (core_index, ticket_number) = (core.context.index, ticket.0.into());
+    let request = ControlRequest::AwaitSchemaAgreement { node, core: core_index, ticket: ticket_number, table };
     if core.context.control.try_send(request).is_err() {
         agreed(core, io, ticket);
     }

@@ -108,7 +108,12 @@ mod tests {
     fn a_control_thread_that_panics_is_told() {
         let (requests, told) = started(None);
         requests
-            .blocking_send(ControlRequest::AwaitSchemaAgreement { node: shunt_topology::NodeId(0), core: 0, ticket: 1 })
+            .blocking_send(ControlRequest::AwaitSchemaAgreement {
+                node: shunt_topology::NodeId(0),
+                core: 0,
+                ticket: 1,
+                table: None,
+            })
             .unwrap();
         let notice = told.recv().unwrap();
         assert!(matches!(notice, Notice::ControlEnded { failure: Some(_) }), "{notice:?}");

@@ -153,7 +153,9 @@ async fn is_awaited(ring: &FakeRing, bench: &mut Bench, node: u128, disagree: fn
     for ticket in 5.. {
         ring.edit(disagree);
         let (queries, begun) = (ring.state.lock().expect("lock").queries, Instant::now());
-        bench.ask(ControlRequest::AwaitSchemaAgreement { node: node_id(bench, node), core: 0, ticket }).await;
+        bench
+            .ask(ControlRequest::AwaitSchemaAgreement { node: node_id(bench, node), core: 0, ticket, table: None })
+            .await;
         // Each check asks local and peers.
         eventually(|| ring.state.lock().expect("lock").queries >= queries + 6).await;
         let early = bench.mail.try_recv().ok();
@@ -185,6 +187,31 @@ async fn schema_agreement_is_awaited() {
     let ring = FakeRing::start(3).await;
     let mut bench = started(&ring).await;
     is_awaited(&ring, &mut bench, 1, |state| state.nodes[2].schema_version = 78).await;
+}
+
+/// The client that made a table may ask for several of its keys next.
+#[tokio::test]
+async fn a_table_is_known_before_whoever_made_it_is_answered() {
+    let ring = FakeRing::start(2).await;
+    let mut bench = started(&ring).await;
+    ring.add_keyspace("fresh");
+    for (ticket, node) in [(1, 1), (2, 2)] {
+        let table = Some(Box::new(TableName { keyspace: "fresh".to_owned(), table: "t".to_owned() }));
+        let node = node_id(&bench, node);
+        bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket, table }).await;
+        match bench.next_mail().await {
+            CoreMail::Cluster(state) => {
+                let key: Vec<_> = state.routing.table("fresh", "t").expect("the table").partition_key.to_vec();
+                assert_eq!(key.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+                assert!(state.routing.keyspace("fresh").is_some());
+            }
+            other => panic!("{other:?}"),
+        }
+        match bench.next_mail().await {
+            CoreMail::SchemaAgreed { ticket: of, agreed: true } => assert_eq!(of, ticket),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -240,7 +267,7 @@ async fn schema_agreement_ignores_nodes_that_are_down() {
     ring.kill(3);
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|state| !is_up(state, 3)).await;
-    bench.ask(ControlRequest::AwaitSchemaAgreement { node: node_id(&bench, 1), core: 0, ticket: 1 }).await;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node: node_id(&bench, 1), core: 0, ticket: 1, table: None }).await;
     match bench.next_mail().await {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (1, true)),
         other => panic!("{other:?}"),
@@ -253,7 +280,7 @@ async fn without_a_control_connection_nobody_waits_for_agreement() {
     let address = ring.address(1);
     ring.kill(1);
     let mut bench = Bench::start(&[address], |_| {});
-    bench.ask(ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket: 9 }).await;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket: 9, table: None }).await;
     match bench.next_mail().await {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (9, false)),
         other => panic!("{other:?}"),
@@ -304,7 +331,7 @@ async fn the_plane_ends_with_the_cores_while_a_node_says_nothing() {
         bench.requests.send(ControlRequest::Refresh).await.expect("the plane has ended");
         eventually(|| ring.state.lock().expect("lock").queries > 0).await;
         for ticket in 0..waiting {
-            let request = ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket };
+            let request = ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket, table: None };
             bench.requests.send(request).await.expect("the plane has ended");
         }
         let Bench { requests, plane, .. } = bench;

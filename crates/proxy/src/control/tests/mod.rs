@@ -13,7 +13,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox, Unfit};
+use super::{
+    ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox, TableName, Unfit,
+};
 use crate::config::Config;
 use crate::metrics::ControlMetrics;
 
