@@ -7,6 +7,9 @@ use crate::sync::Mutex;
 
 /// A loop that has not turned for this long is stuck. Idle loops turn about once a second.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// Pages look at the loops so often, whether anybody asks or not: a loop that turned before it stood still is seen to have done
+/// so only by two looks.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Per loop: its turns when they last changed, and when that was seen.
 #[derive(Debug)]
@@ -18,18 +21,22 @@ impl Heartbeats {
         Self(Mutex::new(vec![(0, Instant::now()); loops]))
     }
 
-    /// The loops that have not turned for ten seconds, by their place among `turns` (turns so far, one of each loop).
-    pub fn stuck(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<usize> {
+    /// How long ago each loop was first seen to have turned as often as it has by now. `turns`: of each loop so far.
+    pub fn ages(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<Duration> {
         let mut heartbeats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stuck = Vec::new();
-        for (index, (present, (seen, since))) in turns.into_iter().zip(heartbeats.iter_mut()).enumerate() {
+        let age = |(present, (seen, since)): (u64, &mut (u64, Instant))| {
             if present != *seen {
                 (*seen, *since) = (present, now);
-            } else if now.duration_since(*since) > STUCK_AFTER {
-                stuck.push(index);
             }
-        }
-        stuck
+            now.saturating_duration_since(*since)
+        };
+        turns.into_iter().zip(heartbeats.iter_mut()).map(age).collect()
+    }
+
+    /// The loops that have not turned for ten seconds, by their place among `turns` (turns so far, one of each loop).
+    pub fn stuck(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<usize> {
+        let ages = self.ages(turns, now).into_iter().enumerate();
+        ages.filter(|(_, age)| *age > STUCK_AFTER).map(|(index, _)| index).collect()
     }
 }
 
@@ -46,5 +53,16 @@ mod tests {
         assert_eq!(heartbeats.stuck([0, 1], late), [0]);
         assert_eq!(heartbeats.stuck([0, 1], late + STUCK_AFTER * 2), [0, 1]);
         assert_eq!(heartbeats.stuck([1, 2], late + STUCK_AFTER * 2), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn the_age_of_a_turn_counts_from_the_look_that_saw_it() {
+        let start = Instant::now();
+        let heartbeats = Heartbeats::new(2);
+        let seconds = Duration::from_secs;
+        assert_eq!(heartbeats.ages([1, 1], start + seconds(1)), [seconds(0); 2]);
+        assert_eq!(heartbeats.ages([2, 1], start + seconds(3)), [seconds(0), seconds(2)]);
+        assert_eq!(heartbeats.ages([2, 1], start + seconds(8)), [seconds(5), seconds(7)]);
+        assert_eq!(heartbeats.ages([2, 1], start), [seconds(0); 2], "a look that comes late");
     }
 }

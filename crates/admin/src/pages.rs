@@ -72,9 +72,11 @@ impl Pages {
         self.parts.iter().flat_map(|part| part.stuck(now)).collect()
     }
 
-    /// The first part's reason not to be ready.
+    /// A loop that stands still, or else the first part's reason not to be ready.
     pub(crate) fn not_ready(&self) -> Option<String> {
-        self.parts.iter().find_map(|part| part.not_ready())
+        let stuck = self.stuck();
+        let stuck = stuck.iter().next().map(|(what, which)| format!("event loops stand still: {what} {which}"));
+        stuck.or_else(|| self.parts.iter().find_map(|part| part.not_ready()))
     }
 
     /// The state of all parts as one object.

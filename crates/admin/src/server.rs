@@ -21,9 +21,10 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::host;
+use crate::liveness::LOOK_EVERY;
 use crate::pages::Pages;
 
 /// Connections at a time, one request each.
@@ -53,10 +54,17 @@ impl Pages {
             .fallback(not_found)
             .method_not_allowed_fallback(not_allowed)
             .layer(from_fn_with_state(Arc::clone(&self), check))
-            .with_state(self);
+            .with_state(Arc::clone(&self));
         let mut connections = Connections { most: connections_max, open: VecDeque::new() };
+        let mut next_look = Instant::now();
         loop {
-            let Ok((stream, _)) = listener.accept().await else {
+            let accepted = timeout_at(next_look, listener.accept()).await;
+            if Instant::now() >= next_look {
+                self.stuck();
+                next_look = Instant::now() + LOOK_EVERY;
+            }
+            let Ok(accepted) = accepted else { continue };
+            let Ok((stream, _)) = accepted else {
                 sleep(ACCEPT_RETRY).await;
                 continue;
             };
@@ -165,4 +173,57 @@ async fn not_allowed(request: Request) -> Response {
 
 fn failure(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({ "error": error }))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::atomic::AtomicUsize;
+
+    use serde_json::{Map, Value};
+
+    use super::*;
+    use crate::encode::Encoder;
+    use crate::pages::{self, Part};
+
+    /// Counts how often it is looked at; from the third time on it is stuck.
+    #[derive(Default)]
+    struct Looks(AtomicUsize);
+
+    impl Part for Looks {
+        fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
+            Ok(())
+        }
+
+        fn stuck(&self, _: std::time::Instant) -> Map<String, Value> {
+            let is_stuck = self.0.fetch_add(1, Ordering::Relaxed) >= 2;
+            is_stuck.then(|| ("loops".to_owned(), json!([0]))).into_iter().collect()
+        }
+
+        fn not_ready(&self) -> Option<String> {
+            None
+        }
+
+        fn status(&self) -> pages::State<'_> {
+            Box::pin(std::future::ready(Value::Null))
+        }
+    }
+
+    /// A loop that turned and then stood still before the first request could not be told from one that turns.
+    #[tokio::test]
+    async fn loops_are_looked_at_whether_anybody_asks_or_not() {
+        let part = Arc::new(Looks::default());
+        let pages = Pages::new("1", vec![Arc::clone(&part) as Arc<dyn Part>]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let server = tokio::spawn(Arc::clone(&pages).serve(listener));
+        let looks = async {
+            while part.0.load(Ordering::Relaxed) < 3 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(600), looks).await.expect("nobody looks");
+        let reason = pages.not_ready().expect("ready");
+        assert_eq!(reason, "event loops stand still: loops [0]");
+        server.abort();
+    }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use shunt_admin::{Encoder, Heartbeats, Json, Map, Part, State};
+use shunt_admin::{Encoder, Heartbeats, Json, Map, Part, State, Unit};
 use shunt_topology::RoutingTable;
 use tokio::sync::watch;
 
@@ -69,6 +69,13 @@ impl Admin {
 
 impl Part for Admin {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let cores = &self.sources.cores;
+        let ages = self.heartbeats.ages(cores.iter().map(|core| core.turns.get()), Instant::now());
+        let ages = cores.iter().zip(ages);
+        let ages =
+            ages.map(|(core, age)| (vec![("core", core.core.to_string())], age.as_secs_f64())).collect::<Vec<_>>();
+        let help = "Time since the event loop ended a turn, as far as was seen once a second.";
+        encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
         self.sources.write(encoder)
     }
 
