@@ -76,6 +76,7 @@ fn is_at_rest(world: &mut World, sidecar: HostId<Sidecar>, app: HostId<App>) {
     world.run_for(3 * SECOND);
     let metrics = world.host(sidecar).metrics();
     assert_eq!((metrics.clients.get(), metrics.under_way.get(), metrics.groups.get()), (0, 0, 0));
+    assert_eq!(metrics.splits.get(), 0);
     let held = world.held(sidecar);
     assert_eq!(held.backlog, 0, "{held:?}");
 }

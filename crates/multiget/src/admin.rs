@@ -110,6 +110,10 @@ impl Part for SidecarAdmin {
             encoder.counter(name, help, None, &self.loops.plain(number))
         };
         counter(encoder, "shunt_sidecar_passed", "Commands passed on over TCP.", &|m| m.passed.get())?;
+        counter(encoder, "shunt_sidecar_split", "Commands split over servers, but for MGET.", &|m| m.split.get())?;
+        counter(encoder, "shunt_sidecar_split_failed", "Split commands that failed as a whole or in part.", &|m| {
+            m.split_failed.get()
+        })?;
         counter(encoder, "shunt_sidecar_errors", "Commands answered with an error of our own.", &|m| m.errors.get())?;
         counter(encoder, "shunt_sidecar_links_lost", "Connections to servers lost or not made.", &|m| {
             m.links_lost.get()
@@ -122,9 +126,10 @@ impl Part for SidecarAdmin {
             counter(encoder, &format!("shunt_sidecar_{name}"), help, &|m| m.counts.get(index))?;
         }
         type Level = fn(&SidecarMetrics) -> u64;
-        let gauges: [(&str, &str, Level); 4] = [
+        let gauges: [(&str, &str, Level); 5] = [
             ("shunt_sidecar_clients", "Applications that are connected.", |m| m.clients.get()),
             ("shunt_sidecar_under_way", "Multigets under way.", |m| m.under_way.get()),
+            ("shunt_sidecar_splits", "Split commands under way, but for MGET.", |m| m.splits.get()),
             ("shunt_sidecar_groups", "Groups of keys under way.", |m| m.groups.get()),
             ("shunt_sidecar_silent", "Servers, by event loop, that do not answer datagrams.", |m| m.silent.get()),
         ];
@@ -154,6 +159,8 @@ impl Part for SidecarAdmin {
         state.insert("servers".to_owned(), servers.into());
         state.insert("clients".to_owned(), self.loops.sum(|metrics| metrics.clients.get()).into());
         state.insert("passed".to_owned(), self.loops.sum(|metrics| metrics.passed.get()).into());
+        state.insert("split".to_owned(), self.loops.sum(|metrics| metrics.split.get()).into());
+        state.insert("split_failed".to_owned(), self.loops.sum(|metrics| metrics.split_failed.get()).into());
         state.insert("silent".to_owned(), self.loops.sum(|metrics| metrics.silent.get()).into());
         for (index, (name, _)) in ClientGauges::NAMES.iter().enumerate() {
             state.insert((*name).to_owned(), self.loops.sum(|metrics| metrics.counts.get(index)).into());

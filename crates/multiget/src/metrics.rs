@@ -73,12 +73,18 @@ pub struct SidecarMetrics {
     pub clients_closed: Counter,
     /// Commands passed on to a server over TCP.
     pub passed: Counter,
+    /// Commands that were split, GET and MGET not among them.
+    pub split: Counter,
+    /// Those of them that were answered with an error.
+    pub split_failed: Counter,
     /// Commands answered with an error of the sidecar's own.
     pub errors: Counter,
     /// Connections to servers that were lost or could not be made.
     pub links_lost: Counter,
     /// Multigets under way.
     pub under_way: Gauge,
+    /// Split commands under way.
+    pub splits: Gauge,
     /// Groups of keys under way.
     pub groups: Gauge,
     /// Servers that do not answer datagrams.

@@ -23,6 +23,14 @@ impl Places {
             Places::Slots(places) => places.get(usize::from(slot(key))).copied().map_or(0, usize::from),
         }
     }
+
+    /// Keys of one group may be in one command to their server: those of a server, or of a slot of a cluster.
+    pub fn group(&self, key: &[u8]) -> usize {
+        match self {
+            Places::Equal(servers) => server(key, *servers),
+            Places::Slots(_) => usize::from(slot(key)),
+        }
+    }
 }
 
 /// A digest of servers' shims in their order (FNV-1a), never 0: a sidecar and a coordinator that

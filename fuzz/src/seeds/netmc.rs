@@ -93,6 +93,8 @@ pub(super) fn sidecar(add: Add<'_>) {
         ("three", "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*2\r\n$4\r\nINCR\r\n$1\r\na\r\n", "%0\r\n"),
         ("local", "*1\r\n$4\r\nPING\r\n*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n", "-ERR\r\n"),
         ("quit", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nQUIT\r\n*1\r\n$4\r\nPING\r\n", ":1\r\n"),
+        ("del", "*4\r\n$3\r\nDEL\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n", ":1\r\n"),
+        ("mset", "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$1\r\nx\r\n$1\r\nb\r\n$1\r\ny\r\n", "+OK\r\n"),
     ];
     let piece = |whose: u8, text: &str| [&[whose, text.len() as u8], text.as_bytes()].concat();
     for (seed, (name, command, answer)) in (0..).zip(commands) {

@@ -110,6 +110,33 @@ func TestPipelinesKeepTheirOrder(t *testing.T) {
 	})
 }
 
+func TestCommandsOverSeveralServersAreSplit(t *testing.T) {
+	each(t, func(t *testing.T, ctx context.Context, client *redis.Client) {
+		var names []string
+		var pairs []any
+		for number := range 50 {
+			names = append(names, fmt.Sprintf("go:split:%d", number))
+			pairs = append(pairs, names[number], number)
+		}
+		if err := client.MSet(ctx, pairs...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		counted := func(what string, command *redis.IntCmd, expected int64) {
+			if found, err := command.Result(); err != nil || found != expected {
+				t.Fatalf("%s: %d instead of %d, %v", what, found, expected, err)
+			}
+		}
+		counted("EXISTS", client.Exists(ctx, append(names, names...)...), 100)
+		counted("TOUCH", client.Touch(ctx, append(names, "go:none")...), 50)
+		counted("UNLINK", client.Unlink(ctx, names[:20]...), 20)
+		counted("DEL", client.Del(ctx, append(names, names...)...), 30)
+		counted("EXISTS", client.Exists(ctx, names...), 0)
+		if err := client.MSetNX(ctx, pairs...).Err(); err == nil || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
+			t.Fatalf("%v", err)
+		}
+	})
+}
+
 func TestErrorsAreTheServers(t *testing.T) {
 	each(t, func(t *testing.T, ctx context.Context, client *redis.Client) {
 		client.Del(ctx, "go:list")

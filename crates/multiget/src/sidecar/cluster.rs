@@ -11,7 +11,7 @@ use shunt_wire::resp::{Scanner, Value, Version, put_command, value};
 
 use super::Sidecar;
 use super::apps::{App, Held};
-use super::links::{Expected, version};
+use super::links::{Expected, link_index, version};
 use crate::client::Ticket;
 use crate::limits;
 use crate::place::{Places, SLOTS};
@@ -35,9 +35,18 @@ pub(super) struct Cluster {
 /// A command that may have to be sent again.
 #[derive(Clone, Debug)]
 pub(super) struct Again {
-    pub(super) command: Vec<u8>,
+    command: Vec<u8>,
     /// How often it was sent elsewhere.
-    pub(super) hops: u8,
+    hops: u8,
+}
+
+impl Again {
+    /// The command that this writes.
+    pub(super) fn new(write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut command = Vec::new();
+        write(&mut command);
+        Self { command, hops: 0 }
+    }
 }
 
 /// Where a node sends a command.
@@ -207,7 +216,7 @@ impl Sidecar {
     /// Follows an answer that sends a command elsewhere; gives it back if it does not, or has done so too often.
     pub(super) fn follow(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) -> Option<Expected> {
         let hops = match &expected {
-            Expected::App { again: Some(again), .. } => again.hops,
+            Expected::App { again: Some(again), .. } | Expected::Part { again: Some(again), .. } => again.hops,
             Expected::Fetch { hops, .. } => *hops,
             _ => return Some(expected),
         };
@@ -224,13 +233,30 @@ impl Sidecar {
             }
             self.want_slots();
         }
+        let (link, is_moved) = (link_index(server, version(index)), to.is_moved);
         match expected {
             Expected::App { conn, sequence, again: Some(again) } => {
-                let version = version(index);
-                self.send_again(io, (server, version, to.is_moved), conn, sequence, again);
+                let expected = |again| Expected::App { conn, sequence, again: Some(again) };
+                // It is not sent for who is gone.
+                if self.app_of(conn).is_some()
+                    && let Err(text) = self.send_again(io, link, is_moved, again, expected)
+                    && let Some(app) = self.app_of(conn)
+                {
+                    self.error(io, app, sequence, &text);
+                }
+            }
+            Expected::Part { split, keys, again: Some(again) } => {
+                let expected = |again| Expected::Part { split, keys, again: Some(again) };
+                let sent = match self.split_app(split) {
+                    Some(_) => self.send_again(io, link, is_moved, again, expected),
+                    None => Err("ERR its application is gone".to_owned()),
+                };
+                if let Err(text) = sent {
+                    self.part_not_sent(io, split, keys, &text);
+                }
             }
             Expected::Fetch { ticket, op, keys, hops } => {
-                self.fetch_again(io, (server, to.is_moved), (ticket, op), keys, hops + 1);
+                self.fetch_again(io, (server, is_moved), (ticket, op), keys, hops + 1);
             }
             other => return Some(other),
         }
@@ -247,24 +273,16 @@ impl Sidecar {
     fn send_again(
         &mut self,
         io: &mut Io,
-        (server, version, is_moved): (usize, Version, bool),
-        conn: ConnId,
-        sequence: u64,
+        link: usize,
+        is_moved: bool,
         again: Again,
-    ) {
-        if self.app_of(conn).is_none() {
-            return;
-        }
-        let command = again.command.clone();
-        let again = Again { hops: again.hops + 1, ..again };
-        let expected = Expected::App { conn, sequence, again: Some(again) };
-        let asked = self.permitted(io, server, version, is_moved);
-        let asked = asked.and_then(|()| self.ask(io, server, version, expected, |out| out.extend_from_slice(&command)));
-        if let Err(text) = asked
-            && let Some(app) = self.app_of(conn)
-        {
-            self.error(io, app, sequence, &text);
-        }
+        expected: impl FnOnce(Again) -> Expected,
+    ) -> Result<(), String> {
+        let Again { command, hops } = again;
+        let conn = self.open_permitted(io, link, is_moved)?;
+        let again = Again { command: command.clone(), hops: hops + 1 };
+        self.put(io, (link, conn), expected(again), |out| out.extend_from_slice(&command));
+        Ok(())
     }
 
     fn fetch_again(
@@ -278,21 +296,24 @@ impl Sidecar {
         let key = keys.first().and_then(|position| self.client.key(ticket, *position)).map(<[u8]>::to_vec);
         // It is over, and nobody waits for it.
         let Some(key) = key else { return };
-        let expected = Expected::Fetch { ticket, op, keys, hops };
-        let asked = self.permitted(io, server, Version::Two, is_moved);
-        let command = [&b"GET"[..], &key].into_iter();
-        let asked = asked.and_then(|()| self.ask(io, server, Version::Two, expected, |out| put_command(out, command)));
-        if let Err(text) = asked {
-            self.client.fetch_failed(ticket, server, &text);
+        let link = link_index(server, Version::Two);
+        match self.open_permitted(io, link, is_moved) {
+            Ok(conn) => {
+                let expected = Expected::Fetch { ticket, op, keys, hops };
+                self.put(io, (link, conn), expected, |out| put_command(out, [&b"GET"[..], &key].into_iter()));
+            }
+            Err(text) => self.client.fetch_failed(ticket, server, &text),
         }
     }
 
-    /// A node that is being given a slot takes a command on it only after this.
-    fn permitted(&mut self, io: &mut Io, server: usize, version: Version, is_moved: bool) -> Result<(), String> {
-        if is_moved {
-            return Ok(());
+    /// The connection for one command more. A node that is being given a slot takes a command on it only after ASKING, which is for the next command alone: both
+    /// are sent, or none is.
+    fn open_permitted(&mut self, io: &mut Io, link: usize, is_moved: bool) -> Result<ConnId, String> {
+        let conn = self.open_link(io, link)?;
+        if !is_moved {
+            self.put(io, (link, conn), Expected::Asking, |out| put_command(out, [&b"ASKING"[..]].into_iter()));
         }
-        self.ask(io, server, version, Expected::Asking, |out| put_command(out, [&b"ASKING"[..]].into_iter()))
+        Ok(conn)
     }
 }
 

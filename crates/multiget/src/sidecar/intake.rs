@@ -33,7 +33,7 @@ impl Sidecar {
                     let route = route(&command, bytes, self.client.places(), self.options.login.database);
                     let way = match &route {
                         Route::Multiget => Way::Datagrams,
-                        Route::Server(_) => Way::Tcp,
+                        Route::Server(_) | Route::Split(_) => Way::Tcp,
                         Route::Here(_) | Route::Refused(_) => Way::Here,
                     };
                     // It changes the form of answers and the link that is asked, so what was asked before must not be under way.
@@ -43,6 +43,7 @@ impl Sidecar {
                     let turn = || match route {
                         Route::Multiget => self.wait_for_turn(io, app, command.arguments(bytes, 1)),
                         Route::Server(server) => self.wait_for_link(io, app, server),
+                        Route::Split(verb) => self.wait_for_links(io, app, verb, (&command, bytes)),
                         Route::Here(_) | Route::Refused(_) => None,
                     };
                     if let Some(held) = waits.or_else(turn) {
@@ -50,11 +51,13 @@ impl Sidecar {
                         break;
                     }
                     at += command.len();
-                    let cost = match way {
-                        Way::Here => Cost::default(),
-                        Way::Datagrams => Cost { keys: command.count() - 1, bytes: command.len() },
-                        Way::Tcp => Cost { keys: 0, bytes: command.len() },
+                    let keys = match &route {
+                        Route::Multiget => command.count() - 1,
+                        Route::Split(verb) => (command.count() - 1) / verb.step(),
+                        Route::Server(_) | Route::Here(_) | Route::Refused(_) => 0,
                     };
+                    let bytes_kept = if way == Way::Here { 0 } else { command.len() };
+                    let cost = Cost { keys, bytes: bytes_kept };
                     let sequence = self.apps[app].expect(way, cost);
                     self.send_on(io, app, sequence, route, &command, bytes);
                 }
@@ -97,12 +100,13 @@ impl Sidecar {
             Route::Server(server) => {
                 self.metrics.passed.add(1);
                 let whole = &bytes[..command.len()];
-                let again = self.cluster.is_some().then(|| Again { command: whole.to_vec(), hops: 0 });
+                let again = self.cluster.is_some().then(|| Again::new(|out| out.extend_from_slice(whole)));
                 let expected = Expected::App { conn, sequence, again };
                 if let Err(text) = self.ask(io, server, version, expected, |out| out.extend_from_slice(whole)) {
                     self.error(io, app, sequence, &text);
                 }
             }
+            Route::Split(verb) => self.begin_split(io, app, sequence, verb, (command, bytes)),
             Route::Here(name) => {
                 let arguments: Vec<&[u8]> = command.arguments(bytes, 1).collect();
                 let answer = local::answer(&mut self.apps[app], name, &arguments, self.options.login.database);

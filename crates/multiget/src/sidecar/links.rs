@@ -25,6 +25,8 @@ pub(super) enum Expected {
     Slots,
     /// An application's; of a cluster, whose nodes may send it elsewhere, with the command.
     App { conn: ConnId, sequence: u64, again: Option<Again> },
+    /// That of so many keys of a command that is split; of a cluster, with the command for them.
+    Part { split: usize, keys: usize, again: Option<Again> },
     /// That to keys which datagrams did not bring, and how often they were sent elsewhere.
     Fetch { ticket: Ticket, op: Op, keys: Vec<u16>, hops: u8 },
 }
@@ -112,6 +114,18 @@ impl Sidecar {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), String> {
         let index = link_index(server, version);
+        let conn = self.open_link(io, index)?;
+        self.put(io, (index, conn), expected, write);
+        Ok(())
+    }
+
+    /// Why a link takes no command now.
+    pub(super) fn refusal(&self, io: &Io, index: usize) -> Option<String> {
+        self.links[index].refusal(io.now_ns()).map(str::to_owned)
+    }
+
+    /// The connection of a link, made if there is none; or why it takes no command.
+    pub(super) fn open_link(&mut self, io: &mut Io, index: usize) -> Result<ConnId, String> {
         let now_ns = io.now_ns();
         let link = &mut self.links[index];
         if let Some(why) = link.refusal(now_ns) {
@@ -123,7 +137,7 @@ impl Sidecar {
                 let conn = io.connect(link.address, limits::CONNECT_NS);
                 link.conn = Some(conn);
                 let expect = |step| link.expected.push_back((Expected::Begins(step), now_ns));
-                self.options.login.put(version, io.output(conn), expect);
+                self.options.login.put(version(index), io.output(conn), expect);
                 self.set_peer(conn, Peer::Link(index));
                 conn
             }
@@ -133,10 +147,21 @@ impl Sidecar {
         if link.expected.len() >= limits::LINK_COMMANDS_REFUSED || unsent_bytes > limits::LINK_BACKLOG_BYTES_REFUSED {
             return Err(format!("ERR the server {} does not keep up: try again later", link.address));
         }
+        Ok(conn)
+    }
+
+    /// Sends a command over a link that was opened for it; `write` writes it.
+    pub(super) fn put(
+        &mut self,
+        io: &mut Io,
+        (index, conn): (usize, ConnId),
+        expected: Expected,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let link = &mut self.links[index];
         write(if link.begins() { &mut link.unsent } else { io.output(conn) });
-        link.expected.push_back((expected, now_ns));
+        link.expected.push_back((expected, io.now_ns()));
         self.has_full_link |= self.is_link_full(io, index, 0);
-        Ok(())
     }
 
     /// A link has as much as it may, with so many commands that are promised.
@@ -179,7 +204,7 @@ impl Sidecar {
             if !matches!(expected, Expected::Begins(_)) {
                 (link.refused, link.back_off_ns) = (None, limits::BACK_OFF_NS);
             }
-            self.link_answer(io, index, expected, &answer);
+            self.link_answer(io, index, expected, answer);
             if self.links[index].conn.is_none() {
                 return data.len();
             }
@@ -199,13 +224,14 @@ impl Sidecar {
         answer
     }
 
-    fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) {
-        let Some(expected) = self.follow(io, index, expected, answer) else { return };
+    /// An answer as the server gave it, or what stands for one that was too long.
+    fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: Cow<'_, [u8]>) {
+        let Some(expected) = self.follow(io, index, expected, &answer) else { return };
         match expected {
             Expected::Asking => {}
-            Expected::Slots => self.slots(io, self.links[index].address, answer),
+            Expected::Slots => self.slots(io, self.links[index].address, &answer),
             Expected::Begins(step) => {
-                if let Some((Value::Error(text), _)) = value(answer) {
+                if let Some((Value::Error(text), _)) = value(&answer) {
                     let what = step.refused(text);
                     self.refuse(io, index, &what);
                     return self.lose(io, index, &what);
@@ -217,11 +243,15 @@ impl Sidecar {
             }
             Expected::App { conn, sequence, .. } => {
                 if let Some(app) = self.app_of(conn) {
-                    self.answer(io, app, sequence, answer.to_vec());
+                    self.answer(io, app, sequence, answer.into_owned());
                 }
             }
+            Expected::Part { split, keys, .. } => {
+                let is_whole = matches!(answer, Cow::Borrowed(_));
+                self.part_answered(io, (split, keys), index, &answer, is_whole);
+            }
             Expected::Fetch { ticket, op, keys, .. } => {
-                self.fetched(self.links[index].server, ticket, op, &keys, answer)
+                self.fetched(self.links[index].server, ticket, op, &keys, &answer);
             }
         }
     }
@@ -278,6 +308,8 @@ impl Sidecar {
                         self.error(io, app, sequence, &format!("{why}{known}"));
                     }
                 }
+                Expected::Part { split, keys, .. } if was_sent => self.part_lost(io, split, keys, &why),
+                Expected::Part { split, keys, .. } => self.part_not_sent(io, split, keys, &why),
                 Expected::Fetch { ticket, .. } => self.client.fetch_failed(ticket, server, &why),
             }
         }

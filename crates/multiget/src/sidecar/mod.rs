@@ -1,9 +1,10 @@
 //! The client as a process: applications speak RESP to it. GET and MGET are multigets; commands with keys on one server are passed on to that server
-//! over TCP; a few are answered here; all others are refused by name.
+//! over TCP; DEL and MSET and their like are split; a few are answered here; all others are refused by name.
 //!
 //! ```text
-//! application ── command ──> intake ── GET, MGET ──> client ── datagrams ──> shims
-//!             <── answer ── apps      └─ others ───> links ──── TCP ──────> servers
+//! application ── command ──> intake ── GET, MGET ───> client ── datagrams ──> shims
+//!             <── answer ── apps    ├─ DEL, MSET ───> parts ──┐
+//!                                   └─ others ─────> links ───┴── TCP ─────> servers
 //! ```
 //! Answers are in the order of their commands. Reads in datagrams and commands over TCP of one application never overtake one another: a command of one kind waits
 //! until those of the other are answered, so that what was written before is what is read.
@@ -15,6 +16,7 @@
 //! | `route.rs` | where a command goes |
 //! | `local.rs` | commands that are answered here |
 //! | `multigets.rs` | what the client wants done, and what came of multigets |
+//! | `parts.rs`, `split.rs` | commands that several servers carry out in parts |
 //! | `cluster.rs` | where the slots of a cluster are, and commands that its nodes send elsewhere |
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
@@ -29,8 +31,10 @@ mod lines;
 mod links;
 mod local;
 mod multigets;
+mod parts;
 mod route;
 mod service;
+mod split;
 mod turns;
 mod weight;
 
@@ -50,6 +54,7 @@ use apps::App;
 use cluster::Cluster;
 use lines::Turns;
 use links::Link;
+use split::{Place, Split};
 
 /// The timer of the client, which has something to do then.
 const DUE: u64 = 2;
@@ -100,6 +105,9 @@ pub struct Sidecar {
     /// For each server one of each version of RESP, for an answer has the form of its version.
     links: Vec<Link>,
     askers: Slab<Asker>,
+    splits: Slab<Split>,
+    /// The keys of a command while it is split.
+    key_places: Vec<Place>,
     /// Applications that wait until others have less under way.
     turns: Turns,
     /// A link had as much as it may, since that was looked at last.
@@ -136,6 +144,8 @@ impl Sidecar {
             peers: Vec::new(),
             links: links::all(&options.servers),
             askers: Slab::new(),
+            splits: Slab::new(),
+            key_places: Vec::new(),
             turns: Turns::default(),
             has_full_link: false,
             apps_bytes: 0,

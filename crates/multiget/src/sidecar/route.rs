@@ -3,6 +3,8 @@
 
 use shunt_wire::resp::Command;
 
+use super::split::Verb;
+use crate::limits;
 use crate::place::Places;
 
 /// One key, the first argument.
@@ -147,6 +149,8 @@ pub(super) enum Route {
     Multiget,
     /// It is passed on to this server.
     Server(usize),
+    /// Several servers, or nodes that have its slots, carry out a part each.
+    Split(Verb),
     /// It is answered here; its name in capitals.
     Here(&'static str),
     /// Why it goes nowhere.
@@ -185,22 +189,40 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: 
             "ERR there is database {database} alone: copy to another one at the server itself"
         ));
     }
+    if step == 2 && count.is_multiple_of(2) {
+        return arity();
+    }
     let mut keys = (1..=last).step_by(step).map(|index| command.argument(bytes, index));
     let Some(Some(first)) = keys.next() else { return arity() };
-    let server = places.server(first);
+    let (verb, server, group) = (Verb::named(name), places.server(first), places.group(first));
+    let mut is_split = false;
     for key in keys {
-        match key.map(|key| places.server(key)) {
-            None => return arity(),
-            Some(other) if other != server => {
-                return Route::Refused(format!(
-                    "CROSSSLOT the keys of '{}' are on several servers: send one command for each, or keep them together with {{tags}}",
-                    shown(name)
-                ));
-            }
-            Some(_) => {}
+        let Some(key) = key else { return arity() };
+        if verb.is_none() && places.server(key) != server {
+            return Route::Refused(crossing(name));
         }
+        is_split |= verb.is_some() && places.group(key) != group;
     }
-    Route::Server(server)
+    match verb.filter(|_| is_split) {
+        None => Route::Server(server),
+        Some(verb) if (count - 1) / verb.step() > limits::KEYS_MAX => Route::Refused(format!(
+            "ERR '{}' over several servers has at most {} keys: send several commands",
+            shown(name),
+            limits::KEYS_MAX
+        )),
+        Some(verb) => Route::Split(verb),
+    }
+}
+
+/// Why a command with keys on several servers is not split.
+fn crossing(name: &[u8]) -> String {
+    let (name, advice) = (shown(name), "keep them together with {tags}");
+    match name.as_str() {
+        "msetnx" => format!(
+            "CROSSSLOT the keys of 'msetnx' are on several servers, which cannot set all of them or none: {advice}"
+        ),
+        _ => format!("CROSSSLOT the keys of '{name}' are on several servers: send one command for each, or {advice}"),
+    }
 }
 
 /// Whether a COPY is to another database. Its options may stand in any order, and more than once.
@@ -226,11 +248,15 @@ mod tests {
     use super::*;
 
     fn routed(text: &str) -> Route {
+        routed_to(text, &Places::Equal(5))
+    }
+
+    fn routed_to(text: &str, places: &Places) -> Route {
         let (mut bytes, mut command) = (Vec::new(), Command::default());
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
         put_command(&mut bytes, words.into_iter());
         assert_eq!(read_command(&bytes, 1 << 20, &mut command), Ok(true));
-        route(&command, &bytes, &Places::Equal(5), 3)
+        route(&command, &bytes, places, 3)
     }
 
     #[test]
@@ -249,7 +275,37 @@ mod tests {
         for text in ["GET foo", "mget foo bar"] {
             assert_eq!(routed(text), Route::Multiget, "{text}");
         }
+        for (text, verb) in [
+            ("del foo bar hello", Verb::Del),
+            ("UNLINK foo bar hello foo", Verb::Unlink),
+            ("EXISTS foo bar", Verb::Exists),
+            ("Touch foo bar", Verb::Touch),
+            ("MSET foo 1 bar 2 foo 3", Verb::Mset),
+        ] {
+            assert_eq!(routed(text), Route::Split(verb), "{text}");
+        }
         assert_eq!(routed("ping"), Route::Here("PING"));
+    }
+
+    #[test]
+    fn keys_of_a_node_of_a_cluster_are_split_by_slot() {
+        let places = Places::Slots(vec![7; crate::place::SLOTS]);
+        let routed = |text| routed_to(text, &places);
+        assert_eq!(routed("DEL foo bar"), Route::Split(Verb::Del));
+        assert_eq!(routed("MSET {a}1 x {a}2 y"), Route::Server(7));
+        // The node refuses it.
+        assert_eq!(routed("SUNION foo bar"), Route::Server(7));
+    }
+
+    #[test]
+    fn so_many_keys_are_split_and_no_more() {
+        let keys = |count: usize| format!("DEL{}", " foo bar".repeat(count / 2));
+        assert_eq!(routed(&keys(limits::KEYS_MAX)), Route::Split(Verb::Del));
+        let Route::Refused(text) = routed(&keys(limits::KEYS_MAX + 2)) else { panic!("it goes somewhere") };
+        assert!(text.contains("at most 10000 keys"), "{text}");
+        // What is on one server is not counted here.
+        let one = format!("DEL{}", " foo".repeat(limits::KEYS_MAX + 1));
+        assert_eq!(routed(&one), Route::Server(Places::Equal(5).server(b"foo")));
     }
 
     #[test]
@@ -278,7 +334,12 @@ mod tests {
             ("MGET", "wrong number"),
             ("SET", "wrong number"),
             ("RENAME a", "wrong number"),
-            ("DEL foo bar hello", "CROSSSLOT the keys of 'del'"),
+            ("SUNION foo bar hello", "CROSSSLOT the keys of 'sunion'"),
+            ("MSETNX foo 1 bar 2", "CROSSSLOT the keys of 'msetnx' are on several servers, which cannot set all"),
+            ("MSET foo 1 bar", "wrong number of arguments for 'mset'"),
+            ("MSET foo", "wrong number"),
+            ("MSET", "wrong number"),
+            ("DEL", "wrong number"),
             ("MULTI", "'multi' is not passed on"),
             ("SUBSCRIBE x", "not passed on"),
             ("KEYS *", "not passed on"),

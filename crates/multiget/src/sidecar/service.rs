@@ -100,6 +100,7 @@ impl Service for Sidecar {
         metrics.turns.add(1);
         metrics.clients.set(self.apps.len() as u64);
         metrics.under_way.set(self.client.under_way() as u64);
+        metrics.splits.set(self.splits.len() as u64);
         metrics.groups.set(self.client.groups().0 as u64);
         metrics.silent.set(self.client.silent().count() as u64);
         metrics.unsent.set(io.datagrams_dropped());

@@ -4,12 +4,13 @@
 //! One of several servers has at most half of the places: if it is silent those who ask it wait, and nobody else.
 
 use shunt_reactor::Io;
-use shunt_wire::resp::Version;
+use shunt_wire::resp::{Command, Version};
 
 use super::Sidecar;
 use super::apps::Held;
 use super::lines::Line;
 use super::links::link_index;
+use super::split::Verb;
 use crate::limits;
 
 impl Sidecar {
@@ -57,12 +58,45 @@ impl Sidecar {
 
     /// What it has to wait for before it may send a server another command; as above.
     pub(super) fn wait_for_link(&mut self, io: &Io, app: usize, server: usize) -> Option<Held> {
-        let link = link_index(server, self.apps.get(app)?.version);
-        let line = Line::Link(link);
-        let has_turn = self.take_turn(app, |turn| turn == line).is_some();
-        let promised = if has_turn { 0 } else { self.turns.given_at_link(link) };
-        let waits = (!has_turn && self.turns.is_waited_for(line)) || self.is_link_full(io, link, promised);
-        waits.then_some(Held::Turn(line))
+        let version = self.apps.get(app)?.version;
+        let has_turn = self.take_turn(app, |turn| !turn.is_for_a_place()).is_some();
+        self.full_link(io, has_turn, version, &mut std::iter::once(server))
+    }
+
+    /// The same of a command that is split, for all its servers.
+    pub(super) fn wait_for_links(
+        &mut self,
+        io: &Io,
+        app: usize,
+        verb: Verb,
+        (command, bytes): (&Command, &[u8]),
+    ) -> Option<Held> {
+        // Otherwise no connection has as much as it may, and nobody waits for one: keys need no look.
+        if !self.has_full_link && self.turns.waiting_for_links == 0 {
+            return None;
+        }
+        let version = self.apps.get(app)?.version;
+        let has_turn = self.take_turn(app, |turn| !turn.is_for_a_place()).is_some();
+        let keys = command.arguments(bytes, 1).step_by(verb.step());
+        self.full_link(io, has_turn, version, &mut keys.map(|key| self.client.places().server(key)))
+    }
+
+    fn full_link(
+        &self,
+        io: &Io,
+        has_turn: bool,
+        version: Version,
+        servers: &mut dyn Iterator<Item = usize>,
+    ) -> Option<Held> {
+        let is_full = |link: &usize| match has_turn {
+            // It was at the front of a line, and is held up by nobody's promise elsewhere, as above.
+            true => self.is_link_full(io, *link, 0),
+            false => {
+                self.turns.is_waited_for(Line::Link(*link))
+                    || self.is_link_full(io, *link, self.turns.given_at_link(*link))
+            }
+        };
+        servers.map(|server| link_index(server, version)).find(is_full).map(|link| Held::Turn(Line::Link(link)))
     }
 
     fn take_turn(&mut self, app: usize, is_right: impl FnOnce(Line) -> bool) -> Option<Line> {

@@ -80,6 +80,7 @@ impl Node {
             _ => {}
         }
         let key = arguments[1].to_vec();
+        let keys = arguments[1..].iter().step_by(if arguments[0] == b"MSET" { 2 } else { 1 });
         let slot = usize::from(slot(&key));
         let (owner, moving) = (shared.owners[slot], shared.moving.get_mut(&slot));
         let elsewhere = match moving {
@@ -114,6 +115,18 @@ impl Node {
                 Some(value) => put_bulk(out, value),
                 None => put_nil(out, version),
             },
+            // Of several keys some may be elsewhere.
+            [b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"MSET", ..] if keys.clone().any(|other| *other != key) => {
+                panic!("it is asked for several keys")
+            }
+            [b"DEL" | b"UNLINK", ..] => put_integer(out, i64::from(shared.values.remove(&key).is_some())),
+            [b"EXISTS" | b"TOUCH", ..] => {
+                put_integer(out, if shared.values.contains_key(&key) { keys.count() as i64 } else { 0 });
+            }
+            [b"MSET", .., value] => {
+                shared.values.insert(key, value.to_vec());
+                put_simple(out, "OK");
+            }
             other => panic!("a cluster is not asked {} arguments", other.len()),
         }
     }
@@ -284,4 +297,33 @@ fn many_keys_of_one_node_cost_others_time_and_no_error() {
     assert_eq!(String::from_utf8_lossy(&world.host(writer).received), ":1\r\n");
     let answer = format!("*{}\r\n{}", keys.len(), "$-1\r\n".repeat(keys.len()));
     assert!(many.iter().all(|script| world.host(*script).received == answer.repeat(2).as_bytes()));
+}
+
+#[test]
+fn a_node_that_was_silent_is_tried_with_the_command_that_is_sent_there_and_not_with_its_asking_alone() {
+    // No multiple of three, so that no shims are asked.
+    let Tier { mut world, shared, nodes, sidecar } = scene(4);
+    let app = world.add("app", Script::new(listen_address()));
+    world.run_for(SECOND);
+    let slot = usize::from(slot(b"hot"));
+    let to = (shared.borrow().owners[slot] + 1) % NODES;
+    shared.borrow_mut().moving.insert(slot, (to, HashSet::new()));
+    for words in [&[&b"GET"[..], b"hot"][..], &[b"EXISTS", b"hot", b"hot"], &[b"TOUCH", b"hot", b"cold"]] {
+        world.freeze(nodes[usize::from(to)]);
+        world.with(app, |app, io| app.send(io, words));
+        world.run_for(20 * SECOND);
+        let answer = String::from_utf8_lossy(&world.host(app).received).into_owned();
+        assert!(answer.contains("has not answered within 5000 ms"), "{answer}");
+        world.thaw(nodes[usize::from(to)]);
+        world.run_for(20 * SECOND);
+        world.with(app, |app, io| {
+            app.received.clear();
+            app.send(io, words);
+        });
+        world.run_for(SECOND);
+        let answer = String::from_utf8_lossy(&world.host(app).received).into_owned();
+        assert!(["$-1\r\n", ":0\r\n"].contains(&answer.as_str()), "{answer}");
+        world.with(app, |app, _| app.received.clear());
+    }
+    assert_eq!(world.host(sidecar).metrics().links_lost.get(), 3);
 }

@@ -8,6 +8,7 @@ mod cluster;
 mod login;
 mod script;
 mod server;
+mod split;
 mod turns;
 
 use std::net::SocketAddr;
@@ -80,6 +81,7 @@ impl Scene {
         self.world.run_for(10 * SECOND);
         let metrics = self.world.host(self.sidecar).metrics();
         assert_eq!((metrics.clients.get(), metrics.under_way.get(), metrics.groups.get()), (0, 0, 0));
+        assert_eq!(metrics.splits.get(), 0);
         let held = self.world.held(self.sidecar);
         assert_eq!((held.backlog, held.unread), (0, 0), "{held:?}");
     }

@@ -13,6 +13,10 @@ pub(crate) struct Server {
     versions: HashMap<ConnId, Version>,
     /// Databases that it has besides the first.
     pub(crate) databases: u8,
+    /// How often each key was deleted or set by a command that takes several.
+    pub(crate) carried_out: HashMap<Vec<u8>, usize>,
+    /// Deletions are answered with these bytes.
+    pub(crate) answer: Option<Vec<u8>>,
     /// Before each answer of RESP3 it says something by itself.
     pub(crate) speaks_up: bool,
 }
@@ -49,6 +53,24 @@ impl Server {
             [b"MGET", keys @ ..] => {
                 put_array(out, keys.len());
                 keys.iter().for_each(|key| put(self.values.get(*key), out));
+            }
+            [b"DEL" | b"UNLINK", keys @ ..] => {
+                keys.iter().for_each(|key| *self.carried_out.entry(key.to_vec()).or_default() += 1);
+                let found = keys.iter().filter(|key| self.values.remove(**key).is_some()).count();
+                match &self.answer {
+                    Some(answer) => out.extend_from_slice(answer),
+                    None => put_integer(out, found as i64),
+                }
+            }
+            [b"EXISTS" | b"TOUCH", keys @ ..] => {
+                put_integer(out, keys.iter().filter(|key| self.values.contains_key(**key)).count() as i64);
+            }
+            [b"MSET", pairs @ ..] => {
+                for pair in pairs.chunks(2) {
+                    *self.carried_out.entry(pair[0].to_vec()).or_default() += 1;
+                    self.values.insert(pair[0].to_vec(), pair[1].to_vec());
+                }
+                put_simple(out, "OK");
             }
             other => put_error(out, &format!("ERR {} arguments", other.len())),
         }

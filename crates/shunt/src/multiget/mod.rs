@@ -20,7 +20,7 @@ pub(crate) struct Multiget {
 
 #[derive(Debug, Subcommand)]
 enum MultigetCommand {
-    /// Take commands of applications: GET and MGET are asked of all servers at once, others are passed on
+    /// Take commands of applications: MGET, DEL, MSET and the like are split over servers, others are passed on
     Serve(Box<serve::Serve>),
     /// Answer datagrams with the values of the server beside it
     Shim(Box<shim::Shim>),

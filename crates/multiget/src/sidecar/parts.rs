@@ -1,0 +1,135 @@
+//! Commands that are split: their parts are sent to all their servers at once, over the connections of other commands, and the last outcome makes the answer.
+//!
+//! A part is the keys of one server; of a cluster one key, with all its places in the command. A node that gives a slot away, or is being given one, refuses several
+//! keys of it, and one key never. [`split`](super::split) says what may never happen.
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::resp::{Command, put_array, put_bulk};
+
+use super::Sidecar;
+use super::cluster::Again;
+use super::links::{Expected, link_index};
+use super::split::{Place, Split, Verb};
+
+impl Sidecar {
+    /// Sends each server its part of a command. If one of them is known to refuse it, nothing is sent.
+    pub(super) fn begin_split(
+        &mut self,
+        io: &mut Io,
+        app: usize,
+        sequence: u64,
+        verb: Verb,
+        (command, bytes): (&Command, &[u8]),
+    ) {
+        self.metrics.split.add(1);
+        let (conn, version) = (self.apps[app].conn, self.apps[app].version);
+        let mut places = std::mem::take(&mut self.key_places);
+        self.sort_keys((command, bytes), verb, &mut places);
+        let is_cluster = self.cluster.is_some();
+        let key = |place: &Place| command.argument(bytes, place.index);
+        let is_same_part = |a: &Place, b: &Place| a.server == b.server && (!is_cluster || key(a) == key(b));
+        let of_servers = || places.chunk_by(|a, b| a.server == b.server);
+        let links = of_servers().filter_map(|keys| keys.first()).map(|first| link_index(first.server, version));
+        let refusal = links.filter_map(|link| self.refusal(io, link)).next();
+        if let Some(text) = refusal {
+            self.metrics.split_failed.add(1);
+            self.error(io, app, sequence, &text);
+        } else {
+            let parts = places.chunk_by(is_same_part).count();
+            let split = self.splits.insert(Split::new(conn, sequence, verb, parts));
+            for keys in of_servers() {
+                let link = link_index(keys[0].server, version);
+                let opened = self.open_link(io, link);
+                for part in keys.chunk_by(is_same_part) {
+                    let write = |out: &mut Vec<u8>| put_part(out, (command, bytes), verb, part);
+                    match &opened {
+                        Ok(link_conn) => {
+                            let again = is_cluster.then(|| Again::new(write));
+                            let expected = Expected::Part { split, keys: part.len(), again };
+                            self.put(io, (link, *link_conn), expected, write);
+                        }
+                        Err(text) => self.part_not_sent(io, split, part.len(), text),
+                    }
+                }
+            }
+        }
+        self.key_places = places;
+    }
+
+    /// All keys of a command, those of one part one after the other, and those in the order of the command.
+    fn sort_keys(&self, (command, bytes): (&Command, &[u8]), verb: Verb, found: &mut Vec<Place>) {
+        let (places, is_cluster) = (self.client.places(), self.cluster.is_some());
+        let key = |place: &Place| command.argument(bytes, place.index).unwrap_or_default();
+        let indices = (1..command.count()).step_by(verb.step());
+        found.clear();
+        found.extend(indices.map(|index| Place { server: places.server(key(&Place { server: 0, index })), index }));
+        found.sort_unstable_by(|a, b| {
+            let by_key = || if is_cluster { key(a).cmp(key(b)) } else { std::cmp::Ordering::Equal };
+            a.server.cmp(&b.server).then_with(by_key).then(a.index.cmp(&b.index))
+        });
+    }
+
+    /// A server has answered a part, with an answer that was cut short or as a whole.
+    pub(super) fn part_answered(
+        &mut self,
+        io: &mut Io,
+        (split, keys): (usize, usize),
+        link: usize,
+        answer: &[u8],
+        is_whole: bool,
+    ) {
+        let address = self.links[link].address();
+        if let Some(state) = self.splits.get_mut(split) {
+            match is_whole {
+                true => state.answered(keys, address, answer),
+                false => state.lost(keys, format!("ERR the server {address} has answered with too many bytes")),
+            }
+        }
+        self.finish_split(io, split);
+    }
+
+    pub(super) fn part_not_sent(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
+        if let Some(state) = self.splits.get_mut(split) {
+            state.not_sent(keys, text.to_owned());
+        }
+        self.finish_split(io, split);
+    }
+
+    /// A part was sent, and its connection was lost before its answer.
+    pub(super) fn part_lost(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
+        if let Some(state) = self.splits.get_mut(split) {
+            state.lost(keys, text.to_owned());
+        }
+        self.finish_split(io, split);
+    }
+
+    /// Whose command it is, if somebody waits for it.
+    pub(super) fn split_app(&self, split: usize) -> Option<ConnId> {
+        let conn = self.splits.get(split)?.app;
+        self.app_of(conn).map(|_| conn)
+    }
+
+    fn finish_split(&mut self, io: &mut Io, split: usize) {
+        if !self.splits.get(split).is_some_and(Split::is_over) {
+            return;
+        }
+        let split = self.splits.remove(split);
+        let (conn, sequence, answer) = (split.app, split.sequence, split.answer());
+        self.metrics.split_failed.add(u64::from(answer.is_err()));
+        let Some(app) = self.app_of(conn) else { return };
+        match answer {
+            Ok(answer) => self.answer(io, app, sequence, answer),
+            Err(text) => self.error(io, app, sequence, &text),
+        }
+    }
+}
+
+/// The command with these of its keys alone.
+fn put_part(out: &mut Vec<u8>, (command, bytes): (&Command, &[u8]), verb: Verb, keys: &[Place]) {
+    put_array(out, 1 + keys.len() * verb.step());
+    put_bulk(out, verb.name().as_bytes());
+    for place in keys {
+        let arguments = place.index..place.index + verb.step();
+        arguments.filter_map(|index| command.argument(bytes, index)).for_each(|argument| put_bulk(out, argument));
+    }
+}

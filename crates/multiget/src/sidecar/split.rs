@@ -1,0 +1,263 @@
+//! A command that several servers carry out, each a part of it: the outcomes of the parts, and the one answer made of them.
+//!
+//! The table says what a split may never do, and which test would notice it.
+//!
+//! | never | noticed by |
+//! |---|---|
+//! | a part is carried out twice: it is sent again only after `MOVED` or `ASK`, which say that it was not carried out | `a_part_that_was_lost_is_not_repeated`, the simulation of moving slots |
+//! | a sum or OK although a part has no such answer | `an_answer_of_another_kind_is_no_outcome` |
+//! | an error that calls a part done or not done although nobody knows | `the_error_says_how_many_keys_were_done_and_how_many_not` |
+//! | a driver repeats by itself what was done in part: such an error has no code that drivers repeat on | the same |
+//! | a part is sent although it is known before that another one cannot be | `nothing_is_sent_if_a_server_is_known_to_refuse` |
+//! | a command overtakes, or is overtaken by, another one of its application | the simulations of applications |
+
+use std::net::SocketAddr;
+
+use shunt_reactor::ConnId;
+use shunt_wire::resp::{Value, put_integer, put_simple, value};
+
+/// A command that is split.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Verb {
+    Del,
+    Unlink,
+    Exists,
+    Touch,
+    Mset,
+}
+
+impl Verb {
+    const ALL: [Self; 5] = [Self::Del, Self::Unlink, Self::Exists, Self::Touch, Self::Mset];
+
+    /// The command with this name, in whatever case, if it is split.
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|verb| name.eq_ignore_ascii_case(verb.name().as_bytes()))
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Verb::Del => "DEL",
+            Verb::Unlink => "UNLINK",
+            Verb::Exists => "EXISTS",
+            Verb::Touch => "TOUCH",
+            Verb::Mset => "MSET",
+        }
+    }
+
+    /// Arguments of each key, itself among them.
+    pub(super) fn step(self) -> usize {
+        if self == Verb::Mset { 2 } else { 1 }
+    }
+
+    /// Carried out twice it does and tells the same.
+    fn is_repeatable(self) -> bool {
+        matches!(self, Verb::Exists | Verb::Touch)
+    }
+}
+
+/// A key in its command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) server: usize,
+    /// Which argument it is.
+    pub(super) index: usize,
+}
+
+/// The outcomes of a split command's parts so far.
+#[derive(Debug)]
+pub(super) struct Split {
+    /// The application that waits for the answer, and the place of that among its answers.
+    pub(super) app: ConnId,
+    pub(super) sequence: u64,
+    verb: Verb,
+    /// Parts without an outcome.
+    parts: usize,
+    /// The sum of the numbers that servers have answered.
+    sum: i64,
+    keys: Outcomes,
+    /// The first error.
+    error: Option<Failure>,
+}
+
+/// Keys by the outcome of their part.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcomes {
+    done: usize,
+    not_done: usize,
+    unknown: usize,
+}
+
+#[derive(Debug)]
+struct Failure {
+    text: String,
+    /// The server whose word it is. An error of the sidecar names the server itself.
+    server: Option<SocketAddr>,
+}
+
+impl Split {
+    pub(super) fn new(app: ConnId, sequence: u64, verb: Verb, parts: usize) -> Self {
+        Self { app, sequence, verb, parts, sum: 0, keys: Outcomes::default(), error: None }
+    }
+
+    /// Every part has its outcome.
+    pub(super) fn is_over(&self) -> bool {
+        self.parts == 0
+    }
+
+    /// A server has answered a part of so many keys.
+    pub(super) fn answered(&mut self, keys: usize, server: SocketAddr, answer: &[u8]) {
+        match value(answer).map(|(value, _)| value) {
+            Some(Value::Error(text)) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                self.keys.not_done += keys;
+                self.failed(Failure { text, server: Some(server) });
+            }
+            Some(Value::Integer(number)) if self.verb != Verb::Mset && (0..=keys as i64).contains(&number) => {
+                self.sum += number;
+                self.done(keys);
+            }
+            _ if self.verb == Verb::Mset && answer == b"+OK\r\n" => self.done(keys),
+            _ => {
+                self.lost(keys, format!("ERR the answer of the server {server} is not of the kind that was asked for"))
+            }
+        }
+    }
+
+    /// A part was not sent.
+    pub(super) fn not_sent(&mut self, keys: usize, text: String) {
+        self.keys.not_done += keys;
+        self.failed(Failure { text, server: None });
+    }
+
+    /// A part was sent, and has no answer that says what came of it.
+    pub(super) fn lost(&mut self, keys: usize, text: String) {
+        self.keys.unknown += keys;
+        self.failed(Failure { text, server: None });
+    }
+
+    fn done(&mut self, keys: usize) {
+        self.keys.done += keys;
+        self.parts -= 1;
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.error.get_or_insert(failure);
+        self.parts -= 1;
+    }
+
+    /// The answer to the application.
+    ///
+    /// # Errors
+    /// A part has failed. If something was done, or may have been, and repeating it would be noticed, the error says how much.
+    pub(super) fn answer(self) -> Result<Vec<u8>, String> {
+        let Self { verb, sum, keys, error, .. } = self;
+        let Some(error) = error else {
+            let mut out = Vec::new();
+            match verb {
+                Verb::Mset => put_simple(&mut out, "OK"),
+                _ => put_integer(&mut out, sum),
+            }
+            return Ok(out);
+        };
+        if verb.is_repeatable() || (keys.done == 0 && keys.unknown == 0) {
+            return Err(error.text);
+        }
+        // Its code would be that of a command of which nothing was done, and there are drivers that repeat such a one.
+        let (name, all) = (verb.name(), keys.done + keys.not_done + keys.unknown);
+        let mut text = format!("ERR {name} was carried out for {} of {all} keys", keys.done);
+        if keys.done > 0 && verb != Verb::Mset {
+            text.push_str(&format!(" ({sum} of them existed)"));
+        }
+        if keys.not_done > 0 {
+            text.push_str(&format!(", not for {}", keys.not_done));
+        }
+        if keys.unknown > 0 {
+            text.push_str(&format!(", perhaps for {}", keys.unknown));
+        }
+        match error.server {
+            Some(server) => text.push_str(&format!(": the server {server} has answered {}", error.text)),
+            None => text.push_str(&format!(": {}", error.text.strip_prefix("ERR ").unwrap_or(&error.text))),
+        }
+        Err(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(verb: Verb, parts: usize) -> Split {
+        Split::new(ConnId { index: 0, generation: 0 }, 0, verb, parts)
+    }
+
+    fn server() -> SocketAddr {
+        ([192, 0, 2, 7], 6379).into()
+    }
+
+    #[test]
+    fn numbers_are_added_and_ok_is_once() {
+        let mut del = split(Verb::Del, 2);
+        del.answered(3, server(), b":2\r\n");
+        assert!(!del.is_over());
+        del.answered(1, server(), b":1\r\n");
+        assert!(del.is_over());
+        assert_eq!(del.answer(), Ok(b":3\r\n".to_vec()));
+        let mut mset = split(Verb::Mset, 2);
+        (0..2).for_each(|_| mset.answered(1, server(), b"+OK\r\n"));
+        assert_eq!(mset.answer(), Ok(b"+OK\r\n".to_vec()));
+    }
+
+    #[test]
+    fn an_answer_of_another_kind_is_no_outcome() {
+        for (verb, answer) in [
+            (Verb::Del, &b"+OK\r\n"[..]),
+            (Verb::Del, b":3\r\n"),
+            (Verb::Del, b":-1\r\n"),
+            (Verb::Del, b":9223372036854775807\r\n"),
+            (Verb::Unlink, b"$-1\r\n"),
+            (Verb::Unlink, b"*1\r\n:1\r\n"),
+            (Verb::Mset, b":1\r\n"),
+            (Verb::Mset, b"+QUEUED\r\n"),
+            (Verb::Mset, b"$2\r\nOK\r\n"),
+        ] {
+            let mut split = split(verb, 1);
+            split.answered(2, server(), answer);
+            let text = split.answer().expect_err("no answer");
+            assert!(text.contains("for 0 of 2 keys, perhaps for 2: the answer of the server 192.0.2.7:6379"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_error_says_how_many_keys_were_done_and_how_many_not() {
+        let mut del = split(Verb::Del, 3);
+        del.answered(4, server(), b":3\r\n");
+        del.answered(2, server(), b"-LOADING Redis is loading the dataset in memory\r\n");
+        del.lost(1, "ERR the server 192.0.2.8:6379 has closed the connection".to_owned());
+        assert_eq!(
+            del.answer(),
+            Err("ERR DEL was carried out for 4 of 7 keys (3 of them existed), not for 2, perhaps for 1: the server 192.0.2.7:6379 has answered LOADING Redis is loading the dataset in memory".to_owned())
+        );
+        let mut mset = split(Verb::Mset, 2);
+        mset.answered(4, server(), b"+OK\r\n");
+        mset.not_sent(1, "ERR the server 192.0.2.8:6379 refuses connections".to_owned());
+        assert_eq!(
+            mset.answer(),
+            Err("ERR MSET was carried out for 4 of 5 keys, not for 1: the server 192.0.2.8:6379 refuses connections"
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn what_may_be_repeated_has_the_servers_error() {
+        let loading = b"-LOADING Redis is loading the dataset in memory\r\n";
+        let mut del = split(Verb::Del, 2);
+        (0..2).for_each(|_| del.answered(1, server(), loading));
+        assert_eq!(del.answer(), Err("LOADING Redis is loading the dataset in memory".to_owned()));
+        for verb in [Verb::Exists, Verb::Touch] {
+            let mut split = split(verb, 2);
+            split.answered(1, server(), b":1\r\n");
+            split.answered(1, server(), loading);
+            assert_eq!(split.answer(), Err("LOADING Redis is loading the dataset in memory".to_owned()));
+        }
+    }
+}
