@@ -134,10 +134,15 @@ impl NodeError {
         matches!(self.0, error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
     }
 
-    /// True if a driver takes it to say that the request was not carried out, and so gives it to another node.
-    pub(crate) fn says_not_begun(self) -> bool {
-        use error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNAVAILABLE, UNPREPARED};
-        matches!(self.0, OVERLOADED | IS_BOOTSTRAPPING | UNAVAILABLE | UNPREPARED)
+    /// True unless it leaves open whether the request was carried out. Drivers give a request that was not to another node, and tell
+    /// applications that nothing was written.
+    pub(crate) fn says_not_carried_out(self) -> bool {
+        use error_code::{
+            CAS_WRITE_UNKNOWN, CDC_WRITE_FAILURE, SERVER_ERROR, TRUNCATE_ERROR, WRITE_FAILURE, WRITE_TIMEOUT,
+        };
+        let of_unknown_fate =
+            [SERVER_ERROR, TRUNCATE_ERROR, WRITE_TIMEOUT, WRITE_FAILURE, CDC_WRITE_FAILURE, CAS_WRITE_UNKNOWN];
+        !of_unknown_fate.contains(&self.0)
     }
 
     /// True if it leaves open whether a login or keyspace is right: the node cannot serve, or cannot read its own
@@ -157,6 +162,17 @@ mod tests {
         for kind in [Protocol, Invalid, Syntax, Unauthorized, Overloaded, Late, Unserved] {
             let repeated = NodeError(kind.code()).party() == Party::Node;
             assert_eq!(repeated, kind.party() != Party::Client, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_says_that_it_was_not_carried_out() {
+        use error_code::{INVALID, OVERLOADED, SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED, WRITE_TIMEOUT};
+        for code in [INVALID, SYNTAX_ERROR, UNAUTHORIZED, OVERLOADED, 0x7777] {
+            assert!(NodeError(code).says_not_carried_out(), "{code:#x}");
+        }
+        for code in [SERVER_ERROR, WRITE_TIMEOUT] {
+            assert!(!NodeError(code).says_not_carried_out(), "{code:#x}");
         }
     }
 }

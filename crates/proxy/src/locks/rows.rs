@@ -120,7 +120,7 @@ pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'
     let written = match heard {
         Heard::Result(_) => Written::Acknowledged,
         // The coordinator looks for enough replicas before it sends anything; and what cannot be understood or is not allowed is
-        // not begun.
+        // not begun. Had another node had it before, this would be a write timeout (`second::failure`).
         Heard::Error(error) if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR => {
             if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
                 tracing::warn!(code = error.code, why = error.message, suppressed, "a lock's row could not be written");

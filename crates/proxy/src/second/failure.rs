@@ -5,6 +5,7 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, error_code, split_response_prefix};
 
+use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::NodeError;
 use crate::link::Pending;
@@ -12,16 +13,31 @@ use crate::metrics::{Outcome, QueryKind};
 use crate::plan::{Plan, Work};
 use crate::reply::{self, Answer};
 
-/// An ERROR answered a client's request that was sent before to a node which never answered, or only that it is overloaded.
-/// That one may have carried it out, so a client must not be told that it was not: `true` if the error said so and another was sent.
+/// Bytes of a node's words that are told in an error of the proxy's own.
+const WORDS_BYTES_MAX: usize = 1_024;
+
+/// An ERROR answered a request that was sent before to a node which never answered, or only that it is overloaded. That node may have
+/// carried the request out, so whoever asked must not be told that it was not. `true` if the error says so; a write timeout with the
+/// node's words was sent instead.
+///
+/// What is wrong with a request for one node need not be so for another: nodes hear of changes of the schema and of roles one
+/// after the other.
 pub(crate) fn refused_after_all(core: &mut Core, io: &mut Io, pending: &Pending, flags: u8, body: &[u8]) -> bool {
-    let code = split_response_prefix(flags, body).ok().and_then(|(_, body)| error_code::peek(body));
-    if !code.is_some_and(|code| NodeError(code).says_not_begun()) || !may_have_changed(pending) {
+    let body = split_response_prefix(flags, body).map_or(&[][..], |(_, body)| body);
+    let code = error_code::peek(body);
+    if !code.is_some_and(|code| NodeError(code).says_not_carried_out()) || !may_have_changed(pending) {
         return false;
     }
-    let why = "the first node may have carried it out or may do so yet, and another could not";
-    fail(core, io, pending, Outcome::LinkLost, why);
+    let version = core.clients.version_of(pending.client).unwrap_or_default();
+    let words = ErrorMessage::decode(version, body).map_or_else(|_| String::new(), |error| shown(error.message));
+    let why = format!("the first node may have carried it out or may do so yet, and another refused it{words}");
+    fail(core, io, pending, Outcome::LinkLost, &why);
     true
+}
+
+/// A node's words, as they are told in an error of the proxy's own.
+fn shown(words: &str) -> String {
+    format!(": {}", printable_to(words, WORDS_BYTES_MAX))
 }
 
 /// Answers a request with the error that tells a driver the truth: what may have changed something, or may do so yet,

@@ -296,7 +296,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Hea
             }
         }
         _ if is_observed(core, id) => return heard_observed(core, io, id, heard, raw),
-        // A node that does not take it has said so before it has sent it to others.
+        // A node that does not take it says so before it sends it to others. Had another node had it before, this would be a write timeout
+        // (`second::failure`).
         Heard::Error(error) if matches!(error.code, error_code::INVALID | error_code::SYNTAX_ERROR) => {
             Some(refusal(core, id, error))
         }

@@ -1,12 +1,17 @@
 //! Rows of durable locks that are written and read slower than they are wanted.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shunt_bench::stub::Action;
+use shunt_bench::stub::hook::Request;
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::SECOND;
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::OVERLOADED;
+use shunt_wire::cql::message::error_code::{INVALID, OVERLOADED, WRITE_TIMEOUT};
 
-use super::lock_ring::{LockTestbed, Tables, Writes};
+use super::lock_ring::{self, LockTestbed, Tables, Writes};
 use super::locks::take;
 
 /// One role asks for more than can be written. Another's rows have room, and so has what is read.
@@ -89,4 +94,30 @@ fn partitions_are_read_ahead_one_after_the_other() {
     ring.testbed.run_for(60 * SECOND);
     let quick = read(&ring);
     assert!(quick.len() > 40 && quick.values().all(|times| *times == 1), "{quick:?}");
+}
+
+/// The first node has written the row and is lost; others do not know the table yet. The lock may be held, so nobody is told that
+/// it is not.
+#[test]
+fn a_lock_whose_row_a_second_node_refuses_is_in_doubt() {
+    let mut ring = LockTestbed::new(|_| {});
+    let columns = ["bucket", "name", "slot", "owner", "role", "mode", "fence", "ttl_ms"];
+    ring.testbed.scene.add_table("shunt_meta", "lock", &columns);
+    let client = ring.client(None);
+    let writes = Arc::new(AtomicUsize::new(0));
+    for node in 0..ring.testbed.scene.nodes.len() {
+        let (writes, mut others) = (Arc::clone(&writes), lock_ring::hook(&ring.tables));
+        let hook = Box::new(move |request: &Request<'_>| {
+            let text = b"INSERT INTO shunt_meta.lock";
+            if request.opcode != opcode::QUERY || !request.body.windows(text.len()).any(|part| part == text) {
+                return others(request);
+            }
+            let is_first = writes.fetch_add(1, Ordering::Relaxed) == 0;
+            if is_first { Action::Close } else { Action::Error(INVALID) }
+        });
+        ring.testbed.scene.hook(node, Some(hook));
+    }
+    let answer = ring.ask(client, &take("locks", "one", "me"));
+    assert_eq!(answer.error().0, WRITE_TIMEOUT);
+    assert!(writes.load(Ordering::Relaxed) > 1, "it was sent again");
 }

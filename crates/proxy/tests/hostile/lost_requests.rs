@@ -10,7 +10,10 @@ use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_topology::schema::ColumnKind;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE, WRITE_TIMEOUT};
+use shunt_wire::cql::message::error_code::{
+    CONFIG_ERROR, INVALID, IS_BOOTSTRAPPING, OVERLOADED, PROTOCOL_ERROR, SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED,
+    UNAVAILABLE, WRITE_TIMEOUT,
+};
 use shunt_wire::cql::message::values::{Value, ValueList};
 use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, encode};
 
@@ -217,7 +220,9 @@ fn what_may_have_changed_something_is_not_said_to_be_undone() {
 fn a_second_node_that_refuses_does_not_speak_for_the_first() {
     let write = query("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT);
     let read = query("SELECT v FROM bench.kv WHERE k = 0x01", None);
-    for code in [OVERLOADED, IS_BOOTSTRAPPING, UNAVAILABLE, SERVER_ERROR] {
+    let of_request = [INVALID, SYNTAX_ERROR, UNAUTHORIZED, CONFIG_ERROR, PROTOCOL_ERROR];
+    let of_node = [OVERLOADED, IS_BOOTSTRAPPING, UNAVAILABLE, SERVER_ERROR];
+    for code in of_node.into_iter().chain(of_request) {
         let (mut testbed, offender) = testbed();
         let expected = if code == SERVER_ERROR { SERVER_ERROR } else { WRITE_TIMEOUT };
         assert_eq!(lost(&mut testbed, offender, &write, &Action::Error(code)), (2, expected), "{code:#x}");
@@ -232,6 +237,23 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
         let mut testbed = Testbed::bare(one_node);
         let offender = testbed.started_offender(4);
         assert_eq!(lost(&mut testbed, offender, request, &Action::Answer), (1, expected));
+    }
+}
+
+/// The client is told what the second node found wrong, without being told that nothing was written.
+#[test]
+fn what_a_second_node_finds_wrong_is_told_with_a_write_timeout() {
+    let batch = "BEGIN BATCH INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02); APPLY BATCH";
+    for write in ["INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", batch] {
+        let (code, words) = turned_away(write, AT, &Action::Error(INVALID));
+        assert!(code == WRITE_TIMEOUT && words.contains("may have carried it out"), "{write}: {code:#x} {words}");
+        assert!(words.ends_with(": as the hook wants it"), "the node's words: {words}");
+        let (own, _) = turned_away(write, None, &Action::Answer);
+        assert_eq!(own, OVERLOADED, "{write}: it is not repeated");
+        let refusal = Action::Error(INVALID);
+        let (mut testbed, offender) = testbed();
+        let found = fate(&mut testbed, offender, &query(write, AT), &[refusal.clone(), refusal]);
+        assert_eq!(found, (1, INVALID), "{write}: no other node had it");
     }
 }
 

@@ -3,7 +3,7 @@
 use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::Answer;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::INVALID;
+use shunt_wire::cql::message::error_code::{INVALID, WRITE_TIMEOUT};
 
 use super::transaction_ring::{Bank, TransactionTestbed, Writes, put, read_and_put};
 
@@ -167,4 +167,27 @@ fn a_write_that_cannot_be_made_is_shown_and_made_when_a_node_comes_up() {
     assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
     ring.run_for(SECOND);
     assert_eq!((ring.metrics().unmade.get(), ring.metrics().opening.get()), (0, 0));
+}
+
+/// The first node has written it. The second may not know the schema yet, and speaks for itself alone.
+#[test]
+fn a_statement_that_a_second_node_refuses_is_in_doubt() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().mode = Some("conditional");
+    bank.lock().unwrap().valued_us = Some(1_000);
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    ring.ring.testbed.scene.add_table("bank", "t", &["id", "v"]);
+    let client = ring.client(None);
+    for text in ["INSERT INTO bank.t (id, v) VALUES (1, 2)", "UPDATE bank.t SET v = 2 WHERE id = 2 IF v = 1"] {
+        ring.bank.lock().unwrap().writes = Writes::CarriedOutAndLost;
+        let answer = ring.ask(client, text);
+        let (code, why) = answer.error();
+        assert_eq!(code, WRITE_TIMEOUT, "{text}: {why}");
+        ring.run_for(SECOND);
+        // No node had it before: it is refused for what is wrong with it.
+        let answer = ring.ask(client, text);
+        let (code, why) = answer.error();
+        assert!(code == INVALID && why.contains("unconfigured table"), "{text}: {code:#x} {why}");
+        ring.bank.lock().unwrap().writes = Writes::Acknowledged;
+    }
 }

@@ -29,6 +29,10 @@ pub enum Writes {
     UnansweredOf(&'static str),
     /// There are too few replicas.
     Unavailable,
+    /// The first is carried out by a node that breaks the connection; every later one is [`Writes::Refused`].
+    CarriedOutAndLost,
+    /// The node finds the statement wrong.
+    Refused,
 }
 
 /// What nodes say of rights.
@@ -251,6 +255,11 @@ impl Bank {
             Writes::UnansweredOf(table) if text.contains(table) => Action::Silence,
             Writes::UnansweredOf(_) => void(request),
             Writes::Unavailable => error(request, UNAVAILABLE, "Cannot achieve consistency level QUORUM"),
+            Writes::CarriedOutAndLost => {
+                self.writes = Writes::Refused;
+                Action::Close
+            }
+            Writes::Refused => error(request, INVALID, "unconfigured table"),
         }
     }
 

@@ -25,20 +25,27 @@ pub(crate) fn nodes(ring: &Ring) -> Vec<Node> {
 
 /// The first state of a ring that has these nodes, needs no login, and has the table of the stub with these cells.
 pub(crate) fn state(ring: &Ring, nodes: Vec<Node>, cells: Cells) -> ClusterState {
-    state_with(ring, nodes, cells, &["bench"])
+    state_with(ring, nodes, cells, &["bench"], &[])
 }
 
-/// The same with these keyspaces.
-pub(crate) fn state_with(ring: &Ring, nodes: Vec<Node>, cells: Cells, keyspaces: &[&str]) -> ClusterState {
+/// The same with these keyspaces, and these tables beside the stub's.
+pub(crate) fn state_with(
+    ring: &Ring,
+    nodes: Vec<Node>,
+    cells: Cells,
+    keyspaces: &[&str],
+    others: &[Table],
+) -> ClusterState {
     let factor = Factor { all: u16::from(ring.replication), transient: 0 };
     let keyspace = |name: &&str| Keyspace { name: (*name).into(), replication: Replication::Simple(factor) };
     let keyspaces = keyspaces.iter().map(keyspace).collect();
     let key = Column { name: "k".into(), cql_type: CqlType::Blob };
     let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
+    let tables = std::iter::once(table).chain(others.iter().cloned()).collect();
     ClusterState {
         modes: Default::default(),
         generation: 1,
-        routing: Arc::new(RoutingTable::build(nodes, keyspaces, vec![table], Some("datacenter1"))),
+        routing: Arc::new(RoutingTable::build(nodes, keyspaces, tables, Some("datacenter1"))),
         protocol_version_max: 5,
         authenticator: None,
         cluster_name: ring.cluster_name.clone(),

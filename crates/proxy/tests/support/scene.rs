@@ -15,10 +15,11 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::LoopOptions;
-use shunt_reactor::sim::{HostId, Options, Random, SECOND, World};
-use shunt_topology::NodeId;
-use shunt_topology::schema::{Cells, ColumnKind};
+use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World};
+use shunt_topology::schema::{Cells, Column, ColumnKind};
+use shunt_topology::{NodeId, Table};
 use shunt_wire::cql::message::{Event, SchemaChange, encode};
+use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
 use super::client::{Client, ClientMail, ClientOptions};
@@ -97,6 +98,8 @@ pub struct Scene {
     pub columns: Vec<(&'static str, ColumnKind)>,
     /// Keyspaces, as [`Scene::post_cluster`] tells them.
     pub keyspaces: Vec<&'static str>,
+    /// Tables beside the stub's, as [`Scene::post_cluster`] tells them.
+    pub tables: Vec<Table>,
     generation: u64,
     control: mpsc::Receiver<ControlRequest>,
 }
@@ -165,6 +168,7 @@ impl Scene {
             said_up,
             known,
             keyspaces: vec!["bench"],
+            tables: Vec::new(),
             columns: vec![
                 ("k", ColumnKind::Single),
                 ("v", ColumnKind::Single),
@@ -197,16 +201,26 @@ impl Scene {
         nodes.iter_mut().zip(&self.said_up).for_each(|(node, up)| node.up = *up);
         nodes.retain(|node| self.known[usize::from(node.id.0)]);
         let with_login = !self.options.credentials.is_empty();
+        let cells = Cells::new(self.columns.iter().copied(), false);
         let state = Arc::new(ClusterState {
             modes: Default::default(),
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
             authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
-            ..cluster::state_with(&self.ring, nodes, Cells::new(self.columns.iter().copied(), false), &self.keyspaces)
+            ..cluster::state_with(&self.ring, nodes, cells, &self.keyspaces, &self.tables)
         });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));
         }
+    }
+
+    /// Tells the cores of one more table: its key comes first, and no column has many cells.
+    pub fn add_table(&mut self, keyspace: &str, name: &str, columns: &[&'static str]) {
+        let key = Column { name: columns[0].into(), cql_type: CqlType::Int };
+        let cells = Cells::new(columns.iter().map(|column| (*column, ColumnKind::Single)), false);
+        self.tables.push(Table { keyspace: keyspace.into(), name: name.into(), partition_key: vec![key], cells });
+        self.post_cluster();
+        self.world.run_for(MILLISECOND);
     }
 
     /// Tells the cores that a table was created.
