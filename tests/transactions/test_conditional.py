@@ -254,6 +254,7 @@ def test_guards_keys_and_protocol_batches_are_refused(session, leases):
     ("(k int PRIMARY KEY, v list<int>)", "not frozen"),
     ("(k int PRIMARY KEY)", "no column beside its key"),
     ("(k int PRIMARY KEY, v int) WITH default_time_to_live = 5", "default_time_to_live"),
+    ("(k int PRIMARY KEY, v int) WITH gc_grace_seconds = 60", "gc_grace_seconds = 60"),
 ])
 def test_tables_that_cannot_have_the_mode(session, made, shown):
     table = name()

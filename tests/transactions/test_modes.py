@@ -155,6 +155,24 @@ def test_a_full_read_sees_no_part_of_a_transaction(session, table):
         writer.join()
 
 
+@pytest.mark.parametrize("option", ["default_time_to_live = 60", "gc_grace_seconds = 60"])
+def test_a_table_that_forgets_too_soon_is_read_and_not_written_to(session, option):
+    """Nodes expire rows by their own clocks, and a late write is hidden for as long as they remember a deletion."""
+    name = f"soon_{uuid.uuid4().hex[:8]}"
+    session.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int) WITH {option}")
+    for mode in ("mixed_reads", "full"):
+        with pytest.raises(InvalidRequest, match=option):
+            session.execute(f"ALTER TABLE {name} WITH transactional_mode = '{mode}'")
+    session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'unsafe'")
+    session.execute(f"INSERT INTO {name} (k, v) VALUES (1, 5)")
+    with pytest.raises(InvalidRequest, match=option):
+        session.execute(f"BEGIN TRANSACTION UPDATE {name} SET v = 6 WHERE k = 1; COMMIT TRANSACTION")
+    read = session.execute(f"BEGIN TRANSACTION SELECT v FROM {name} WHERE k = 1; COMMIT TRANSACTION")
+    assert read.one()["v"] == 5
+    session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'off'")
+    session.execute(f"DROP TABLE {name}")
+
+
 def test_a_table_made_anew_is_written_to_at_once_by_the_text_that_the_former_knew(session):
     """What a node has said of a name just before counts for the decision too, unless it is of another table than the plan's."""
     name = f"anew_{uuid.uuid4().hex[:8]}"

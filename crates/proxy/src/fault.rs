@@ -134,8 +134,8 @@ impl NodeError {
         matches!(self.0, error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
     }
 
-    /// True unless it leaves open whether the request was carried out. Drivers give a request that was not to another node, and tell
-    /// applications that nothing was written.
+    /// True unless it leaves open whether the request was carried out. Drivers give a request that
+    /// was not to another node, or tell the application that nothing was written.
     pub(crate) fn says_not_carried_out(self) -> bool {
         use error_code::{
             CAS_WRITE_UNKNOWN, CDC_WRITE_FAILURE, SERVER_ERROR, TRUNCATE_ERROR, WRITE_FAILURE, WRITE_TIMEOUT,

@@ -165,6 +165,7 @@ fn from_the_future(latest_us: i64, wall_us: i64) -> Fault {
 fn weigh(plan: &Plan, lone: &Lone, job: &Job, deciding: &mut Deciding, leaves_out: bool) -> Result<Verdict, Fault> {
     let bound = plan.with(&job.values);
     bound.check_lone()?;
+    let mut expired = None;
     if deciding.row.is_none() && lone.is_conditional() {
         let read =
             job.rows.first().and_then(|read| ReadRow::of(lone.columns.len(), read)).ok_or_else(|| {
@@ -176,6 +177,8 @@ fn weigh(plan: &Plan, lone: &Lone, job: &Job, deciding: &mut Deciding, leaves_ou
         deciding.row = Some(read.known(deciding.asked_ns));
         deciding.observed.iter_mut().for_each(|observed| observed.latest_us = read.latest_us);
         let is_anew = deciding.known == Known::Nothing && !leaves_out && deciding.observed.is_none();
+        let may_have_expired = deciding.known == Known::Settled && read.cells.is_none();
+        expired = (may_have_expired && !leaves_out && deciding.observed.is_none()).then(|| read.clone());
         deciding.anew = is_anew.then_some(read);
     }
     deciding.seconds = bound.lives(lone)?;
@@ -183,7 +186,13 @@ fn weigh(plan: &Plan, lone: &Lone, job: &Job, deciding: &mut Deciding, leaves_ou
     let cells = deciding.row.as_ref().and_then(|row| row.cells.as_ref());
     // What a node answers is compared in the version of the protocol in which it is asked.
     let types = if deciding.observed.is_some() { own::VERSION } else { job.types };
-    Ok(bound.verdict(lone, cells, types)?)
+    let verdict = bound.verdict(lone, cells, types)?;
+    // By the clock of another node its values may be there still. Without a deletion those that are
+    // not written now would show again.
+    if matches!(verdict, Verdict::Write) && expired.is_some() {
+        deciding.anew = expired;
+    }
+    Ok(verdict)
 }
 
 /// What would be answered to a statement that a node decides.
@@ -296,8 +305,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Hea
             }
         }
         _ if is_observed(core, id) => return heard_observed(core, io, id, heard, raw),
-        // A node that does not take it says so before it sends it to others. Had another node had it before, this would be a write timeout
-        // (`second::failure`).
+        // A node that does not take it says so before it sends it to others. Had another node had it
+        // before, this would be a write timeout (`second::failure`).
         Heard::Error(error) if matches!(error.code, error_code::INVALID | error_code::SYNTAX_ERROR) => {
             Some(refusal(core, id, error))
         }

@@ -17,7 +17,7 @@ use super::part::Part;
 use super::plan::Plan;
 use super::plan::lone::whole;
 use super::routed::{self, Routing, TableModes};
-use super::schema::Table;
+use super::schema::{Keeping, Table};
 use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
 use super::{VERSION, levels, log, observe, schema, still};
 use crate::core::Core;
@@ -327,11 +327,14 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     };
     let comment = row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
     let change = Change { comment, ..change };
+    // With 'unsafe' transactions may read such a table; what would write to it is refused then.
+    if !matches!(change.mode, TransactionalMode::Off | TransactionalMode::Unsafe)
+        && let Some(why) = Keeping::read(row.get(1), row.get(2)).unfit()
+    {
+        return Err(unfit(&change, &why));
+    }
     if !change.mode.is_by_statement() {
         return may_change(core, io, number, change);
-    }
-    if schema::has_default_life(row.get(1)) {
-        return Err(unfit(&change, "it has a default_time_to_live"));
     }
     let text = schema::columns_question(&change.keyspace, &change.table);
     let whose = Whose::Transaction(Part::Change(number));

@@ -23,7 +23,7 @@ pub(super) const COLUMNS: &str =
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ";
 pub(super) const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
 pub(super) const TABLE: &str =
-    "SELECT id, read_repair, default_time_to_live FROM system_schema.tables WHERE keyspace_name = ";
+    "SELECT id, read_repair, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ";
 
 /// And of the fleet's table: which tables take part in transactions, and how.
 pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
@@ -32,13 +32,49 @@ pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transact
 pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
     format!(
-        "SELECT comment, default_time_to_live FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}"
+        "SELECT comment, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}"
     )
 }
 
-/// True of a `default_time_to_live` that is set.
-pub(super) fn has_default_life(value: Option<&[u8]>) -> bool {
-    value.and_then(|bytes| bytes.try_into().ok()).is_some_and(|bytes| i32::from_be_bytes(bytes) != 0)
+/// The least time for which a table may keep deletions, seconds: Cassandra's default hint window.
+/// A node that was away for less gets what it missed before any other forgets what was deleted.
+const GC_GRACE_MIN_SECONDS: i32 = 3 * 60 * 60;
+
+/// How long a table keeps what is written to it, and what is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keeping {
+    /// `default_time_to_live`: 0 for ever.
+    default_life: i32,
+    /// `gc_grace_seconds`; of a table that does not say so, long enough.
+    gc_grace: i32,
+}
+
+impl Keeping {
+    /// By the values of a table's row.
+    pub(super) fn read(default_life: Option<&[u8]>, gc_grace: Option<&[u8]>) -> Keeping {
+        let int = |value: Option<&[u8]>| value.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+        Keeping {
+            default_life: int(default_life).unwrap_or(0),
+            gc_grace: int(gc_grace).unwrap_or(GC_GRACE_MIN_SECONDS),
+        }
+    }
+
+    /// Why nothing that the proxies decide may be written to the table, if so. Nodes expire a row by
+    /// their own clocks, and count from the last time that it was written; and a late write is hidden
+    /// only for as long as nodes remember the deletion behind it.
+    pub(super) fn unfit(self) -> Option<String> {
+        let Keeping { default_life, gc_grace } = self;
+        if default_life != 0 {
+            return Some(format!(
+                "it has default_time_to_live = {default_life}: each node expires rows by its own clock, and a write that is made again lives longer"
+            ));
+        }
+        (gc_grace < GC_GRACE_MIN_SECONDS).then(|| {
+            format!(
+                "it has gc_grace_seconds = {gc_grace}: a late write could bring back what was deleted; ALTER TABLE .. WITH gc_grace_seconds = {GC_GRACE_MIN_SECONDS} or more"
+            )
+        })
+    }
 }
 
 /// Why the statements on a table cannot be decided by the proxies with rows in memory, as far as the texts of its columns tell: of an answer to
@@ -198,8 +234,7 @@ pub(super) struct Table {
     pub(super) types: Types,
     /// Why no transaction may be on it, whatever its mode.
     pub(super) unfit: Option<String>,
-    /// What is written lives for so many seconds unless its statement says otherwise; 0 for ever.
-    pub(super) default_life: i32,
+    pub(super) keeping: Keeping,
 }
 
 fn text(value: Option<&[u8]>) -> Option<&str> {
@@ -288,7 +323,7 @@ pub(super) fn modes(rows: &Rows<'_>) -> HashMap<String, String> {
 impl Table {
     /// A table without columns yet: of an answer to [`TABLE`]. None: there is no such table; a materialized view is none.
     pub(super) fn read(types: Types, name: &str, rows: &Rows<'_>) -> Option<Table> {
-        let row = values(rows, &["id", "read_repair", "default_time_to_live"]).pop()?;
+        let row = values(rows, &["id", "read_repair", "default_time_to_live", "gc_grace_seconds"]).pop()?;
         // Without it a quorum of readers may see a write that the next quorum does not.
         let unfit = (text(row[1]) == Some("NONE"))
             .then(|| "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned());
@@ -302,7 +337,7 @@ impl Table {
             clustering: Vec::new(),
             types,
             unfit,
-            default_life: row[2].and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_be_bytes),
+            keeping: Keeping::read(row[2], row[3]),
         })
     }
 
@@ -383,7 +418,7 @@ impl Table {
         match () {
             () if of_kind(Kind::Static).next().is_some() => Some("it has static columns".to_owned()),
             () if self.keys().has_counters => Some("it has counters".to_owned()),
-            () if self.default_life != 0 => Some("it has a default_time_to_live".to_owned()),
+            () if let Some(why) = self.keeping.unfit() => Some(why),
             () => many_cells
                 .next()
                 .map(|(name, _)| format!("its column {name} is a collection or type that is not frozen"))

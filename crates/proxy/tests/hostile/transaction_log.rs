@@ -191,3 +191,26 @@ fn a_statement_that_a_second_node_refuses_is_in_doubt() {
         ring.bank.lock().unwrap().writes = Writes::Acknowledged;
     }
 }
+
+/// By the clock of another node it may be there still, and a value that the statement does not name with it.
+#[test]
+fn a_row_that_has_expired_is_deleted_before_it_is_written_anew() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().mode = Some("conditional");
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let client = ring.client(None);
+    let written = |ring: &mut TransactionTestbed, text: &str| {
+        let answer = ring.ask(client, text);
+        assert_eq!(answer.rows()[0][0].as_deref(), Some(&[1][..]), "{text}: {answer:?}");
+        ring.bank.lock().unwrap().written.last().expect("a write").0.clone()
+    };
+    let insert = "INSERT INTO bank.t (id, v) VALUES (1, 2) IF NOT EXISTS USING TTL 3";
+    assert!(written(&mut ring, insert).contains("DELETE FROM"), "nothing was known of it");
+    ring.run_for(4 * SECOND);
+    let again = written(&mut ring, insert);
+    assert!(again.contains("DELETE FROM") && again.contains("USING TTL 3"), "{again}");
+    // What was deleted is gone by every clock.
+    written(&mut ring, "DELETE FROM bank.t WHERE id = 1 IF EXISTS");
+    let known = written(&mut ring, insert);
+    assert!(!known.contains("DELETE FROM"), "{known}");
+}

@@ -241,7 +241,8 @@ impl Bank {
             if let Some(valued_us) = self.valued_us.filter(|_| text.contains("WRITETIME(v)")) {
                 return answer(request, &valued(valued_us));
             }
-            let body = bytes::body(|out| RowsWriter::new(out, "bank", "t", &[("v", native::INT)]).finish());
+            let columns = if text.contains("WRITETIME(v)") { &VALUED[..] } else { &VALUED[..1] };
+            let body = bytes::body(|out| RowsWriter::new(out, "bank", "t", columns).finish());
             return answer(request, &body);
         }
         if self.turned_away > 0 {

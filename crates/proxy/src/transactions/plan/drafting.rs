@@ -59,6 +59,12 @@ impl<'a> Drafting<'a> {
         self.key(inner, &table)?;
         match &inner.statement {
             Statement::Mutation(mutation) => {
+                if let Some(why) = table.keeping.unfit() {
+                    let (keyspace, name) = (&table.keyspace, &table.name);
+                    return Err(InvalidRequest::new(format!(
+                        "no transaction may write to table {keyspace}.{name}: {why}"
+                    )));
+                }
                 check_repeatable(mutation, inner, &table)?;
                 self.calls((index, inner), mutation, &table, &mut sources)?;
                 self.check_references(mutation, &sources, &table)?;

@@ -5,7 +5,7 @@ use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, Rows, ValueList, Values, error_code};
 
 use super::*;
-use crate::transactions::schema::{self, Types};
+use crate::transactions::schema::{self, Keeping, Types};
 use shunt_transactions::Mode;
 
 mod calls;
@@ -362,6 +362,37 @@ fn tables_that_transactions_could_lose_something_in_are_unfit() {
             .is_some_and(|why| why.contains("transient"))
     );
     assert_eq!(with_rows(&[("durable_writes", native::BOOLEAN)], &[], schema::keyspace_unfit), None);
+}
+
+/// Nodes expire rows by their own clocks, and forget deletions after a time.
+#[test]
+fn tables_that_forget_too_soon_are_read_and_not_written_to() {
+    let of = |default_life: i32, gc_grace: i32| {
+        let mut table = Table::clone(&table("soon", &[("id", "partition_key", 0, "int"), ("v", "regular", -1, "int")]));
+        table.keeping = Keeping::read(Some(&default_life.to_be_bytes()), Some(&gc_grace.to_be_bytes()));
+        Arc::new(table)
+    };
+    let drafted = |table: Arc<Table>, is_conditional: bool, text: &str| {
+        let outline = Outline::read(text, "ks").map_err(|refusal| refusal.to_string())?;
+        Draft::new(outline, &[table], 0, is_conditional).map(drop).map_err(|error| error.message)
+    };
+    let write = "BEGIN TRANSACTION UPDATE soon SET v = 1 WHERE id = 1; COMMIT TRANSACTION";
+    let read = "BEGIN TRANSACTION SELECT v FROM soon WHERE id = 1; COMMIT TRANSACTION";
+    let lone = "UPDATE soon SET v = 1 WHERE id = 1 IF EXISTS";
+    for (default_life, gc_grace, shown) in [
+        (60, 864_000, "default_time_to_live = 60"),
+        (0, 10_799, "gc_grace_seconds = 10799"),
+        (0, 0, "ALTER TABLE .. WITH gc_grace_seconds = 10800 or more"),
+    ] {
+        for (is_conditional, text) in [(false, write), (true, lone)] {
+            let refused = drafted(of(default_life, gc_grace), is_conditional, text);
+            assert!(refused.as_ref().is_err_and(|why| why.contains(shown)), "{text}: {refused:?}");
+        }
+        assert_eq!(drafted(of(default_life, gc_grace), false, read), Ok(()));
+    }
+    assert_eq!(drafted(of(0, 10_800), false, write), Ok(()));
+    assert_eq!(drafted(of(0, 10_800), true, lone), Ok(()));
+    assert_eq!(Keeping::read(None, None).unfit(), None);
 }
 
 #[test]
