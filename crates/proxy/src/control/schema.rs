@@ -79,17 +79,23 @@ pub(super) async fn read_table(
     Ok(())
 }
 
-/// Before clients are served: what they write to such tables must not go past transactions, or past a rule.
+/// Before clients are served: what they write to such tables must not go past transactions, or past a
+/// rule. One replica's word is in doubt: no table is served by it.
 async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<TableModes, ControlError> {
     let mut modes = TableModes::default();
-    for row in &read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await? {
+    let of_modes = read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await?;
+    let of_rules = read_own(connection, rules::QUESTION, "shunt.guards", limit).await?;
+    if of_modes.is_in_doubt || of_rules.is_in_doubt {
+        modes.put_in_doubt();
+    }
+    for row in &of_modes.rows {
         if let (Some(keyspace), Some(table), Some(mode)) =
             (row.text("keyspace_name"), row.text("table_name"), row.text("mode"))
         {
             modes.add(keyspace, table, mode);
         }
     }
-    for row in &read_own(connection, rules::QUESTION, "shunt.guards", limit).await? {
+    for row in &of_rules.rows {
         let Some(table_name) = row.text("table_name") else { continue };
         let is_fast = row.bytes("fast") == Some(&[1]);
         modes.rules.add(&rules::Row { table_name, lock: row.text("lock"), is_fast, mode: row.text("mode") });
@@ -97,30 +103,44 @@ async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<Tabl
     Ok(modes)
 }
 
-/// Reads a table of the fleet's. Where no quorum answers one replica has to do, for all other tables are to be served.
+/// Rows of a table of the fleet's.
+struct OwnRows {
+    rows: Vec<Row>,
+    /// No quorum has said so.
+    is_in_doubt: bool,
+}
+
+/// Reads a table of the fleet's. Where no quorum answers, one replica has to do for the proxy to begin:
+/// the cores ask again at the fleet's level, which is not known here.
 async fn read_own(
     connection: &mut Connection,
     question: &str,
     table: &str,
     limit: Duration,
-) -> Result<Vec<Row>, ControlError> {
+) -> Result<OwnRows, ControlError> {
     let mut read = tables::read_at(connection, question, Consistency::QUORUM, limit).await;
     let is_told = matches!(&read, Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }));
-    if read.is_err() && !is_told {
+    let mut is_in_doubt = read.is_err() && !is_told;
+    if is_in_doubt {
         read = tables::read_at(connection, question, Consistency::ONE, limit).await;
     }
-    match read {
+    let rows = match read {
         // A fleet of a version without this table, or none yet; or this proxy's role may not read it, and carries out no transaction.
-        Err(ControlError::Node { code: error_code::INVALID, .. }) => Ok(Vec::new()),
+        Err(ControlError::Node { code: error_code::INVALID, .. }) => {
+            is_in_doubt = false;
+            Vec::new()
+        }
         Err(ControlError::Node { code: error_code::UNAUTHORIZED, message }) => {
+            is_in_doubt = false;
             warn!(
                 why = message,
                 "this proxy's role may not read {table}: statements on tables with a mode, or a rule, go past transactions here"
             );
-            Ok(Vec::new())
+            Vec::new()
         }
-        outcome => outcome,
-    }
+        outcome => outcome?,
+    };
+    Ok(OwnRows { rows, is_in_doubt })
 }
 
 fn keyspace(row: &Row) -> Option<Keyspace> {

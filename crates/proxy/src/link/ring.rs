@@ -11,6 +11,7 @@ use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::link::{NodeState, Upgrade, keep, open};
+use crate::transactions::still;
 
 /// Routes by the new table, lets go of nodes that left, reaches for new ones.
 pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) {
@@ -55,6 +56,9 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     // Later ones come from a core's own look, which is more often.
     if first {
         core.router.modes.begin_with(cluster.modes.clone());
+        if cluster.modes.are_in_doubt() {
+            still::began_in_doubt(core, io);
+        }
     }
     if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version) {
         core.fleet.transactions.schema_changed();

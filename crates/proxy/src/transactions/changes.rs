@@ -41,6 +41,18 @@ pub(super) enum Step {
     Row,
 }
 
+/// What a core knows of modes and rules from before it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Start {
+    /// A quorum has said so; or this core has read them since.
+    #[default]
+    Known,
+    /// One replica has. Statements on tables wait.
+    InDoubt,
+    /// The same, for longer than they wait: they are refused.
+    Refuses,
+}
+
 /// A statement on a table with the mode `observe` that a node has answered otherwise than the proxies would have.
 #[derive(Debug)]
 pub(super) struct Difference {
@@ -71,6 +83,10 @@ pub(super) struct Modes {
     pub(super) ticked_ns: u64,
     /// When this process went on after it had stood still: what was asked for before says nothing.
     pub(super) woke_ns: u64,
+    /// This proxy's role may not read them, as a node has said last.
+    pub(super) is_forbidden: bool,
+    /// What this core began with.
+    pub(super) start: Start,
     /// From when on all proxies know which tables are observed.
     pub(super) compares_from_ns: u64,
     /// What counts if the tables' modes are still the same.

@@ -71,6 +71,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let now_ns = io.now_ns();
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
+    modes.is_forbidden = matches!(heard, Heard::Error(error) if error.code == error_code::UNAUTHORIZED);
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
         // A proxy that was never a member may have no such table: it has no modes.
@@ -81,7 +82,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         // What is known stays so.
         _ => {
             modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
-            return;
+            return still::see_if_caught_up(core);
         }
     };
     let (mut shards, mut routed, mut held) = (BTreeSet::new(), TableModes::default(), Vec::new());

@@ -25,7 +25,8 @@ pub struct TableModes {
     has_observed: bool,
     /// Which locks writes to a table have to name: all are transactions.
     pub(crate) rules: Rules,
-    /// This process stood still: any table may have another mode by now, and nobody is sent to nodes before that is known.
+    /// This process stood still, or began without a quorum's word: any table may have another mode, and
+    /// nobody is sent to nodes before that is known.
     pub(super) is_behind: bool,
 }
 
@@ -135,6 +136,16 @@ impl TableModes {
             self.routed.iter().flat_map(|(keyspace, tables)| tables.iter().map(move |one| (keyspace, one)));
         !self.has_observed
             || tables.all(|(keyspace, (table, routing))| *routing != OBSERVED || before.is_observed(keyspace, table))
+    }
+
+    /// Says of what was read before this core began that no quorum has said so.
+    pub fn put_in_doubt(&mut self) {
+        self.is_behind = true;
+    }
+
+    /// True if no statement on a table is sent to nodes, for its mode is not known.
+    pub(crate) fn are_in_doubt(&self) -> bool {
+        self.is_behind
     }
 
     /// What was read before this core began; who has stood still since goes on waiting.

@@ -35,6 +35,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
     let looks = &mut core.fleet.transactions.looks;
     looks.is_asked = false;
+    looks.is_forbidden = matches!(heard, Heard::Error(error) if error.code == error_code::UNAUTHORIZED);
     if looks.asked_ns < core.fleet.transactions.modes.woke_ns {
         looks.next_ns = 0;
     }
@@ -48,7 +49,7 @@ pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         // What is known stays so.
         _ => {
             looks.next_ns = looks.next_ns.min(io.now_ns() + AGAIN_NS);
-            return;
+            return still::see_if_caught_up(core);
         }
     };
     looks.known_ns = Some(looks.asked_ns);

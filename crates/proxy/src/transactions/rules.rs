@@ -64,6 +64,8 @@ pub(super) struct Looks {
     /// When what is asked now was asked for, and what is known.
     pub(super) asked_ns: u64,
     pub(super) known_ns: Option<u64>,
+    /// This proxy's role may not read them, as a node has said last.
+    pub(super) is_forbidden: bool,
     /// Rows that are rules of no table.
     pub(super) unread: Vec<Box<str>>,
     /// There may be more than were asked for.

@@ -1,21 +1,42 @@
 //! A process that has stood still does not know what others have done meanwhile: a table may have another mode, or a rule. Until it has read both, its
 //! clients' statements wait (`Stall::MODES`), for [`SETTLES_NS`] at most each time.
 //!
-//! This must never: send on what a client asks after others go by another mode, by the one that was known before; end a wait by what was asked for before it
-//! began, or by that of an earlier one. A statement that had been read before is out of its hands: it may be on its way to a node.
+//! The same holds for a process that begins and finds no quorum: one replica may have missed a mode.
+//! It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on tables until
+//! it has read modes and rules at the fleet's level
+//! ([ADR 31](../../../../docs/adr/0031-no-table-is-served-by-one-replicas-word.md)).
+//!
+//! This must never: serve a table by one replica's word; send on what a client asks after others go by
+//! another mode, by the one that was known before; end a wait by what was asked for before it began, or
+//! by that of an earlier one. A statement that had been read before is out of its hands: it may be on
+//! its way to a node.
 
 use shunt_reactor::Io;
 
 use crate::client::Stall;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::limits::STILL_NS;
+use crate::limits::{SECOND_NS, STILL_NS};
 
+use super::changes::Start;
 use super::switching::SETTLES_NS;
 
 /// The core begins.
 pub(crate) fn started(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
+}
+
+/// Before the core began, one replica has said which tables have a mode, and no quorum: the core reads
+/// modes and rules itself before it sends on what is asked of tables.
+pub(crate) fn began_in_doubt(core: &mut Core, io: &mut Io) {
+    let now_ns = io.read_clock_ns();
+    stood_still(core, now_ns);
+    core.fleet.transactions.modes.start = Start::InDoubt;
+    tracing::warn!(
+        core = core.context.index,
+        "no quorum has said which tables have a mode or a rule: statements on tables wait for that, and are refused after {} seconds",
+        SETTLES_NS / SECOND_NS
+    );
 }
 
 /// A fleet is named: it has modes and rules, whether or not this proxy is a member of it now.
@@ -46,30 +67,58 @@ fn stood_still(core: &mut Core, now_ns: u64) {
     (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.looks.next_ns) = (now_ns, 0, 0);
 }
 
-/// Who cannot read them for so long serves as before.
+/// Who cannot read them for so long serves as before; or, if nothing was known before, refuses what waits.
 pub(super) fn see_if_over(core: &mut Core, now_ns: u64) {
-    if core.router.modes.is_behind && now_ns.saturating_sub(core.fleet.transactions.modes.woke_ns) > SETTLES_NS {
+    let modes = &mut core.fleet.transactions.modes;
+    if !core.router.modes.is_behind || now_ns.saturating_sub(modes.woke_ns) <= SETTLES_NS {
+        return;
+    }
+    match modes.start {
+        Start::Known => core.router.modes.is_behind = false,
+        Start::InDoubt => modes.start = Start::Refuses,
+        Start::Refuses => return,
+    }
+    go_on(core);
+}
+
+/// If modes and rules are both known as they were after this process went on, clients are served again.
+/// Where it began in doubt and its role may not read them, no wait would end: it goes on without, as one
+/// that reached a quorum does.
+pub(super) fn see_if_caught_up(core: &mut Core) {
+    let keeper = &core.fleet.transactions;
+    let began_in_doubt = keeper.modes.start != Start::Known;
+    let is_told = |known_ns: Option<u64>, is_forbidden: bool| {
+        known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns) || is_forbidden && began_in_doubt
+    };
+    let of_modes = is_told(keeper.modes.known_ns, keeper.modes.is_forbidden);
+    if core.router.modes.is_behind && of_modes && is_told(keeper.looks.known_ns, keeper.looks.is_forbidden) {
         core.router.modes.is_behind = false;
+        core.fleet.transactions.modes.start = Start::Known;
         go_on(core);
     }
 }
 
-/// If modes and rules are both known as they were after this process went on, clients are served again.
-pub(super) fn see_if_caught_up(core: &mut Core) {
-    let keeper = &core.fleet.transactions;
-    let is_new = |known_ns: Option<u64>| known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns);
-    if core.router.modes.is_behind && is_new(keeper.modes.known_ns) && is_new(keeper.looks.known_ns) {
-        core.router.modes.is_behind = false;
-        go_on(core);
-    }
+fn refuses(core: &Core) -> bool {
+    core.router.modes.is_behind && core.fleet.transactions.modes.start == Start::Refuses
+}
+
+/// Why nothing on a table is served, where nobody waits any more for that to be known.
+pub(super) fn refusal(core: &Core) -> Option<Fault> {
+    refuses(core).then(|| {
+        Fault::overloaded(
+            "Shunt: this proxy began without a quorum of nodes, and does not know the tables' modes and rules; nothing was written. Ask \
+             another proxy, or see why too few replicas of shunt_meta answer",
+        )
+    })
 }
 
 /// True meanwhile: whoever asks for anything on a table waits.
 pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
-    if core.router.modes.is_behind {
+    let waits = core.router.modes.is_behind && !refuses(core);
+    if waits {
         core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
     }
-    core.router.modes.is_behind
+    waits
 }
 
 /// Of what waits for nothing as clients do: others have sent it here, or it was being planned when this process stood still.

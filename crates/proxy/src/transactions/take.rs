@@ -13,7 +13,7 @@ use super::known::{AsSent, Asked, Known};
 use super::observe::{self, Left};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{allowed, alone, asker, in_text, levels, look, modes, planning, run};
+use super::{allowed, alone, asker, in_text, levels, look, modes, planning, run, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::forward::forward_transaction;
@@ -28,6 +28,12 @@ use crate::reply;
 
 /// Takes a request that is a transaction, or prepares one, and answers it. `false`: it is for a node, as on any table, and nothing was done.
 pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) -> bool {
+    if let Some(fault) = still::refusal(core) {
+        core.context.metrics.queries.of(plan.kind).add(1);
+        core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+        reply::error(core, io, slot, header.stream, &fault);
+        return true;
+    }
     let pool = core.clients.get(slot).and_then(|client| client.pool);
     let left = pool.and_then(|pool| observe::left(core, pool, header, body));
     let read = match left {

@@ -76,6 +76,8 @@ pub struct Bank {
     pub modes_read: usize,
     /// Nobody answers who reads all modes, or rules.
     pub modes_unanswered: bool,
+    /// Who reads rules is told that its role may not.
+    pub rules_forbidden: bool,
     /// That of all tables; none: `unsafe`.
     pub mode: Option<&'static str>,
     /// So many statements of clients are sent back, by a node that has begun nothing: it starts, or does not know them as they were prepared.
@@ -274,6 +276,9 @@ impl Bank {
             return Some(answer(request, &self.on_log(text, &values)));
         }
         let is_look = text.contains("FROM shunt_meta.transactional") && !text.contains(" WHERE ");
+        if text.contains("FROM shunt.guards") && self.rules_forbidden {
+            return Some(error(request, UNAUTHORIZED, "the node says no"));
+        }
         if self.modes_unanswered && (is_look || text.contains("FROM shunt.guards")) {
             return Some(Action::Silence);
         }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use shunt_proxy::metrics::TransactionEvent;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
@@ -198,4 +199,37 @@ fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
         assert!(answers[0].prefix().custom_payload.is_some());
         assert_eq!(ring.written(), before + 1);
     }
+}
+
+/// One replica may have missed that a table has a mode. Nobody's statement goes past it, nor is anybody left to wait.
+#[test]
+fn a_proxy_that_began_without_a_quorum_serves_no_table_before_it_has_read_modes() {
+    for rules_forbidden in [false, true] {
+        begins_without_a_quorum(rules_forbidden);
+    }
+}
+
+/// `rules_forbidden`: its role may not read rules. That is no reason to go by modes that it has not read, nor to refuse for ever.
+fn begins_without_a_quorum(rules_forbidden: bool) {
+    let bank = Bank::with(&[("bank", "t")]);
+    {
+        let mut bank = bank.lock().unwrap();
+        (bank.mode, bank.modes_unanswered, bank.rules_forbidden) = (Some("full"), true, rules_forbidden);
+    }
+    let mut ring = TransactionTestbed::new(bank, |options| {
+        (options.modes_in_doubt, options.config.query_timeout_ms) = (true, 5_000);
+    });
+    let client = ring.client(None);
+    let write = "INSERT INTO bank.t (id, v) VALUES (1, 1)";
+    for text in [write, "SELECT v FROM bank.t WHERE id = 1", "UPDATE others.u SET v = 1 WHERE id = 1"] {
+        let answer = ring.ask(client, text);
+        let (code, why) = answer.error();
+        assert!(code == OVERLOADED && why.contains("began without a quorum"), "{text}: {code:#x} {why}");
+    }
+    assert_eq!(ring.written(), 0);
+    assert_eq!(ring.ask(client, "SELECT * FROM system.local").opcode(), opcode::RESULT);
+    ring.answer_modes();
+    assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT);
+    ring.run_for(SECOND);
+    assert_eq!((ring.written(), ring.metrics().events.of(TransactionEvent::Committed).get()), (1, 1));
 }

@@ -41,6 +41,8 @@ pub struct SceneOptions {
     pub protocol_max: u8,
     /// The cores are told of the ring from the start.
     pub knows_ring: bool,
+    /// No quorum has told which tables have modes.
+    pub modes_in_doubt: bool,
     /// There is an agent beside each node, and large answers go over clients' own connections.
     pub hands_over: bool,
     pub config: Config,
@@ -60,6 +62,7 @@ impl SceneOptions {
             credentials: Vec::new(),
             protocol_max: 5,
             knows_ring: true,
+            modes_in_doubt: false,
             hands_over: false,
             config: Config {
                 query_timeout_ms: 2_000,
@@ -202,13 +205,17 @@ impl Scene {
         nodes.retain(|node| self.known[usize::from(node.id.0)]);
         let with_login = !self.options.credentials.is_empty();
         let cells = Cells::new(self.columns.iter().copied(), false);
-        let state = Arc::new(ClusterState {
+        let mut state = ClusterState {
             modes: Default::default(),
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
             authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
             ..cluster::state_with(&self.ring, nodes, cells, &self.keyspaces, &self.tables)
-        });
+        };
+        if self.options.modes_in_doubt {
+            state.modes.put_in_doubt();
+        }
+        let state = Arc::new(state);
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));
         }

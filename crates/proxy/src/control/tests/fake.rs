@@ -8,7 +8,7 @@ use std::time::Duration;
 use shunt_wire::cql::envelope::{EVENT_STREAM, HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::frame_v5::{self, SegmentWriter};
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
-use shunt_wire::cql::message::{AuthResponse, Event, Query, encode, error_code, put};
+use shunt_wire::cql::message::{AuthResponse, Consistency, Event, Query, encode, error_code, put};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
@@ -47,6 +47,8 @@ pub(super) struct FakeState {
     pub(super) queries: usize,
     /// A node that has not heard of any schema version but the first.
     pub(super) behind: Option<u128>,
+    /// There is a table of modes, without rows; and whether a quorum has it.
+    pub(super) modes: Option<bool>,
 }
 
 /// The state that all nodes have at first.
@@ -75,6 +77,7 @@ impl FakeRing {
             page_rows: 2,
             queries: 0,
             behind: None,
+            modes: None,
         };
         let state = Arc::new(Mutex::new(state));
         let mut ring = Self { state, events: broadcast::channel(64).0, running: HashMap::new() };
@@ -328,6 +331,12 @@ impl Server {
             columns_table(&state)
         } else if text.contains("default_time_to_live FROM system_schema.tables") {
             tables_table(&state)
+        } else if let Some(has_quorum) = state.modes.filter(|_| text.contains("FROM shunt_meta.transactional")) {
+            if !has_quorum && query.params.consistency != Consistency::ONE {
+                encode::error(answer, error_code::OVERLOADED, "no quorum");
+                return opcode::ERROR;
+            }
+            (["keyspace_name", "table_name", "mode"].map(|name| (name, native::TEXT)).to_vec(), Vec::new())
         } else {
             encode::error(answer, error_code::INVALID, "unconfigured table");
             return opcode::ERROR;

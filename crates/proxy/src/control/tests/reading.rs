@@ -45,6 +45,18 @@ async fn ring_and_schema_are_read_page_by_page() {
     assert_eq!(bench.metrics.connected.get(), 1);
 }
 
+/// One replica may have missed that a table has a mode.
+#[tokio::test]
+async fn modes_that_no_quorum_has_told_are_in_doubt() {
+    for (modes, is_in_doubt) in [(None, false), (Some(true), false), (Some(false), true)] {
+        let ring = FakeRing::start(3).await;
+        ring.edit(|state| state.modes = modes);
+        let mut bench = Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
+        let state = bench.cluster_where(|_| true).await;
+        assert_eq!(state.modes.are_in_doubt(), is_in_doubt, "{modes:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_version_steps_down_to_what_the_node_speaks() {
     for version in [3, 4] {
