@@ -4,7 +4,7 @@
 //! The same holds for a process that begins and finds no quorum: one replica may have missed a mode.
 //! It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on tables until
 //! it has read modes and rules at the fleet's level
-//! ([ADR 31](../../../../docs/adr/0031-no-table-is-served-by-one-replicas-word.md)).
+//! ([ADR 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)).
 //!
 //! This must never: serve a table by one replica's word; send on what a client asks after others go by
 //! another mode, by the one that was known before; end a wait by what was asked for before it began, or
