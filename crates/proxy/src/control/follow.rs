@@ -372,7 +372,7 @@ impl Follower<'_> {
     async fn answer(&mut self, answers: Vec<Answer>) -> Step {
         let agreed = answers.iter().filter(|answer| answer.agreed);
         let made = agreed.filter_map(|answer| match &answer.waiter {
-            Waiter::Core { table, .. } => table.clone(),
+            Waiter::Core { table, .. } => table.as_deref().cloned(),
             Waiter::Event(_) => None,
         });
         let read = self.read_tables(made.collect()).await;
@@ -380,7 +380,7 @@ impl Follower<'_> {
         read
     }
 
-    async fn read_tables(&mut self, names: Vec<Box<TableName>>) -> Step {
+    async fn read_tables(&mut self, names: Vec<TableName>) -> Step {
         let limit = self.limit();
         for name in &names {
             let read = schema::read_table(&mut self.session.connection, limit, &mut self.plane.schema, name).await;
