@@ -6,6 +6,7 @@
 //! FILTERING.
 
 mod collect;
+mod repetition;
 
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use shunt_language::error::InvalidRequest;
 use shunt_language::terms::{Prepared, Scope, prepare};
 use shunt_language::types::CqlType;
 
+use super::repetition::Repetition;
 use super::{
     Bound, ClusteringRestriction, Filter, OneOf, Operand, PartitionRestriction, Restrictions, Test, TupleIn, column_of,
     invalid,
@@ -20,6 +21,7 @@ struct Collected {
     equal: Option<OneOf>,
     lower: Option<(Operand, bool)>,
     upper: Option<(Operand, bool)>,
+    repetition: Repetition,
 }
 
 /// Relations on several clustering columns at once.
@@ -62,9 +64,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 let receiver = compared_type(found, *comparison)?;
                 let operand = Operand::Term(prepare(value, &compared_name(found, *comparison), &receiver, self.scope)?);
                 if !found.is_primary_key() || matches!(comparison, Comparison::Contains | Comparison::ContainsKey) {
-                    let test = Test::Compare(*comparison, operand);
-                    self.filters.push(Filter { column: position, element: None, test });
-                    return Ok(());
+                    return self.add_filter(position, None, Test::Compare(*comparison, operand));
                 }
                 collect(&mut self.columns[position], &found.name, *comparison, operand)
             }
@@ -92,11 +92,15 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                         "Map-entry equality predicates on frozen map column {column} are not supported"
                     ));
                 }
+                if *comparison == Comparison::NotEqual {
+                    return invalid(format!("Unsupported '!=' relation: {column}[?] != ?"));
+                }
+                if *comparison != Comparison::Equal {
+                    return invalid("Only EQ relations are supported on map entries");
+                }
                 let key = prepare(key, &format!("key({column})"), key_type, self.scope)?;
                 let value = prepare(value, &format!("value({column})"), value_type, self.scope)?;
-                let test = Test::Compare(*comparison, Operand::Term(value));
-                self.filters.push(Filter { column: position, element: Some(key), test });
-                Ok(())
+                self.add_filter(position, Some(key), Test::Compare(*comparison, Operand::Term(value)))
             }
             Relation::Token { columns, comparison, value } => self.add_token(columns, *comparison, value),
             Relation::Tuple { columns, comparison, value } => self.add_tuple(columns, *comparison, value),
@@ -118,11 +122,20 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         }
     }
 
+    /// Adds a condition that rows are tested for.
+    fn add_filter(&mut self, position: usize, element: Option<Prepared>, test: Test) -> Result<(), InvalidRequest> {
+        let column = &self.table.columns[position];
+        if !column.is_primary_key() {
+            self.columns[position].repetition.add(column, element.is_some(), &test)?;
+        }
+        self.filters.push(Filter { column: position, element, test });
+        Ok(())
+    }
+
     fn add_in(&mut self, name: &str, values: OneOf) -> Result<(), InvalidRequest> {
         let (position, column) = column_of(self.table, name)?;
         if !column.is_primary_key() {
-            self.filters.push(Filter { column: position, element: None, test: Test::OneOf(values) });
-            return Ok(());
+            return self.add_filter(position, None, Test::OneOf(values));
         }
         let collected = &mut self.columns[position];
         if collected.equal.is_some() {

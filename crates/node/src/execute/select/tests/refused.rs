@@ -119,3 +119,41 @@ fn what_is_sorted_is_bounded_in_bytes() {
     let text = format!("SELECT c FROM wide WHERE p IN ({}) ORDER BY c", keys.join(", "));
     assert_eq!(nodes.ask(&text, &Asked::default()).expect("little").rows.len(), 17);
 }
+
+/// Relations on a column outside of the primary key that Cassandra does not put together.
+#[test]
+fn relations_that_do_not_go_together() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (p int, c int, s text static, i int, m map<text, int>, fl frozen<list<int>>, \
+         PRIMARY KEY (p, c))",
+        "INSERT INTO t (p, c, s, i, m) VALUES (1, 1, 'a', 1, {'a': 1, 'b': 2})",
+        "INSERT INTO t (p, c, s, i) VALUES (1, 2, 'a', 2)",
+    ]);
+    let equal = "cannot be restricted by more than one relation if it includes an Equal";
+    let is_in = "cannot be restricted by more than one relation if it includes a IN";
+    let both = "cannot be restricted by both an equality and an inequality relation";
+    let elements = "can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality";
+    let several = "More than one restriction was found for the";
+    for (condition, expected) in [
+        ("i = 1 AND i = 1", format!("i {equal}")),
+        ("i = 1 AND i IN (1, 2)", format!("i {equal}")),
+        ("i IN (1, 2) AND i = 1", format!("i {is_in}")),
+        ("i IN (1) AND i > 0", format!("i {equal}")),
+        ("i > 0 AND i = 1", format!("Column \"i\" {both}")),
+        ("i > 0 AND i IN (1, 2)", format!("Column \"i\" {both}")),
+        ("i > 0 AND i >= 1", format!("{several} start bound on i")),
+        ("i < 0 AND i <= 1", format!("{several} end bound on i")),
+        ("s = 'a' AND s = 'a'", format!("s {equal}")),
+        ("fl = [1] AND fl CONTAINS 1", format!("fl {equal}")),
+        ("fl CONTAINS 1 AND fl = [1]", format!("Collection column fl {elements}")),
+        ("fl > [0] AND fl CONTAINS 1", format!("Column \"fl\" {both}")),
+        ("m['a'] > 1", "Only EQ relations are supported on map entries".to_owned()),
+    ] {
+        let text = format!("SELECT c FROM t WHERE {condition} ALLOW FILTERING");
+        assert_eq!(nodes.rows(&text), format!("error: {expected}"), "{text}");
+    }
+    nodes.check(&[
+        ("SELECT c FROM t WHERE i > 0 AND i < 2 ALLOW FILTERING", "1"),
+        ("SELECT c FROM t WHERE m['a'] = 1 AND m CONTAINS 2 AND m CONTAINS KEY 'b' ALLOW FILTERING", "1"),
+    ]);
+}
