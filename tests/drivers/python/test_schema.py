@@ -35,9 +35,7 @@ def test_table_created_altered_and_dropped(session, keyspace, watcher):
     eventually(lambda: "changing" not in tables(), "that the table is gone")
 
 
-def test_index_created_and_dropped(backend, session, keyspace, watcher):
-    backend.needs("secondary indexes")
-
+def test_index_created_and_dropped(session, keyspace, watcher):
     def tables():
         return watcher.metadata.keyspaces[keyspace].tables
 

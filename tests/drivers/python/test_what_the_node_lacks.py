@@ -5,8 +5,8 @@ from cassandra import InvalidRequest
 from cassandra.auth import PlainTextAuthProvider
 
 CASES = [
-    ("CREATE INDEX by_v ON {table} (v)", "Secondary indexes are not supported"),
-    ("CREATE CUSTOM INDEX by_v ON {table} (v) USING 'StorageAttachedIndex'", "Secondary indexes are not supported"),
+    ("CREATE CUSTOM INDEX by_v ON {table} (v) USING 'org.apache.cassandra.index.sasi.SASIIndex'", "SASI indexes are disabled"),
+    ("CREATE CUSTOM INDEX by_e ON {table} (e) USING 'StorageAttachedIndex'", "Vector indexes are not supported"),
     ("CREATE MATERIALIZED VIEW by_v AS SELECT * FROM {table} WHERE v IS NOT NULL AND id IS NOT NULL PRIMARY KEY (v, id)",
      "Materialized views are not supported"),
     ("CREATE FUNCTION twice (n int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return n;'",
@@ -29,7 +29,7 @@ def on_the_node(backend):
 
 @pytest.mark.parametrize(("statement", "message"), CASES, ids=[" ".join(text.split()[:3]) for text, _ in CASES])
 def test_refused_by_name(session, keyspace, table, statement, message):
-    name = table("id int PRIMARY KEY, v int")
+    name = table("id int PRIMARY KEY, v int, e vector<float, 2>")
     with pytest.raises(InvalidRequest, match=message):
         session.execute(statement.format(table=name, keyspace=keyspace))
     assert session.execute(f"SELECT id FROM {name}").all() == []

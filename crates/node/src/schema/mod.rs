@@ -5,6 +5,7 @@
 //! schema they were made for.
 
 pub(crate) mod change;
+pub(crate) mod index;
 pub(crate) mod options;
 pub(crate) mod persist;
 pub(crate) mod resolve;
@@ -18,6 +19,7 @@ use shunt_language::types::{CqlType, UserType};
 use shunt_language::values::ordered;
 use shunt_storage::row::{Cell, ColumnId};
 
+pub(crate) use index::Index;
 pub(crate) use options::TableOptions;
 
 /// A UUID as its 16 bytes.
@@ -142,6 +144,8 @@ pub(crate) struct Table {
     pub(crate) keeps_written_keys: bool,
     pub(crate) next_column: u32,
     pub(crate) dropped: Vec<DroppedColumn>,
+    /// Secondary indexes, by name.
+    pub(crate) indexes: Vec<Index>,
     pub(crate) options: TableOptions,
 }
 

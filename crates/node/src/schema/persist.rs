@@ -11,16 +11,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use shunt_language::ast::IndexTarget;
 use shunt_language::types::{CqlType, UserType};
 use shunt_storage::files::{self, ReplaceError};
 use shunt_storage::row::{ColumnId, TableId};
 
 use super::change::SYSTEM_KEYSPACES;
 use super::resolve::Types;
-use super::{Column, ColumnKind, DroppedColumn, Durability, Keyspace, Schema, Table, TableOptions, Uuid};
+use super::{Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Schema, Table, TableOptions, Uuid};
 
-/// Version of the file's format.
-const FORMAT: u32 = 2;
+/// Version of the file's format, if the schema has an index. A file without indexes has the format
+/// before: a program that knows no indexes reads it, and refuses a file whose indexes it would lose.
+const FORMAT: u32 = 3;
+/// The version before indexes.
+const FORMAT_UNINDEXED: u32 = 2;
 /// The version before checksums.
 const FORMAT_UNCHECKED: u32 = 1;
 /// Its name in the data directory.
@@ -61,6 +65,8 @@ struct TableRecord {
     counters: bool,
     columns: Vec<ColumnRecord>,
     dropped: Vec<(ColumnRecord, i64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<IndexRecord>,
     options: OptionsRecord,
 }
 
@@ -72,6 +78,15 @@ struct ColumnRecord {
     descending: bool,
     cql_type: String,
     id: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct IndexRecord {
+    name: String,
+    column: String,
+    target: u8,
+    class: Option<String>,
+    options: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -88,14 +103,19 @@ struct OptionsRecord {
 const KINDS: [ColumnKind; 4] =
     [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Static, ColumnKind::Regular];
 
+const TARGETS: [IndexTarget; 5] =
+    [IndexTarget::Simple, IndexTarget::Values, IndexTarget::Keys, IndexTarget::Entries, IndexTarget::Full];
+
 /// Writes the schema into a directory; durable when this returns.
 ///
 /// # Errors
 /// What the file system says, and whether the file is as it was.
 pub(crate) fn save(schema: &Schema, directory: &Path) -> Result<(), ReplaceError> {
     let own = schema.keyspaces.values().filter(|keyspace| !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str()));
+    let tables = own.clone().flat_map(|keyspace| keyspace.tables.values());
+    let is_indexed = tables.into_iter().any(|table| !table.indexes.is_empty());
     let record = SchemaFile {
-        format: FORMAT,
+        format: if is_indexed { FORMAT } else { FORMAT_UNINDEXED },
         version: schema.version,
         number: schema.number,
         next_table: schema.next_table,
@@ -142,10 +162,10 @@ pub(crate) fn load(directory: &Path) -> io::Result<Option<Schema>> {
     let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()));
     let damaged = |error: serde_json::Error| broken(format!("damaged: {error}"));
     match serde_json::from_slice(&text).map_err(damaged)? {
-        Head { format: FORMAT } if !is_intact(&text) => {
+        Head { format: FORMAT | FORMAT_UNINDEXED } if !is_intact(&text) => {
             return Err(broken("damaged: its checksum is wrong".to_owned()));
         }
-        Head { format: FORMAT | FORMAT_UNCHECKED } => {}
+        Head { format: FORMAT | FORMAT_UNINDEXED | FORMAT_UNCHECKED } => {}
         Head { format } => return Err(broken(format!("its format is {format}, this program knows {FORMAT}"))),
     }
     let record: SchemaFile = serde_json::from_slice(&text).map_err(damaged)?;
@@ -214,6 +234,7 @@ fn table_record(table: &Table) -> TableRecord {
         counters: table.is_counter,
         columns: table.columns.iter().map(column_record).collect(),
         dropped: table.dropped.iter().map(|dropped| (column_record(&dropped.column), dropped.dropped_us)).collect(),
+        indexes: table.indexes.iter().map(index_record).collect(),
         options: OptionsRecord {
             comment: options.comment.clone(),
             default_time_to_live: options.default_time_to_live,
@@ -235,6 +256,26 @@ fn column_record(column: &Column) -> ColumnRecord {
         cql_type: column.cql_type.to_string(),
         id: column.id.0,
     }
+}
+
+fn index_record(index: &Index) -> IndexRecord {
+    IndexRecord {
+        name: index.name.clone(),
+        column: index.column.clone(),
+        target: TARGETS.iter().position(|target| *target == index.target).unwrap_or_default() as u8,
+        class: index.class.clone(),
+        options: index.options.clone(),
+    }
+}
+
+fn index(record: IndexRecord, columns: &[Column]) -> Result<Index, String> {
+    let IndexRecord { name, column, target, class, options } = record;
+    let target = TARGETS.get(usize::from(target)).copied();
+    let target = target.ok_or_else(|| format!("index {name} is on no known part of a column"))?;
+    if !columns.iter().any(|known| known.name == column) {
+        return Err(format!("index {name} is on column {column}, which its table does not have"));
+    }
+    Ok(Index { name, column, target, class, options })
 }
 
 fn add_keyspace(schema: &mut Schema, record: KeyspaceRecord) -> Result<(), String> {
@@ -282,13 +323,15 @@ fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, 
     };
     let dropped = record.dropped.into_iter();
     let dropped = dropped.map(|(record, dropped_us)| Ok(DroppedColumn { column: column(record)?, dropped_us }));
+    let columns = record.columns.into_iter().map(column).collect::<Result<Vec<Column>, _>>()?;
     let mut table = Table {
         keyspace: keyspace.to_owned(),
         name: record.name,
         id: record.id,
         number: Some(TableId(record.number)),
         dropped: dropped.collect::<Result<_, String>>()?,
-        columns: record.columns.into_iter().map(column).collect::<Result<_, _>>()?,
+        indexes: record.indexes.into_iter().map(|record| index(record, &columns)).collect::<Result<_, _>>()?,
+        columns,
         partition_key_len: 0,
         clustering_len: 0,
         has_static: false,

@@ -75,6 +75,7 @@ fn replication(keyspace: &str) -> BTreeMap<String, String> {
 /// The rows of a system table as they are now.
 pub(crate) fn rows(table: &Table, schema: &Schema, cluster: &ClusterInfo, node: usize) -> SystemRows {
     let made = match (table.keyspace.as_str(), table.name.as_str()) {
+        ("system", "IndexInfo") => schema_tables::built_indexes(schema),
         ("system", name) => cluster::rows(name, schema, cluster, node),
         ("system_schema", name) => schema_tables::rows(name, schema, |keyspace| !is_virtual(keyspace)),
         ("system_virtual_schema", name) => schema_tables::rows(name, schema, is_virtual),

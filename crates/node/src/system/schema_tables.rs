@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shunt_language::values::split;
 
 use super::values::RowMaker;
-use crate::schema::{Column, ColumnKind, Keyspace, Schema, Table};
+use crate::schema::{Column, ColumnKind, Index, Keyspace, Schema, Table};
 
 /// The rows of one of its tables, as far as they are about keyspaces that are `shown`.
 pub(super) fn rows(name: &str, schema: &Schema, shown: impl Fn(&str) -> bool) -> Vec<RowMaker> {
@@ -16,6 +16,7 @@ pub(super) fn rows(name: &str, schema: &Schema, shown: impl Fn(&str) -> bool) ->
         "tables" => tables().map(|table| table_row(table)).collect(),
         "columns" => tables().flat_map(|table| table.columns.iter().map(|column| column_row(table, column))).collect(),
         "dropped_columns" => tables().flat_map(|table| dropped_rows(table)).collect(),
+        "indexes" => tables().flat_map(|table| table.indexes.iter().map(|index| index_row(table, index))).collect(),
         "types" => keyspaces().flat_map(|keyspace| type_rows(keyspace)).collect(),
         _ => Vec::new(),
     }
@@ -88,6 +89,28 @@ fn column_row(table: &Table, column: &Column) -> RowMaker {
         .text("kind", kind(column))
         .int("position", position)
         .text("type", &column.cql_type.to_string())
+}
+
+fn index_row(table: &Table, index: &Index) -> RowMaker {
+    let mut options = index.options.clone();
+    options.insert("target".to_owned(), index.target_text());
+    options.extend(index.class.clone().map(|class| ("class_name".to_owned(), class)));
+    RowMaker::default()
+        .text("keyspace_name", &table.keyspace)
+        .text("table_name", &table.name)
+        .text("index_name", &index.name)
+        .text("kind", if index.is_storage_attached() { "CUSTOM" } else { "COMPOSITES" })
+        .map("options", &options)
+}
+
+/// The rows of `system.IndexInfo`, the indexes that are built: all, as there is nothing to build.
+/// Its column `table_name` has the name of the keyspace.
+pub(super) fn built_indexes(schema: &Schema) -> Vec<RowMaker> {
+    let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    let row = |(table, index): (&Table, &Index)| {
+        RowMaker::default().text("table_name", &table.keyspace).text("index_name", &index.name)
+    };
+    tables.flat_map(|table| table.indexes.iter().map(|index| row((table, index)))).collect()
 }
 
 fn dropped_rows(table: &Table) -> Vec<RowMaker> {

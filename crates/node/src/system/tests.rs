@@ -171,6 +171,17 @@ fn the_rest_of_a_schema() {
     ] {
         assert_eq!(shown_of_user(&schema, table, columns), [expected], "{table}");
     }
+    let indexes =
+        ["CREATE INDEX ON t (\"v\")", "CREATE INDEX a ON t (s) USING 'sai' WITH OPTIONS = {'ascii': 'false'}"];
+    let indexed = with_system(crate::schema::tests::after(&schema, &indexes));
+    assert_eq!(
+        shown_of_user(&indexed, "indexes", &["table_name", "index_name", "kind", "options"]),
+        [
+            "t | a | CUSTOM | {'ascii': 'false', 'class_name': 'sai', 'target': 's'}",
+            "t | t_v_idx | COMPOSITES | {'target': 'v'}"
+        ]
+    );
+    assert_eq!(shown(&indexed, "system", "IndexInfo", 0, &["table_name", "index_name"]), ["k | a", "k | t_v_idx"]);
     for table in ["indexes", "views", "functions", "aggregates", "triggers", "column_masks"] {
         assert!(shown_of_user(&schema, table, &[]).is_empty(), "{table}");
     }

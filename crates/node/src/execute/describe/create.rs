@@ -1,4 +1,5 @@
-//! Keyspaces, types and tables as the statements that create them, letter for letter as Cassandra 5.0 writes them.
+//! Keyspaces, types, tables and indexes as the statements that create them, letter for letter as
+//! Cassandra 5.0 writes them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use shunt_language::ast::{NativeType, quoted_name, quoted_string, quoted_type_na
 use shunt_language::types::UserType;
 use shunt_language::values::{float_text, literal};
 
-use crate::schema::{Column, ColumnKind, DroppedColumn, Durability, Keyspace, Table, TableOptions};
+use crate::schema::{Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Table, TableOptions};
 use crate::system::is_virtual;
 
 /// Options in the order in which they are shown, which is almost that of the alphabet.
@@ -105,6 +106,16 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
         }
     }
     text
+}
+
+/// CREATE INDEX.
+pub(super) fn index(table: &Table, index: &Index) -> String {
+    let Index { name, class, options, .. } = index;
+    let name = quoted_name(name);
+    let place = format!("{}.{} ({})", quoted_name(&table.keyspace), quoted_name(&table.name), index.target_text());
+    let Some(class) = class else { return format!("CREATE INDEX {name} ON {place};") };
+    let options = if options.is_empty() { String::new() } else { format!(" WITH OPTIONS = {}", map(options, false)) };
+    format!("CREATE CUSTOM INDEX {name} ON {place} USING {}{options};", quoted_string(class))
 }
 
 /// Columns that were dropped. One whose name a column of the primary key has taken since cannot be shown.

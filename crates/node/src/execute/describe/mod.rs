@@ -1,6 +1,6 @@
 //! DESCRIBE, as Cassandra's server answers it: names of what there is, or the statements that would create it.
 //!
-//! A row is about one keyspace, type or table. There are no functions, aggregates, indexes and materialized views here:
+//! A row is about one keyspace, type, table or index. There are no functions, aggregates and materialized views here:
 //! lists of them are empty, and none is ever found.
 
 mod create;
@@ -18,7 +18,7 @@ use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
 use crate::schema::change::SYSTEM_KEYSPACES;
-use crate::schema::{Keyspace, Schema, Table};
+use crate::schema::{Index, Keyspace, Schema, Table};
 
 /// Keyspace and table that the columns of results are said to be in.
 const RESULT: (&str, &str) = ("system", "describe");
@@ -32,6 +32,7 @@ enum Object<'s> {
     Keyspace(&'s Keyspace),
     Type(&'s UserType),
     Table(&'s Table),
+    Index(&'s Table, &'s Index),
 }
 
 impl<'s> Object<'s> {
@@ -41,6 +42,7 @@ impl<'s> Object<'s> {
             Object::Keyspace(keyspace) => (&keyspace.name, &keyspace.name),
             Object::Type(definition) => (&definition.keyspace, &definition.name),
             Object::Table(table) => (&table.keyspace, &table.name),
+            Object::Index(table, index) => (&table.keyspace, &index.name),
         }
     }
 
@@ -49,6 +51,7 @@ impl<'s> Object<'s> {
             Object::Keyspace(_) => "keyspace",
             Object::Type(_) => "type",
             Object::Table(_) => "table",
+            Object::Index(..) => "index",
         }
     }
 
@@ -57,6 +60,7 @@ impl<'s> Object<'s> {
             Object::Keyspace(keyspace) => create::keyspace(keyspace),
             Object::Type(definition) => create::user_type(definition),
             Object::Table(table) => create::table(table, with_internals),
+            Object::Index(table, index) => create::index(table, index),
         }
     }
 }
@@ -174,7 +178,10 @@ fn find<'s>(target: &DescribeTarget, session: Option<&str>, schema: &'s Schema) 
             Some(definition) => Ok(Described::Statements(vec![Object::Type(definition)])),
             None => absent(name, "User defined type"),
         },
-        DescribeTarget::Index(name) => absent(name, "Table for existing index"),
+        DescribeTarget::Index(name) => match index(in_keyspace(name)?, &name.name) {
+            Some(found) => Ok(Described::Statements(vec![found])),
+            None => absent(name, "Table for existing index"),
+        },
         DescribeTarget::View(name) => absent(name, "Materialized view"),
         DescribeTarget::Function(name) => absent(name, "User defined function"),
         DescribeTarget::Aggregate(name) => absent(name, "User defined aggregate"),
@@ -182,14 +189,23 @@ fn find<'s>(target: &DescribeTarget, session: Option<&str>, schema: &'s Schema) 
     }
 }
 
-/// Finds what a name alone stands for: a keyspace first, then a table of the keyspace in use.
+/// Finds the object of a name alone: a keyspace, else a table of the keyspace in use, else an index.
 fn any<'s>(name: &QualifiedName, session: Option<&str>, schema: &'s Schema) -> Result<Described<'s>, CqlError> {
     if let (None, Some(found)) = (&name.keyspace, schema.keyspace(&name.name)) {
         return Ok(Described::Statements(all_of(found)));
     }
     let in_keyspace = name.keyspace.as_deref().or(session).unwrap_or(&name.name);
     let message = |keyspace: &Keyspace| format!("'{}' not found in keyspace '{}'", name.name, keyspace.name);
-    table(keyspace(in_keyspace, schema)?, &name.name, message)
+    let found = keyspace(in_keyspace, schema)?;
+    match index(found, &name.name).filter(|_| !found.tables.contains_key(&name.name)) {
+        Some(index) => Ok(Described::Statements(vec![index])),
+        None => table(found, &name.name, message),
+    }
+}
+
+fn index<'s>(keyspace: &'s Keyspace, name: &str) -> Option<Object<'s>> {
+    let table = keyspace.table_of_index(name)?;
+    table.indexes.iter().find(|index| index.name == name).map(|index| Object::Index(table, index))
 }
 
 fn table<'s>(
@@ -198,7 +214,7 @@ fn table<'s>(
     message: impl Fn(&Keyspace) -> String,
 ) -> Result<Described<'s>, CqlError> {
     let found = keyspace.tables.get(name).ok_or_else(|| CqlError::Invalid(message(keyspace)))?;
-    Ok(Described::Statements(vec![Object::Table(found)]))
+    Ok(Described::Statements(with_indexes(found)))
 }
 
 fn keyspace<'s>(name: &str, schema: &'s Schema) -> Result<&'s Keyspace, CqlError> {
@@ -236,6 +252,13 @@ fn tables(keyspace: &Keyspace) -> impl Iterator<Item = Object<'_>> {
     by_name(keyspace.tables.values().map(|table| Object::Table(table))).into_iter()
 }
 
+/// A table and its indexes.
+fn with_indexes(table: &Table) -> Vec<Object<'_>> {
+    let mut objects = vec![Object::Table(table)];
+    objects.extend(by_name(table.indexes.iter().map(|index| Object::Index(table, index))));
+    objects
+}
+
 /// In the order of names, whatever their case.
 fn by_name<'s>(objects: impl Iterator<Item = Object<'s>>) -> Vec<Object<'s>> {
     let mut objects: Vec<_> = objects.collect();
@@ -249,7 +272,12 @@ fn all_of(keyspace: &Keyspace) -> Vec<Object<'_>> {
     let mut types: Vec<&UserType> = Vec::new();
     keyspace.types.values().for_each(|definition| add_type(definition, keyspace, &mut types));
     objects.extend(types.into_iter().map(Object::Type));
-    objects.extend(tables(keyspace));
+    for object in tables(keyspace) {
+        match object {
+            Object::Table(table) => objects.extend(with_indexes(table)),
+            other => objects.push(other),
+        }
+    }
     objects
 }
 

@@ -132,6 +132,38 @@ fn lists_of_names() {
     assert!(tables.contains(&"system table local".to_owned()));
 }
 
+/// An index is a row of its own, behind its table.
+#[test]
+fn indexes() {
+    let schema = after(
+        &schema(),
+        &[
+            "CREATE INDEX ON b (v)",
+            "CREATE INDEX \"First\" ON b (v) USING 'sai' WITH OPTIONS = {'normalize': 'false', 'ascii': 'false'}",
+            "CREATE CUSTOM INDEX values_of ON \"A\" (l) USING 'StorageAttachedIndex'",
+        ],
+    );
+    let first =
+        "CREATE CUSTOM INDEX \"First\" ON k.b (v) USING 'sai' WITH OPTIONS = {'ascii': 'false', 'normalize': 'false'};";
+    for (text, expected) in [
+        ("DESC INDEX b_v_idx", "CREATE INDEX b_v_idx ON k.b (v);"),
+        ("DESC k.b_v_idx", "CREATE INDEX b_v_idx ON k.b (v);"),
+        ("DESC \"First\"", first),
+        (
+            "DESC INDEX k.values_of",
+            "CREATE CUSTOM INDEX values_of ON k.\"A\" (values(l)) USING 'StorageAttachedIndex';",
+        ),
+    ] {
+        assert_eq!(statement(&schema, text), expected, "{text}");
+    }
+    let table = ["k table b +", "k index b_v_idx +", "k index \"First\" +"];
+    assert_eq!(listed(&schema, "DESC TABLE b", Some("k")), table);
+    let keyspace = listed(&schema, "DESC KEYSPACE k", None);
+    assert_eq!(keyspace[3..], [&["k table \"A\" +", "k index values_of +"][..], &table, &["k table k +"]].concat());
+    let refused = answer(&schema, "DESC INDEX first", Some("k")).unwrap_err();
+    assert_eq!(refused, CqlError::invalid("Table for existing index 'first' not found in 'k'"));
+}
+
 /// Keyspaces by name, in each its types in the order they need each other, then its tables.
 #[test]
 fn lists_of_statements() {

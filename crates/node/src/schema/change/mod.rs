@@ -1,5 +1,6 @@
 //! Statements that change the schema: a schema in, a new one out, with what changed for the answer and the event.
 
+mod index;
 mod keyspace;
 mod table;
 mod types;
@@ -62,6 +63,7 @@ impl Schema {
                 self.create_type(name, *if_not_exists, fields, session)
             }
             SchemaStatement::AlterType(alter) => self.alter_type(alter, session),
+            SchemaStatement::CreateIndex(create) => self.create_index(create, session),
             SchemaStatement::Drop(drop) => self.drop_object(drop, session),
             other => Err(CqlError::Invalid(format!("{} not supported by this node", feature(other)))),
         };
@@ -88,8 +90,8 @@ impl Schema {
             DropKind::Keyspace => self.drop_keyspace(&drop.name.name, drop.if_exists),
             DropKind::Table => self.drop_table(&drop.name, drop.if_exists, session),
             DropKind::Type => self.drop_type(&drop.name, drop.if_exists, session),
+            DropKind::Index => self.drop_index(&drop.name, drop.if_exists, session),
             _ if drop.if_exists => Ok(None),
-            DropKind::Index => Err(CqlError::Invalid(format!("Index '{}' doesn't exist", drop.name.name))),
             DropKind::View => {
                 let keyspace = keyspace_of(&drop.name, session)?;
                 Err(CqlError::Invalid(format!("Materialized view '{keyspace}.{}' doesn't exist", drop.name.name)))
@@ -104,7 +106,6 @@ impl Schema {
 /// Names what a statement asks for that a node does not have.
 fn feature(statement: &SchemaStatement) -> &'static str {
     match statement {
-        SchemaStatement::CreateIndex(_) => "Secondary indexes are",
         SchemaStatement::CreateView(_) | SchemaStatement::AlterView { .. } => "Materialized views are",
         SchemaStatement::CreateFunction(_) => "User-defined functions are",
         SchemaStatement::CreateAggregate(_) => "User-defined aggregates are",

@@ -197,6 +197,7 @@ impl Table {
             keeps_written_keys: false,
             next_column: create.columns.len() as u32,
             dropped: Vec::new(),
+            indexes: Vec::new(),
             options: TableOptions::default(),
         };
         set_primary_key(&mut table, create)?;
@@ -371,6 +372,10 @@ fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) 
         let message = format!("Cannot drop non-frozen column {name} of user type {}", dropped.cql_type);
         return Err(CqlError::Invalid(message));
     }
+    if let Some(indexes) = table.index_names(name) {
+        let message = format!("Cannot drop column {name} because it has dependent secondary indexes ({indexes})");
+        return Err(CqlError::Invalid(message));
+    }
     let mut column = table.columns.remove(position);
     // The types it was made of may be dropped next.
     column.cql_type = without_udts(&column.cql_type);
@@ -396,6 +401,10 @@ fn rename_columns(table: &mut Table, if_exists: bool, columns: &[(String, String
                 "Cannot rename column {old} to {new} in table '{}.{}'; another column with that name already exists",
                 table.keyspace, table.name
             );
+            return Err(CqlError::Invalid(message));
+        }
+        if let Some(indexes) = table.index_names(old) {
+            let message = format!("Can't rename column {old} because it has dependent secondary indexes ({indexes})");
             return Err(CqlError::Invalid(message));
         }
         table.columns[position].name.clone_from(new);

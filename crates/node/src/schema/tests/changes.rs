@@ -254,14 +254,11 @@ fn types() {
 #[test]
 fn what_a_node_does_not_have() {
     check(&[
-        ("CREATE INDEX i ON t (v)", "invalid"),
         (
             "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE c IS NOT NULL AND p IS NOT NULL PRIMARY KEY (c, p)",
             "invalid",
         ),
         ("CREATE FUNCTION f (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return x;'", "invalid"),
-        ("DROP INDEX i", "invalid"),
-        ("DROP INDEX IF EXISTS i", "nothing"),
         ("DROP MATERIALIZED VIEW m", "invalid"),
         ("DROP FUNCTION IF EXISTS f", "nothing"),
         ("DROP AGGREGATE f", "invalid"),

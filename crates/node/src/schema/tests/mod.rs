@@ -4,6 +4,7 @@
 
 mod changes;
 mod generate;
+mod indexes;
 mod options;
 mod persist;
 mod types;

@@ -60,6 +60,13 @@ fn types_with_the_names_of_others_stay_what_they_are() {
     assert_same(&saved_and_loaded(&schema), &schema);
 }
 
+/// Indexes of the tables in a fixture.
+const INDEXES: [&str; 3] = [
+    "CREATE INDEX ON t (s)",
+    "CREATE INDEX ON n (keys(m))",
+    "CREATE CUSTOM INDEX \"ByText\" ON t (c) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'true'}",
+];
+
 /// A file as the version that began its format wrote it. `SHUNT_WRITE_FIXTURES=1` writes that of today's format, if it is
 /// missing; see "Changing a format" in CONTRIBUTING.md.
 fn fixture(name: &str) -> Vec<u8> {
@@ -67,7 +74,11 @@ fn fixture(name: &str) -> Vec<u8> {
     if std::env::var_os("SHUNT_WRITE_FIXTURES").is_some() && !path.exists() && name != "schema-1.json" {
         let directory = tempfile::tempdir().unwrap();
         let more = ["CREATE TABLE n (p uuid PRIMARY KEY, m map<text, frozen<point>>, v vector<float, 3>)"];
-        save(&after(&sample(), &more), directory.path()).unwrap();
+        let mut schema = after(&sample(), &more);
+        if name == "schema-3.json" {
+            schema = after(&schema, &INDEXES);
+        }
+        save(&schema, directory.path()).unwrap();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::copy(directory.path().join(FILE), &path).unwrap();
     }
@@ -76,7 +87,7 @@ fn fixture(name: &str) -> Vec<u8> {
 
 #[test]
 fn files_of_every_format_are_read() {
-    for name in ["schema-1.json", "schema-2.json"] {
+    for name in ["schema-1.json", "schema-2.json", "schema-3.json"] {
         let directory = tempfile::tempdir().unwrap();
         let kept = fixture(name);
         fs::write(directory.path().join(FILE), &kept).unwrap();
@@ -110,10 +121,25 @@ fn files_of_every_format_are_read() {
             "  4 old frozen<tuple<int, int>> Regular 0 false",
         ];
         assert_eq!(lines, expected, "{name}");
+        let indexes: Vec<String> = keyspace
+            .tables
+            .values()
+            .flat_map(|table| &table.indexes)
+            .map(|index| format!("{} {} {:?} {:?}", index.name, index.target_text(), index.class, index.options))
+            .collect();
+        let expected: &[&str] = match name {
+            "schema-3.json" => &[
+                "n_m_idx keys(m) None {}",
+                "ByText c Some(\"StorageAttachedIndex\") {\"case_sensitive\": \"true\"}",
+                "t_s_idx s None {}",
+            ],
+            _ => &[],
+        };
+        assert_eq!(indexes, expected, "{name}");
         save(&schema, directory.path()).unwrap();
         let written = fs::read(directory.path().join(FILE)).unwrap();
         assert!(
-            name != "schema-2.json" || written == kept,
+            name == "schema-1.json" || written == kept,
             "what is written differs from {name}: raise FORMAT in schema/persist.rs, keep this fixture, and add one of the new \
              format: see \"Changing a format\" in CONTRIBUTING.md"
         );
@@ -123,9 +149,9 @@ fn files_of_every_format_are_read() {
 #[test]
 fn a_format_to_come_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let later = String::from_utf8(fixture("schema-2.json")).unwrap().replace("\"format\": 2", "\"format\": 3");
+    let later = String::from_utf8(fixture("schema-2.json")).unwrap().replace("\"format\": 2", "\"format\": 4");
     let message = refusal(directory.path(), later.as_bytes());
-    assert!(message.ends_with("its format is 3, this program knows 2"), "{message}");
+    assert!(message.ends_with("its format is 4, this program knows 3"), "{message}");
 }
 
 #[test]
@@ -227,6 +253,31 @@ fn a_flipped_bit_is_found_wherever_it_is() {
     }
 }
 
+/// The last index gone, a program that knows no indexes can read the file again.
+#[test]
+fn indexes_are_on_disk() {
+    let indexed = after(&sample(), &INDEXES[..1]);
+    assert_same(&saved_and_loaded(&indexed), &indexed);
+    let directory = tempfile::tempdir().unwrap();
+    for (schema, format) in [(&indexed, "\"format\": 3"), (&after(&indexed, &["DROP INDEX t_s_idx"]), "\"format\": 2")]
+    {
+        save(schema, directory.path()).unwrap();
+        let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert!(text.contains(format), "{format}: {text}");
+    }
+    save(&indexed, directory.path()).unwrap();
+    let whole = fs::read_to_string(directory.path().join(FILE)).unwrap();
+    for (from, to, said) in [
+        ("\"target\": 0", "\"target\": 9", "on no known part of a column"),
+        ("\"column\": \"s\"", "\"column\": \"x\"", "index t_s_idx is on column x, which its table does not have"),
+    ] {
+        assert!(whole.contains(from), "{from}");
+        let foreign = whole.split_once('\n').unwrap().1.replacen(from, to, 1);
+        let message = refusal(directory.path(), &sealed(&format!("{{\n{foreign}")));
+        assert!(message.contains(said), "{message}");
+    }
+}
+
 /// As files were before they had a checksum.
 #[test]
 fn a_foreign_file_is_refused() {
@@ -234,7 +285,7 @@ fn a_foreign_file_is_refused() {
     save(&sample(), directory.path()).unwrap();
     let whole = fs::read_to_string(directory.path().join(FILE)).unwrap();
     for (what, from, to, said) in [
-        ("of a later format", "\"format\": 2", "\"format\": 3", "its format is 3"),
+        ("of a later format", "\"format\": 2", "\"format\": 4", "its format is 4"),
         ("with a type that is not there", "frozen<point>", "frozen<circle>", "keyspace k: "),
         ("with a type that is no type", "frozen<point>", "frozen<", "keyspace k: "),
         ("with a kind of column that is none", "\"kind\": 1", "\"kind\": 9", "of no known kind"),

@@ -116,9 +116,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 let list = prepare(&Term::Marker(*marker), &tuple_name("in", columns), &list, self.scope)?;
                 self.add_tuple_in(columns, first, types, TupleIn::List(list))
             }
-            Relation::Custom { index, .. } => {
-                invalid(format!("Custom index expression on {}: there are no indexes", index.name))
-            }
+            Relation::Custom { index, .. } => custom(self.table, &index.name),
         }
     }
 
@@ -362,6 +360,20 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 let comparison = if inclusive { Comparison::LessOrEqual } else { Comparison::Less };
                 push(Test::Compare(comparison, value));
             }
+        }
+    }
+}
+
+/// Refuses `expr(index, value)`: no index here is of a class that has such expressions.
+fn custom<T>(table: &Table, name: &str) -> Result<T, InvalidRequest> {
+    match table.indexes.iter().find(|index| index.name == name) {
+        Some(index) if index.is_storage_attached() => {
+            invalid(format!("Index {name} does not support custom expressions"))
+        }
+        Some(_) => invalid(format!("Only CUSTOM indexes may be used in custom index expressions, {name} is not valid")),
+        None => {
+            let Table { keyspace, name: table, .. } = table;
+            invalid(format!("Invalid index expression, index {name} not found for {keyspace}.{table}"))
         }
     }
 }

@@ -8,9 +8,8 @@ use super::selection::Selection;
 use crate::schema::{ColumnKind, Table};
 use crate::statement::restrictions::{Filter, PartitionRestriction, Restrictions, Test, invalid};
 
-const FILTERING: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable \
-                         performance. If you want to execute this query despite the performance unpredictability, use \
-                         ALLOW FILTERING";
+pub(super) const FILTERING: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you \
+     want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
 
 /// True if any clustering column is restricted other than by filters.
 fn restricts_clustering(restrictions: &Restrictions) -> bool {
@@ -41,19 +40,16 @@ pub(super) fn statics(table: &Table, selection: &Selection, restrictions: &Restr
     Ok(())
 }
 
-/// Restrictions that cannot be, or that nobody asked for by ALLOW FILTERING.
-pub(super) fn restrictions(
-    table: &Table,
-    restrictions: &Restrictions,
-    allow_filtering: bool,
-) -> Result<(), InvalidRequest> {
+/// Refuses restrictions that cannot be, and filters unless they are `allowed`: by ALLOW FILTERING,
+/// or because there is an index.
+pub(super) fn restrictions(table: &Table, restrictions: &Restrictions, allowed: bool) -> Result<(), InvalidRequest> {
     let start = restrictions.clustering.equal.len();
     let clustering = &restrictions.clustering;
     if clustering.lower.iter().chain(&clustering.upper).any(|bound| bound.first != start) {
         return invalid("Bounds of several clustering columns must begin with the same column");
     }
     restrictions.filters.iter().try_for_each(|filter| whole_collection(table, filter))?;
-    if allow_filtering {
+    if allowed {
         return Ok(());
     }
     if let Some(filter) = restrictions.filters.iter().find(|filter| is(table, filter.column, ColumnKind::Clustering)) {

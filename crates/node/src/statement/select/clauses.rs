@@ -80,9 +80,23 @@ pub(super) fn grouping(
     Ok(Grouping::Prefix(next - key))
 }
 
-pub(super) fn order(select: &ast::Select, table: &Table, restrictions: &Restrictions) -> Result<Order, InvalidRequest> {
+pub(super) fn order(
+    select: &ast::Select,
+    table: &Table,
+    restrictions: &Restrictions,
+    uses_index: bool,
+) -> Result<Order, InvalidRequest> {
     if select.order_by.is_empty() {
         return Ok(Order::default());
+    }
+    for ordering in &select.order_by {
+        if let OrderingBy::NearestNeighbours(name, _) = &ordering.by {
+            column_of(table, name)?;
+            return invalid("ANN ordering by vector requires the column to be indexed");
+        }
+    }
+    if uses_index {
+        return invalid("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");
     }
     let PartitionRestriction::Keys(keys) = &restrictions.partition else {
         return invalid("ORDER BY is only supported when the partition key is restricted by an EQ or an IN.");
@@ -90,12 +104,7 @@ pub(super) fn order(select: &ast::Select, table: &Table, restrictions: &Restrict
     let mut next = 0;
     let mut reversed = None;
     for ordering in &select.order_by {
-        let name = match &ordering.by {
-            OrderingBy::Column(name) => name,
-            OrderingBy::NearestNeighbours(name, _) => {
-                return invalid(format!("ANN ordering by vector requires the column to be indexed: {name}"));
-            }
-        };
+        let OrderingBy::Column(name) = &ordering.by else { continue };
         let (_, column) = column_of(table, name)?;
         if column.kind != ColumnKind::Clustering {
             return invalid(format!(

@@ -4,6 +4,7 @@
 pub(crate) mod selection;
 mod checks;
 mod clauses;
+mod index_use;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::ResultColumn;
 use super::restrictions::Restrictions;
 use crate::error::CqlError;
 use crate::schema::{ColumnKind, Schema, Table};
+use index_use::IndexUse;
 use selection::{Expression, Preparer, Selection};
 
 /// How rows become rows of the result.
@@ -81,7 +83,8 @@ impl SelectPlan {
         let per_partition_limit = limit(select.per_partition_limit.as_ref(), "[per_partition_limit]", scope)?;
         let limit = limit(select.limit.as_ref(), "[limit]", scope)?;
         checks::statics(&table, &selection, &restrictions)?;
-        checks::restrictions(&table, &restrictions, select.allow_filtering)?;
+        let index_use = IndexUse::new(&table, &restrictions)?;
+        checks::restrictions(&table, &restrictions, select.allow_filtering || index_use.is_queriable)?;
         if select.distinct {
             checks::distinct(&table, &selection, &restrictions, per_partition_limit.is_some())?;
         }
@@ -89,7 +92,10 @@ impl SelectPlan {
         if grouping == Grouping::Everything && per_partition_limit.is_some() {
             return Err(InvalidRequest::new("PER PARTITION LIMIT is not allowed with aggregate queries."));
         }
-        let order = clauses::order(select, &table, &restrictions)?;
+        let order = clauses::order(select, &table, &restrictions, index_use.is_used)?;
+        if !select.allow_filtering && index_use.is_used && index_use.needs_filtering {
+            return Err(InvalidRequest::new(checks::FILTERING));
+        }
         let tests_static = restrictions.filters.iter().any(|filter| is(&table, filter.column, ColumnKind::Static));
         let selects_static = (0..table.columns.len())
             .any(|position| selection.uses[position] && is(&table, position, ColumnKind::Static));

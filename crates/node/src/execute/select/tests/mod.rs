@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod cassandra;
+mod indexes;
 mod intervals;
 mod pages;
 mod refused;

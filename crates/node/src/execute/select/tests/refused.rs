@@ -2,7 +2,7 @@
 
 use super::{Asked, Nodes};
 
-const FILTERING: &str = "error: Cannot execute this query as it might involve data filtering and thus may have \
+pub(super) const FILTERING: &str = "error: Cannot execute this query as it might involve data filtering and thus may have \
                          unpredictable performance. If you want to execute this query despite the performance \
                          unpredictability, use ALLOW FILTERING";
 

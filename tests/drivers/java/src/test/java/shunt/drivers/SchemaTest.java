@@ -101,7 +101,6 @@ class SchemaTest extends Scenario {
   @Test
   void anIndexIsSeenByAnotherSession() throws Exception {
     oneSetup();
-    Store.needs("secondary indexes");
     String name = "indexed_" + setup.suffix();
     try (CqlSession other = Store.another(setup)) {
       Store.change(

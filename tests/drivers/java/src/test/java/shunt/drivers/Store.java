@@ -80,10 +80,6 @@ final class Store {
   }
 
   /** Skips a scenario on the embedded node (SHUNT_STORE=node), which does not have everything. */
-  static void needs(String feature) {
-    Assumptions.assumeFalse("node".equals(System.getenv("SHUNT_STORE")), "the embedded node has no " + feature);
-  }
-
   static String replication() {
     String factor = System.getenv().getOrDefault("SHUNT_RF", "1");
     return "{'class': 'SimpleStrategy', 'replication_factor': " + factor + "}";
