@@ -85,8 +85,8 @@ INLINE int is_near(__u32 number, __u64 known) {
     return !known || (distance <= WINDOW_MAX && distance >= -WINDOW_MAX);
 }
 
-// The tests of a kernel that has the connection (RFC 9293, section 3.10.7.4, and RFC 5961): the
-// client says where it is, ends nothing from elsewhere, and begins nothing anew.
+// Applies the tests of a kernel that has the connection (RFC 9293, section 3.10.7.4, and RFC 5961).
+// A packet counts near the last known numbers, a reset at the next byte only, and a SYN never.
 INLINE int is_of_client(const struct seen *seen, const struct headers *headers) {
     __u64 end = *(volatile __u64 *)&seen->sequence_end;
     __u64 acknowledged = *(volatile __u64 *)&seen->acknowledged;

@@ -55,8 +55,8 @@ def ask(one, text):
 
 
 def asked_until_served(one, text):
-    """For a lease that ended while the machine stood still: the proxy has done nothing then, or
-    does not know what another one has done."""
+    """Asks until a proxy serves: if its lease ended while the machine stood still, it has done
+    nothing, or does not know what another proxy has done."""
     def answer():
         try:
             return ask(one, text)

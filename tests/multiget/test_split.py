@@ -1,4 +1,5 @@
-"""DEL, UNLINK, EXISTS, TOUCH and MSET over several servers: what a sidecar answers is what one Redis server would, and what fails in part says so."""
+"""DEL, UNLINK, EXISTS, TOUCH and MSET over several servers: a sidecar answers as one Redis server
+would, and a command that fails in part says so."""
 
 import os
 import random
@@ -138,7 +139,7 @@ def test_what_is_all_or_nothing_is_not_split(tier):
         assert answers[1] in (True, b"OK") and answers[2] == 2
 
 
-def test_so_many_keys_and_no_more(tier):
+def test_a_split_command_has_a_bound_of_keys(tier):
     import redis
 
     keys = [f"many:{number}" for number in range(10_000)]

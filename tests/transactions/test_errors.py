@@ -31,7 +31,7 @@ def test_what_was_sent_may_have_been_written(error):
     assert not has_written_nothing(error)
 
 
-def test_what_was_late_at_the_host_after_one_that_refused_may_have_been_written():
+def test_a_late_answer_after_a_refusal_is_in_doubt():
     """The driver tells the errors of the hosts that it had asked before."""
     assert not has_written_nothing(OperationTimedOut({"a": REFUSED}, "b"))
 
@@ -42,5 +42,5 @@ def test_what_all_have_refused_or_were_not_sent_may_be_asked_again(errors):
 
 
 @pytest.mark.parametrize("errors", [[LOST], [REFUSED, LOST], [*NOT_SENT, OverloadedErrorMessage(0x1001, "the node is busy", None)]])
-def test_what_one_host_may_have_done_may_not(errors):
+def test_a_statement_that_one_host_may_have_done_is_in_doubt(errors):
     assert not is_not_asked(of_hosts(*errors))

@@ -7,8 +7,8 @@ use crate::sync::Mutex;
 
 /// A loop that has not turned for this long is stuck. Idle loops turn about once a second.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// Pages look at the loops so often, whether anybody asks or not: a loop that turned before it stood still is seen to have done
-/// so only by two looks.
+/// Time between two looks at the loops. Pages take them even if nobody asks: it takes two looks to
+/// see that a loop turned before it stood still.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Per loop: its turns when they last changed, and when that was seen.
@@ -21,7 +21,8 @@ impl Heartbeats {
         Self(Mutex::new(vec![(0, Instant::now()); loops]))
     }
 
-    /// How long ago each loop was first seen to have turned as often as it has by now. `turns`: of each loop so far.
+    /// Returns for each loop how long ago its present count of turns was first seen. `turns` has
+    /// the count of each loop so far.
     pub fn ages(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<Duration> {
         let mut heartbeats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = |(present, (seen, since)): (u64, &mut (u64, Instant))| {

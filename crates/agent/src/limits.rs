@@ -59,8 +59,9 @@ const ANSWER_HEAD_GROWN: usize = ANSWER_HEAD.head_bytes + 2 * ANSWER_HEAD.fields
 /// Interim answers (1xx) to one request; a server that sends more never comes to an end.
 pub(crate) const INTERIM_MAX: u32 = 64;
 
-/// An answer is slow if its client, and not the server, has held it up to fewer than so many bytes in this time. Slow answers
-/// have half of the connections to the server while requests wait for one.
+/// An answer is slow if its client, and not the server, is the reason that it moved fewer than
+/// [`PACE_BYTES_MIN`] bytes in this time. While requests wait for a connection to the server, slow
+/// answers keep at most half of them.
 pub(crate) const PACE_NS: u64 = 3 * SECOND;
 pub(crate) const PACE_BYTES_MIN: u64 = 64 << 10;
 

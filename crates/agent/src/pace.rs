@@ -1,4 +1,5 @@
-//! Whether a client takes its answer slowly. Such an answer keeps a connection to the server for as long as it takes.
+//! Finds answers that their clients take slowly. A slow answer keeps its connection to the server
+//! until it ends.
 
 use crate::limits;
 

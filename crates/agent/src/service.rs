@@ -223,8 +223,8 @@ fn end_idle_connections(agent: &mut Agent, io: &mut Io) {
     }
 }
 
-/// While requests wait for a connection to the server, answers that their clients take slowly have half of the connections: of
-/// more, those that have had theirs for longest are broken off.
+/// Breaks off slow answers while requests wait for a connection to the server: slow answers keep
+/// half of the connections, and the oldest beyond that are broken off.
 fn break_slow_answers_off(agent: &mut Agent, io: &mut Io) {
     look_at_paces(agent, io);
     if agent.waiting.is_empty() || pool::has_room(agent) {

@@ -121,7 +121,7 @@ impl ClientGauges {
         ("late", "Replies to no request that is under way."),
         (
             "foreign",
-            "Replies from another address than the keys' server, with other keys, or by a list of servers in another order.",
+            "Replies from a wrong address, with other keys, or from a coordinator with another list of servers.",
         ),
         ("coordinated", "Requests that a coordinator was to answer."),
         ("uncoordinated", "Requests that a coordinator did not answer in time."),

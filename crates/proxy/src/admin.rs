@@ -74,7 +74,7 @@ impl Part for Admin {
         let ages = cores.iter().zip(ages);
         let ages =
             ages.map(|(core, age)| (vec![("core", core.core.to_string())], age.as_secs_f64())).collect::<Vec<_>>();
-        let help = "Time since the event loop ended a turn, as far as was seen once a second.";
+        let help = "Time since the event loop was last seen to have turned; Shunt looks once a second.";
         encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
         self.sources.write(encoder)
     }
@@ -110,8 +110,8 @@ impl Part for Admin {
 }
 
 impl Admin {
-    /// True if no node can be reached. Who is up is known by the control connection; without one, and without a link, it is what
-    /// was known once.
+    /// True if no node can be reached: there is no control connection, and no link. The list of
+    /// nodes that are up does not tell: without a control connection it is out of date.
     pub fn is_cut_off(&self) -> bool {
         let links = self.sources.cluster.get().map_or(0, |cluster| self.links(&cluster.routing));
         self.sources.control.connected.get() == 0 && links == 0

@@ -134,8 +134,9 @@ impl NodeError {
         matches!(self.0, error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
     }
 
-    /// True unless it leaves open whether the request was carried out. Drivers give a request that
-    /// was not to another node, or tell the application that nothing was written.
+    /// False if the error leaves open whether the node carried the request out. If the node did
+    /// not, drivers send the request to another node, or tell the application that nothing was
+    /// written.
     pub(crate) fn says_not_carried_out(self) -> bool {
         use error_code::{
             CAS_WRITE_UNKNOWN, CDC_WRITE_FAILURE, SERVER_ERROR, TRUNCATE_ERROR, WRITE_FAILURE, WRITE_TIMEOUT,

@@ -19,7 +19,8 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> 
     used
 }
 
-/// The same of segments with LZ4: as many as this turn may decompress. With more behind them the client waits in line.
+/// Handles segments with LZ4, as many as this turn may decompress. A client that sent more waits in
+/// line.
 #[inline(never)]
 fn inflate(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let is_free = |core: &Core| core.clients.get(slot).is_some_and(|client| client.segmented && !client.stalls.any());

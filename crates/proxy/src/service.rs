@@ -157,7 +157,7 @@ impl Service for Core {
                 locks_heard::take(self, io, &batch);
             }
             CoreMail::Drain => drain::start(self, io),
-            CoreMail::LeaveUntold => run::leave_untold(self, io),
+            CoreMail::LeaveSilently => run::leave_untold(self, io),
             CoreMail::CloseAll => drain::close_all(self, io),
             CoreMail::Census(answer) => {
                 let index = self.context.index;

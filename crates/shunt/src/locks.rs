@@ -122,15 +122,16 @@ fn is_unserved(failed: &Failed) -> bool {
     failed.code == Some(error_code::IS_BOOTSTRAPPING)
 }
 
-/// The statement that reads a queue. `fast`: only that of the lock in memory, or only that of the durable one.
+/// The statement that reads the queues of a name. With `fast` it reads one: that of the lock in
+/// memory if true, that of the durable lock if false.
 fn queue_statement(fast: Option<bool>) -> String {
     let columns = "fast, state, owner, role, mode, fence, ttl_ms";
     let which = fast.map_or_else(String::new, |fast| format!(" AND fast = {fast}"));
     format!("SELECT {columns} FROM shunt.lock_queue WHERE name = ?{which}")
 }
 
-/// Reads the queues of a name. After a proxy has died nobody knows for a while who has what it had in memory, and durable locks
-/// are known long before: what is known is shown at once, with the reason why the rest is missing.
+/// Reads the queues of a name. After a proxy has died, its durable locks are known long before its
+/// locks in memory. So this returns what is known at once, with the reason why the rest is missing.
 fn read_queues(asker: &mut impl Ask, only_fast: bool, name: &[u8]) -> Result<(Table, Option<Failed>), Failed> {
     let values = [Some(name.to_vec())];
     loop {
@@ -155,7 +156,7 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
     let (table, missing) = read_queues(&mut asker, locks.fast, name.as_bytes())?;
     if let Some(failed) = missing {
-        eprintln!("warning: who holds the lock of this name in memory is not known: {}", failed.message);
+        eprintln!("warning: the holder of the lock of this name in memory is not known: {}", failed.message);
     }
     if table.rows.is_empty() {
         print(&format!("nobody holds lock {} or waits for it\n", shown(name.as_bytes())));
@@ -281,8 +282,8 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     Ok(if missing == 0 { Exit::Done } else { Exit::NoRing })
 }
 
-/// Does the same with each of these at once, so that one that takes long keeps none of the others; the outcomes in their order.
-/// A fleet has 64 members at most.
+/// Does the work on all of these at once, so that a slow one does not hold up the others. The
+/// outcomes are in the same order. A fleet has 64 members at most.
 fn side_by_side<T: Send, R: Send>(each: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let work = &work;
     std::thread::scope(|scope| {

@@ -69,7 +69,7 @@ fn who_says_nothing_new_is_asked_again_and_given_up_in_the_end() {
 }
 
 #[test]
-fn a_first_acknowledgement_from_outside_the_window_is_nobodys_place() {
+fn a_first_acknowledgement_outside_the_window_is_not_believed() {
     for (distance, is_believed) in [(limits::WINDOW_MAX, true), (limits::WINDOW_MAX + 1, false)] {
         let (mut owner, mut said) = lost(1..1_000);
         let first = connection(1).state.send_sequence.wrapping_sub(distance);

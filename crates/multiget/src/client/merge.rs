@@ -34,7 +34,7 @@ impl Client {
             let keys = reply.clone().map(|item| item.key);
             // Another list of servers gives keys to servers that do not have them.
             let list = sent.coordinator.map_or(0, |_| self.list);
-            reply.header.op == sent.op && reply.header.list == list && positions.iter().zip(keys).all(is_ours)
+            reply.header.op == sent.op && reply.header.list_digest == list && positions.iter().zip(keys).all(is_ours)
         });
         let Some(positions) = positions else {
             self.counts.foreign += 1;

@@ -181,7 +181,7 @@ impl Asked {
 
     /// Begins the reply whose first item is that of the key at `index`.
     fn begin_reply<'b>(&self, buffer: &'b mut Vec<u8>, index: usize) -> ReplyWriter<'b> {
-        ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8).with_list(self.list)
+        ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8).with_list_digest(self.list)
     }
 
     /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over TCP.

@@ -306,8 +306,9 @@ impl Sidecar {
         }
     }
 
-    /// The connection for one command more. A node that is being given a slot takes a command on it only after ASKING, which is for the next command alone: both
-    /// are sent, or none is.
+    /// Opens the connection for one more command. A node that is being given a slot takes a command
+    /// on it only after ASKING, which holds for the next command alone: both are sent, or neither
+    /// is.
     fn open_permitted(&mut self, io: &mut Io, link: usize, is_moved: bool) -> Result<ConnId, String> {
         let conn = self.open_link(io, link)?;
         if !is_moved {

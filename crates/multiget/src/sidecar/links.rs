@@ -25,7 +25,8 @@ pub(super) enum Expected {
     Slots,
     /// An application's; of a cluster, whose nodes may send it elsewhere, with the command.
     App { conn: ConnId, sequence: u64, again: Option<Again> },
-    /// That of so many keys of a command that is split; of a cluster, with the command for them.
+    /// The answer to a part of a split command, which has `keys` keys; in a cluster `again` has the
+    /// part.
     Part { split: usize, keys: usize, again: Option<Again> },
     /// That to keys which datagrams did not bring, and how often they were sent elsewhere.
     Fetch { ticket: Ticket, op: Op, keys: Vec<u16>, hops: u8 },

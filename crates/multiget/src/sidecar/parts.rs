@@ -1,7 +1,9 @@
-//! Commands that are split: their parts are sent to all their servers at once, over the connections of other commands, and the last outcome makes the answer.
+//! Commands that are split: a sidecar sends the parts to all their servers at once, over the
+//! connections of other commands, and answers when the last part has its outcome.
 //!
-//! A part is the keys of one server; of a cluster one key, with all its places in the command. A node that gives a slot away, or is being given one, refuses several
-//! keys of it, and one key never. [`split`](super::split) says what may never happen.
+//! A part is all keys of one server; in a cluster it is one key, with all its places in the
+//! command. A node that gives a slot away, or is being given one, refuses several keys of the slot,
+//! but never one key alone. [`split`](super::split) says what may never happen.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::resp::{Command, put_array, put_bulk};
@@ -56,7 +58,8 @@ impl Sidecar {
         self.key_places = places;
     }
 
-    /// All keys of a command, those of one part one after the other, and those in the order of the command.
+    /// Finds the keys of a command, and sorts them by part. Keys of one part keep the command's
+    /// order.
     fn sort_keys(&self, (command, bytes): (&Command, &[u8]), verb: Verb, found: &mut Vec<Place>) {
         let (places, is_cluster) = (self.client.places(), self.cluster.is_some());
         let key = |place: &Place| command.argument(bytes, place.index).unwrap_or_default();

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_keys_are_split_and_no_more() {
+    fn a_split_command_has_a_bound_of_keys() {
         let keys = |count: usize| format!("DEL{}", " foo bar".repeat(count / 2));
         assert_eq!(routed(&keys(limits::KEYS_MAX)), Route::Split(Verb::Del));
         let Route::Refused(text) = routed(&keys(limits::KEYS_MAX + 2)) else { panic!("it goes somewhere") };

@@ -1,4 +1,5 @@
-//! A command that several servers carry out, each a part of it: the outcomes of the parts, and the one answer made of them.
+//! A command that several servers carry out in parts: the outcomes of the parts, and the one answer
+//! that is made of them.
 //!
 //! The table says what a split may never do, and which test would notice it.
 //!
@@ -49,7 +50,7 @@ impl Verb {
         if self == Verb::Mset { 2 } else { 1 }
     }
 
-    /// Carried out twice it does and tells the same.
+    /// True if a second execution changes nothing, so that drivers may repeat the command.
     fn is_repeatable(self) -> bool {
         matches!(self, Verb::Exists | Verb::Touch)
     }
@@ -148,7 +149,8 @@ impl Split {
     /// The answer to the application.
     ///
     /// # Errors
-    /// A part has failed. If something was done, or may have been, and repeating it would be noticed, the error says how much.
+    /// A part has failed. If something was done or may have been done, and a repetition would do
+    /// harm, the error says for how many keys.
     pub(super) fn answer(self) -> Result<Vec<u8>, String> {
         let Self { verb, sum, keys, error, .. } = self;
         let Some(error) = error else {
@@ -162,7 +164,8 @@ impl Split {
         if verb.is_repeatable() || (keys.done == 0 && keys.unknown == 0) {
             return Err(error.text);
         }
-        // Its code would be that of a command of which nothing was done, and there are drivers that repeat such a one.
+        // With the server's code it would look as if nothing was done, and some drivers would
+        // repeat it.
         let (name, all) = (verb.name(), keys.done + keys.not_done + keys.unknown);
         let mut text = format!("ERR {name} was carried out for {} of {all} keys", keys.done);
         if keys.done > 0 && verb != Verb::Mset {

@@ -149,7 +149,7 @@ fn an_answer_of_another_kind_is_no_outcome() {
 }
 
 #[test]
-fn what_an_application_that_is_gone_has_split_leaves_nothing_behind() {
+fn split_commands_of_an_application_that_is_gone_leave_nothing_behind() {
     let (mut scene, script, elsewhere) = written(4);
     let other = scene.world.add("other", Script::new(listen_address()));
     freeze(&mut scene);
@@ -168,7 +168,7 @@ fn what_an_application_that_is_gone_has_split_leaves_nothing_behind() {
 }
 
 #[test]
-fn who_splits_more_commands_than_wait_for_a_server_costs_others_time_and_no_error() {
+fn an_application_that_splits_many_commands_costs_others_time_and_no_error() {
     let (mut scene, first) = scene(5, Options::calm());
     let mut all = vec![first];
     let many = 2 * limits::LINK_COMMANDS_MAX / limits::PIPELINE_MAX + 6;

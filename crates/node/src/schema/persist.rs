@@ -20,8 +20,9 @@ use super::change::SYSTEM_KEYSPACES;
 use super::resolve::Types;
 use super::{Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Schema, Table, TableOptions, Uuid};
 
-/// Version of the file's format, if the schema has an index. A file without indexes has the format
-/// before: a program that knows no indexes reads it, and refuses a file whose indexes it would lose.
+/// Format version of a file with indexes. A file without indexes has the version before, so that a
+/// program that knows no indexes reads it. Such a program refuses a file whose indexes it would
+/// lose.
 const FORMAT: u32 = 3;
 /// The version before indexes.
 const FORMAT_UNINDEXED: u32 = 2;

@@ -173,7 +173,7 @@ impl Clients {
         self.admits_bytes(slot, cost)
     }
 
-    /// The same of what takes as long to read as a text of so many bytes.
+    /// Does the same for input that takes as long to read as a text of `bytes` bytes.
     pub(crate) fn admits_bytes(&mut self, slot: u32, bytes: usize) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         if bytes < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(bytes) {

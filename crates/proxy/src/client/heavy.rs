@@ -1,6 +1,6 @@
-//! Requests that take long to read: large texts, and what is compressed, by itself or in segments. A
-//! loop reads so many bytes of them in a turn; then others come first, and whoever has sent more
-//! waits in line.
+//! Requests that take long to read: large texts, and bytes that are compressed, by themselves or in
+//! segments. A loop reads a limited number of such bytes in a turn. Then it serves other requests
+//! first, and a client that has sent more waits in line.
 //!
 //! This must never: hold back a request that is not heavy; leave a client in line when there is room; let one that came later go first.
 

@@ -74,11 +74,11 @@ impl AsyncClient {
         Ok(AsyncClient { connection, is_proxy, keeps_locks })
     }
 
-    /// Connects to the first of these that answers. One that says nothing for a moment is tried on while the next is tried beside
-    /// it, so that dead hosts cost a moment each, and not a time-out.
+    /// Connects to the first of these addresses that answers. If one is silent for [`STAGGER`], the
+    /// next is tried beside it, so that a dead host does not cost a whole time-out.
     ///
     /// # Errors
-    /// None answers: what each did, with the code of its refusal.
+    /// No address answered. Each is there with its error, and the code of a refusal.
     pub(super) async fn connect_first(
         addresses: Vec<SocketAddr>,
         credentials: Option<&Credentials>,

@@ -42,8 +42,9 @@ pub(super) fn refusal(name: &str, address: SocketAddr) -> String {
     )
 }
 
-/// True if a connection to this address certainly comes to this proxy. Addresses given as such were looked at with the
-/// configuration; here are those behind names, and all of this host.
+/// True if a connection to this address certainly comes to this proxy. The check of the
+/// configuration covers literal addresses; this one covers addresses behind names too, and all
+/// addresses of this host if the proxy listens on all.
 pub(super) fn is_own(config: &Config, address: SocketAddr) -> bool {
     config.listen.iter().any(|listen| {
         // An IPv6 listener may take IPv4 connections or not: the system's settings decide.

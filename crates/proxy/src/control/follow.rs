@@ -367,8 +367,8 @@ impl Follower<'_> {
         self.answer(answers).await
     }
 
-    /// Gives those who waited their answers. Tables that were made are read before, so that the client's next statement is
-    /// routed by their keys: all of the schema follows a moment after the event.
+    /// Answers the waiters. Reads new tables first, so that a client's next statement is routed by
+    /// their keys; the whole schema is read a moment after the event.
     async fn answer(&mut self, answers: Vec<Answer>) -> Step {
         let agreed = answers.iter().filter(|answer| answer.agreed);
         let made = agreed.filter_map(|answer| match &answer.waiter {

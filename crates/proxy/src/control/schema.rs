@@ -79,14 +79,14 @@ pub(super) async fn read_table(
     Ok(())
 }
 
-/// Before clients are served: what they write to such tables must not go past transactions, or past a
-/// rule. One replica's word is in doubt: no table is served by it.
+/// Reads modes and rules before clients are served, so that no write goes past transactions or past
+/// a rule. If only one replica answers, the modes are in doubt, and no table is served by them.
 async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<TableModes, ControlError> {
     let mut modes = TableModes::default();
     let of_modes = read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await?;
     let of_rules = read_own(connection, rules::QUESTION, "shunt.guards", limit).await?;
     if of_modes.is_in_doubt || of_rules.is_in_doubt {
-        modes.put_in_doubt();
+        modes.set_in_doubt();
     }
     for row in &of_modes.rows {
         if let (Some(keyspace), Some(table), Some(mode)) =
@@ -103,15 +103,15 @@ async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<Tabl
     Ok(modes)
 }
 
-/// Rows of a table of the fleet's.
+/// Rows of one of the fleet's own tables.
 struct OwnRows {
     rows: Vec<Row>,
-    /// No quorum has said so.
+    /// One replica has told of them, and no quorum.
     is_in_doubt: bool,
 }
 
-/// Reads a table of the fleet's. Where no quorum answers, one replica has to do for the proxy to begin:
-/// the cores ask again at the fleet's level, which is not known here.
+/// Reads one of the fleet's own tables. If no quorum answers, the proxy begins with one replica's
+/// word: the cores ask again at the fleet's level, which is not known here.
 async fn read_own(
     connection: &mut Connection,
     question: &str,

@@ -66,7 +66,7 @@ pub enum CoreMail {
     /// Take no new queries' clients, finish what is in flight, then close the clients and stop the loop.
     Drain,
     /// While draining: leave the fleet without telling it, for no node can be reached and no lock is held.
-    LeaveUntold,
+    LeaveSilently,
     /// Close every client and stop the loop now.
     CloseAll,
     /// Count the clients by who they are; the answer goes where this says, if there is room.

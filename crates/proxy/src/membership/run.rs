@@ -235,11 +235,12 @@ pub(crate) fn leave(core: &mut Core, io: &mut Io) {
     go_on(core, io);
 }
 
-/// The proxy is about to stop, no node can be told so, and nobody would miss a lock: the others find out by its lease.
+/// Leaves the fleet without telling it: the proxy is about to stop, reaches no node and holds no
+/// lock. The others learn of it when its lease ends.
 pub(crate) fn leave_untold(core: &mut Core, io: &mut Io) {
     if core.fleet.membership.leaving && core.fleet.membership.member().is_some() {
         tracing::warn!(
-            "no node can be reached and no lock is held: this proxy leaves its fleet untold, which learns of it by its lease"
+            "no node can be reached and no lock is held: this proxy leaves its fleet untold; others see its lease end"
         );
         carry::end_membership(core, io, "no node can be told that it leaves");
     }

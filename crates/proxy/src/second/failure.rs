@@ -16,12 +16,13 @@ use crate::reply::{self, Answer};
 /// Bytes of a node's words that are told in an error of the proxy's own.
 const WORDS_BYTES_MAX: usize = 1_024;
 
-/// An ERROR answered a request that was sent before to a node which never answered, or only that it
-/// is overloaded. That node may have carried the request out, so whoever asked must not be told that
-/// it was not. `true` if the error says so: a write timeout with the node's words was sent instead.
+/// Handles an ERROR to a request that another node had before. That node never answered, or said
+/// only that it is overloaded. It may have carried the request out, so the client must not be told
+/// that nothing was done. If the ERROR would say that, this sends a write timeout with the second
+/// node's words instead, and returns `true`.
 ///
-/// What one node finds wrong with a request another may not: nodes hear of changes of the schema
-/// and of roles one after the other.
+/// One node may accept a request that another refuses: nodes hear of changes of the schema and of
+/// roles one after the other.
 pub(crate) fn refused_after_all(core: &mut Core, io: &mut Io, pending: &Pending, flags: u8, body: &[u8]) -> bool {
     let body = split_response_prefix(flags, body).map_or(&[][..], |(_, body)| body);
     let code = error_code::peek(body);

@@ -41,15 +41,15 @@ pub(super) enum Step {
     Row,
 }
 
-/// What a core knows of modes and rules from before it began.
+/// A core's knowledge of modes and rules from before it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Start {
-    /// A quorum has said so; or this core has read them since.
+    /// A quorum told of them, or this core has read them since.
     #[default]
     Known,
-    /// One replica has. Statements on tables wait.
+    /// One replica told of them, and no quorum. Statements on tables wait.
     InDoubt,
-    /// The same, for longer than they wait: they are refused.
+    /// They are in doubt still, and the wait is over: statements on tables are refused.
     Refuses,
 }
 
@@ -83,9 +83,9 @@ pub(super) struct Modes {
     pub(super) ticked_ns: u64,
     /// When this process went on after it had stood still: what was asked for before says nothing.
     pub(super) woke_ns: u64,
-    /// This proxy's role may not read them, as a node has said last.
+    /// The last answer of a node said that this proxy's role may not read the modes.
     pub(super) is_forbidden: bool,
-    /// What this core began with.
+    /// The knowledge with which this core began.
     pub(super) start: Start,
     /// From when on all proxies know which tables are observed.
     pub(super) compares_from_ns: u64,

@@ -187,8 +187,8 @@ fn weigh(plan: &Plan, lone: &Lone, job: &Job, deciding: &mut Deciding, leaves_ou
     // What a node answers is compared in the version of the protocol in which it is asked.
     let types = if deciding.observed.is_some() { own::VERSION } else { job.types };
     let verdict = bound.verdict(lone, cells, types)?;
-    // By the clock of another node its values may be there still. Without a deletion those that are
-    // not written now would show again.
+    // By another node's clock the row's values may not have expired. Without a deletion, the values
+    // that this statement does not write would show again.
     if matches!(verdict, Verdict::Write) && expired.is_some() {
         deciding.anew = expired;
     }

@@ -25,8 +25,8 @@ pub struct TableModes {
     has_observed: bool,
     /// Which locks writes to a table have to name: all are transactions.
     pub(crate) rules: Rules,
-    /// This process stood still, or began without a quorum's word: any table may have another mode, and
-    /// nobody is sent to nodes before that is known.
+    /// This process stood still, or began without a quorum's word. Any table may have another mode,
+    /// and no statement on a table goes to a node before the modes are known.
     pub(super) is_behind: bool,
 }
 
@@ -139,7 +139,7 @@ impl TableModes {
     }
 
     /// Says of what was read before this core began that no quorum has said so.
-    pub fn put_in_doubt(&mut self) {
+    pub fn set_in_doubt(&mut self) {
         self.is_behind = true;
     }
 

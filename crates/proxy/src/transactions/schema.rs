@@ -36,8 +36,9 @@ pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
     )
 }
 
-/// The least time for which a table may keep deletions, seconds: Cassandra's default hint window.
-/// A node that was away for less gets what it missed before any other forgets what was deleted.
+/// Least `gc_grace_seconds` of a table that proxies write to: Cassandra's default hint window. A
+/// node that was away for less gets the writes that it missed before any other node forgets a
+/// deletion.
 const GC_GRACE_MIN_SECONDS: i32 = 3 * 60 * 60;
 
 /// How long a table keeps what is written to it, and what is deleted.
@@ -59,9 +60,9 @@ impl Keeping {
         }
     }
 
-    /// Why nothing that the proxies decide may be written to the table, if so. Nodes expire a row by
-    /// their own clocks, and count from the last time that it was written; and a late write is hidden
-    /// only for as long as nodes remember the deletion behind it.
+    /// Says why the proxies may not write to the table, if so. Nodes expire a row by their own
+    /// clocks, and count from the last time that it was written. A deletion hides a late write only
+    /// while nodes remember the deletion.
     pub(super) fn unfit(self) -> Option<String> {
         let Keeping { default_life, gc_grace } = self;
         if default_life != 0 {

@@ -6,10 +6,10 @@
 //! it has read modes and rules at the fleet's level
 //! ([ADR 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)).
 //!
-//! This must never: serve a table by one replica's word; send on what a client asks after others go by
-//! another mode, by the one that was known before; end a wait by what was asked for before it began, or
-//! by that of an earlier one. A statement that had been read before is out of its hands: it may be on
-//! its way to a node.
+//! This must never: serve a table by one replica's word; send a statement on by the old mode once
+//! others go by a new one; end a wait by an answer to a question from before the wait began, or
+//! from an earlier wait. A statement that was read before is out of its hands: it may be on its way
+//! to a node.
 
 use shunt_reactor::Io;
 
@@ -26,8 +26,8 @@ pub(crate) fn started(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
 
-/// Before the core began, one replica has said which tables have a mode, and no quorum: the core reads
-/// modes and rules itself before it sends on what is asked of tables.
+/// Begins a core in doubt: one replica has said which tables have a mode, and no quorum. The core
+/// reads modes and rules itself before it sends on statements on tables.
 pub(crate) fn began_in_doubt(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
     stood_still(core, now_ns);
@@ -67,7 +67,8 @@ fn stood_still(core: &mut Core, now_ns: u64) {
     (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.looks.next_ns) = (now_ns, 0, 0);
 }
 
-/// Who cannot read them for so long serves as before; or, if nothing was known before, refuses what waits.
+/// Ends a wait after [`SETTLES_NS`]: the core serves by the modes that it knew before. A core that
+/// began in doubt knew none, and refuses the statements that wait.
 pub(super) fn see_if_over(core: &mut Core, now_ns: u64) {
     let modes = &mut core.fleet.transactions.modes;
     if !core.router.modes.is_behind || now_ns.saturating_sub(modes.woke_ns) <= SETTLES_NS {
@@ -81,9 +82,9 @@ pub(super) fn see_if_over(core: &mut Core, now_ns: u64) {
     go_on(core);
 }
 
-/// If modes and rules are both known as they were after this process went on, clients are served again.
-/// Where it began in doubt and its role may not read them, no wait would end: it goes on without, as one
-/// that reached a quorum does.
+/// Serves clients again if modes and rules are both known as they were after this process went on.
+/// If the core began in doubt and its role may not read them, no wait would end: the core goes on
+/// without them, as a core that reached a quorum does.
 pub(super) fn see_if_caught_up(core: &mut Core) {
     let keeper = &core.fleet.transactions;
     let began_in_doubt = keeper.modes.start != Start::Known;
@@ -102,7 +103,7 @@ fn refuses(core: &Core) -> bool {
     core.router.modes.is_behind && core.fleet.transactions.modes.start == Start::Refuses
 }
 
-/// Why nothing on a table is served, where nobody waits any more for that to be known.
+/// The error to statements on tables once the wait for modes and rules is over without them.
 pub(super) fn refusal(core: &Core) -> Option<Fault> {
     refuses(core).then(|| {
         Fault::overloaded(

@@ -144,7 +144,7 @@ fn a_list_that_lacks_some_says_so() {
 
 /// Each proxy answers for the locks that it keeps, and whoever reads that as the fleet's has to be told.
 #[test]
-fn the_locks_of_one_proxy_of_several_are_said_to_be_that() {
+fn a_list_of_one_proxys_locks_says_that_it_is_a_part() {
     let warnings = |ring: &mut LockTestbed, client, text: &str| {
         let answer = ring.ask(client, text);
         let warnings = answer.prefix().warnings.into_iter().flat_map(|all| all.iter().map(str::to_owned));

@@ -242,7 +242,7 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
 
 /// The client is told what the second node found wrong, without being told that nothing was written.
 #[test]
-fn what_a_second_node_finds_wrong_is_told_with_a_write_timeout() {
+fn a_second_nodes_error_is_told_with_a_write_timeout() {
     let batch = "BEGIN BATCH INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02); APPLY BATCH";
     for write in ["INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", batch] {
         let (code, words) = turned_away(write, AT, &Action::Error(INVALID));

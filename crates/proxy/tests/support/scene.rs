@@ -213,7 +213,7 @@ impl Scene {
             ..cluster::state_with(&self.ring, nodes, cells, &self.keyspaces, &self.tables)
         };
         if self.options.modes_in_doubt {
-            state.modes.put_in_doubt();
+            state.modes.set_in_doubt();
         }
         let state = Arc::new(state);
         for core in self.cores.clone() {

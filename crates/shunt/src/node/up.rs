@@ -48,7 +48,7 @@ pub(crate) struct UpOptions {
     /// Address of locks over HTTP, or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", help_heading = "Addresses")]
     pub(crate) locks_http: Given<LocksHttp>,
-    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1, 127.0.0.2, ... [default: the next after that of --listen, or the one after that if --admin or --locks-http has it]
+    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1, 127.0.0.2, ... [default: the first after that of --listen that --admin and --locks-http do not use]
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
     pub(crate) node_port: Option<Given<u16>>,
     /// What `shunt node` has as well.

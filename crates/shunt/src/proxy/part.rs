@@ -71,7 +71,7 @@ pub(crate) struct ProxyPart {
     /// What it says of an operator's order was seen.
     told_to_leave: bool,
     /// While draining: the cores were told to leave the fleet without telling it.
-    leaves_untold: bool,
+    leaves_silently: bool,
     /// Mail that did not fit a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
     /// Orders for the thread of locks over HTTP, while there is one.
@@ -106,7 +106,7 @@ impl ProxyPart {
             mailers,
             metrics,
             told_to_leave: false,
-            leaves_untold: false,
+            leaves_silently: false,
             waiting,
             http,
             notices,
@@ -160,14 +160,14 @@ impl ProxyPart {
 
     /// A proxy that ends hands over its locks by way of the nodes. Where it reaches none and holds no lock it waits for nothing.
     fn leave_untold(&mut self) {
-        let is_draining = self.acceptor.is_none() && !self.leaves_untold;
+        let is_draining = self.acceptor.is_none() && !self.leaves_silently;
         if is_draining
             && self.config.borrow().fleet.is_some()
             && self.pages.is_cut_off()
             && !self.pages.has_held_locks()
         {
-            self.leaves_untold = true;
-            self.send_all(&CoreMail::LeaveUntold);
+            self.leaves_silently = true;
+            self.send_all(&CoreMail::LeaveSilently);
         }
     }
 

@@ -58,8 +58,8 @@ pub struct ReplyHeader {
     pub numkey: u8,
     /// The position of the first of them in the whole request.
     pub startidx: u8,
-    /// Of a coordinator: a digest of its servers in their order. 0: the server's own reply.
-    pub list: u32,
+    /// A coordinator's digest of its servers in their order; 0 in a server's own reply.
+    pub list_digest: u32,
 }
 
 /// Writes one reply.
@@ -79,10 +79,10 @@ impl<'b> ReplyWriter<'b> {
         Self { out, start }
     }
 
-    /// Says whose answers the coordinator has put together: see [`ReplyHeader::list`].
+    /// Says whose answers the coordinator has put together: see [`ReplyHeader::list_digest`].
     #[must_use]
-    pub fn with_list(self, list: u32) -> Self {
-        let [a, b, c, d] = list.to_be_bytes();
+    pub fn with_list_digest(self, list_digest: u32) -> Self {
+        let [a, b, c, d] = list_digest.to_be_bytes();
         self.out[self.start + 7..self.start + 9].copy_from_slice(&[a, b]);
         self.out[self.start + 10..self.start + 12].copy_from_slice(&[c, d]);
         self
@@ -134,8 +134,8 @@ impl<'d> ReplyReader<'d> {
         if usize::from(startidx) + usize::from(numkey) > KEYS_MAX {
             return Err(Malformed::Place);
         }
-        let list = u32::from_be_bytes([data[7], data[8], data[10], data[11]]);
-        let header = ReplyHeader { op, id, oid, numkey, startidx, list };
+        let list_digest = u32::from_be_bytes([data[7], data[8], data[10], data[11]]);
+        let header = ReplyHeader { op, id, oid, numkey, startidx, list_digest };
         let mut left = &data[HEADER_BYTES..];
         let reader = ReplyReader { header, left };
         for _ in 0..numkey {

@@ -197,7 +197,7 @@ proptest! {
         items in vec((0u8..4, vec(any::<u8>(), 0..20), vec(any::<u8>(), 0..50)), 1..10), id: u32, startidx in 0u8..7, list: u32,
     ) {
         let mut out = Vec::new();
-        let mut writer = ReplyWriter::begin(&mut out, Op::MultiGet, id, 2, startidx).with_list(list);
+        let mut writer = ReplyWriter::begin(&mut out, Op::MultiGet, id, 2, startidx).with_list_digest(list);
         let statuses = [Status::Hit, Status::Miss, Status::TooBig, Status::AskOverTcp];
         let items: Vec<Item<'_>> = items.iter().map(|(status, key, value)| {
             let status = statuses[usize::from(*status)];
@@ -211,7 +211,7 @@ proptest! {
         }
         let reader = ReplyReader::parse(&out).unwrap();
         let header = reader.header;
-        prop_assert_eq!((header.id, header.startidx, header.oid, header.list), (id, startidx, 2, list));
+        prop_assert_eq!((header.id, header.startidx, header.oid, header.list_digest), (id, startidx, 2, list));
         prop_assert_eq!(reader.collect::<Vec<_>>(), items);
     }
 }

@@ -192,7 +192,8 @@ fn targets(table: &Table, given: &[(IndexTarget, String)]) -> Result<Vec<(IndexT
     given.iter().map(target).collect()
 }
 
-/// Refuses columns that are not one, unless an index `is_custom`, and a column that is there twice.
+/// Refuses any number of columns but one, unless the index `is_custom`, and a column that stands
+/// twice.
 fn check_count(targets: &[(IndexTarget, Column)], is_custom: bool) -> Result<(), CqlError> {
     if targets.is_empty() && !is_custom {
         return invalid("Only CUSTOM indexes can be created without specifying a target column");
@@ -266,7 +267,7 @@ fn check_target(table: &Table, target: IndexTarget, column: &Column) -> Result<(
     Ok(())
 }
 
-/// Refuses what a storage-attached index cannot be, or cannot be here.
+/// Refuses a storage-attached index that Cassandra refuses, or that this node does not support.
 fn check_storage_attached(table: &Table, index: &Index, column: &Column) -> Result<(), CqlError> {
     let Column { name, cql_type, .. } = column;
     if !is_word(name) {
@@ -301,7 +302,8 @@ fn is_indexable(cql_type: &CqlType) -> bool {
     }
 }
 
-/// Refuses options that a storage-attached index on values of these types cannot have, or not here.
+/// Refuses options that Cassandra refuses for values of these types, or that this node does not
+/// have.
 fn check_options(index: &Index, indexed: &[&CqlType]) -> Result<(), CqlError> {
     let shown = || match indexed {
         [only] => only.to_string(),

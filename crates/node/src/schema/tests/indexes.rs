@@ -184,7 +184,7 @@ fn an_index_changes_its_table_and_goes_with_it() {
 }
 
 #[test]
-fn a_table_has_so_many_indexes() {
+fn indexes_of_a_table_have_a_bound() {
     let columns: Vec<String> = (0..=INDEXES_MAX).map(|number| format!("v{number} int")).collect();
     let create = format!("CREATE TABLE w (p int PRIMARY KEY, {})", columns.join(", "));
     let indexes = (0..INDEXES_MAX).map(|number| format!("CREATE INDEX ON w (v{number})"));

@@ -25,11 +25,11 @@ struct Kinds {
 /// How a statement uses indexes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IndexUse {
-    /// An index supports one of its restrictions.
+    /// An index supports one of the statement's restrictions.
     pub(super) is_queriable: bool,
-    /// Rows are found by an index.
+    /// The statement finds its rows by an index.
     pub(super) is_used: bool,
-    /// There is no index, nor indexes that go together, for all that rows are tested for.
+    /// No index, and no group of indexes that go together, answers all conditions on the rows.
     pub(super) needs_filtering: bool,
 }
 
@@ -88,9 +88,9 @@ fn groups(table: &Table) -> Vec<Vec<&Index>> {
     groups
 }
 
-/// True if one of these indexes supports a restriction. As for Cassandra, one of its conditions is
-/// enough. With `alone` the index has to do without a filter: of several elements of a collection
-/// only a storage-attached index finds all.
+/// True if one of these indexes supports one condition of a restriction, which is enough in
+/// Cassandra. With `alone` the index has no filter to help it: then only a storage-attached index
+/// answers several conditions on elements of a collection.
 fn supports(table: &Table, group: &[&Index], restricted: (&usize, &Vec<Condition>), alone: bool) -> bool {
     let (position, conditions) = restricted;
     let column = &table.columns[*position];

@@ -161,9 +161,9 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     }))
 }
 
-/// How much of `bytes`, which come in segments with LZ4, can be taken before `most` bytes are decompressed, and how many those
-/// are by what the segments say. One segment that says more is taken alone. Nothing is checked: a claim is there to be weighed
-/// before the work is done.
+/// Returns how many of `bytes`, in segments with LZ4, can be taken so that at most `most` bytes are
+/// decompressed, and how many bytes those segments claim to hold. A segment that claims more is
+/// taken alone. This checks no checksum: the caller weighs the claim before the work is done.
 pub fn claimed_part(bytes: &[u8], most: usize) -> (usize, usize) {
     let (mut rest, mut claimed) = (bytes, 0);
     while let Some(header) = SegmentHeader::read(rest, true)
