@@ -2,7 +2,7 @@
 //! defaults filled in.
 //!
 //! The list below is all that there is of an option: its field in [`Config`], its flag with the help, its key in the file,
-//! its default, its range, whether a reload takes it over, and its row in `docs/operations.md` come from there. How a file
+//! its default, its range, whether a reload takes it over, and its row in `docs/configuration.md` come from there. How a file
 //! and flags are read is the binary's business (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new
 //! one by `CoreMail::Reload`.
 
@@ -46,7 +46,7 @@ const PATIENCE_MS_MIN: u64 = 10;
 //   default:  the text that one would give, or a value and words for it
 //   allowed:  `Numbers`, which are checked; or a form and an example
 //   change:   `OnReload`, or `AfterRestart`: a reload keeps the old value and says so
-//   manual:   what docs/operations.md says beyond the help
+//   manual:   what docs/configuration.md says beyond the help
 // Rules between options are in `config/validate.rs`. After a change run
 //   UPDATE_DOCS=1 cargo test -p shunt the_manual
 options! {
@@ -107,7 +107,7 @@ options! {
         default: None => "that of the contact points",
         allowed: Form("name", "dc1"),
         change: OnReload,
-        manual: "Set it. [Which one](#which-ring-which-datacentre)",
+        manual: "Set it. [Which one](deploying.md#which-ring-which-datacentre)",
     }
     /// Role for the proxy's own connection to the ring; clients always log in with theirs
     username: Option<String> {

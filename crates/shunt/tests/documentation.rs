@@ -1,4 +1,4 @@
-//! Documents that say what the program says: options, metrics and exit codes are all in `docs/operations.md` and
+//! Documents that say what the program says: options, metrics and exit codes are all in the pages of [`OPERATIONS`] and
 //! `docs/node.md`, the example file is valid, and links between documents lead somewhere. The options of the proxy are
 //! compared word by word by `settings/tests/manual.rs`.
 
@@ -33,8 +33,20 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// Pages for whoever runs a proxy.
+const OPERATIONS: [&str; 8] = [
+    "docs/deploying.md",
+    "docs/configuration.md",
+    "docs/monitoring.md",
+    "docs/alerts.md",
+    "docs/upgrading.md",
+    "docs/troubleshooting.md",
+    "docs/extension.md",
+    "docs/limits.md",
+];
+
 fn operations() -> String {
-    read("docs/operations.md")
+    OPERATIONS.map(read).join("\n")
 }
 
 fn shunt(arguments: &[&str]) -> Output {
@@ -104,8 +116,7 @@ fn assert_none(rule: &str, offenders: Vec<String>) {
 }
 
 /// Flags, and rows of a table that begin with one, that the other does not have.
-fn check_options(page: &str, flags: &[String]) {
-    let text = read(page);
+fn check_options(page: &str, text: &str, flags: &[String]) {
     let missing = flags.iter().filter(|flag| *flag != "help" && !text.contains(&format!("| `--{flag}` |")));
     assert_none(&format!("options that the table of {page} lacks"), missing.cloned().collect());
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
@@ -117,30 +128,29 @@ fn check_options(page: &str, flags: &[String]) {
 fn every_option_is_documented_and_every_documented_option_exists() {
     let proxy = flags_of("proxy");
     assert!(proxy.len() >= NAMES_MIN, "{proxy:?}");
-    check_options("docs/operations.md", &proxy);
+    check_options("docs/configuration.md", &operations(), &proxy);
     let mut node = flags_of("node");
     node.extend(flags_of("up"));
     assert!(node.len() > 10, "{node:?}");
-    check_options("docs/node.md", &node);
+    check_options("docs/node.md", &read("docs/node.md"), &node);
 }
 
-/// The configuration file that `docs/operations.md` shows.
+/// The configuration file that `docs/configuration.md` shows.
 fn example() -> String {
-    let text = operations();
+    let text = read("docs/configuration.md");
     text.split_once("```toml\n").unwrap().1.split_once("```").unwrap().0.to_owned()
 }
 
 #[test]
 fn the_example_file_is_valid() {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("operations.toml");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("configuration.toml");
     fs::write(&path, example()).unwrap();
     let output = shunt(&["check", "--config", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn check_metrics(page: &str, metrics: &BTreeSet<String>) {
-    let text = read(page);
-    let known: BTreeSet<&str> = words(&text, "_").collect();
+fn check_metrics(page: &str, text: &str, metrics: &BTreeSet<String>) {
+    let known: BTreeSet<&str> = words(text, "_").collect();
     let missing = metrics.iter().filter(|name| !known.contains(name.as_str()));
     assert_none(&format!("metrics that {page} lacks"), missing.cloned().collect());
     let base = |word: &str| {
@@ -149,7 +159,7 @@ fn check_metrics(page: &str, metrics: &BTreeSet<String>) {
     };
     // Names of crates, as in log directives, and of keyspaces begin like metrics.
     let crates = ["shunt_proxy", "shunt_meta"];
-    let stale = words(&text, "_").filter(|word| {
+    let stale = words(text, "_").filter(|word| {
         let known = metrics.contains(*word) || metrics.contains(&base(word)) || crates.contains(word);
         word.starts_with("shunt_") && !known
     });
@@ -158,10 +168,10 @@ fn check_metrics(page: &str, metrics: &BTreeSet<String>) {
 
 #[test]
 fn every_metric_is_documented_and_every_documented_metric_exists() {
-    check_metrics("docs/operations.md", &metrics());
+    check_metrics("docs/monitoring.md", &operations(), &metrics());
     let nodes = node_metrics();
     assert!(nodes.len() > NAMES_MIN, "{nodes:?}");
-    check_metrics("docs/node.md", &nodes);
+    check_metrics("docs/node.md", &read("docs/node.md"), &nodes);
 }
 
 /// What dispatcher and agent show, and the proxy of hand-over.
@@ -237,7 +247,7 @@ fn options_and_metrics_of_multiget_are_documented() {
     }
     let ours = |name: &String| name.starts_with("shunt_sidecar_") || name.starts_with("shunt_shim_");
     let metrics: BTreeSet<String> = multiget_metrics().into_iter().filter(ours).collect();
-    check_metrics(page, &metrics);
+    check_metrics(page, &text, &metrics);
 }
 
 #[test]
@@ -247,7 +257,7 @@ fn every_exit_code_is_documented() {
     let codes: Vec<&str> = list.lines().map_while(|line| line.split_whitespace().next()).collect();
     assert!(codes.len() > 3 && codes.iter().all(|code| code.parse::<u8>().is_ok()), "{codes:?}");
     let missing = codes.into_iter().filter(|code| !text.contains(&format!("| `{code}` |")));
-    assert_none("exit codes that docs/operations.md lacks", missing.map(str::to_owned).collect());
+    assert_none("exit codes that docs/limits.md lacks", missing.map(str::to_owned).collect());
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What is known of an option: the command line, the file, the checks, the reload and the table of
-//! `docs/operations.md` all go by [`OPTIONS`], which the macro here makes of the list in `config.rs`.
+//! `docs/configuration.md` all go by [`OPTIONS`], which the macro here makes of the list in `config.rs`.
 
 use std::path::PathBuf;
 

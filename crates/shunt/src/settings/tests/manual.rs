@@ -1,4 +1,4 @@
-//! The two parts of `docs/operations.md` that say what [`OPTIONS`] says: the table of options and the example file.
+//! The two parts of `docs/configuration.md` that say what [`OPTIONS`] says: the table of options and the example file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -75,7 +75,7 @@ fn example_file() -> String {
 
 /// Compares the part of the manual that begins behind `marker` with what it should be.
 fn check(marker: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let text = std::fs::read_to_string(&path).expect("the manual");
     let (before, rest) = text.split_once(&format!("<!-- {marker} -->\n")).expect(marker);
     let (present, after) = rest.split_once("<!-- end -->\n").expect("the end of the part");
@@ -86,7 +86,7 @@ fn check(marker: &str, wanted: &str) {
     let line = wanted.lines().zip(present.lines()).find(|(wanted, present)| wanted != present);
     assert!(
         wanted == present,
-        "docs/operations.md does not say what crates/proxy/src/config.rs says; to write it anew:\n  \
+        "docs/configuration.md does not say what crates/proxy/src/config.rs says; to write it anew:\n  \
          {UPDATE}=1 cargo test -p shunt the_manual\nfirst difference: {line:#?}"
     );
 }
