@@ -94,7 +94,7 @@ INLINE int is_of_client(const struct seen *seen, const struct headers *headers) 
         return 0;
     if (headers->is_reset)
         // An end of the stream that came before takes a number of its own.
-        return !end || headers->sequence_end - (__u32)end <= 1;
+        return end && headers->sequence_end - (__u32)end <= 1;
     return headers->has_ack && is_near(headers->ack, acknowledged) && is_near(headers->sequence_end, end);
 }
 

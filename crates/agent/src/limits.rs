@@ -62,7 +62,7 @@ pub(crate) const INTERIM_MAX: u32 = 64;
 /// An answer is slow if its client, and not the server, is the reason that it moved fewer than
 /// [`PACE_BYTES_MIN`] bytes in this time. While requests wait for a connection to the server, slow
 /// answers keep at most half of them.
-pub(crate) const PACE_NS: u64 = 3 * SECOND;
+pub(crate) const PACE_INTERVAL_NS: u64 = 3 * SECOND;
 pub(crate) const PACE_BYTES_MIN: u64 = 64 << 10;
 
 /// How often deadlines are looked at.

@@ -18,7 +18,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Looks at it, if that is due. `is_held_up`: the server would send more than the client takes.
     pub(crate) fn look(&mut self, now_ns: u64, is_held_up: bool) {
-        if self.since_ns + limits::PACE_NS > now_ns {
+        if self.since_ns + limits::PACE_INTERVAL_NS > now_ns {
             return;
         }
         let is_first = self.since_ns == 0;
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_slow_that_its_client_has_held_up_for_a_whole_time() {
-        let (mut pace, step) = (Pace::default(), limits::PACE_NS);
+        let (mut pace, step) = (Pace::default(), limits::PACE_INTERVAL_NS);
         pace.look(step, true);
         assert!(!pace.is_slow, "it was not looked at before");
         pace.look(2 * step - 1, true);

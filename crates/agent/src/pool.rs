@@ -128,6 +128,11 @@ fn may_begin(agent: &Agent, is_full: bool) -> bool {
     under_way(agent) < share(agent, is_full)
 }
 
+/// True if a request would begin if there were a connection for it.
+pub(crate) fn is_waited_for(agent: &Agent) -> bool {
+    !agent.waiting.is_empty() || !agent.uploads.full.is_empty() && may_begin(agent, true)
+}
+
 /// Such a request has to wait.
 fn wait(agent: &mut Agent, exchange: usize, is_full: bool) {
     let line = if is_full { &mut agent.uploads.full } else { &mut agent.uploads.others };

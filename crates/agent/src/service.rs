@@ -227,7 +227,7 @@ fn end_idle_connections(agent: &mut Agent, io: &mut Io) {
 /// half of the connections, and the oldest beyond that are broken off.
 fn break_slow_answers_off(agent: &mut Agent, io: &mut Io) {
     look_at_paces(agent, io);
-    if agent.waiting.is_empty() || pool::has_room(agent) {
+    if !pool::is_waited_for(agent) || pool::has_room(agent) {
         return;
     }
     let is_slow = |state: &Exchange| state.pace.is_slow && state.upstream.is_some();

@@ -105,7 +105,11 @@ impl Part for Admin {
         if !local.any(|node| node.up) {
             return Some("no node of the local datacentre is up".to_owned());
         }
-        self.is_cut_off().then(|| "no node can be reached".to_owned())
+        if self.is_cut_off() {
+            return Some("no node can be reached".to_owned());
+        }
+        let is_in_doubt = self.sources.cores.iter().any(|core| core.modes_in_doubt.get() > 0);
+        is_in_doubt.then(|| "no quorum of shunt_meta has told the tables' modes and rules".to_owned())
     }
 }
 

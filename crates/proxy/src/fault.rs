@@ -6,6 +6,23 @@ use shunt_language::{InvalidRequest, Refusal, SyntaxError};
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
+/// How authorizers begin when they could not look a right up.
+const NOT_LOOKED_UP: [&str; 5] = [
+    // Cassandra, and before 4.0 the error of its read itself.
+    "Unable to perform authorization",
+    "org.apache.cassandra.exceptions.",
+    // ScyllaDB: the words of the read's own error.
+    "Cannot achieve consistency level",
+    "Operation timed out",
+    "Operation failed",
+];
+
+/// True of a node's error that says that a role lacks a right. A node that could not read the
+/// rights, because replicas of `system_auth` are down, answers with the same code.
+pub(crate) fn is_right_missing(code: i32, message: &str) -> bool {
+    code == error_code::UNAUTHORIZED && !NOT_LOOKED_UP.iter().any(|words| message.starts_with(words))
+}
+
 /// Who caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
@@ -156,6 +173,19 @@ impl NodeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_right_that_could_not_be_looked_up_is_not_missing() {
+        let missing = "User ann has no SELECT permission on <table shunt_meta.transactional> or any of its parents";
+        assert!(is_right_missing(error_code::UNAUTHORIZED, missing));
+        assert!(!is_right_missing(error_code::OVERLOADED, missing));
+        for unread in [
+            "Unable to perform authorization of permissions: Cannot achieve consistency level LOCAL_ONE",
+            "org.apache.cassandra.exceptions.UnavailableException: Cannot achieve consistency level ONE",
+        ] {
+            assert!(!is_right_missing(error_code::UNAUTHORIZED, unread), "{unread}");
+        }
+    }
 
     #[test]
     fn what_is_the_clients_fault_is_not_answered_with_a_code_that_drivers_repeat_after() {

@@ -20,7 +20,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> 
 }
 
 /// Handles segments with LZ4, as many as this turn may decompress. A client that sent more waits in
-/// line.
+/// line, for as much as it may then read: other segments may have come by then.
 #[inline(never)]
 fn inflate(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let is_free = |core: &Core| core.clients.get(slot).is_some_and(|client| client.segmented && !client.stalls.any());
@@ -28,14 +28,15 @@ fn inflate(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
         return decode::read(core, io, slot, data);
     }
     let (part_bytes, claimed) = claimed_part(data, limits::HEAVY_TURN_BYTES_MAX);
-    if !core.clients.admits_bytes(slot, claimed) {
+    if !core.clients.may_read(slot, claimed) {
+        core.clients.wait_as_heavy(slot, limits::HEAVY_TURN_BYTES_MAX);
         core.clients.stall(&core.context.metrics, io, slot, Stall::HEAVY);
         return 0;
     }
     let (part, rest) = data.split_at(part_bytes);
     let used = decode::read(core, io, slot, part);
     if !rest.is_empty() && used == part.len() && is_free(core) {
-        core.clients.wait_as_heavy(slot, claimed_part(rest, limits::HEAVY_TURN_BYTES_MAX).1);
+        core.clients.wait_as_heavy(slot, limits::HEAVY_TURN_BYTES_MAX);
         core.clients.stall(&core.context.metrics, io, slot, Stall::HEAVY);
     }
     used

@@ -60,11 +60,13 @@ impl Owner {
         let Some(seen) = sink.seen(flow) else {
             return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
         };
+        let received = state.receive_sequence.wrapping_add(kept.unread.len() as u32);
         // A packet in the client's name, perhaps: nothing is known of the client behind it.
-        if seen.acknowledged.is_some_and(|(first, _)| is_far(first, state.send_sequence)) {
+        let is_foreign = seen.acknowledged.is_some_and(|(first, _)| is_far(first, state.send_sequence))
+            || seen.sequence_end.is_some_and(|end| is_far(end, received));
+        if is_foreign {
             return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
         }
-        let received = state.receive_sequence.wrapping_add(kept.unread.len() as u32);
         let is_more = |end: u32| end.wrapping_sub(received).cast_signed() > 0;
         let has_sent_more = seen.has_ended || seen.sequence_end.is_some_and(is_more);
         if has_sent_more && self.steps.has(Step::NothingUnheard) {

@@ -82,6 +82,18 @@ fn a_first_acknowledgement_outside_the_window_is_not_believed() {
 }
 
 #[test]
+fn a_sequence_number_outside_the_window_is_not_what_the_client_sent() {
+    for (distance, expected) in [(1, NotSalvaged::ClientSentMore), (limits::WINDOW_MAX + 1, NotSalvaged::NotFound)] {
+        let (mut owner, mut said) = lost(1..1_000);
+        says(&mut said, 500);
+        let seen = said.seen.as_mut().unwrap();
+        seen.sequence_end = seen.sequence_end.map(|end| end.wrapping_add(distance));
+        owner.control_up(6_000, A, NEXT, &mut said);
+        assert_eq!(said.outcomes, gone(expected), "{distance}");
+    }
+}
+
+#[test]
 fn it_is_not_put_in_while_a_probe_of_it_is_in_the_loop() {
     let (mut owner, mut said) = lost(1..1_000);
     owner.control_up(6_000, A, NEXT, &mut said);

@@ -43,7 +43,7 @@ impl Sidecar {
                     let turn = || match route {
                         Route::Multiget => self.wait_for_turn(io, app, command.arguments(bytes, 1)),
                         Route::Server(server) => self.wait_for_link(io, app, server),
-                        Route::Split(verb) => self.wait_for_links(io, app, verb, (&command, bytes)),
+                        Route::Split(verb) => self.hold_for_links(io, app, verb, (&command, bytes)),
                         Route::Here(_) | Route::Refused(_) => None,
                     };
                     if let Some(held) = waits.or_else(turn) {
@@ -53,7 +53,7 @@ impl Sidecar {
                     at += command.len();
                     let keys = match &route {
                         Route::Multiget => command.count() - 1,
-                        Route::Split(verb) => (command.count() - 1) / verb.step(),
+                        Route::Split(verb) => (command.count() - 1) / verb.arguments_per_key(),
                         Route::Server(_) | Route::Here(_) | Route::Refused(_) => 0,
                     };
                     let bytes_kept = if way == Way::Here { 0 } else { command.len() };

@@ -249,7 +249,7 @@ impl Sidecar {
             }
             Expected::Part { split, keys, .. } => {
                 let is_whole = matches!(answer, Cow::Borrowed(_));
-                self.part_answered(io, (split, keys), index, &answer, is_whole);
+                self.take_part_answer(io, (split, keys), index, &answer, is_whole);
             }
             Expected::Fetch { ticket, op, keys, .. } => {
                 self.fetched(self.links[index].server, ticket, op, &keys, &answer);
@@ -309,7 +309,7 @@ impl Sidecar {
                         self.error(io, app, sequence, &format!("{why}{known}"));
                     }
                 }
-                Expected::Part { split, keys, .. } if was_sent => self.part_lost(io, split, keys, &why),
+                Expected::Part { split, keys, .. } if was_sent => self.mark_part_lost(io, split, keys, &why),
                 Expected::Part { split, keys, .. } => self.part_not_sent(io, split, keys, &why),
                 Expected::Fetch { ticket, .. } => self.client.fetch_failed(ticket, server, &why),
             }

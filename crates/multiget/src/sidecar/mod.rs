@@ -54,7 +54,7 @@ use apps::App;
 use cluster::Cluster;
 use lines::Turns;
 use links::Link;
-use split::{Place, Split};
+use split::{KeyPlace, Split};
 
 /// The timer of the client, which has something to do then.
 const DUE: u64 = 2;
@@ -107,7 +107,7 @@ pub struct Sidecar {
     askers: Slab<Asker>,
     splits: Slab<Split>,
     /// The keys of a command while it is split.
-    key_places: Vec<Place>,
+    key_places: Vec<KeyPlace>,
     /// Applications that wait until others have less under way.
     turns: Turns,
     /// A link had as much as it may, since that was looked at last.

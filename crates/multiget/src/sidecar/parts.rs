@@ -11,7 +11,7 @@ use shunt_wire::resp::{Command, put_array, put_bulk};
 use super::Sidecar;
 use super::cluster::Again;
 use super::links::{Expected, link_index};
-use super::split::{Place, Split, Verb};
+use super::split::{KeyPlace, Split, Verb};
 
 impl Sidecar {
     /// Sends each server its part of a command. If one of them is known to refuse it, nothing is sent.
@@ -28,8 +28,8 @@ impl Sidecar {
         let mut places = std::mem::take(&mut self.key_places);
         self.sort_keys((command, bytes), verb, &mut places);
         let is_cluster = self.cluster.is_some();
-        let key = |place: &Place| command.argument(bytes, place.index);
-        let is_same_part = |a: &Place, b: &Place| a.server == b.server && (!is_cluster || key(a) == key(b));
+        let key = |place: &KeyPlace| command.argument(bytes, place.index);
+        let is_same_part = |a: &KeyPlace, b: &KeyPlace| a.server == b.server && (!is_cluster || key(a) == key(b));
         let of_servers = || places.chunk_by(|a, b| a.server == b.server);
         let links = of_servers().filter_map(|keys| keys.first()).map(|first| link_index(first.server, version));
         let refusal = links.filter_map(|link| self.refusal(io, link)).next();
@@ -60,12 +60,14 @@ impl Sidecar {
 
     /// Finds the keys of a command, and sorts them by part. Keys of one part keep the command's
     /// order.
-    fn sort_keys(&self, (command, bytes): (&Command, &[u8]), verb: Verb, found: &mut Vec<Place>) {
+    fn sort_keys(&self, (command, bytes): (&Command, &[u8]), verb: Verb, found: &mut Vec<KeyPlace>) {
         let (places, is_cluster) = (self.client.places(), self.cluster.is_some());
-        let key = |place: &Place| command.argument(bytes, place.index).unwrap_or_default();
-        let indices = (1..command.count()).step_by(verb.step());
+        let key = |place: &KeyPlace| command.argument(bytes, place.index).unwrap_or_default();
+        let indices = (1..command.count()).step_by(verb.arguments_per_key());
         found.clear();
-        found.extend(indices.map(|index| Place { server: places.server(key(&Place { server: 0, index })), index }));
+        found.extend(
+            indices.map(|index| KeyPlace { server: places.server(key(&KeyPlace { server: 0, index })), index }),
+        );
         found.sort_unstable_by(|a, b| {
             let by_key = || if is_cluster { key(a).cmp(key(b)) } else { std::cmp::Ordering::Equal };
             a.server.cmp(&b.server).then_with(by_key).then(a.index.cmp(&b.index))
@@ -73,7 +75,7 @@ impl Sidecar {
     }
 
     /// A server has answered a part, with an answer that was cut short or as a whole.
-    pub(super) fn part_answered(
+    pub(super) fn take_part_answer(
         &mut self,
         io: &mut Io,
         (split, keys): (usize, usize),
@@ -99,7 +101,7 @@ impl Sidecar {
     }
 
     /// A part was sent, and its connection was lost before its answer.
-    pub(super) fn part_lost(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
+    pub(super) fn mark_part_lost(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
         if let Some(state) = self.splits.get_mut(split) {
             state.lost(keys, text.to_owned());
         }
@@ -128,11 +130,11 @@ impl Sidecar {
 }
 
 /// The command with these of its keys alone.
-fn put_part(out: &mut Vec<u8>, (command, bytes): (&Command, &[u8]), verb: Verb, keys: &[Place]) {
-    put_array(out, 1 + keys.len() * verb.step());
+fn put_part(out: &mut Vec<u8>, (command, bytes): (&Command, &[u8]), verb: Verb, keys: &[KeyPlace]) {
+    put_array(out, 1 + keys.len() * verb.arguments_per_key());
     put_bulk(out, verb.name().as_bytes());
     for place in keys {
-        let arguments = place.index..place.index + verb.step();
+        let arguments = place.index..place.index + verb.arguments_per_key();
         arguments.filter_map(|index| command.argument(bytes, index)).for_each(|argument| put_bulk(out, argument));
     }
 }

@@ -205,7 +205,7 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: 
     }
     match verb.filter(|_| is_split) {
         None => Route::Server(server),
-        Some(verb) if (count - 1) / verb.step() > limits::KEYS_MAX => Route::Refused(format!(
+        Some(verb) if (count - 1) / verb.arguments_per_key() > limits::KEYS_MAX => Route::Refused(format!(
             "ERR '{}' over several servers has at most {} keys: send several commands",
             shown(name),
             limits::KEYS_MAX

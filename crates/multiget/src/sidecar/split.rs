@@ -46,7 +46,7 @@ impl Verb {
     }
 
     /// Arguments of each key, itself among them.
-    pub(super) fn step(self) -> usize {
+    pub(super) fn arguments_per_key(self) -> usize {
         if self == Verb::Mset { 2 } else { 1 }
     }
 
@@ -58,7 +58,7 @@ impl Verb {
 
 /// A key in its command.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct KeyPlace {
     pub(super) server: usize,
     /// Which argument it is.
     pub(super) index: usize,

@@ -64,7 +64,7 @@ impl Sidecar {
     }
 
     /// The same of a command that is split, for all its servers.
-    pub(super) fn wait_for_links(
+    pub(super) fn hold_for_links(
         &mut self,
         io: &Io,
         app: usize,
@@ -77,7 +77,7 @@ impl Sidecar {
         }
         let version = self.apps.get(app)?.version;
         let has_turn = self.take_turn(app, |turn| !turn.is_for_a_place()).is_some();
-        let keys = command.arguments(bytes, 1).step_by(verb.step());
+        let keys = command.arguments(bytes, 1).step_by(verb.arguments_per_key());
         self.full_link(io, has_turn, version, &mut keys.map(|key| self.client.places().server(key)))
     }
 

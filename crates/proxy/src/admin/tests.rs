@@ -209,6 +209,12 @@ async fn readiness_follows_the_ring_and_the_drain() {
     assert_eq!((code, &body["reason"]), (503, &"no node can be reached".into()));
     bench.cores[1].nodes.node(NodeId(0)).links.add(1);
     assert_eq!(bench.json("/readyz").await.0, 200);
+    // Other proxies serve tables meanwhile.
+    bench.cores[1].modes_in_doubt.set(1);
+    let (code, body) = bench.json("/readyz").await;
+    assert_eq!((code, &body["reason"]), (503, &"no quorum of shunt_meta has told the tables' modes and rules".into()));
+    bench.cores[1].modes_in_doubt.set(0);
+    assert_eq!(bench.json("/readyz").await.0, 200);
     bench.know_ring_from(Some("nowhere"));
     let (code, body) = bench.json("/readyz").await;
     let reason = body["reason"].as_str().expect("a reason");

@@ -170,17 +170,17 @@ impl Clients {
     pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         let cost = heavy::cost(client.compression, header, body);
-        self.admits_bytes(slot, cost)
+        let may_read = self.may_read(slot, cost);
+        if !may_read {
+            self.wait_as_heavy(slot, cost);
+        }
+        may_read
     }
 
-    /// Does the same for input that takes as long to read as a text of `bytes` bytes.
-    pub(crate) fn admits_bytes(&mut self, slot: u32, bytes: usize) -> bool {
+    /// True if input may be read now that takes as long to read as a text of `bytes` bytes.
+    pub(crate) fn may_read(&mut self, slot: u32, bytes: usize) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
-        if bytes < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(bytes) {
-            return true;
-        }
-        self.wait_as_heavy(slot, bytes);
-        false
+        bytes < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(bytes)
     }
 
     /// A client is in line with so many bytes, and is to be stalled for [`Stall::HEAVY`].

@@ -89,9 +89,10 @@ impl Follower<'_> {
                 }
             }
             Some(answer) = plane.agreements.join_next() => {
-                if let Ok(answer) = answer {
-                    self.answer(vec![answer]).await?;
-                }
+                // All that have come by now: each publication costs as much as the schema is large.
+                let others = std::iter::from_fn(|| plane.agreements.try_join_next());
+                let answers: Vec<Answer> = std::iter::once(answer).chain(others).flatten().collect();
+                self.answer(answers).await?;
             }
             changed = plane.config.changed() => {
                 // The sender lives as long as the process; if it does not, there is nothing more to follow.
@@ -382,15 +383,27 @@ impl Follower<'_> {
 
     async fn read_tables(&mut self, names: Vec<TableName>) -> Step {
         let limit = self.limit();
+        let (mut is_new, mut outcome) = (false, Ok(()));
         for name in &names {
             let read = schema::read_table(&mut self.session.connection, limit, &mut self.plane.schema, name).await;
-            self.counted(read)?;
+            match self.counted(read) {
+                Ok(changed) => is_new |= changed,
+                // The node is there, and does not tell of this table now: all of the schema is read soon.
+                Err(ControlError::Node { .. }) => {
+                    self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
             self.still_alive();
         }
-        if !names.is_empty() {
+        // Also before an error: the next reading of all would find nothing new.
+        if is_new {
             self.plane.publish(&self.session);
         }
-        Ok(())
+        outcome
     }
 
     fn post(&mut self, answers: Vec<Answer>) {

@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::error::ControlError;
 use super::state::TableName;
 use super::tables::{self, Row};
+use crate::fault::is_right_missing;
 use crate::transactions::routed::{self, TableModes};
 use crate::transactions::rules;
 
@@ -50,12 +51,13 @@ pub(super) async fn read(
 }
 
 /// Reads one table into what is known: again if it is there, and with its keyspace if that is new.
+/// True if anything has changed.
 pub(super) async fn read_table(
     connection: &mut Connection,
     limit: Duration,
     known: &mut Schema,
     name: &TableName,
-) -> Result<(), ControlError> {
+) -> Result<bool, ControlError> {
     let quoted = |text: &str| text.replace('\'', "''");
     let of_keyspace = format!(" WHERE keyspace_name = '{}'", quoted(&name.keyspace));
     let of_table = format!("{of_keyspace} AND table_name = '{}'", quoted(&name.table));
@@ -70,13 +72,23 @@ pub(super) async fn read_table(
     let read = group(&columns, &tables).into_iter().find(|table| key(table) == wanted);
     // In the order in which all are read, so that the next reading of all finds nothing new.
     let place = known.tables.binary_search_by_key(&wanted, key);
-    match (place, read) {
-        (Ok(place), Some(table)) => known.tables[place] = table,
-        (Err(place), Some(table)) => known.tables.insert(place, table),
-        (Ok(place), None) => drop(known.tables.remove(place)),
-        (Err(_), None) => {}
-    }
-    Ok(())
+    let is_new = match (place, read) {
+        (Ok(place), Some(table)) => {
+            let is_new = known.tables[place] != table;
+            known.tables[place] = table;
+            is_new
+        }
+        (Err(place), Some(table)) => {
+            known.tables.insert(place, table);
+            true
+        }
+        (Ok(place), None) => {
+            known.tables.remove(place);
+            true
+        }
+        (Err(_), None) => false,
+    };
+    Ok(is_new)
 }
 
 /// Reads modes and rules before clients are served, so that no write goes past transactions or past
@@ -119,7 +131,10 @@ async fn read_own(
     limit: Duration,
 ) -> Result<OwnRows, ControlError> {
     let mut read = tables::read_at(connection, question, Consistency::QUORUM, limit).await;
-    let is_told = matches!(&read, Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }));
+    let is_told = match &read {
+        Err(ControlError::Node { code, message }) => *code == error_code::INVALID || is_right_missing(*code, message),
+        _ => false,
+    };
     let mut is_in_doubt = read.is_err() && !is_told;
     if is_in_doubt {
         read = tables::read_at(connection, question, Consistency::ONE, limit).await;
@@ -130,7 +145,7 @@ async fn read_own(
             is_in_doubt = false;
             Vec::new()
         }
-        Err(ControlError::Node { code: error_code::UNAUTHORIZED, message }) => {
+        Err(ControlError::Node { code, message }) if is_right_missing(code, &message) => {
             is_in_doubt = false;
             warn!(
                 why = message,

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use shunt_language::facade::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::Header;
-use shunt_wire::cql::message::{Consistency, ResultMessage, error_code};
+use shunt_wire::cql::message::{Consistency, ResultMessage};
 
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::ids::{ClientRef, PoolId};
 use crate::link::permissions::{Said, WAIT_NS};
 use crate::locks::judging::Waiting;
@@ -184,7 +184,7 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, (id, table, number): (PoolId, 
             known.learn(Said::Yes, asked_ns);
             answers.of(PermissionAnswer::Allowed).add(1);
         }
-        Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
+        Heard::Error(error) if is_right_missing(error.code, error.message) => {
             let end = error.message.floor_char_boundary(WORDS_BYTES_MAX);
             known.learn(Said::No(Box::from(&error.message[..end])), asked_ns);
             answers.of(PermissionAnswer::Refused).add(1);

@@ -194,6 +194,8 @@ pub struct CoreMetrics {
     pub clients_refused: Family<Refusal, { Refusal::COUNT }>,
     /// Clients not being read from now (backpressure).
     pub clients_paused: Gauge,
+    /// 1 while the core began by one replica's word and has not read modes and rules since.
+    pub modes_in_doubt: Gauge,
     /// Times a client was paused.
     pub client_pauses: Counter,
     /// Clients not being read from now, by reason; one may have several.

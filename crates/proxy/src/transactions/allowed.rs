@@ -21,7 +21,7 @@ use super::known::Known;
 use super::question;
 use super::verdicts::{Inquiry, Right, Waiting};
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::hop::Login;
 use crate::ids::PoolId;
 use crate::own::{self, Heard, Whose};
@@ -124,7 +124,7 @@ enum Word {
 
 fn word(heard: &Heard<'_>, writes: bool) -> Word {
     match heard {
-        Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
+        Heard::Error(error) if is_right_missing(error.code, error.message) => {
             Word::No(Fault::new(FaultKind::Unauthorized, error.message.to_owned()))
         }
         Heard::Error(error) if error.code != error_code::INVALID => Word::Nothing,

@@ -17,11 +17,11 @@ use super::part::Part;
 use super::plan::Plan;
 use super::plan::lone::whole;
 use super::routed::{self, Routing, TableModes};
-use super::schema::{Keeping, Table};
+use super::schema::{Retention, Table};
 use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
 use super::{VERSION, levels, log, observe, schema, still};
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Levels, Whose};
@@ -71,7 +71,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let now_ns = io.now_ns();
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
-    modes.is_forbidden = matches!(heard, Heard::Error(error) if error.code == error_code::UNAUTHORIZED);
+    modes.is_forbidden = matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
         // A proxy that was never a member may have no such table: it has no modes.
@@ -330,7 +330,7 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     let change = Change { comment, ..change };
     // With 'unsafe' transactions may read such a table; what would write to it is refused then.
     if !matches!(change.mode, TransactionalMode::Off | TransactionalMode::Unsafe)
-        && let Some(why) = Keeping::read(row.get(1), row.get(2)).unfit()
+        && let Some(why) = Retention::read(row.get(1), row.get(2)).refusal()
     {
         return Err(unfit(&change, &why));
     }

@@ -9,6 +9,7 @@ use super::rules::{self, ROWS_MAX, Row, Rules};
 use super::{levels, still};
 use crate::client::who::printable_to;
 use crate::core::Core;
+use crate::fault::is_right_missing;
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
 use crate::own::{self, Heard, Whose};
 
@@ -35,7 +36,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
     let looks = &mut core.fleet.transactions.looks;
     looks.is_asked = false;
-    looks.is_forbidden = matches!(heard, Heard::Error(error) if error.code == error_code::UNAUTHORIZED);
+    looks.is_forbidden = matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     if looks.asked_ns < core.fleet.transactions.modes.woke_ns {
         looks.next_ns = 0;
     }

@@ -43,36 +43,36 @@ const GC_GRACE_MIN_SECONDS: i32 = 3 * 60 * 60;
 
 /// How long a table keeps what is written to it, and what is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Keeping {
+pub(super) struct Retention {
     /// `default_time_to_live`: 0 for ever.
-    default_life: i32,
+    default_ttl_seconds: i32,
     /// `gc_grace_seconds`; of a table that does not say so, long enough.
-    gc_grace: i32,
+    gc_grace_seconds: i32,
 }
 
-impl Keeping {
+impl Retention {
     /// By the values of a table's row.
-    pub(super) fn read(default_life: Option<&[u8]>, gc_grace: Option<&[u8]>) -> Keeping {
+    pub(super) fn read(default_ttl_seconds: Option<&[u8]>, gc_grace_seconds: Option<&[u8]>) -> Retention {
         let int = |value: Option<&[u8]>| value.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
-        Keeping {
-            default_life: int(default_life).unwrap_or(0),
-            gc_grace: int(gc_grace).unwrap_or(GC_GRACE_MIN_SECONDS),
+        Retention {
+            default_ttl_seconds: int(default_ttl_seconds).unwrap_or(0),
+            gc_grace_seconds: int(gc_grace_seconds).unwrap_or(GC_GRACE_MIN_SECONDS),
         }
     }
 
     /// Says why the proxies may not write to the table, if so. Nodes expire a row by their own
     /// clocks, and count from the last time that it was written. A deletion hides a late write only
     /// while nodes remember the deletion.
-    pub(super) fn unfit(self) -> Option<String> {
-        let Keeping { default_life, gc_grace } = self;
-        if default_life != 0 {
+    pub(super) fn refusal(self) -> Option<String> {
+        let Retention { default_ttl_seconds, gc_grace_seconds } = self;
+        if default_ttl_seconds != 0 {
             return Some(format!(
-                "it has default_time_to_live = {default_life}: each node expires rows by its own clock, and a write that is made again lives longer"
+                "it has default_time_to_live = {default_ttl_seconds}: each node expires rows by its own clock, and a write that is made again lives longer"
             ));
         }
-        (gc_grace < GC_GRACE_MIN_SECONDS).then(|| {
+        (gc_grace_seconds < GC_GRACE_MIN_SECONDS).then(|| {
             format!(
-                "it has gc_grace_seconds = {gc_grace}: a late write could bring back what was deleted; ALTER TABLE .. WITH gc_grace_seconds = {GC_GRACE_MIN_SECONDS} or more"
+                "it has gc_grace_seconds = {gc_grace_seconds}: a late write could bring back what was deleted; ALTER TABLE .. WITH gc_grace_seconds = {GC_GRACE_MIN_SECONDS} or more"
             )
         })
     }
@@ -235,7 +235,7 @@ pub(super) struct Table {
     pub(super) types: Types,
     /// Why no transaction may be on it, whatever its mode.
     pub(super) unfit: Option<String>,
-    pub(super) keeping: Keeping,
+    pub(super) retention: Retention,
 }
 
 fn text(value: Option<&[u8]>) -> Option<&str> {
@@ -338,7 +338,7 @@ impl Table {
             clustering: Vec::new(),
             types,
             unfit,
-            keeping: Keeping::read(row[2], row[3]),
+            retention: Retention::read(row[2], row[3]),
         })
     }
 
@@ -419,7 +419,7 @@ impl Table {
         match () {
             () if of_kind(Kind::Static).next().is_some() => Some("it has static columns".to_owned()),
             () if self.keys().has_counters => Some("it has counters".to_owned()),
-            () if let Some(why) = self.keeping.unfit() => Some(why),
+            () if let Some(why) = self.retention.refusal() => Some(why),
             () => many_cells
                 .next()
                 .map(|(name, _)| format!("its column {name} is a collection or type that is not frozen"))

@@ -32,6 +32,7 @@ pub(crate) fn began_in_doubt(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
     stood_still(core, now_ns);
     core.fleet.transactions.modes.start = Start::InDoubt;
+    core.context.metrics.modes_in_doubt.set(1);
     tracing::warn!(
         core = core.context.index,
         "no quorum has said which tables have a mode or a rule: statements on tables wait for that, and are refused after {} seconds",
@@ -95,6 +96,7 @@ pub(super) fn see_if_caught_up(core: &mut Core) {
     if core.router.modes.is_behind && of_modes && is_told(keeper.looks.known_ns, keeper.looks.is_forbidden) {
         core.router.modes.is_behind = false;
         core.fleet.transactions.modes.start = Start::Known;
+        core.context.metrics.modes_in_doubt.set(0);
         go_on(core);
     }
 }

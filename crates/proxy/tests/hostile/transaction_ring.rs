@@ -78,6 +78,8 @@ pub struct Bank {
     pub modes_unanswered: bool,
     /// Who reads rules is told that its role may not.
     pub rules_forbidden: bool,
+    /// Who reads modes or rules is told that the node could not look its rights up.
+    pub rights_unread: bool,
     /// That of all tables; none: `unsafe`.
     pub mode: Option<&'static str>,
     /// So many statements of clients are sent back, by a node that has begun nothing: it starts, or does not know them as they were prepared.
@@ -279,8 +281,14 @@ impl Bank {
         if text.contains("FROM shunt.guards") && self.rules_forbidden {
             return Some(error(request, UNAUTHORIZED, "the node says no"));
         }
-        if self.modes_unanswered && (is_look || text.contains("FROM shunt.guards")) {
-            return Some(Action::Silence);
+        if is_look || text.contains("FROM shunt.guards") {
+            if self.rights_unread {
+                let why = "Unable to perform authorization of permissions: Cannot achieve consistency level LOCAL_ONE";
+                return Some(error(request, UNAUTHORIZED, why));
+            }
+            if self.modes_unanswered {
+                return Some(Action::Silence);
+            }
         }
         if text.contains("FROM shunt_meta.transactional") {
             return Some(answer(request, &self.modes(text)));

@@ -204,17 +204,20 @@ fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
 /// One replica may have missed that a table has a mode. Nobody's statement goes past it, nor is anybody left to wait.
 #[test]
 fn a_proxy_that_began_without_a_quorum_serves_no_table_before_it_has_read_modes() {
-    for rules_forbidden in [false, true] {
-        begins_without_a_quorum(rules_forbidden);
+    for (rules_forbidden, rights_unread) in [(false, false), (true, false), (false, true)] {
+        begins_without_a_quorum(rules_forbidden, rights_unread);
     }
 }
 
-/// `rules_forbidden`: its role may not read rules. That is no reason to go by modes that it has not read, nor to refuse for ever.
-fn begins_without_a_quorum(rules_forbidden: bool) {
+/// `rules_forbidden`: its role may not read rules. That is no reason to go by modes that it has not
+/// read, nor to refuse for ever. `rights_unread`: nodes cannot look the rights up, and answer as if
+/// the role had none. That ends no doubt.
+fn begins_without_a_quorum(rules_forbidden: bool, rights_unread: bool) {
     let bank = Bank::with(&[("bank", "t")]);
     {
         let mut bank = bank.lock().unwrap();
-        (bank.mode, bank.modes_unanswered, bank.rules_forbidden) = (Some("full"), true, rules_forbidden);
+        (bank.mode, bank.rules_forbidden) = (Some("full"), rules_forbidden);
+        (bank.modes_unanswered, bank.rights_unread) = (!rights_unread, rights_unread);
     }
     let mut ring = TransactionTestbed::new(bank, |options| {
         (options.modes_in_doubt, options.config.query_timeout_ms) = (true, 5_000);
@@ -228,6 +231,7 @@ fn begins_without_a_quorum(rules_forbidden: bool) {
     }
     assert_eq!(ring.written(), 0);
     assert_eq!(ring.ask(client, "SELECT * FROM system.local").opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().rights_unread = false;
     ring.answer_modes();
     assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT);
     ring.run_for(SECOND);

@@ -56,7 +56,7 @@ impl Schema {
         if let Some(class) = &class {
             check_class(class)?;
         }
-        let [(target, column)] = &targets[..] else { return several(&targets) };
+        let [(target, column)] = &targets[..] else { return refuse_columns(&targets) };
         let index = Index { name, column: column.name.clone(), target: *target, class, options };
         if let Some(other) = table.indexes.iter().find(|other| other.duplicates(&index)) {
             let message = format!("Index {} is a duplicate of existing index {}", index.name, other.name);
@@ -211,7 +211,7 @@ fn check_count(targets: &[(IndexTarget, Column)], is_custom: bool) -> Result<(),
 }
 
 /// Refuses a storage-attached index that is not on one column.
-fn several<T>(targets: &[(IndexTarget, Column)]) -> Result<T, CqlError> {
+fn refuse_columns<T>(targets: &[(IndexTarget, Column)]) -> Result<T, CqlError> {
     let parts: Vec<String> = targets.iter().map(|(target, column)| target_text(*target, &column.name)).collect();
     match &parts[..] {
         [] => invalid("Failed to retrieve target column for: "),

@@ -116,7 +116,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 let list = prepare(&Term::Marker(*marker), &tuple_name("in", columns), &list, self.scope)?;
                 self.add_tuple_in(columns, first, types, TupleIn::List(list))
             }
-            Relation::Custom { index, .. } => custom(self.table, &index.name),
+            Relation::Custom { index, .. } => refuse_expression(self.table, &index.name),
         }
     }
 
@@ -365,7 +365,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
 }
 
 /// Refuses `expr(index, value)`: no index here is of a class that has such expressions.
-fn custom<T>(table: &Table, name: &str) -> Result<T, InvalidRequest> {
+fn refuse_expression<T>(table: &Table, name: &str) -> Result<T, InvalidRequest> {
     match table.indexes.iter().find(|index| index.name == name) {
         Some(index) if index.is_storage_attached() => {
             invalid(format!("Index {name} does not support custom expressions"))

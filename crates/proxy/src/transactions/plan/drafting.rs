@@ -59,7 +59,7 @@ impl<'a> Drafting<'a> {
         self.key(inner, &table)?;
         match &inner.statement {
             Statement::Mutation(mutation) => {
-                if let Some(why) = table.keeping.unfit() {
+                if let Some(why) = table.retention.refusal() {
                     let (keyspace, name) = (&table.keyspace, &table.name);
                     return Err(InvalidRequest::new(format!(
                         "no transaction may write to table {keyspace}.{name}: {why}"

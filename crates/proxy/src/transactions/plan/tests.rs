@@ -5,7 +5,7 @@ use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, Rows, ValueList, Values, error_code};
 
 use super::*;
-use crate::transactions::schema::{self, Keeping, Types};
+use crate::transactions::schema::{self, Retention, Types};
 use shunt_transactions::Mode;
 
 mod calls;
@@ -369,7 +369,7 @@ fn tables_that_transactions_could_lose_something_in_are_unfit() {
 fn tables_that_forget_too_soon_are_read_and_not_written_to() {
     let of = |default_life: i32, gc_grace: i32| {
         let mut table = Table::clone(&table("soon", &[("id", "partition_key", 0, "int"), ("v", "regular", -1, "int")]));
-        table.keeping = Keeping::read(Some(&default_life.to_be_bytes()), Some(&gc_grace.to_be_bytes()));
+        table.retention = Retention::read(Some(&default_life.to_be_bytes()), Some(&gc_grace.to_be_bytes()));
         Arc::new(table)
     };
     let drafted = |table: Arc<Table>, is_conditional: bool, text: &str| {
@@ -392,7 +392,7 @@ fn tables_that_forget_too_soon_are_read_and_not_written_to() {
     }
     assert_eq!(drafted(of(0, 10_800), false, write), Ok(()));
     assert_eq!(drafted(of(0, 10_800), true, lone), Ok(()));
-    assert_eq!(Keeping::read(None, None).unfit(), None);
+    assert_eq!(Retention::read(None, None).refusal(), None);
 }
 
 #[test]
