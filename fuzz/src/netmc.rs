@@ -15,7 +15,8 @@ pub fn run(data: &[u8]) {
         let items: Vec<Item<'_>> = reply.collect();
         assert!(items.len() == usize::from(header.numkey) && items.len() <= KEYS_MAX);
         let mut again = Vec::new();
-        let mut writer = ReplyWriter::begin(&mut again, header.op, header.id, header.oid, header.startidx);
+        let writer = ReplyWriter::begin(&mut again, header.op, header.id, header.oid, header.startidx);
+        let mut writer = writer.with_list_digest(header.list_digest);
         items.iter().for_each(|item| writer.push(item));
         assert_eq!(again, data);
     }

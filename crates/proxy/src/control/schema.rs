@@ -61,6 +61,7 @@ pub(super) async fn read_table(
     let quoted = |text: &str| text.replace('\'', "''");
     let of_keyspace = format!(" WHERE keyspace_name = '{}'", quoted(&name.keyspace));
     let of_table = format!("{of_keyspace} AND table_name = '{}'", quoted(&name.table));
+    let keyspaces = known.keyspaces.len();
     if !known.keyspaces.iter().any(|keyspace| keyspace.name == name.keyspace) {
         let rows = tables::read(connection, &format!("{KEYSPACES}{of_keyspace}"), limit).await?;
         known.keyspaces.extend(rows.iter().filter_map(keyspace).filter(|one| one.name == name.keyspace));
@@ -88,7 +89,7 @@ pub(super) async fn read_table(
         }
         (Err(_), None) => false,
     };
-    Ok(is_new)
+    Ok(is_new || known.keyspaces.len() > keyspaces)
 }
 
 /// Reads modes and rules before clients are served, so that no write goes past transactions or past

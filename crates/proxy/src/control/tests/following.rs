@@ -194,16 +194,16 @@ async fn schema_agreement_is_awaited() {
 async fn a_table_is_known_before_whoever_made_it_is_answered() {
     let ring = FakeRing::start(2).await;
     let mut bench = started(&ring).await;
-    ring.add_keyspace("fresh");
-    for (ticket, node) in [(1, 1), (2, 2)] {
-        let table = Some(Box::new(TableName { keyspace: "fresh".to_owned(), table: "t".to_owned() }));
+    for (ticket, node, keyspace) in [(1, 1, "fresh"), (2, 2, "later")] {
+        ring.add_keyspace(keyspace);
+        let table = Some(Box::new(TableName { keyspace: keyspace.to_owned(), table: "t".to_owned() }));
         let node = node_id(&bench, node);
         bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket, table }).await;
         match bench.next_mail().await {
             CoreMail::Cluster(state) => {
-                let key: Vec<_> = state.routing.table("fresh", "t").expect("the table").partition_key.to_vec();
+                let key: Vec<_> = state.routing.table(keyspace, "t").expect("the table").partition_key.to_vec();
                 assert_eq!(key.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-                assert!(state.routing.keyspace("fresh").is_some());
+                assert!(state.routing.keyspace(keyspace).is_some());
             }
             other => panic!("{other:?}"),
         }
@@ -212,6 +212,11 @@ async fn a_table_is_known_before_whoever_made_it_is_answered() {
             other => panic!("{other:?}"),
         }
     }
+    // What is known already is not published again.
+    let table = Some(Box::new(TableName { keyspace: "fresh".to_owned(), table: "t".to_owned() }));
+    let node = node_id(&bench, 1);
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket: 3, table }).await;
+    assert!(matches!(bench.next_mail().await, CoreMail::SchemaAgreed { ticket: 3, agreed: true }));
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ fn fill_rows(cache: &RowCache) {
 fn read_all(cache: &RowCache) -> usize {
     let had = |row: &u64| {
         // What is on its way to SSD is in neither tier, and each row that is read sends others there.
-        if row % 64 == 0 && cache.statistics().ssd_on {
+        if row.is_multiple_of(64) && cache.statistics().ssd_on {
             cache.wait_for_cascade();
         }
         let Some(found) = cache.get(&key_of(1, *row)) else { return false };

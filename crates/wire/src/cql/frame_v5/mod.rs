@@ -169,7 +169,9 @@ pub fn claimed_part(bytes: &[u8], most: usize) -> (usize, usize) {
     while let Some(header) = SegmentHeader::read(rest, true)
         && let Some(behind) = rest.get(header_bytes(true) + header.payload_len + CRC32_BYTES..)
     {
-        if claimed > 0 && claimed + header.uncompressed_len > most {
+        // One that is not compressed claims nothing, and never ends a part.
+        let is_over = header.uncompressed_len > 0 && claimed + header.uncompressed_len > most;
+        if claimed > 0 && is_over {
             return (bytes.len() - rest.len(), claimed);
         }
         claimed += header.uncompressed_len;
