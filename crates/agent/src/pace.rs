@@ -11,7 +11,7 @@ pub(crate) struct Pace {
     /// When this was looked at last, and how many there were.
     since_ns: u64,
     since_bytes: u64,
-    /// They were few from one look to the next, and the client was the reason.
+    /// Few bytes were sent from one look to the next, and the client was the reason.
     pub(crate) is_slow: bool,
 }
 

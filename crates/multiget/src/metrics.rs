@@ -75,7 +75,7 @@ pub struct SidecarMetrics {
     pub passed: Counter,
     /// Commands that were split, GET and MGET not among them.
     pub split: Counter,
-    /// Those of them that were answered with an error.
+    /// Split commands that were answered with an error.
     pub split_failed: Counter,
     /// Commands answered with an error of the sidecar's own.
     pub errors: Counter,

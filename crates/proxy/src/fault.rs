@@ -6,21 +6,23 @@ use shunt_language::{InvalidRequest, Refusal, SyntaxError};
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
-/// How authorizers begin when they could not look a right up.
-const NOT_LOOKED_UP: [&str; 5] = [
-    // Cassandra, and before 4.0 the error of its read itself.
-    "Unable to perform authorization",
-    "org.apache.cassandra.exceptions.",
-    // ScyllaDB: the words of the read's own error.
-    "Cannot achieve consistency level",
-    "Operation timed out",
-    "Operation failed",
-];
+/// True if a refusal begins with one of these words, or as the error of a node's own read of roles
+/// and rights does: that of Cassandra before 4.0, or ScyllaDB's. The node could not look them up.
+/// Only the start counts: further on, a role's name may be quoted.
+pub(crate) fn is_not_looked_up(message: &[u8], words: &[&str]) -> bool {
+    const OF_THE_READ: [&str; 4] = [
+        "org.apache.cassandra.exceptions.",
+        "Cannot achieve consistency level",
+        "Operation timed out",
+        "Operation failed",
+    ];
+    words.iter().chain(&OF_THE_READ).any(|words| message.starts_with(words.as_bytes()))
+}
 
 /// True of a node's error that says that a role lacks a right. A node that could not read the
 /// rights, because replicas of `system_auth` are down, answers with the same code.
 pub(crate) fn is_right_missing(code: i32, message: &str) -> bool {
-    code == error_code::UNAUTHORIZED && !NOT_LOOKED_UP.iter().any(|words| message.starts_with(words))
+    code == error_code::UNAUTHORIZED && !is_not_looked_up(message.as_bytes(), &["Unable to perform authorization"])
 }
 
 /// Who caused an error.

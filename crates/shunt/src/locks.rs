@@ -18,7 +18,7 @@ use crate::print;
 
 /// How long one proxy may take to connect, and for a statement.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The same for the other proxies of the fleet: one that has died is among them until it is declared dead.
+/// Time limit for each other proxy of the fleet: one that has died is among them until it is declared dead.
 const OTHERS_LIMIT: Duration = Duration::from_secs(2);
 /// A proxy tells of so many who hold a lock or wait for it, and of no more.
 const QUEUE_MAX: usize = 1_000;

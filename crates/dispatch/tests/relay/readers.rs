@@ -6,7 +6,7 @@ use crate::client::Outcome;
 use crate::requests::Request;
 use crate::scene::Scene;
 
-/// As many of them as the agent has connections to the server.
+/// There are as many slow readers as the agent has connections to the server.
 #[test]
 fn slow_readers_keep_no_connection_from_others_for_long() {
     let mut plans = vec![vec![Request::Length(32 << 20)]; 2];

@@ -95,7 +95,7 @@ impl Shim {
         Self { admission: Admission::new(options), servers: 0, own: 0, list: 0 }
     }
 
-    /// The same for one that answers for the servers of these shims, of which it is the one at `own`.
+    /// Makes a shim that answers for the servers of all these shims, and is the one at `own`.
     pub fn coordinating(options: &ShimOptions, shims: &[SocketAddr], own: usize) -> Self {
         Self { servers: shims.len(), own, list: place::list_digest(shims), ..Self::new(options) }
     }

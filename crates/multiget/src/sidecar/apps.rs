@@ -43,7 +43,7 @@ pub(super) enum Held {
 /// What a command keeps in memory until it is answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
-    /// Of a multiget, or a command that is split.
+    /// Keys of a multiget, or of a command that is split.
     pub(super) keys: usize,
     /// Of a command that is not answered here.
     pub(super) bytes: usize,

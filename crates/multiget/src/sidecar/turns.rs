@@ -63,7 +63,7 @@ impl Sidecar {
         self.full_link(io, has_turn, version, &mut std::iter::once(server))
     }
 
-    /// The same of a command that is split, for all its servers.
+    /// Does the same for a command that is split, with all its servers.
     pub(super) fn hold_for_links(
         &mut self,
         io: &Io,

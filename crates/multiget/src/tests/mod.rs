@@ -305,7 +305,7 @@ fn a_coordinator_that_knows_other_servers_refuses_and_none_answers_for_strangers
     }
 }
 
-/// It would say of keys that another server has that there are none.
+/// The coordinator would say of another server's keys that they do not exist.
 #[test]
 fn answers_of_a_coordinator_that_has_the_servers_in_another_order_are_not_taken() {
     let shims: Vec<SocketAddr> = (0..3).map(hosts::shim_address).collect();

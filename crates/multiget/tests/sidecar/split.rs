@@ -17,7 +17,7 @@ fn carried_out(scene: &Scene, key: &[u8]) -> usize {
     scene.world.host(server_of(scene, key)).carried_out.get(key).copied().unwrap_or_default()
 }
 
-/// What a script has received since it was asked last.
+/// Takes what a script has received.
 fn received(scene: &mut Scene, script: HostId<Script>) -> String {
     let bytes = scene.world.with(script, |script, _| std::mem::take(&mut script.received));
     String::from_utf8_lossy(&bytes).into_owned()

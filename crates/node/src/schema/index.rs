@@ -17,7 +17,7 @@ pub(crate) const INDEXES_MAX: usize = 64;
 /// A secondary index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Index {
-    /// Its name, which no other index of the keyspace has.
+    /// The name, which no other index of the keyspace has.
     pub(crate) name: String,
     /// The indexed column.
     pub(crate) column: String,

@@ -104,7 +104,7 @@ fn index_row(table: &Table, index: &Index) -> RowMaker {
 }
 
 /// The rows of `system.IndexInfo`, the indexes that are built: all, as there is nothing to build.
-/// Its column `table_name` has the name of the keyspace.
+/// The column `table_name` has the name of the keyspace.
 pub(super) fn built_indexes(schema: &Schema) -> Vec<RowMaker> {
     let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let row = |(table, index): (&Table, &Index)| {

@@ -6,7 +6,7 @@ use super::datacentre::Resolved;
 use super::error::ControlError;
 use crate::config::{CQL_PORT, Config, reaches, split_host_port};
 
-/// All contact points with their addresses.
+/// Looks up the addresses of each contact point.
 pub(super) async fn resolve_all(config: &Config) -> Vec<Resolved> {
     let mut all = Vec::new();
     for name in &config.contact_points {
@@ -15,7 +15,7 @@ pub(super) async fn resolve_all(config: &Config) -> Vec<Resolved> {
     all
 }
 
-/// All addresses of a contact point.
+/// Looks up the addresses of one contact point.
 pub(super) async fn resolve(contact_point: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = split_host_port(contact_point)?;
     let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;

@@ -164,7 +164,7 @@ impl ControlPlane {
     /// Tries all known addresses until one gives a session; `None` when all cores are gone.
     ///
     /// # Errors
-    /// As long as no ring is known: none has given one, and a contact point is this proxy itself.
+    /// No ring is known, no contact point has told of one, and one of them is this proxy itself.
     async fn connect(&mut self) -> Option<Result<Session, Unfit>> {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         loop {
@@ -349,7 +349,7 @@ impl Candidates {
 struct Failures {
     /// Each with its error.
     attempts: Vec<String>,
-    /// What is wrong with a contact point that is this proxy itself.
+    /// The error of a contact point that is this proxy itself.
     own: Option<String>,
 }
 

@@ -131,32 +131,29 @@ async fn read_own(
     table: &str,
     limit: Duration,
 ) -> Result<OwnRows, ControlError> {
-    let mut read = tables::read_at(connection, question, Consistency::QUORUM, limit).await;
-    let is_told = match &read {
-        Err(ControlError::Node { code, message }) => *code == error_code::INVALID || is_right_missing(*code, message),
-        _ => false,
+    // A fleet of an older version, or none yet, has no such table; a role may lack the right to read it.
+    let may_have_rows = |error: &ControlError| match error {
+        ControlError::Node { code, message } => *code != error_code::INVALID && !is_right_missing(*code, message),
+        _ => true,
     };
-    let mut is_in_doubt = read.is_err() && !is_told;
-    if is_in_doubt {
-        read = tables::read_at(connection, question, Consistency::ONE, limit).await;
+    let (mut read, mut is_in_doubt) = (tables::read_at(connection, question, Consistency::QUORUM, limit).await, false);
+    if read.as_ref().is_err_and(may_have_rows) {
+        (read, is_in_doubt) = (tables::read_at(connection, question, Consistency::ONE, limit).await, true);
     }
-    let rows = match read {
-        // A fleet of a version without this table, or none yet; or this proxy's role may not read it, and carries out no transaction.
-        Err(ControlError::Node { code: error_code::INVALID, .. }) => {
-            is_in_doubt = false;
-            Vec::new()
+    match read {
+        Ok(rows) => Ok(OwnRows { rows, is_in_doubt }),
+        Err(error) if may_have_rows(&error) => Err(error),
+        Err(error) => {
+            // This proxy then carries out no transaction.
+            if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = error {
+                warn!(
+                    why,
+                    "this proxy's role may not read {table}: statements on tables with a mode, or a rule, go past transactions here"
+                );
+            }
+            Ok(OwnRows { rows: Vec::new(), is_in_doubt: false })
         }
-        Err(ControlError::Node { code, message }) if is_right_missing(code, &message) => {
-            is_in_doubt = false;
-            warn!(
-                why = message,
-                "this proxy's role may not read {table}: statements on tables with a mode, or a rule, go past transactions here"
-            );
-            Vec::new()
-        }
-        outcome => outcome?,
-    };
-    Ok(OwnRows { rows, is_in_doubt })
+    }
 }
 
 fn keyspace(row: &Row) -> Option<Keyspace> {

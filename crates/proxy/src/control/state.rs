@@ -83,9 +83,9 @@ pub enum CoreMail {
 /// The name of a table, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
-    /// Its keyspace.
+    /// The table's keyspace.
     pub keyspace: String,
-    /// Its name there.
+    /// The name within the keyspace.
     pub table: String,
 }
 

@@ -9,7 +9,7 @@ use shunt_wire::cql::message::{Authenticate, Consistency, encode, error_code, sp
 
 use crate::client::login;
 use crate::core::Core;
-use crate::fault::NodeError;
+use crate::fault::{NodeError, is_not_looked_up};
 use crate::handover::way;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
@@ -247,27 +247,16 @@ fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
 fn is_no_verdict(error: &[u8]) -> bool {
     match error_code::peek(error) {
         // The message's length comes between the code and the text.
-        Some(error_code::BAD_CREDENTIALS) => {
-            error.get(6..).is_some_and(|text| NOT_CHECKED.iter().any(|words| text.starts_with(words)))
-        }
+        Some(error_code::BAD_CREDENTIALS) => error.get(6..).is_some_and(|text| is_not_looked_up(text, &NOT_CHECKED)),
         Some(code) => NodeError(code).is_no_verdict(),
         None => false,
     }
 }
 
-/// How authenticators begin when they could not look the role up. Looked for at the start only: further on, a role's name
-/// may be quoted.
-const NOT_CHECKED: [&[u8]; 7] = [
-    // Cassandra since 4.0, 3, and before.
-    b"Unable to perform authentication",
-    b"Error during authentication of user",
-    b"org.apache.cassandra.exceptions.",
-    // ScyllaDB: the words of the read's own error.
-    b"Could not verify password",
-    b"Cannot achieve consistency level",
-    b"Operation timed out",
-    b"Operation failed",
-];
+/// First words of authenticators that could not look the role up: Cassandra since 4.0, Cassandra 3,
+/// and ScyllaDB.
+const NOT_CHECKED: [&str; 3] =
+    ["Unable to perform authentication", "Error during authentication of user", "Could not verify password"];
 
 /// True if an ERROR, whose body is never compressed that early, says that what was asked is not understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {

@@ -49,7 +49,7 @@ pub(super) enum Start {
     Known,
     /// One replica told of them, and no quorum. Statements on tables wait.
     InDoubt,
-    /// They are in doubt still, and the wait is over: statements on tables are refused.
+    /// Modes are in doubt still, and the wait is over: statements on tables are refused.
     Refuses,
 }
 

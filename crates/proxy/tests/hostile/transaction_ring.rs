@@ -76,9 +76,9 @@ pub struct Bank {
     pub modes_read: usize,
     /// Nobody answers who reads all modes, or rules.
     pub modes_unanswered: bool,
-    /// Who reads rules is told that its role may not.
+    /// Nodes say that the role may not read rules.
     pub rules_forbidden: bool,
-    /// Who reads modes or rules is told that the node could not look its rights up.
+    /// Nodes say that they could not look up the right to read modes and rules.
     pub rights_unread: bool,
     /// That of all tables; none: `unsafe`.
     pub mode: Option<&'static str>,

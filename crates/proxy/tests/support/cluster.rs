@@ -28,7 +28,7 @@ pub(crate) fn state(ring: &Ring, nodes: Vec<Node>, cells: Cells) -> ClusterState
     state_with(ring, nodes, cells, &["bench"], &[])
 }
 
-/// The same with these keyspaces, and these tables beside the stub's.
+/// Makes a state with these keyspaces, and these tables beside the stub's.
 pub(crate) fn state_with(
     ring: &Ring,
     nodes: Vec<Node>,

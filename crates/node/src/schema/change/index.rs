@@ -17,7 +17,7 @@ use crate::schema::{Column, Keyspace, Schema, Table};
 const DEFAULT_CLASS: &str = "legacy_local_table";
 /// Names of storage-attached indexes, in any case.
 const STORAGE_ATTACHED: [&str; 2] = ["sai", "storageattachedindex"];
-/// The same with its package, letter for letter.
+/// The class with its package, letter for letter.
 const STORAGE_ATTACHED_CLASS: &str = "org.apache.cassandra.index.sai.StorageAttachedIndex";
 const SASI_CLASS: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 

@@ -28,7 +28,7 @@ impl Repetition {
     /// Adds a relation.
     ///
     /// # Errors
-    /// It does not go with those before.
+    /// The relation does not go with those before it.
     pub(super) fn add(&mut self, column: &Column, is_entry: bool, test: &Test) -> Result<(), InvalidRequest> {
         let name = &column.name;
         let kind = match test {
