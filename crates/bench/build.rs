@@ -3,10 +3,12 @@
 use std::{env, fs, io, path::Path};
 
 fn main() -> io::Result<()> {
-    let directory = Path::new(&env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join("scenarios");
+    let directory =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join("scenarios");
     println!("cargo::rerun-if-changed={}", directory.display());
-    let mut files: Vec<_> =
-        fs::read_dir(&directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut files: Vec<_> = fs::read_dir(&directory)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
     let mut list = String::from("&[\n");

@@ -10,7 +10,9 @@ fn main() {
     println!("cargo::rustc-env=SHUNT_RUSTC={}", rustc.unwrap_or_else(|| "unknown".to_owned()));
     println!("cargo::rerun-if-changed=build.rs");
     // Written by every commit and checkout.
-    if let Some(log) = first_line(Command::new("git").args(["rev-parse", "--git-path", "logs/HEAD"])) {
+    if let Some(log) =
+        first_line(Command::new("git").args(["rev-parse", "--git-path", "logs/HEAD"]))
+    {
         println!("cargo::rerun-if-changed={log}");
     }
 }

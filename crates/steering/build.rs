@@ -1,4 +1,5 @@
-//! Compiles the programs in bpf/, where there is a clang. Without one the crate is built all the same, and says at run time what is missing.
+//! Compiles the programs in bpf/, where there is a clang. Without one the crate is built all the
+//! same, and says at run time what is missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,31 +12,42 @@ fn main() {
     }
     println!("cargo:rerun-if-env-changed=SHUNT_CLANG");
     println!("cargo:rustc-check-cfg=cfg(has_programs)");
-    let (Ok(out), Ok(architecture)) = (env::var("OUT_DIR"), env::var("CARGO_CFG_TARGET_ARCH")) else { return };
+    let (Ok(out), Ok(architecture)) = (env::var("OUT_DIR"), env::var("CARGO_CFG_TARGET_ARCH"))
+    else {
+        return;
+    };
     let clang = env::var("SHUNT_CLANG").unwrap_or_else(|_| "clang".to_owned());
     let headers = format!("-I/usr/include/{architecture}-linux-gnu");
     let options = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", &headers, "-c"];
     let compile = |name: &str| {
-        let (source, object) =
-            (directory.join(name).with_extension("bpf.c"), Path::new(&out).join(name).with_extension("bpf.o"));
+        let (source, object) = (
+            directory.join(name).with_extension("bpf.c"),
+            Path::new(&out).join(name).with_extension("bpf.o"),
+        );
         let done = Command::new(&clang).args(options).arg(&source).arg("-o").arg(&object).status();
         if done.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return true;
         }
-        // A compiler that nobody but these programs needs must not keep anybody from the rest. What there was may be of another source.
+        // A compiler that nobody but these programs needs must not keep anybody from the rest. What
+        // there was may be of another source.
         let _ = fs::remove_file(object);
         match done {
             Ok(done) => {
                 let source = source.display();
-                println!("cargo:warning={clang} cannot compile {source}, and this build cannot steer: {done}");
+                println!(
+                    "cargo:warning={clang} cannot compile {source}, and this build cannot steer: {done}"
+                );
             }
             Err(error) => {
-                println!("cargo:warning={clang} cannot be run ({error}), and this build cannot steer packets")
+                println!(
+                    "cargo:warning={clang} cannot be run ({error}), and this build cannot steer packets"
+                )
             }
         }
         false
     };
-    let missing: Vec<&str> = ["handover", "gateway", "multiget"].into_iter().filter(|name| !compile(name)).collect();
+    let missing: Vec<&str> =
+        ["handover", "gateway", "multiget"].into_iter().filter(|name| !compile(name)).collect();
     println!("cargo:rustc-env=SHUNT_MISSING_PROGRAMS={}", missing.join(", "));
     if missing.is_empty() {
         println!("cargo:rustc-cfg=has_programs");

@@ -1,4 +1,5 @@
-//! Writes the seeds into the corpus. Run it after an encoder or `seeds.rs` has changed, and commit what changes.
+//! Writes the seeds into the corpus. Run it after an encoder or `seeds.rs` has changed, and commit
+//! what changes.
 
 use std::io;
 
@@ -10,7 +11,8 @@ fn main() -> io::Result<()> {
     }
     for seed in seeds::seeds() {
         let target = TARGETS.into_iter().find(|target| target.name == seed.target);
-        let target = target.ok_or_else(|| io::Error::other(format!("no target {}", seed.target)))?;
+        let target =
+            target.ok_or_else(|| io::Error::other(format!("no target {}", seed.target)))?;
         std::fs::write(runner::folder(target).join(&seed.name), &seed.bytes)?;
     }
     Ok(())

@@ -29,8 +29,10 @@ pub fn run(data: &[u8]) {
     while let Some(header) = Header::decode(bytes) {
         assert_eq!((header.opcode, header.version), (opcode::AGGREGATE, 4));
         let (body, rest) = bytes[HEADER_BYTES..].split_at(header.length as usize);
-        let found: Vec<Entry<'_>> =
-            AggregateReader::new(body).expect("our own frame").map(|entry| entry.expect("our own entry")).collect();
+        let found: Vec<Entry<'_>> = AggregateReader::new(body)
+            .expect("our own frame")
+            .map(|entry| entry.expect("our own entry"))
+            .collect();
         assert!(found.len() <= 3 && (found.len() == 1 || body.len() <= 100));
         let (expected, after) = left.split_at(found.len());
         assert!(found.iter().zip(expected).all(|(found, expected)| same(found, expected)));

@@ -1,7 +1,10 @@
-//! The control protocol of hand-overs. The first byte says what the rest is: a payload whose MAC was right, of a kind that the second byte
-//! names, from either side; a stream of messages, which arrive in pieces; or the other side's part of a handshake.
+//! The control protocol of hand-overs. The first byte says what the rest is: a payload whose MAC
+//! was right, of a kind that the second byte names, from either side; a stream of messages, which
+//! arrive in pieces; or the other side's part of a handshake.
 
-use shunt_handover::message::{Decoder, Encoder, HEADER_BYTES, MAC_BYTES, Read, Side, Ticket, decode_payload};
+use shunt_handover::message::{
+    Decoder, Encoder, HEADER_BYTES, MAC_BYTES, Read, Side, Ticket, decode_payload,
+};
 use shunt_handover::session::{
     AgentHandshake, Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SessionKey, SharedKey,
 };
@@ -45,7 +48,9 @@ pub fn run(data: &[u8]) {
 /// What is read of a payload says the same as it does, byte by byte.
 fn payload(from: Side, bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
-    let Ok(message) = crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_payload(from, *kind, bytes)) else {
+    let Ok(message) =
+        crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_payload(from, *kind, bytes))
+    else {
         return;
     };
     let mut again = Vec::new();

@@ -1,5 +1,6 @@
-//! The reader of envelopes. The first byte says how they travel, the second where received bytes and segments are cut and
-//! where the reader is stopped; the rest are envelopes, or whatever arrived.
+//! The reader of envelopes. The first byte says how they travel, the second where received bytes
+//! and segments are cut and where the reader is stopped; the rest are envelopes, or whatever
+//! arrived.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 use shunt_wire::cql::reader::EnvelopeReader;
@@ -26,7 +27,8 @@ pub fn run(data: &[u8]) {
         }
         _ => {
             connection.switch = Some(lz4);
-            let first = Header::decode(rest).map_or(rest.len(), |header| HEADER_BYTES + header.length as usize);
+            let first = Header::decode(rest)
+                .map_or(rest.len(), |header| HEADER_BYTES + header.length as usize);
             let (first, others) = rest.split_at(first.min(rest.len()));
             let bytes = [first, &segments(others, connection.cuts, lz4)].concat();
             connection.finds(&bytes, &expected(rest));
@@ -82,7 +84,10 @@ fn expected(mut bytes: &[u8]) -> Vec<(Header, &[u8])> {
     let mut found = Vec::new();
     for number in 0.. {
         let Some(header) = Header::decode(bytes) else { break };
-        let Some((body, rest)) = bytes[HEADER_BYTES..].split_at_checked(header.length as usize) else { break };
+        let Some((body, rest)) = bytes[HEADER_BYTES..].split_at_checked(header.length as usize)
+        else {
+            break;
+        };
         if !is_skipped(number, &header) {
             found.push((header, body));
         }
@@ -107,7 +112,12 @@ struct Connection {
 impl Connection {
     fn finds(&mut self, bytes: &[u8], expected: &[(Header, &[u8])]) {
         assert!(self.receive_all(bytes), "an error in right segments");
-        assert!(self.found.iter().map(|(header, body)| (*header, &body[..])).eq(expected.iter().copied()));
+        assert!(
+            self.found
+                .iter()
+                .map(|(header, body)| (*header, &body[..]))
+                .eq(expected.iter().copied())
+        );
     }
 
     /// False when the bytes were refused.

@@ -1,7 +1,9 @@
-//! Statements on the tables of locks: the input is a text, and behind a zero byte the values for its markers, each with its length
-//! in one byte.
+//! Statements on the tables of locks: the input is a text, and behind a zero byte the values for
+//! its markers, each with its length in one byte.
 
-use shunt_language::facade::{self, Asked, KEYSPACE, NAME_BYTES_MAX, OWNER_BYTES_MAX, TTL_LEFT_MS, Table};
+use shunt_language::facade::{
+    self, Asked, KEYSPACE, NAME_BYTES_MAX, OWNER_BYTES_MAX, TTL_LEFT_MS, Table,
+};
 use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
 use shunt_wire::cql::statement::{Identifier, Kind, classify};
 
@@ -22,32 +24,54 @@ pub fn run(data: &[u8]) {
         if !matches!(parsed, Ok(None)) {
             assert!(looks_so(text, session), "a proxy would give it to a node: {text}");
             let is_change = classify(text).kind == Kind::Ddl;
-            assert!(!is_change || facade::may_change(text, session), "a proxy would take it for other tables': {text}");
+            assert!(
+                !is_change || facade::may_change(text, session),
+                "a proxy would take it for other tables': {text}"
+            );
         }
         let Ok(Some(statement)) = parsed else { continue };
         assert!(!statement.is_empty() && statement.len() <= facade::BATCH_MAX);
         for request in statement.bind(&values).flatten() {
             assert!(request.name.len() <= NAME_BYTES_MAX && request.owner.len() <= OWNER_BYTES_MAX);
             assert_eq!(request.name.is_empty(), request.asked == Asked::Longest);
-            assert!(std::str::from_utf8(request.name).is_ok() && std::str::from_utf8(request.owner).is_ok());
+            assert!(
+                std::str::from_utf8(request.name).is_ok()
+                    && std::str::from_utf8(request.owner).is_ok()
+            );
             match request.asked {
                 Asked::Acquire { ttl_ms, wait_ms, .. } => {
                     assert!(ttl_ms >= 1_000 && !request.owner.is_empty());
                     assert!(wait_ms == 0 || ttl_ms > wait_ms + TTL_LEFT_MS);
                 }
-                Asked::Renew { ttl_ms, .. } => assert!(ttl_ms >= 1_000 && !request.owner.is_empty()),
+                Asked::Renew { ttl_ms, .. } => {
+                    assert!(ttl_ms >= 1_000 && !request.owner.is_empty())
+                }
                 Asked::Release { .. } => assert!(!request.owner.is_empty()),
                 Asked::Look | Asked::Queue { .. } | Asked::Longest => assert!(request.limit >= 1),
             }
-            let row = facade::reply::Row { name: Some(request.name), owner: Some(request.owner), ..Default::default() };
+            let row = facade::reply::Row {
+                name: Some(request.name),
+                owner: Some(request.owner),
+                ..Default::default()
+            };
             let mut body = Vec::new();
             match statement.selected() {
-                Some(columns) => {
-                    facade::reply::selected(&mut body, request.table, columns, false, std::iter::once(row))
-                }
-                None => facade::reply::conditional(&mut body, request.table, std::iter::once((true, row))),
+                Some(columns) => facade::reply::selected(
+                    &mut body,
+                    request.table,
+                    columns,
+                    false,
+                    std::iter::once(row),
+                ),
+                None => facade::reply::conditional(
+                    &mut body,
+                    request.table,
+                    std::iter::once((true, row)),
+                ),
             }
-            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(4, &body) else { panic!("{body:?}") };
+            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(4, &body) else {
+                panic!("{body:?}")
+            };
             assert_eq!((rows.row_count, rows.rows().flatten().count()), (1, 1));
         }
     }
@@ -57,11 +81,17 @@ pub fn run(data: &[u8]) {
 fn looks_so(text: &str, session: Option<&str>) -> bool {
     let parsed = classify(text);
     match parsed.kind {
-        Kind::Batch | Kind::Ddl => session == Some(KEYSPACE) || text.to_ascii_lowercase().contains(KEYSPACE),
+        Kind::Batch | Kind::Ddl => {
+            session == Some(KEYSPACE) || text.to_ascii_lowercase().contains(KEYSPACE)
+        }
         Kind::Use | Kind::Transaction | Kind::Other => false,
         _ => {
-            let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
-            keyspace.or(session.map(Identifier::exact)).is_some_and(|keyspace| keyspace.matches(KEYSPACE))
+            let keyspace = parsed
+                .keyspace
+                .or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
+            keyspace
+                .or(session.map(Identifier::exact))
+                .is_some_and(|keyspace| keyspace.matches(KEYSPACE))
         }
     }
 }

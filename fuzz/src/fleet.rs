@@ -1,9 +1,11 @@
-//! Rows of the fleet's tables: the input is columns, each with a byte that names it, its length in two bytes, and its value. They
-//! answer each statement, and a member whose statements are all answered with them.
+//! Rows of the fleet's tables: the input is columns, each with a byte that names it, its length in
+//! two bytes, and its value. They answer each statement, and a member whose statements are all
+//! answered with them.
 
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN};
 use shunt_fleet::{
-    ADDRESS_BYTES_MAX, Column, Config, Incarnation, Member, MemberRow, Outcome, Output, Statement, TIMESTAMP_MAX_US,
+    ADDRESS_BYTES_MAX, Column, Config, Incarnation, Member, MemberRow, Outcome, Output, Statement,
+    TIMESTAMP_MAX_US,
 };
 
 use crate::bounded;
@@ -86,7 +88,9 @@ fn check(outcome: &Outcome) {
         }
         Outcome::Members { rows, .. } => rows.iter().for_each(check_member),
         Outcome::Member(Some(row)) => check_member(row),
-        Outcome::UnknownFormat(format) => assert!(*format >= 1 && !(FORMAT_MIN..=FORMAT).contains(format)),
+        Outcome::UnknownFormat(format) => {
+            assert!(*format >= 1 && !(FORMAT_MIN..=FORMAT).contains(format))
+        }
         Outcome::Unreadable(bad) => assert!(!bad.to_string().is_empty()),
         _ => {}
     }
@@ -98,7 +102,8 @@ fn check_member(row: &MemberRow) {
     assert!(row.format >= 1 && row.address.len() <= ADDRESS_BYTES_MAX);
 }
 
-/// Whatever a member is answered, it goes on, asks for little at once, and has no lease for longer than one was asked for.
+/// Whatever a member is answered, it goes on, asks for little at once, and has no lease for longer
+/// than one was asked for.
 fn live(rows: &[&[Column<'_>]]) {
     let config = Config { replication_factor: 3, ..Config::new("c", "127.0.0.1:9042") };
     let lease_ns = u64::from(config.lease_ms.unsigned_abs()) * 1_000_000;
@@ -116,7 +121,8 @@ fn live(rows: &[&[Column<'_>]]) {
         }
         assert!(sent.len() <= 6, "{} statements at once", sent.len());
         for (id, statement) in sent {
-            let outcome = if round % 8 == 7 { Outcome::Timeout } else { statement.read_answer(rows) };
+            let outcome =
+                if round % 8 == 7 { Outcome::Timeout } else { statement.read_answer(rows) };
             member.outcome(id, outcome, now_ns, 0, &mut outputs);
         }
         now_ns += ROUND_NS;

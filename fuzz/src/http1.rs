@@ -1,6 +1,9 @@
-//! HTTP/1.1. The first byte says what the rest is: a stream of requests, or of responses, and how finely it is cut.
+//! HTTP/1.1. The first byte says what the rest is: a stream of requests, or of responses, and how
+//! finely it is cut.
 
-use shunt_wire::http1::{BodyReader, Framing, HeadLimits, HeadReader, Refusal, RequestHead, ResponseHead, Version};
+use shunt_wire::http1::{
+    BodyReader, Framing, HeadLimits, HeadReader, Refusal, RequestHead, ResponseHead, Version,
+};
 
 /// Small, so that inputs reach them.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 1024, line_bytes: 256, fields: 16 };
@@ -15,7 +18,9 @@ pub fn run(data: &[u8]) {
     let piece = usize::from(mode >> 1).max(1);
     let whole = read(stream, responses, usize::MAX);
     assert_eq!(read(stream, responses, piece), whole, "pieces of {piece}");
-    assert!(whole.0.iter().map(|(head, .., body)| head.len() + body).sum::<usize>() <= stream.len());
+    assert!(
+        whole.0.iter().map(|(head, .., body)| head.len() + body).sum::<usize>() <= stream.len()
+    );
 }
 
 /// The messages of a stream that arrives in pieces, and why it ended if it was refused.
@@ -60,7 +65,11 @@ fn read(stream: &[u8], responses: bool, piece: usize) -> (Vec<Message>, Option<R
     (messages, None)
 }
 
-fn message(reader: &mut HeadReader, unread: &[u8], responses: bool) -> Result<Option<Message>, Refusal> {
+fn message(
+    reader: &mut HeadReader,
+    unread: &[u8],
+    responses: bool,
+) -> Result<Option<Message>, Refusal> {
     let Some(head) = reader.read(unread)? else { return Ok(None) };
     assert!(head.len() <= LIMITS.head_bytes && head.fields().count() <= LIMITS.fields);
     assert!(!head.bytes().contains(&0), "no byte of a head is 0");

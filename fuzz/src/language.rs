@@ -1,10 +1,12 @@
-//! The language of the embedded node: the input is text, tried as a statement, as a type, as a term and as JSON.
+//! The language of the embedded node: the input is text, tried as a statement, as a type, as a term
+//! and as JSON.
 
 use shunt_language::ast::{Mutation, Statement, Term};
 use shunt_language::values::json;
 use shunt_language::{CqlType, Parsed, parse, parse_type};
 
-/// Most memory that a byte of text may take while it is parsed: a token, and what the tree makes of it.
+/// Most memory that a byte of text may take while it is parsed: a token, and what the tree makes of
+/// it.
 const BYTES_EACH_MAX: usize = 600;
 
 /// Tries one input.
@@ -15,7 +17,9 @@ pub fn run(data: &[u8]) {
     let parsed = crate::bounded(BYTES_EACH_MAX, text.len(), || parse(text));
     match &parsed {
         Ok(parsed) => assert!(parsed.markers.len() <= text.len()),
-        Err(error) => assert!(!error.message.is_empty() && error.message.len() <= text.len() * 4 + 1000),
+        Err(error) => {
+            assert!(!error.message.is_empty() && error.message.len() <= text.len() * 4 + 1000)
+        }
     }
     // What has no meaning in CQL changes nothing.
     let padded = parse(&format!(" /* c */ -- c\n{text}\n;"));
@@ -30,7 +34,10 @@ pub fn run(data: &[u8]) {
             let again = self::term(&shown).unwrap_or_else(|| panic!("{term:?} printed as {shown}"));
             assert_eq!(again.to_string(), shown);
             // And in front of a number it is part of it.
-            assert!(again == term || format!("{term:?}").contains("Negation("), "{term:?} printed as {shown}");
+            assert!(
+                again == term || format!("{term:?}").contains("Negation("),
+                "{term:?} printed as {shown}"
+            );
         }
     }
     let _ = crate::bounded(BYTES_EACH_MAX, text.len(), || json::parse(text));
@@ -56,7 +63,8 @@ fn types(text: &str) {
 fn term(text: &str) -> Option<Term> {
     let Parsed { statement, .. } = parse(&format!("INSERT INTO t (a) VALUES ({text})")).ok()?;
     match statement {
-        Statement::Mutation(Mutation::Insert(insert)) => match <[Term; 1]>::try_from(insert.values) {
+        Statement::Mutation(Mutation::Insert(insert)) => match <[Term; 1]>::try_from(insert.values)
+        {
             Ok([term]) => Some(term),
             Err(_) => None,
         },

@@ -1,14 +1,16 @@
 //! Fuzz targets for every decoder, as plain functions from bytes.
 //!
-//! A target panics when a property does not hold: besides "no input panics" these are "what is encoded again is the
-//! same" and "no more is consumed than is there". Two things run them:
+//! A target panics when a property does not hold: besides "no input panics" these are "what is
+//! encoded again is the same" and "no more is consumed than is there". Two things run them:
 //!
-//! - `cargo test`: [`runner`] mutates the corpus by a seeded generator, on the stable toolchain and anywhere. Small by
-//!   default; `SHUNT_FUZZ_ITERATIONS` makes it longer, `SHUNT_FUZZ_SEED` other. A failing input is printed as hex.
-//! - `cargo fuzz run TARGET` (nightly): coverage-guided, for long runs. What it finds goes into `corpus/TARGET/`.
+//! - `cargo test`: [`runner`] mutates the corpus by a seeded generator, on the stable toolchain and
+//!   anywhere. Small by default; `SHUNT_FUZZ_ITERATIONS` makes it longer, `SHUNT_FUZZ_SEED` other.
+//!   A failing input is printed as hex.
+//! - `cargo fuzz run TARGET` (nightly): coverage-guided, for long runs. What it finds goes into
+//!   `corpus/TARGET/`.
 //!
-//! `cargo run --bin TARGET FILE..` runs a target once on each file. `corpus/` starts from [`seeds`], which
-//! `cargo run --example write_seeds` writes again after an encoder has changed.
+//! `cargo run --bin TARGET FILE..` runs a target once on each file. `corpus/` starts from
+//! [`seeds`], which `cargo run --example write_seeds` writes again after an encoder has changed.
 
 pub mod aggregate;
 pub mod compression;
@@ -95,8 +97,8 @@ pub fn replay(run: fn(&[u8])) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Calls `body` with header and body of every envelope in `data`, the last one perhaps cut short. Headers of unknown
-/// versions are given a known one, so that more inputs reach a body's decoder.
+/// Calls `body` with header and body of every envelope in `data`, the last one perhaps cut short.
+/// Headers of unknown versions are given a known one, so that more inputs reach a body's decoder.
 fn each_envelope(mut data: &[u8], body: impl Fn(Header, &[u8])) {
     while let Some(header) = Header::decode(data) {
         assert_eq!(header.to_bytes(), data[..HEADER_BYTES]);
@@ -114,8 +116,9 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// What `decode` gives. Never does it hold more than `each` bytes for each of the `length` bytes of its input, and a page or
-/// two: a count in the input is not believed before what it counts is there.
+/// What `decode` gives. Never does it hold more than `each` bytes for each of the `length` bytes of
+/// its input, and a page or two: a count in the input is not believed before what it counts is
+/// there.
 #[cfg(not(fuzzing))]
 fn bounded<T>(each: usize, length: usize, decode: impl FnOnce() -> T) -> T {
     let mut decoded = None;

@@ -1,11 +1,11 @@
-//! Rows of durable locks, as somebody else may have written them, between requests for those locks: the input is a list of
-//! steps, each with the bytes it needs.
+//! Rows of durable locks, as somebody else may have written them, between requests for those locks:
+//! the input is a list of steps, each with the bytes it needs.
 
 use std::collections::BTreeMap;
 
 use shunt_locks::{
-    Asked, Handle, Lease, Limits, LoadId, Locks, Mode, Namespace, Now, Outcome, Row, Sink, Ticket, Write, WriteId,
-    Written, shard_of,
+    Asked, Handle, Lease, Limits, LoadId, Locks, Mode, Namespace, Now, Outcome, Row, Sink, Ticket,
+    Write, WriteId, Written, shard_of,
 };
 
 const NAME: &[u8] = b"a lock";
@@ -103,17 +103,31 @@ pub fn run(data: &[u8]) {
     assert!(locks.is_empty() && locks.holds() == 0 && locks.requests() == 0);
 }
 
-fn step(locks: &mut Locks, now: &mut Now, ticket: u64, shard: u8, bytes: &mut Bytes<'_>, heard: &mut Heard) {
+fn step(
+    locks: &mut Locks,
+    now: &mut Now,
+    ticket: u64,
+    shard: u8,
+    bytes: &mut Bytes<'_>,
+    heard: &mut Heard,
+) {
     let operation = bytes.one();
     match operation % 10 {
         0..=3 => {
             let (owner, role) = (bytes.of(&OWNERS[1..]), bytes.of(&ROLES));
-            let asked = Asked { namespace: Namespace::Durable, name: NAME, role, owner, ticket: Ticket(ticket) };
+            let asked = Asked {
+                namespace: Namespace::Durable,
+                name: NAME,
+                role,
+                owner,
+                ticket: Ticket(ticket),
+            };
             heard.open.insert(ticket, None);
             let ttl_ms = bytes.number() as u32;
             let handle = match operation % 10 {
                 0 => {
-                    let mode = if bytes.one().is_multiple_of(2) { Mode::Exclusive } else { Mode::Shared };
+                    let mode =
+                        if bytes.one().is_multiple_of(2) { Mode::Exclusive } else { Mode::Shared };
                     let wait_ms = u32::from(bytes.one());
                     locks.acquire(*now, &asked, mode, (ttl_ms, wait_ms), heard)
                 }
@@ -127,7 +141,8 @@ fn step(locks: &mut Locks, now: &mut Now, ticket: u64, shard: u8, bytes: &mut By
         }
         4 | 5 => {
             let Some(load) = heard.loads.pop() else { return };
-            // Each row once, in the table's order, also over several pages: that much a node sees to.
+            // Each row once, in the table's order, also over several pages: that much a node sees
+            // to.
             let mut rows: Vec<Row<'static>> = (0..bytes.one() % 8).map(|_| bytes.row()).collect();
             let key = |row: &Row<'static>| (row.name, row.slot);
             rows.sort_by_key(key);
@@ -147,7 +162,8 @@ fn step(locks: &mut Locks, now: &mut Now, ticket: u64, shard: u8, bytes: &mut By
         }
         7 => {
             let Some(write) = heard.writes.pop() else { return };
-            let written = [Written::Acknowledged, Written::Unknown, Written::NotSent][usize::from(bytes.one()) % 3];
+            let written = [Written::Acknowledged, Written::Unknown, Written::NotSent]
+                [usize::from(bytes.one()) % 3];
             locks.written(*now, write, written, heard);
         }
         8 => {

@@ -1,5 +1,6 @@
-//! The client's side of multigets, as answers come in. The input is steps: multigets are begun, requests are answered well or badly or by
-//! somebody else, time passes, servers are asked over TCP.
+//! The client's side of multigets, as answers come in. The input is steps: multigets are begun,
+//! requests are answered well or badly or by somebody else, time passes, servers are asked over
+//! TCP.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -110,7 +111,8 @@ impl Scene {
             let request = Request::parse(data).expect("a request is sound");
             let servers: Vec<usize> = request.own_servers().map(usize::from).collect();
             assert!(servers.iter().any(|server| shim(*server) == *to));
-            let places = request.own_keys().expect("so are its keys").map(|key| place::server(key, SERVERS));
+            let places =
+                request.own_keys().expect("so are its keys").map(|key| place::server(key, SERVERS));
             assert!(places.eq(servers));
         }
         while let Some(event) = self.client.event() {
@@ -121,7 +123,9 @@ impl Scene {
                     assert_eq!(values.iter().len(), keys.len());
                     for (key, value) in keys.iter().zip(values.iter()) {
                         let said = self.said.get(key).into_iter().flatten();
-                        let is_true = said.into_iter().any(|(at, said)| *at >= since && said.as_deref() == value);
+                        let is_true = said
+                            .into_iter()
+                            .any(|(at, said)| *at >= since && said.as_deref() == value);
                         assert!(is_true, "{} was never said to be {value:?}", key.escape_ascii());
                     }
                 }
@@ -148,29 +152,39 @@ impl Scene {
         let count = usize::from(byte(steps).unwrap_or(0));
         let (first, stride) = (byte(steps).unwrap_or(0), byte(steps).unwrap_or(1));
         let op = if count == 1 && stride % 2 == 0 { Op::Get } else { Op::MultiGet };
-        let keys: Vec<Vec<u8>> =
-            (0..count).map(|index| key(first.wrapping_add(stride.wrapping_mul(index as u8)))).collect();
+        let keys: Vec<Vec<u8>> = (0..count)
+            .map(|index| key(first.wrapping_add(stride.wrapping_mul(index as u8))))
+            .collect();
         let user = self.asking.len() as u64;
-        self.asking.push(Asking { keys: keys.clone(), at_step: self.step, at_ns: self.now_ns, is_over: false });
+        self.asking.push(Asking {
+            keys: keys.clone(),
+            at_step: self.step,
+            at_ns: self.now_ns,
+            is_over: false,
+        });
         self.with(|client, now_ns, out| {
             let begun = client.begin(now_ns, user, op, keys.iter().map(Vec::as_slice), out);
             begun.expect("there is room");
         });
     }
 
-    /// A request is answered: from the right address or another, wholly or in part, with its own ID or an older one's.
+    /// A request is answered: from the right address or another, wholly or in part, with its own ID
+    /// or an older one's.
     fn reply(&mut self, steps: &mut &[u8]) {
-        let (which, how, first) = (byte(steps).unwrap_or(0), byte(steps).unwrap_or(0), byte(steps).unwrap_or(0));
+        let (which, how, first) =
+            (byte(steps).unwrap_or(0), byte(steps).unwrap_or(0), byte(steps).unwrap_or(0));
         if self.sent.is_empty() {
             return;
         }
-        let (to, data) = self.sent[self.sent.len() - 1 - usize::from(which) % self.sent.len()].clone();
+        let (to, data) =
+            self.sent[self.sent.len() - 1 - usize::from(which) % self.sent.len()].clone();
         let request = Request::parse(&data).expect("a request is sound");
         let keys: Vec<&[u8]> = request.own_keys().expect("so are its keys").collect();
         let from = if how & 1 == 0 { to } else { shim(usize::from(how >> 1) % (SERVERS + 1)) };
         let (first, mut reply) = (usize::from(first) % keys.len(), Vec::new());
         let id = if how & 2 == 0 { request.id } else { request.id.wrapping_sub(1) };
-        let mut writer = ReplyWriter::begin(&mut reply, request.op, id, 0, request.startidx + first as u8);
+        let mut writer =
+            ReplyWriter::begin(&mut reply, request.op, id, 0, request.startidx + first as u8);
         let mut said = Vec::new();
         for key in &keys[first..keys.len().min(first + 1 + usize::from(how >> 4))] {
             let status = match byte(steps).unwrap_or(0) % 8 {

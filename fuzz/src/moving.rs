@@ -3,7 +3,8 @@
 use shunt_handover::limits::QUEUE_BYTES_MAX;
 use shunt_handover::message::{decode_frozen, encode_frozen};
 
-/// Tries one input. What is read fits into the kernel's fields, and is written as the same bytes again.
+/// Tries one input. What is read fits into the kernel's fields, and is written as the same bytes
+/// again.
 pub fn run(data: &[u8]) {
     let Ok(frozen) = crate::bounded(2, data.len(), || decode_frozen(data)) else { return };
     let state = &frozen.state;
@@ -14,6 +15,7 @@ pub fn run(data: &[u8]) {
     for queue in [&frozen.unacknowledged, &frozen.unsent, &frozen.unread] {
         assert!(queue.len() <= QUEUE_BYTES_MAX);
     }
-    let again = crate::written(|out| encode_frozen(&frozen, out).expect("a connection that was read"));
+    let again =
+        crate::written(|out| encode_frozen(&frozen, out).expect("a connection that was read"));
     assert_eq!(again, data);
 }

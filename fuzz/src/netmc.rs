@@ -1,7 +1,8 @@
 //! NetMC's datagrams: requests, the split of them, and replies. The input is a datagram.
 
 use shunt_wire::netmc::{
-    DATAGRAM_BYTES_MAX, Item, KEYS_MAX, ReplyReader, ReplyWriter, Request, Trim, encode_request, split,
+    DATAGRAM_BYTES_MAX, Item, KEYS_MAX, ReplyReader, ReplyWriter, Request, Trim, encode_request,
+    split,
 };
 
 /// Tries one input.
@@ -15,7 +16,8 @@ pub fn run(data: &[u8]) {
         let items: Vec<Item<'_>> = reply.collect();
         assert!(items.len() == usize::from(header.numkey) && items.len() <= KEYS_MAX);
         let mut again = Vec::new();
-        let writer = ReplyWriter::begin(&mut again, header.op, header.id, header.oid, header.startidx);
+        let writer =
+            ReplyWriter::begin(&mut again, header.op, header.id, header.oid, header.startidx);
         let mut writer = writer.with_list_digest(header.list_digest);
         items.iter().for_each(|item| writer.push(item));
         assert_eq!(again, data);
@@ -32,7 +34,8 @@ fn check_request(data: &[u8], request: &Request<'_>) {
     for trim in [Trim::Full, Trim::Own] {
         (parts, keys) = (Vec::new(), Vec::new());
         groups.clear();
-        let outcome = split(data, trim, &mut Vec::new(), |server, part| parts.push((server, part.to_vec())));
+        let outcome =
+            split(data, trim, &mut Vec::new(), |server, part| parts.push((server, part.to_vec())));
         if outcome.is_err() {
             assert!(parts.is_empty() && request.clo != 0, "all or nothing");
             return;

@@ -1,17 +1,18 @@
-//! What the embedded node reads from its disk. The first byte says what the rest is: a row's record, a header's, a record of
-//! fragments, a key, a file or a page. Where a checksum would refuse every mutation it is made right first, for a disk that
-//! lies may have it right too.
+//! What the embedded node reads from its disk. The first byte says what the rest is: a row's
+//! record, a header's, a record of fragments, a key, a file or a page. Where a checksum would
+//! refuse every mutation it is made right first, for a disk that lies may have it right too.
 
 use shunt_storage::catalogue::{
-    Catalogue, Limits, RecordView, ValueView, covering, decode_header, decode_row, decode_unmerged, encode_header,
-    encode_row, encode_unmerged, is_plain, is_worth_folding, needs_purge,
+    Catalogue, Limits, RecordView, ValueView, covering, decode_header, decode_row, decode_unmerged,
+    encode_header, encode_row, encode_unmerged, is_plain, is_worth_folding, needs_purge,
 };
 use shunt_storage::raw;
 use shunt_storage::row::{Cell, CellValue, ColumnId, Cut, PartitionKey, Row, TableId};
 
 use crate::written;
 
-/// Most memory that a byte of a record may take: an element without path and value is three of them.
+/// Most memory that a byte of a record may take: an element without path and value is three of
+/// them.
 const BYTES_EACH_MAX: usize = 600;
 /// The table whose rows the records are of.
 pub const TABLE: TableId = TableId(7);
@@ -51,7 +52,9 @@ pub fn run(data: &[u8]) {
         kind::HEADER => header(bytes),
         kind::KEY => key(bytes),
         kind::CATALOGUE => catalogue(bytes),
-        kind::CATALOGUE_ENTRY => catalogue(&[b"SHUNTCA\x01", &raw::catalogue_entry(bytes)[..]].concat()),
+        kind::CATALOGUE_ENTRY => {
+            catalogue(&[b"SHUNTCA\x01", &raw::catalogue_entry(bytes)[..]].concat())
+        }
         kind::SYNCED => synced(bytes),
         kind::LOG => log(bytes),
         kind::EDIT => drop(crate::bounded(1, bytes.len(), || raw::log_number(bytes))),
@@ -74,10 +77,17 @@ pub fn known_schemas() -> Catalogue {
 /// A cell with nothing but a value.
 pub fn plain(column: u32, value: &[u8]) -> Cell {
     let value = CellValue::Live(value.to_vec());
-    Cell { column: ColumnId(column), path: None, timestamp: 1_790_000_000_123_456, expiry: None, value }
+    Cell {
+        column: ColumnId(column),
+        path: None,
+        timestamp: 1_790_000_000_123_456,
+        expiry: None,
+        value,
+    }
 }
 
-/// Whole and column by column the same is read, and what is written of it is read as the same again.
+/// Whole and column by column the same is read, and what is written of it is read as the same
+/// again.
 fn row(bytes: &[u8]) {
     let catalogue = known_schemas();
     let decoded = crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_row(bytes, &catalogue));
@@ -89,10 +99,15 @@ fn row(bytes: &[u8]) {
     assert!(view.value_bytes() <= bytes.len());
     let columns = view.columns();
     for column in &columns {
-        let found = view.column(*column).expect("a column of a row that was read").expect("one of its columns");
+        let found = view
+            .column(*column)
+            .expect("a column of a row that was read")
+            .expect("one of its columns");
         let mut cells = row.cells.iter().filter(|cell| cell.column == *column);
         match found.value {
-            ValueView::Elements(body) => assert_eq!(view.elements(body).map(|all| all.len()), Ok(cells.count())),
+            ValueView::Elements(body) => {
+                assert_eq!(view.elements(body).map(|all| all.len()), Ok(cells.count()))
+            }
             _ => assert_eq!(
                 cells.next().map(|cell| (cell.timestamp, cell.expiry)),
                 Some((found.timestamp, found.expiry))
@@ -105,7 +120,10 @@ fn row(bytes: &[u8]) {
 }
 
 fn unmerged(bytes: &[u8]) {
-    let Some(fragments) = crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_unmerged(bytes)) else { return };
+    let Some(fragments) = crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_unmerged(bytes))
+    else {
+        return;
+    };
     let again = written(|out| encode_unmerged(fragments.iter().copied(), out));
     assert_eq!(decode_unmerged(&again), Some(fragments));
 }
@@ -145,7 +163,8 @@ fn key(bytes: &[u8]) {
 }
 
 fn catalogue(bytes: &[u8]) {
-    let Ok((schemas, next_id, end)) = crate::bounded(BYTES_EACH_MAX, bytes.len(), || raw::decode_catalogue(bytes))
+    let Ok((schemas, next_id, end)) =
+        crate::bounded(BYTES_EACH_MAX, bytes.len(), || raw::decode_catalogue(bytes))
     else {
         return;
     };
@@ -175,7 +194,8 @@ fn log(bytes: &[u8]) {
 }
 
 fn page(bytes: &[u8]) {
-    let records = crate::bounded(BYTES_EACH_MAX, bytes.len(), || raw::cache_records(bytes, SEQUENCE));
+    let records =
+        crate::bounded(BYTES_EACH_MAX, bytes.len(), || raw::cache_records(bytes, SEQUENCE));
     for (slot, record) in &records {
         assert_eq!(raw::cache_record(bytes, SEQUENCE, *slot), Ok(*record));
     }
@@ -184,7 +204,8 @@ fn page(bytes: &[u8]) {
 
 /// Packed, found, and not found any more when a byte is another.
 fn page_records(bytes: &[u8]) {
-    let pieces: Vec<&[u8]> = bytes.split(|byte| *byte == b'|').filter(|piece| !piece.is_empty()).take(100).collect();
+    let pieces: Vec<&[u8]> =
+        bytes.split(|byte| *byte == b'|').filter(|piece| !piece.is_empty()).take(100).collect();
     let given: Vec<raw::CacheRecord<'_>> = pieces
         .iter()
         .enumerate()
@@ -194,9 +215,11 @@ fn page_records(bytes: &[u8]) {
         })
         .collect();
     let Some(mut page) = raw::cache_page(&given, SEQUENCE) else { return };
-    let found: Vec<_> = raw::cache_records(&page, SEQUENCE).into_iter().map(|(_, record)| record).collect();
+    let found: Vec<_> =
+        raw::cache_records(&page, SEQUENCE).into_iter().map(|(_, record)| record).collect();
     assert_eq!(found, given);
-    let flipped = bytes.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(*byte)) % page.len();
+    let flipped = bytes.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(*byte))
+        % page.len();
     page[flipped] ^= 0x10;
     for (slot, record) in raw::cache_records(&page, SEQUENCE) {
         assert_eq!(record, given[usize::from(slot)]);

@@ -2,8 +2,8 @@
 
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
-    AuthResponse, Batch, Execute, ExecuteRouting, Prepare, Query, QueryParams, Register, Startup, Values, encode,
-    split_request_prefix,
+    AuthResponse, Batch, Execute, ExecuteRouting, Prepare, Query, QueryParams, Register, Startup,
+    Values, encode, split_request_prefix,
 };
 
 use crate::{each_envelope, written};
@@ -74,7 +74,9 @@ fn execute(version: u8, body: &[u8]) {
         (execute.id, execute.params.consistency, execute.params.values)
     );
     assert_eq!(routing.doubtful, execute.params.is_doubtful());
-    let again = written(|out| encode::execute(out, version, execute.id, execute.result_metadata_id, &execute.params));
+    let again = written(|out| {
+        encode::execute(out, version, execute.id, execute.result_metadata_id, &execute.params)
+    });
     let found = Execute::decode(version, &again).expect("our own execute");
     assert_eq!((found.id, found.result_metadata_id), (execute.id, execute.result_metadata_id));
     same_params(&found.params, &execute.params);
@@ -86,7 +88,8 @@ fn batch(version: u8, body: &[u8]) {
     for child in batch.children() {
         check_values(&child.values);
     }
-    let again = written(|out| encode::batch(out, version, batch.kind, batch.children(), &batch.params));
+    let again =
+        written(|out| encode::batch(out, version, batch.kind, batch.children(), &batch.params));
     let found = Batch::decode(version, &again).expect("our own batch");
     assert!(found.children().eq(batch.children()));
     same_params(&found.params, &batch.params);
@@ -96,8 +99,9 @@ fn batch(version: u8, body: &[u8]) {
 fn same_params(found: &QueryParams<'_>, expected: &QueryParams<'_>) {
     check_values(&expected.values);
     assert!(found.values.iter().eq(expected.values.iter()));
-    let without =
-        |params: &QueryParams<'_>| format!("{:?}", QueryParams { flags: 0, values: Values::default(), ..*params });
+    let without = |params: &QueryParams<'_>| {
+        format!("{:?}", QueryParams { flags: 0, values: Values::default(), ..*params })
+    };
     assert_eq!(without(found), without(expected));
     assert_eq!(found.skips_metadata(), expected.skips_metadata());
 }

@@ -1,6 +1,8 @@
 //! RESP. The first byte says what the rest is, commands or answers, and how finely it is cut.
 
-use shunt_wire::resp::{Command, Malformed, Scanner, Step, put_command, read_command, value, values};
+use shunt_wire::resp::{
+    Command, Malformed, Scanner, Step, put_command, read_command, value, values,
+};
 
 /// Small, so that inputs reach it.
 const BYTES_MAX: usize = 4096;
@@ -18,7 +20,8 @@ pub fn run(data: &[u8]) {
     pass_over(stream, piece, mode & 1 == 1 && whole.is_ok());
 }
 
-/// What is too long is passed over, and nothing else is; of what is kept there is no more than the limit, but for a line and what came last.
+/// What is too long is passed over, and nothing else is; of what is kept there is no more than the
+/// limit, but for a line and what came last.
 fn pass_over(stream: &[u8], piece: usize, is_sound: bool) {
     const LINE_BYTES_MAX: usize = 64 << 10;
     let (mut scanner, mut at) = (Scanner::new(BYTES_MAX), 0);

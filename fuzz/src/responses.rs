@@ -2,8 +2,8 @@
 
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
-    AuthToken, Authenticate, ErrorMessage, Event, Metadata, ResultMessage, Rows, Supported, encode, result_kind,
-    split_response_prefix,
+    AuthToken, Authenticate, ErrorMessage, Event, Metadata, ResultMessage, Rows, Supported, encode,
+    result_kind, split_response_prefix,
 };
 use shunt_wire::cql::types::CqlType;
 
@@ -43,7 +43,9 @@ fn response(header: Header, body: &[u8]) {
         }
         opcode::AUTHENTICATE => {
             let Ok(authenticate) = Authenticate::decode(body) else { return };
-            assert!(body.starts_with(&written(|out| encode::authenticate(out, authenticate.class))));
+            assert!(
+                body.starts_with(&written(|out| encode::authenticate(out, authenticate.class)))
+            );
         }
         opcode::AUTH_CHALLENGE | opcode::AUTH_SUCCESS => {
             let Ok(token) = AuthToken::decode(body) else { return };

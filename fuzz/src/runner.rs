@@ -1,5 +1,5 @@
-//! Mutates a target's corpus by a seeded generator. It is fuzzing without coverage, but runs everywhere and is the same
-//! each time.
+//! Mutates a target's corpus by a seeded generator. It is fuzzing without coverage, but runs
+//! everywhere and is the same each time.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -71,15 +71,22 @@ struct Report<'a> {
 impl Drop for Report<'_> {
     fn drop(&mut self) {
         let hex: String = self.input.iter().map(|byte| format!("{byte:02x}")).collect();
-        eprintln!("target {} failed on this input ({} bytes): {hex}", self.target.name, self.input.len());
+        eprintln!(
+            "target {} failed on this input ({} bytes): {hex}",
+            self.target.name,
+            self.input.len()
+        );
     }
 }
 
 fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
     let mut at = random.below(input.len() + 1);
     let mut kind = random.below(20);
-    if random.below(8) > 0 && input.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
-        // Of texts with bytes changed almost none says anything: pieces come, go and take the place of others.
+    if random.below(8) > 0
+        && input.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
+    {
+        // Of texts with bytes changed almost none says anything: pieces come, go and take the place
+        // of others.
         let (own, other) = (piece(random, input), random.pick(corpus));
         match random.below(4) {
             0 => (at, kind) = (own.end, 13 + random.below(7)),
@@ -141,7 +148,8 @@ fn piece(random: &mut Random, text: &[u8]) -> Range<usize> {
 
 /// Overwrites the start of `room` with a number that lengths and counts go wrong at, big-endian.
 fn put_number(random: &mut Random, room: &mut [u8]) {
-    const NUMBERS: [i32; 14] = [0, 1, 2, 4, 127, 128, 255, 256, 65_535, 65_536, -1, -2, i32::MAX, i32::MIN];
+    const NUMBERS: [i32; 14] =
+        [0, 1, 2, 4, 127, 128, 255, 256, 65_535, 65_536, -1, -2, i32::MAX, i32::MIN];
     let number = random.pick(&NUMBERS).to_be_bytes();
     let bytes = *random.pick(&[&number[..], &number[2..], &number[3..]]);
     for (place, byte) in room.iter_mut().zip(bytes) {

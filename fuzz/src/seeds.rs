@@ -6,8 +6,9 @@ use shunt_wire::cql::envelope::{self, Header, flag, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Event, Failures, QueryParams,
-    ReplicaCounts, SchemaChange, Value, ValueList, encode, error_code, put, query_flag,
+    BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Event,
+    Failures, QueryParams, ReplicaCounts, SchemaChange, Value, ValueList, encode, error_code, put,
+    query_flag,
 };
 
 use crate::written;
@@ -37,7 +38,8 @@ pub struct Seed {
 /// All seeds.
 pub fn seeds() -> Vec<Seed> {
     let mut seeds = Vec::new();
-    let mut add = |target, name: &str, bytes| seeds.push(Seed { target, name: name.to_owned(), bytes });
+    let mut add =
+        |target, name: &str, bytes| seeds.push(Seed { target, name: name.to_owned(), bytes });
     for version in 3..=5 {
         requests(version, &mut add);
         responses(version, &mut add);
@@ -72,7 +74,11 @@ type Add<'a> = &'a mut dyn FnMut(&'static str, &str, Vec<u8>);
 fn requests(version: u8, add: Add<'_>) {
     let mut request = |name: &str, opcode, flags, body: &dyn Fn(&mut Vec<u8>)| {
         let header = Header { flags, ..Header::request(version, 7, opcode) };
-        add("requests", &format!("{name}_v{version}"), written(|out| envelope::append(out, header, body)));
+        add(
+            "requests",
+            &format!("{name}_v{version}"),
+            written(|out| envelope::append(out, header, body)),
+        );
     };
     let mut values = ValueList::positional(version);
     values.push(Value::Bytes(&[0, 0, 0, 1])).push(Value::Null).push(Value::Unset);
@@ -93,27 +99,42 @@ fn requests(version: u8, add: Add<'_>) {
     let options = [("CQL_VERSION", "3.0.0"), ("COMPRESSION", "lz4")];
     request("startup", opcode::STARTUP, 0, &|out| encode::startup(out, options));
     request("options", opcode::OPTIONS, 0, &|_| ());
-    request("query", opcode::QUERY, flag::TRACING, &|out| encode::query(out, version, "SELECT a FROM t", &full));
+    request("query", opcode::QUERY, flag::TRACING, &|out| {
+        encode::query(out, version, "SELECT a FROM t", &full)
+    });
     request("query_named", opcode::QUERY, flag::CUSTOM_PAYLOAD, &|out| {
         put::bytes_map(out, [("key", Some(&b"value"[..])), ("null", None)]);
         encode::query(out, version, "SELECT a FROM t WHERE k = :k", &small);
     });
-    request("prepare", opcode::PREPARE, 0, &|out| encode::prepare(out, version, "SELECT a FROM t", Some("ks")));
-    request("execute", opcode::EXECUTE, 0, &|out| encode::execute(out, version, &[7; 16], Some(&[8; 16]), &full));
+    request("prepare", opcode::PREPARE, 0, &|out| {
+        encode::prepare(out, version, "SELECT a FROM t", Some("ks"))
+    });
+    request("execute", opcode::EXECUTE, 0, &|out| {
+        encode::execute(out, version, &[7; 16], Some(&[8; 16]), &full)
+    });
     request("batch", opcode::BATCH, 0, &|out| {
         let statements = [BatchStatement::Text("INSERT"), BatchStatement::Prepared(&[7; 16])];
-        let children = statements.map(|statement| BatchChild { statement, values: values.values() });
+        let children =
+            statements.map(|statement| BatchChild { statement, values: values.values() });
         let params = QueryParams { timestamp: Some(1), ..QueryParams::simple(Consistency::ONE) };
         encode::batch(out, version, BatchKind::Unlogged, children, &params);
     });
-    request("register", opcode::REGISTER, 0, &|out| encode::register(out, ["STATUS_CHANGE", "SCHEMA_CHANGE"]));
-    request("auth_response", opcode::AUTH_RESPONSE, 0, &|out| encode::auth_response(out, Some(b"\0user\0pass")));
+    request("register", opcode::REGISTER, 0, &|out| {
+        encode::register(out, ["STATUS_CHANGE", "SCHEMA_CHANGE"])
+    });
+    request("auth_response", opcode::AUTH_RESPONSE, 0, &|out| {
+        encode::auth_response(out, Some(b"\0user\0pass"))
+    });
 }
 
 fn responses(version: u8, add: Add<'_>) {
     let mut response = |name: &str, opcode, flags, body: &dyn Fn(&mut Vec<u8>)| {
         let header = Header { flags, ..Header::response(version, 7, opcode) };
-        add("responses", &format!("{name}_v{version}"), written(|out| envelope::append(out, header, body)));
+        add(
+            "responses",
+            &format!("{name}_v{version}"),
+            written(|out| envelope::append(out, header, body)),
+        );
     };
     let counts = ReplicaCounts { consistency: Consistency::QUORUM, received: 1, block_for: 2 };
     let failures = Failures::Count(1);
@@ -128,16 +149,28 @@ fn responses(version: u8, add: Add<'_>) {
             error_code::WRITE_TIMEOUT,
             ErrorDetails::WriteTimeout { counts, write_type: "CAS", contentions: Some(1) },
         ),
-        ("read_failure", error_code::READ_FAILURE, ErrorDetails::ReadFailure { counts, failures, data_present: true }),
-        ("already_exists", error_code::ALREADY_EXISTS, ErrorDetails::AlreadyExists { keyspace: "ks", table: "t" }),
+        (
+            "read_failure",
+            error_code::READ_FAILURE,
+            ErrorDetails::ReadFailure { counts, failures, data_present: true },
+        ),
+        (
+            "already_exists",
+            error_code::ALREADY_EXISTS,
+            ErrorDetails::AlreadyExists { keyspace: "ks", table: "t" },
+        ),
         ("unprepared", error_code::UNPREPARED, ErrorDetails::Unprepared { id: &[7; 16] }),
     ];
     for (name, code, details) in details {
         let message = ErrorMessage { code, message: "text", details };
         response(name, opcode::ERROR, 0, &|out| message.put(out, version));
     }
-    response("supported", opcode::SUPPORTED, 0, &|out| encode::supported(out, [("COMPRESSION", ["lz4", "snappy"])]));
-    response("authenticate", opcode::AUTHENTICATE, 0, &|out| encode::authenticate(out, "Authenticator"));
+    response("supported", opcode::SUPPORTED, 0, &|out| {
+        encode::supported(out, [("COMPRESSION", ["lz4", "snappy"])])
+    });
+    response("authenticate", opcode::AUTHENTICATE, 0, &|out| {
+        encode::authenticate(out, "Authenticator")
+    });
     response("auth_success", opcode::AUTH_SUCCESS, 0, &|out| encode::auth_success(out, None));
     response("void", opcode::RESULT, flag::TRACING | flag::WARNING, &|out| {
         out.extend_from_slice(&[9; 16]);
@@ -145,7 +178,8 @@ fn responses(version: u8, add: Add<'_>) {
         encode::void(out);
     });
     response("set_keyspace", opcode::RESULT, 0, &|out| encode::set_keyspace(out, "ks"));
-    let columns = [("k", native::UUID), ("tokens", native::SET_OF_TEXT), ("m", native::MAP_OF_TEXT_TO_BLOB)];
+    let columns =
+        [("k", native::UUID), ("tokens", native::SET_OF_TEXT), ("m", native::MAP_OF_TEXT_TO_BLOB)];
     response("rows", opcode::RESULT, 0, &|out| {
         let mut rows = RowsWriter::new(out, "ks", "t", &columns);
         rows.value(Some(&[7; 16])).value(None).value(Some(b"")).value(Some(b"x"));
@@ -161,7 +195,13 @@ fn responses(version: u8, add: Add<'_>) {
         result: &columns,
     };
     response("prepared", opcode::RESULT, 0, &|out| prepared(out, version, &spec));
-    let change = SchemaChange { change: "CREATED", target: "TABLE", keyspace: "ks", name: Some("t"), arguments: None };
+    let change = SchemaChange {
+        change: "CREATED",
+        target: "TABLE",
+        keyspace: "ks",
+        name: Some("t"),
+        arguments: None,
+    };
     response("schema_change", opcode::RESULT, 0, &|out| encode::schema_change(out, &change));
     let status = Event::StatusChange { change: "UP", address: ([127, 0, 0, 1], 9042).into() };
     for (name, event) in [("event_status", status), ("event_schema", Event::SchemaChange(change))] {
@@ -174,7 +214,8 @@ fn segments(add: Add<'_>) {
         let mut bytes = vec![u8::from(lz4)];
         let mut writer = SegmentWriter::new(lz4);
         for body in [&b"first"[..], b"", &[7; 300]] {
-            let header = Header { length: body.len() as u32, ..Header::request(5, 1, opcode::QUERY) };
+            let header =
+                Header { length: body.len() as u32, ..Header::request(5, 1, opcode::QUERY) };
             writer.push(&mut bytes, &header.to_bytes(), body);
         }
         writer.finish(&mut bytes);
@@ -192,17 +233,27 @@ fn segments(add: Add<'_>) {
 
 fn envelopes(add: Add<'_>) {
     let bodies = [&b"first"[..], b"", &[7; 300], b"fourth", b"fifth"];
-    let headers = (0..).zip(bodies).map(|(stream, body)| (Header::request(5, stream, opcode::QUERY), body));
-    let bare =
-        written(|out| headers.clone().for_each(|(header, body)| envelope::append(out, header, |out| out.extend(body))));
-    for (mode, name) in [(0, "bare"), (4, "parts"), (5, "parts_lz4"), (6, "switch"), (7, "switch_lz4")] {
+    let headers =
+        (0..).zip(bodies).map(|(stream, body)| (Header::request(5, stream, opcode::QUERY), body));
+    let bare = written(|out| {
+        headers
+            .clone()
+            .for_each(|(header, body)| envelope::append(out, header, |out| out.extend(body)))
+    });
+    for (mode, name) in
+        [(0, "bare"), (4, "parts"), (5, "parts_lz4"), (6, "switch"), (7, "switch_lz4")]
+    {
         add("envelopes", name, [&[mode, mode + 1][..], &bare].concat());
     }
     for (lz4, name) in [(false, "segments"), (true, "segments_lz4")] {
         let mut bytes = vec![2 | u8::from(lz4), 3];
         let mut writer = SegmentWriter::new(lz4);
         for (header, body) in headers.clone() {
-            writer.push(&mut bytes, &Header { length: body.len() as u32, ..header }.to_bytes(), body);
+            writer.push(
+                &mut bytes,
+                &Header { length: body.len() as u32, ..header }.to_bytes(),
+                body,
+            );
         }
         writer.finish(&mut bytes);
         add("envelopes", name, bytes);
@@ -235,15 +286,30 @@ fn aggregate(add: Add<'_>) {
 
 fn statements(add: Add<'_>) {
     let texts = [
-        ("select", "SELECT a, b AS c, count(*) FROM ks.t WHERE k = ? AND \"K\"\"2\" = 'it''s' LIMIT 3"),
+        (
+            "select",
+            "SELECT a, b AS c, count(*) FROM ks.t WHERE k = ? AND \"K\"\"2\" = 'it''s' LIMIT 3",
+        ),
         ("select_named", "select * from t where k = :k and c in (1, 2) allow filtering;"),
-        ("insert", "INSERT INTO ks.t (k, c, v) VALUES (12, 0xCAFE, $$text$$) IF NOT EXISTS USING TTL 3"),
+        (
+            "insert",
+            "INSERT INTO ks.t (k, c, v) VALUES (12, 0xCAFE, $$text$$) IF NOT EXISTS USING TTL 3",
+        ),
         ("insert_json", "INSERT INTO t JSON '{\"k\": 1}'"),
-        ("update", "UPDATE t USING TIMESTAMP 1 SET v = v + ?, l[0] = 1 WHERE k = -1.5e3 /* c */ IF v = 2"),
+        (
+            "update",
+            "UPDATE t USING TIMESTAMP 1 SET v = v + ?, l[0] = 1 WHERE k = -1.5e3 /* c */ IF v = 2",
+        ),
         ("delete", "DELETE a, m['x'] FROM t WHERE k = 123e4567-e89b-12d3-a456-426614174000 -- end"),
-        ("batch", "BEGIN UNLOGGED BATCH INSERT INTO t (k) VALUES (?); UPDATE t SET v = now() WHERE k = ? APPLY BATCH"),
+        (
+            "batch",
+            "BEGIN UNLOGGED BATCH INSERT INTO t (k) VALUES (?); UPDATE t SET v = now() WHERE k = ? APPLY BATCH",
+        ),
         ("use", "USE \"Ks\""),
-        ("create", "CREATE TABLE IF NOT EXISTS ks.t (k int PRIMARY KEY, v frozen<map<text, int>>) WITH comment = 'x'"),
+        (
+            "create",
+            "CREATE TABLE IF NOT EXISTS ks.t (k int PRIMARY KEY, v frozen<map<text, int>>) WITH comment = 'x'",
+        ),
         ("truncate", "TRUNCATE TABLE ks.t"),
     ];
     for (name, text) in texts {

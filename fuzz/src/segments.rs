@@ -1,5 +1,6 @@
-//! v5 segments, alone and as the reader of envelopes takes them. The first byte says what the rest is: a stream of segments as received, or what an envelope or a
-//! segment with right checksums is made from, since no mutation of bytes gets past two checksums.
+//! v5 segments, alone and as the reader of envelopes takes them. The first byte says what the rest
+//! is: a stream of segments as received, or what an envelope or a segment with right checksums is
+//! made from, since no mutation of bytes gets past two checksums.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 use shunt_wire::cql::frame_v5::{FrameError, PAYLOAD_BYTES_MAX, SegmentWriter, decode};
@@ -20,7 +21,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Reads segments until one is damaged or not whole, and the envelopes in them as a connection would; returns these.
+/// Reads segments until one is damaged or not whole, and the envelopes in them as a connection
+/// would; returns these.
 fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
     let payloads = payloads(data, lz4);
     let read = |piece, pause| received((data, lz4), payloads.len(), piece, pause);
@@ -29,11 +31,17 @@ fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
     for (header, body) in &found {
         assert_eq!(header.length as usize, body.len());
         let whole = [&header.to_bytes()[..], body].concat();
-        expected = expected.strip_prefix(&whole[..]).expect("the envelopes are those of the payloads, in order");
+        expected = expected
+            .strip_prefix(&whole[..])
+            .expect("the envelopes are those of the payloads, in order");
     }
     // Whatever arrives when, and wherever the connection stops to read, it finds the same.
     for (piece, pause) in [(usize::MAX, 1), (1, usize::MAX), (7, 2), (1000, 3)] {
-        assert_eq!(read(piece, pause), (found.clone(), error), "pieces of {piece}, pauses after {pause}");
+        assert_eq!(
+            read(piece, pause),
+            (found.clone(), error),
+            "pieces of {piece}, pauses after {pause}"
+        );
     }
     found
 }
@@ -54,8 +62,9 @@ fn payloads(data: &[u8], lz4: bool) -> Vec<u8> {
     payloads
 }
 
-/// The envelopes in `data`, which arrives in pieces of `piece` bytes and is read by a connection that pauses after each
-/// `pause` envelopes; and the error that ended it. The segments hold `payload_bytes`.
+/// The envelopes in `data`, which arrives in pieces of `piece` bytes and is read by a connection
+/// that pauses after each `pause` envelopes; and the error that ended it. The segments hold
+/// `payload_bytes`.
 fn received(
     (data, lz4): (&[u8], bool),
     payload_bytes: usize,
@@ -114,8 +123,13 @@ fn round_trip(data: &[u8], lz4: bool) {
     let mut sent = Vec::new();
     for (number, body) in data.split(|byte| *byte == b'|').enumerate() {
         // Now and then a body that fills segments, which inputs are too short for.
-        let body = if number % 8 == 7 { body.repeat(PAYLOAD_BYTES_MAX / body.len().max(64)) } else { body.to_vec() };
-        let header = Header { length: body.len() as u32, ..Header::request(5, number as i16, 7) }.to_bytes();
+        let body = if number % 8 == 7 {
+            body.repeat(PAYLOAD_BYTES_MAX / body.len().max(64))
+        } else {
+            body.to_vec()
+        };
+        let header =
+            Header { length: body.len() as u32, ..Header::request(5, number as i16, 7) }.to_bytes();
         let at = writer.push(&mut out, &header, &body);
         if at != usize::MAX {
             assert_eq!(out[at..at + body.len()], body);

@@ -1,4 +1,5 @@
-//! A shim: what it lets in, and how it answers. The input is a byte for the shim's options, one for the server's answers, and a datagram.
+//! A shim: what it lets in, and how it answers. The input is a byte for the shim's options, one for
+//! the server's answers, and a datagram.
 
 use std::net::SocketAddr;
 
@@ -9,7 +10,8 @@ use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, ReplyReader, Request, Status};
 
 /// Requests that a source may send at once.
 const RATE: u32 = 2;
-/// Lengths of values: among them the longest that fits beside a short key, and one that does not fit.
+/// Lengths of values: among them the longest that fits beside a short key, and one that does not
+/// fit.
 const LENGTHS: [usize; 7] = [0, 1, 30, 600, 1_430, 1_440, 3_000];
 
 /// Tries one input.
@@ -20,7 +22,8 @@ pub fn run(data: &[u8]) {
     let allow = vec![allow.parse().expect("a prefix")];
     // One that answers for several servers, or for its own alone.
     let servers = usize::from(options >> 2 & 3);
-    let shims: Vec<SocketAddr> = (0..servers as u8).map(|last| ([192, 0, 2, last], 9700).into()).collect();
+    let shims: Vec<SocketAddr> =
+        (0..servers as u8).map(|last| ([192, 0, 2, last], 9700).into()).collect();
     let mut shim = Shim::coordinating(&ShimOptions { allow, rate: RATE, others_rate }, &shims, 0);
     let from: SocketAddr = ([192, 0, 2, 1], 4000).into();
     let (mut let_in, mut counted) = (0, 0);
@@ -36,9 +39,17 @@ pub fn run(data: &[u8]) {
                     let places = keys.iter().map(|key| place::server(key, servers));
                     assert!(places.eq(request.own_servers().map(usize::from)));
                 }
-                assert!(asked.is_whole() || servers == 0 || request.server() == 0, "it is another server's");
-                assert!(asked.from == from && asked.op == request.op && asked.keys().eq(keys.iter().copied()));
-                let most = if is_vouched_for { usize::MAX } else { AMPLIFICATION_MAX * datagram.len() };
+                assert!(
+                    asked.is_whole() || servers == 0 || request.server() == 0,
+                    "it is another server's"
+                );
+                assert!(
+                    asked.from == from
+                        && asked.op == request.op
+                        && asked.keys().eq(keys.iter().copied())
+                );
+                let most =
+                    if is_vouched_for { usize::MAX } else { AMPLIFICATION_MAX * datagram.len() };
                 answer(&asked, &request, &keys, *answers, most);
             }
             Err(Rejected::Rate) => assert_eq!(counted, RATE, "before its rate was used up"),
@@ -47,7 +58,10 @@ pub fn run(data: &[u8]) {
                 // A stranger's request for several servers counts as its others do.
                 counted += u32::from(others_rate > 0);
             }
-            Err(_) => assert!(let_in == 0, "the same datagram is not let in at one time and malformed at another"),
+            Err(_) => assert!(
+                let_in == 0,
+                "the same datagram is not let in at one time and malformed at another"
+            ),
         }
     }
     assert!(let_in <= RATE);
@@ -63,7 +77,13 @@ fn said(answers: u8, place: usize, value: &[u8]) -> Option<Found<'_>> {
     }
 }
 
-fn answer(asked: &shunt_multiget::shim::Asked, request: &Request<'_>, keys: &[&[u8]], answers: u8, bytes_max: usize) {
+fn answer(
+    asked: &shunt_multiget::shim::Asked,
+    request: &Request<'_>,
+    keys: &[&[u8]],
+    answers: u8,
+    bytes_max: usize,
+) {
     let value = [b'v'; 3_000];
     let found = || (0..keys.len()).map_while(|place| said(answers, place, &value)).fuse();
     let (mut next, mut bytes) = (0, 0);
@@ -72,7 +92,10 @@ fn answer(asked: &shunt_multiget::shim::Asked, request: &Request<'_>, keys: &[&[
         bytes += reply.len();
         let reader = ReplyReader::parse(reply).expect("a reply is sound");
         let header = reader.header;
-        assert_eq!((header.op, header.id, header.oid), (request.op.reply(), request.id, request.oid));
+        assert_eq!(
+            (header.op, header.id, header.oid),
+            (request.op.reply(), request.id, request.oid)
+        );
         assert_eq!(usize::from(header.startidx), usize::from(request.startidx) + next);
         for item in reader {
             assert_eq!(item.key, keys[next], "each key once, in order");

@@ -1,5 +1,6 @@
-//! A whole sidecar, between an application and servers that send what the input says: pieces, each with a byte for whose it is, its
-//! length in one byte, and bytes. Shims are silent, so multigets end over TCP.
+//! A whole sidecar, between an application and servers that send what the input says: pieces, each
+//! with a byte for whose it is, its length in one byte, and bytes. Shims are silent, so multigets
+//! end over TCP.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -34,7 +35,9 @@ pub fn run(data: &[u8]) {
         world.listen(server, address(index, 6379));
     }
     let sidecar = Sidecar::new(SidecarOptions {
-        servers: (10..10 + SERVERS).map(|index| (address(index, 6379), address(index, 9700))).collect(),
+        servers: (10..10 + SERVERS)
+            .map(|index| (address(index, 6379), address(index, 9700)))
+            .collect(),
         mode: Mode::Cli,
         cluster: None,
         login: Login::default(),
@@ -45,23 +48,34 @@ pub fn run(data: &[u8]) {
     let sidecar = world.add("sidecar", sidecar);
     world.listen(sidecar, address(1, 6380));
     let (expected, quits) = expected(&sent);
-    let app = world.add("app", App { to: address(1, 6380), conn: None, sent, received: Vec::new(), is_closed: false });
+    let app = world.add(
+        "app",
+        App { to: address(1, 6380), conn: None, sent, received: Vec::new(), is_closed: false },
+    );
     // Commands that wait for one another do so for a timeout each, at most.
     let limit_ns = 10 * SECOND + 2 * TIMEOUT_NS * expected as u64;
-    world.run_until(limit_ns, |world| world.host(app).answers() >= expected || world.host(app).is_closed);
+    world.run_until(limit_ns, |world| {
+        world.host(app).answers() >= expected || world.host(app).is_closed
+    });
     let found = world.host(app).answers();
-    assert!(found == expected || (quits && found < expected), "{found} answers to {expected} commands");
+    assert!(
+        found == expected || (quits && found < expected),
+        "{found} answers to {expected} commands"
+    );
     is_at_rest(&mut world, sidecar, app);
 }
 
-/// How many answers there are to be, and whether less is right because the application has said that it goes.
+/// How many answers there are to be, and whether less is right because the application has said
+/// that it goes.
 fn expected(mut sent: &[u8]) -> (usize, bool) {
     let (mut command, mut count, mut quits) = (Command::default(), 0, false);
     loop {
         match read_command(sent, BYTES_MAX, &mut command) {
             Ok(true) => {
                 count += usize::from(!command.is_empty());
-                quits |= command.argument(sent, 0).is_some_and(|name| name.eq_ignore_ascii_case(b"QUIT"));
+                quits |= command
+                    .argument(sent, 0)
+                    .is_some_and(|name| name.eq_ignore_ascii_case(b"QUIT"));
                 sent = &sent[command.len()..];
             }
             Ok(false) => return (count, quits),
@@ -123,7 +137,9 @@ impl App {
     fn answers(&self) -> usize {
         let (mut scanner, mut at, mut count) = (Scanner::new(BYTES_MAX), 0, 0);
         while at < self.received.len() {
-            let Some(length) = scanner.find(&self.received[at..]).expect("answers are RESP") else { break };
+            let Some(length) = scanner.find(&self.received[at..]).expect("answers are RESP") else {
+                break;
+            };
             (at, count) = (at + length, count + 1);
         }
         count

@@ -1,7 +1,8 @@
 //! The classifier: the input is query text.
 
 use shunt_wire::cql::statement::{
-    Bind, Cells, ColumnKind, Identifier, Kind, Repeatable, Setting, Statement, Term, classify, repeatable, routing_key,
+    Bind, Cells, ColumnKind, Identifier, Kind, Repeatable, Setting, Statement, Term, classify,
+    repeatable, routing_key,
 };
 use shunt_wire::cql::types::{Column, literal};
 
@@ -53,15 +54,22 @@ fn check(text: &str, statement: &Statement<'_>, verdict: Repeatable) {
     if statement.conditional && statement.kind != Kind::Select {
         assert_eq!(verdict, Repeatable::Never);
     }
-    if matches!(statement.kind, Kind::Other | Kind::Transaction | Kind::Use | Kind::Ddl | Kind::Truncate) {
+    if matches!(
+        statement.kind,
+        Kind::Other | Kind::Transaction | Kind::Use | Kind::Ddl | Kind::Truncate
+    ) {
         assert!(verdict == Repeatable::Never && statement.key_terms().next().is_none());
     }
-    assert_eq!(statement.selected_table().is_some(), statement.kind == Kind::Select && statement.table.is_some());
+    assert_eq!(
+        statement.selected_table().is_some(),
+        statement.kind == Kind::Select && statement.table.is_some()
+    );
 }
 
 /// Everything that a statement says, for comparison.
 fn summary(statement: &Statement<'_>) -> String {
-    let Statement { kind, keyspace, table, conditional, markers, plain_where, has_tail, .. } = statement;
+    let Statement { kind, keyspace, table, conditional, markers, plain_where, has_tail, .. } =
+        statement;
     let terms: Vec<_> = statement.key_terms().collect();
     let columns: Vec<_> = statement.selected_columns().collect();
     format!(
@@ -72,10 +80,12 @@ fn summary(statement: &Statement<'_>) -> String {
 
 /// Builds keys from whatever columns the statement names, as if they were of each type in turn.
 fn route(statement: &Statement<'_>) {
-    let mut names: Vec<String> = statement.key_terms().take(3).map(|term| term.column.to_string()).collect();
+    let mut names: Vec<String> =
+        statement.key_terms().take(3).map(|term| term.column.to_string()).collect();
     names.push("k".to_owned());
     for type_name in super::types::NATIVE {
-        let columns: Vec<Column> = names.iter().map(|name| Column::new(name.clone(), type_name)).collect();
+        let columns: Vec<Column> =
+            names.iter().map(|name| Column::new(name.clone(), type_name)).collect();
         for columns in [&columns[..1], &columns[..columns.len() - 1]] {
             let mut key = b"before".to_vec();
             let complete = routing_key(statement, columns, |_| Some(b"value"), &mut key);

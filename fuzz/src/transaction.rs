@@ -1,16 +1,19 @@
-//! Transactions: the input is a text. What is read is the same however it is looked at: as a whole, and statement by statement.
+//! Transactions: the input is a text. What is read is the same however it is looked at: as a whole,
+//! and statement by statement.
 
 use shunt_language::functions::Environment;
 use shunt_language::terms::{Bindings, Scope, Value};
 use shunt_language::transaction::{
-    self, Inner, MarkerPlace, MarkerSource, Reference, Returned, STATEMENTS_MAX, Test, Transaction, guard, mode,
+    self, Inner, MarkerPlace, MarkerSource, Reference, Returned, STATEMENTS_MAX, Test, Transaction,
+    guard, mode,
 };
 use shunt_language::{CqlType, Refusal, parse};
 use shunt_wire::cql::statement::{Kind, classify};
 
 use crate::values::TYPES;
 
-/// Most memory that a byte of text may take while it is read: what a statement's does, and the markers' places.
+/// Most memory that a byte of text may take while it is read: what a statement's does, and the
+/// markers' places.
 const BYTES_EACH_MAX: usize = 800;
 
 /// Tries one input.
@@ -25,7 +28,11 @@ pub fn run(data: &[u8]) {
         Err(Refusal::Syntax(error)) => return assert!(!error.message.is_empty()),
         Err(Refusal::Invalid(error)) => return assert!(!error.message.is_empty()),
     };
-    assert_eq!(classify(text).kind, Kind::Transaction, "a proxy would take it for something else: {text}");
+    assert_eq!(
+        classify(text).kind,
+        Kind::Transaction,
+        "a proxy would take it for something else: {text}"
+    );
     assert!(parse(text).is_err(), "it is a statement, too: {text}");
     assert_eq!(transaction::parse(&format!("{text}\n;")).as_ref(), Ok(&found));
     assert!((1..=STATEMENTS_MAX).contains(&found.statements.len()));
@@ -35,14 +42,22 @@ pub fn run(data: &[u8]) {
     places(&found);
     for reference in found.references() {
         let shown = &text[reference.range.clone()];
-        assert!(found.row(reference).is_some() && shown.to_ascii_lowercase().contains(&reference.row), "{shown}");
+        assert!(
+            found.row(reference).is_some() && shown.to_ascii_lowercase().contains(&reference.row),
+            "{shown}"
+        );
     }
     conditions(&found);
 }
 
-/// What is left of a text without the lock that it names is such a text that names none, with the other markers.
+/// What is left of a text without the lock that it names is such a text that names none, with the
+/// other markers.
 fn without_guard(text: &str) {
-    let Ok(Some((rest, guards))) = crate::bounded(BYTES_EACH_MAX, text.len(), || guard::guarded(text)) else { return };
+    let Ok(Some((rest, guards))) =
+        crate::bounded(BYTES_EACH_MAX, text.len(), || guard::guarded(text))
+    else {
+        return;
+    };
     assert!(!guards.all.is_empty() && rest.len() < text.len());
     assert_eq!(guard::guarded(&rest), Ok(None), "{rest}");
     // It may refer to rows, which there are none of.
@@ -79,7 +94,10 @@ fn places(found: &Transaction) {
         match marker.place {
             MarkerPlace::Statement { statement, marker } => {
                 let source = &found.statements[statement].markers[marker].source;
-                assert_eq!(*source, MarkerSource::Client(u16::try_from(index).expect("few markers")));
+                assert_eq!(
+                    *source,
+                    MarkerSource::Client(u16::try_from(index).expect("few markers"))
+                );
             }
             MarkerPlace::Element { statement, marker } => {
                 let source = &found.statements[statement].markers[marker].source;
@@ -90,11 +108,13 @@ fn places(found: &Transaction) {
         }
     }
     let sources = found.statements.iter().flat_map(|inner| &inner.markers);
-    let of_client = sources.filter(|marker| matches!(marker.source, MarkerSource::Client(_))).count();
+    let of_client =
+        sources.filter(|marker| matches!(marker.source, MarkerSource::Client(_))).count();
     assert!(of_client <= found.markers.len());
 }
 
-/// Conditions of whatever type, for a row whose value is that of its marker: of opposites at most one holds.
+/// Conditions of whatever type, for a row whose value is that of its marker: of opposites at most
+/// one holds.
 fn conditions(found: &Transaction) {
     for condition in found.conditions.iter().take(4) {
         for name in TYPES {

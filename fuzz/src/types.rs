@@ -1,4 +1,5 @@
-//! Types and values. The first byte says what the rest is: a type specification, a literal, or a partition key.
+//! Types and values. The first byte says what the rest is: a type specification, a literal, or a
+//! partition key.
 
 use shunt_wire::cql::types::{CqlType, literal, partition_key, skip_spec};
 
@@ -44,7 +45,8 @@ fn specification(data: &[u8]) {
     if let Some(found) = found {
         assert_eq!(decoded, skipped);
         assert!(data.ends_with(decoded) && decoded.len() < data.len());
-        // A name is read back as the same native type, or kept as a name. The name of a custom class may be any text.
+        // A name is read back as the same native type, or kept as a name. The name of a custom
+        // class may be any text.
         let name = found.to_string();
         let read = CqlType::parse(&name);
         let kept = matches!((&found, &read), (CqlType::Custom(_), _) | (_, CqlType::Custom(_)));

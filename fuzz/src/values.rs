@@ -1,10 +1,13 @@
-//! Values of the language: the first byte picks a type, the rest is a value of it, a key component of it, or a text.
+//! Values of the language: the first byte picks a type, the rest is a value of it, a key component
+//! of it, or a text.
 
 use std::cmp::Ordering;
 
 use shunt_language::CqlType;
 use shunt_language::ast::NativeType;
-use shunt_language::values::{compare, from_string, json, literal, normal, ordered, plain_text, validate};
+use shunt_language::values::{
+    compare, from_string, json, literal, normal, ordered, plain_text, validate,
+};
 
 /// Types that inputs are tried as; the corpus counts on their places, so new ones come last.
 pub const TYPES: [&str; 32] = [
@@ -42,8 +45,8 @@ pub const TYPES: [&str; 32] = [
     "'org.example.Opaque'",
 ];
 
-/// Most memory that a byte of a value may take: in decimal digits it is longer than in bytes, and in JSON each of them may
-/// be escaped.
+/// Most memory that a byte of a value may take: in decimal digits it is longer than in bytes, and
+/// in JSON each of them may be escaped.
 const BYTES_EACH_MAX: usize = 400;
 /// The instant in milliseconds that relative texts are read at.
 const NOW_MS: i64 = 1_790_000_000_000;
@@ -92,12 +95,14 @@ fn value(cql_type: &CqlType, bytes: &[u8]) {
         assert_eq!(rest, b"behind");
         assert_eq!(compare(cql_type, bytes, &decoded), Ordering::Equal);
         let mut again = b"before".to_vec();
-        ordered::encode(cql_type, descending, &decoded, &mut again).expect("a value that was decoded");
+        ordered::encode(cql_type, descending, &decoded, &mut again)
+            .expect("a value that was decoded");
         assert_eq!(again, key[..length]);
     }
 }
 
-/// Whatever bytes lie on disk in place of a key component: none is read, or one that can be written again.
+/// Whatever bytes lie on disk in place of a key component: none is read, or one that can be written
+/// again.
 fn component(cql_type: &CqlType, bytes: &[u8]) {
     for descending in [false, true] {
         let (mut rest, mut out) = (bytes, b"before".to_vec());
@@ -112,13 +117,15 @@ fn component(cql_type: &CqlType, bytes: &[u8]) {
         if validate(cql_type, decoded).is_ok() {
             ordered::encode(cql_type, descending, decoded, &mut again).expect("a valid value");
             let mut read = Vec::new();
-            ordered::decode(cql_type, descending, &mut &again[..], &mut read).expect("our own component");
+            ordered::decode(cql_type, descending, &mut &again[..], &mut read)
+                .expect("our own component");
             assert_eq!(compare(cql_type, decoded, &read), Ordering::Equal);
         }
     }
 }
 
-/// The bytes as text: what is read from it is a value, and its own text is read as that value again.
+/// The bytes as text: what is read from it is a value, and its own text is read as that value
+/// again.
 fn texts(cql_type: &CqlType, bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(json) = json::parse(text)
@@ -130,21 +137,26 @@ fn texts(cql_type: &CqlType, bytes: &[u8]) {
     let Ok(value) = from_string(*native, text, NOW_MS) else { return };
     assert!(value.is_empty() || validate(cql_type, &value).is_ok());
     let shown = plain_text(*native, &value).expect("a value of the type");
-    // As in Cassandra digits of a blob have a prefix when they are printed, a duration of nothing has no text, and a year
-    // of more than four digits has a sign that nobody reads, one before Christ has none.
+    // As in Cassandra digits of a blob have a prefix when they are printed, a duration of nothing
+    // has no text, and a year of more than four digits has a sign that nobody reads, one before
+    // Christ has none.
     let one_way = match native {
         NativeType::Blob => true,
         NativeType::Duration => shown.is_empty(),
-        NativeType::Timestamp | NativeType::Date => shown.starts_with(['+', '-']) || is_before_year_1(&value),
+        NativeType::Timestamp | NativeType::Date => {
+            shown.starts_with(['+', '-']) || is_before_year_1(&value)
+        }
         _ => false,
     };
     if !one_way {
-        let again = from_string(*native, &shown, NOW_MS).unwrap_or_else(|error| panic!("{shown}: {error}"));
+        let again =
+            from_string(*native, &shown, NOW_MS).unwrap_or_else(|error| panic!("{shown}: {error}"));
         assert_eq!(compare(cql_type, &again, &value), Ordering::Equal, "printed as {shown}");
     }
 }
 
-/// True if JSON may have an empty string: as in Cassandra that is the empty value of types that otherwise have none.
+/// True if JSON may have an empty string: as in Cassandra that is the empty value of types that
+/// otherwise have none.
 fn has_empty(json: &str) -> bool {
     json.contains("\"\"") || json.contains("\\\"\\\"")
 }

@@ -14,7 +14,8 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Sets the value, for counters kept elsewhere (such as the reactor's) and copied over once per turn.
+    /// Sets the value, for counters kept elsewhere (such as the reactor's) and copied over once per
+    /// turn.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);

@@ -35,7 +35,13 @@ impl<'a> Encoder<'a> {
     ///
     /// # Errors
     /// The writer's.
-    pub fn counter(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
+    pub fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: &[Value],
+    ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
         for (labels, value) in values {
             write(&mut family, labels, |metric| {
@@ -54,11 +60,21 @@ impl<'a> Encoder<'a> {
     ///
     /// # Errors
     /// The writer's.
-    pub fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
+    pub fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: &[Value],
+    ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
         for (labels, value) in values {
             write(&mut family, labels, |metric| {
-                if value.fract() == 0.0 { metric.encode_gauge(&(*value as i64)) } else { metric.encode_gauge(value) }
+                if value.fract() == 0.0 {
+                    metric.encode_gauge(&(*value as i64))
+                } else {
+                    metric.encode_gauge(value)
+                }
             })?;
         }
         Ok(())
@@ -68,7 +84,12 @@ impl<'a> Encoder<'a> {
     ///
     /// # Errors
     /// The writer's.
-    pub fn durations(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
+    pub fn durations(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: &[(Labels, Snapshot)],
+    ) -> fmt::Result {
         self.histogram(name, help, Some(&Unit::Seconds), values, DURATION_EXPONENTS, 1e9)
     }
 
@@ -102,13 +123,16 @@ impl<'a> Encoder<'a> {
             let count = snapshot.count();
             buckets.push((f64::INFINITY, count - below));
             let sum = snapshot.sum() as f64 / scale;
-            write(&mut family, labels, |metric| metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None))?;
+            write(&mut family, labels, |metric| {
+                metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            })?;
         }
         Ok(())
     }
 }
 
-/// Writes one metric of a family. One without labels is the family itself, or it would get an empty `{}`.
+/// Writes one metric of a family. One without labels is the family itself, or it would get an empty
+/// `{}`.
 fn write(
     family: &mut MetricEncoder<'_>,
     labels: &Labels,

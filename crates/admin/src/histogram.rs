@@ -1,10 +1,13 @@
-//! A histogram with logarithmic buckets: four per power of two, so a quantile is off by at most a quarter.
+//! A histogram with logarithmic buckets: four per power of two, so a quantile is off by at most a
+//! quarter.
 //!
-//! Bucket `k` holds values up to and including its bound, as Prometheus' `le` wants it; every power of two is a bound.
+//! Bucket `k` holds values up to and including its bound, as Prometheus' `le` wants it; every power
+//! of two is a bound.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Buckets of a histogram. The last one also takes everything above its bound, 2^40 (18 minutes in nanoseconds).
+/// Buckets of a histogram. The last one also takes everything above its bound, 2^40 (18 minutes in
+/// nanoseconds).
 pub const BUCKETS: usize = 156;
 
 /// Counts of values by size. One thread writes, any thread reads.

@@ -1,11 +1,13 @@
-//! By which names the pages may be asked for. A browser sends the name that it has looked up, and so an attacker's page, whose
-//! name has this address by now (DNS rebinding), is told from whoever means these pages.
+//! By which names the pages may be asked for. A browser sends the name that it has looked up, and
+//! so an attacker's page, whose name has this address by now (DNS rebinding), is told from whoever
+//! means these pages.
 
 use std::net::Ipv6Addr;
 
 use axum::http::{Request, header};
 
-/// Whether the request was meant for this machine: it names an address, this machine as such, one of `names`, or nothing.
+/// Whether the request was meant for this machine: it names an address, this machine as such, one
+/// of `names`, or nothing.
 pub(crate) fn is_meant<B>(request: &Request<B>, names: &[String]) -> bool {
     let fields = request.headers().get_all(header::HOST).iter();
     let mut given = fields.map(|field| field.to_str().unwrap_or_default());
@@ -15,15 +17,22 @@ pub(crate) fn is_meant<B>(request: &Request<B>, names: &[String]) -> bool {
 
 fn is_known(given: &str, names: &[String]) -> bool {
     if let Some(rest) = given.strip_prefix('[') {
-        return rest.split_once(']').is_some_and(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && is_port(port));
+        return rest
+            .split_once(']')
+            .is_some_and(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && is_port(port));
     }
     let (host, port) = given.split_at(given.find(':').unwrap_or(given.len()));
     let is = |name: &str| host.eq_ignore_ascii_case(name);
     // An address is nobody's name, so that nobody can have it mean another one later.
     is_port(port)
-        && (host.parse::<std::net::Ipv4Addr>().is_ok() || is("localhost") || names.iter().any(|name| is(name)))
+        && (host.parse::<std::net::Ipv4Addr>().is_ok()
+            || is("localhost")
+            || names.iter().any(|name| is(name)))
 }
 
 fn is_port(text: &str) -> bool {
-    text.is_empty() || text.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    text.is_empty()
+        || text
+            .strip_prefix(':')
+            .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }

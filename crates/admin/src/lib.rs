@@ -3,8 +3,8 @@
 //! ```text
 //! data path -> Counter, Gauge, Histogram <- Part (proxy, nodes) <- Pages <- HTTP
 //! ```
-//! The parts only read: what they show is counted anyway. One thread writes a counter with plain loads and stores (no
-//! lock, no read-modify-write); the admin thread reads it at any moment.
+//! The parts only read: what they show is counted anyway. One thread writes a counter with plain
+//! loads and stores (no lock, no read-modify-write); the admin thread reads it at any moment.
 
 mod counter;
 mod encode;

@@ -34,7 +34,8 @@ impl Heartbeats {
         turns.into_iter().zip(heartbeats.iter_mut()).map(age).collect()
     }
 
-    /// The loops that have not turned for ten seconds, by their place among `turns` (turns so far, one of each loop).
+    /// The loops that have not turned for ten seconds, by their place among `turns` (turns so far,
+    /// one of each loop).
     pub fn stuck(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<usize> {
         let ages = self.ages(turns, now).into_iter().enumerate();
         ages.filter(|(_, age)| *age > STUCK_AFTER).map(|(index, _)| index).collect()

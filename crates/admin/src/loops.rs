@@ -41,18 +41,27 @@ impl<M> Loops<M> {
     /// A value for each value of a label.
     pub fn by<L: Label, const N: usize>(&self, family: impl Fn(&M) -> &Family<L, N>) -> Vec<Value> {
         let value = |label: &L| {
-            (vec![(L::NAME, label.text().to_owned())], self.sum(|metrics| family(metrics).of(*label).get()) as f64)
+            (
+                vec![(L::NAME, label.text().to_owned())],
+                self.sum(|metrics| family(metrics).of(*label).get()) as f64,
+            )
         };
         L::ALL.iter().map(value).collect()
     }
 
     /// The same for `/status`: a number for each value of a label.
-    pub fn named<L: Label, const N: usize>(&self, family: impl Fn(&M) -> &Family<L, N>) -> Map<String, Json> {
-        let value = |label: &L| (label.text().to_owned(), self.sum(|metrics| family(metrics).of(*label).get()).into());
+    pub fn named<L: Label, const N: usize>(
+        &self,
+        family: impl Fn(&M) -> &Family<L, N>,
+    ) -> Map<String, Json> {
+        let value = |label: &L| {
+            (label.text().to_owned(), self.sum(|metrics| family(metrics).of(*label).get()).into())
+        };
         L::ALL.iter().map(value).collect()
     }
 
-    /// A histogram of nanoseconds of all of them, for `/status`: how many there were, and quantiles in microseconds.
+    /// A histogram of nanoseconds of all of them, for `/status`: how many there were, and quantiles
+    /// in microseconds.
     pub fn microseconds(&self, histogram: impl Fn(&M) -> &Histogram) -> Json {
         let all = self.histogram(histogram);
         let of = |quantile| all.quantile(quantile).map(|ns| ns as f64 / 1000.0);

@@ -1,12 +1,15 @@
-//! Models of counters, histograms and heartbeats: every order in which their writer and their readers can meet, within a
-//! bound of preemptions, and every value that a processor's memory may show a reader.
+//! Models of counters, histograms and heartbeats: every order in which their writer and their
+//! readers can meet, within a bound of preemptions, and every value that a processor's memory may
+//! show a reader.
 //!
-//! `cargo test -p shunt-admin --features loom --lib models`. Each counter is ordered by itself alone (`Relaxed`); there is
-//! no weaker order to try, so what was tried are steps left out, or done in two.
+//! `cargo test -p shunt-admin --features loom --lib models`. Each counter is ordered by itself
+//! alone (`Relaxed`); there is no weaker order to try, so what was tried are steps left out, or
+//! done in two.
 //!
-//! The owner is the thread that begins: loom 0.7.3 leaves out orders in which one that both reads and writes an atomic comes
-//! after one that only reads it (its issues 166 and 392). Where it comes first, later reads still return every value that
-//! they may. So that nothing is left out unnoticed, each model says which outcomes it has to have seen.
+//! The owner is the thread that begins: loom 0.7.3 leaves out orders in which one that both reads
+//! and writes an atomic comes after one that only reads it (its issues 166 and 392). Where it comes
+//! first, later reads still return every value that they may. So that nothing is left out
+//! unnoticed, each model says which outcomes it has to have seen.
 
 #![allow(clippy::unwrap_used, reason = "a model may panic")]
 #![allow(unreachable_pub, reason = "as `labels!` has it")]
@@ -44,7 +47,8 @@ fn outcomes<T: Ord + Send + 'static>(model: impl Fn() -> T + Send + Sync + 'stat
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
-/// Never: the sum of a family goes back between two looks at it, shows what was not counted, or misses some in the end.
+/// Never: the sum of a family goes back between two looks at it, shows what was not counted, or
+/// misses some in the end.
 ///
 /// Caught: an addition in two stores; a second thread that adds to the same counter.
 #[test]
@@ -63,10 +67,14 @@ fn a_sum_of_counters_never_goes_back() {
         assert_eq!(family.total(), 4);
         looks
     });
-    assert!([[0, 0], [0, 2], [2, 3], [0, 4], [4, 4]].iter().all(|looks| seen.contains(looks)), "{seen:?}");
+    assert!(
+        [[0, 0], [0, 2], [2, 3], [0, 4], [4, 4]].iter().all(|looks| seen.contains(looks)),
+        "{seen:?}"
+    );
 }
 
-/// Never: a gauge shows more than there ever was, so never what is left when more is subtracted than was there.
+/// Never: a gauge shows more than there ever was, so never what is left when more is subtracted
+/// than was there.
 ///
 /// Caught: a subtraction that wraps, if only for a moment.
 #[test]
@@ -108,10 +116,14 @@ fn a_histogram_never_goes_back() {
         (first.count(), second.count(), second.sum())
     });
     // Count and sum are not of one moment, and nobody may rely on that.
-    assert!([(0, 0, 0), (0, 2, 0), (1, 2, 1799)].iter().all(|looks| seen.contains(looks)), "{seen:?}");
+    assert!(
+        [(0, 0, 0), (0, 2, 0), (1, 2, 1799)].iter().all(|looks| seen.contains(looks)),
+        "{seen:?}"
+    );
 }
 
-/// Never: a loop that has stood still since it was seen is taken for one that turns, because what was seen of it went back.
+/// Never: a loop that has stood still since it was seen is taken for one that turns, because what
+/// was seen of it went back.
 ///
 /// Caught: `stuck` takes the turns before it takes the lock.
 #[test]

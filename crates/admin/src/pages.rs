@@ -24,13 +24,15 @@ pub trait Part: Send + Sync + 'static {
     /// The encoder's.
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result;
 
-    /// Which of its threads no longer do anything: entries for the answer of `/healthz`, none if all do.
+    /// Which of its threads no longer do anything: entries for the answer of `/healthz`, none if
+    /// all do.
     fn stuck(&self, now: Instant) -> Map<String, Json>;
 
     /// Why no client should be sent here now.
     fn not_ready(&self) -> Option<String>;
 
-    /// Its present state: an object whose entries become entries of `/status`. Their names are no other part's.
+    /// Its present state: an object whose entries become entries of `/status`. Their names are no
+    /// other part's.
     fn status(&self) -> State<'_>;
 }
 
@@ -50,7 +52,11 @@ impl Pages {
     }
 
     /// The same for this machine under these names as well, each a host without port.
-    pub fn with_names(version: &'static str, parts: Vec<Arc<dyn Part>>, names: Vec<String>) -> Arc<Self> {
+    pub fn with_names(
+        version: &'static str,
+        parts: Vec<Arc<dyn Part>>,
+        names: Vec<String>,
+    ) -> Arc<Self> {
         Arc::new(Self { parts, version, names, started: Instant::now() })
     }
 
@@ -75,7 +81,10 @@ impl Pages {
     /// A loop that stands still, or else the first part's reason not to be ready.
     pub(crate) fn not_ready(&self) -> Option<String> {
         let stuck = self.stuck();
-        let stuck = stuck.iter().next().map(|(what, which)| format!("event loops stand still: {what} {which}"));
+        let stuck = stuck
+            .iter()
+            .next()
+            .map(|(what, which)| format!("event loops stand still: {what} {which}"));
         stuck.or_else(|| self.parts.iter().find_map(|part| part.not_ready()))
     }
 
@@ -101,15 +110,33 @@ impl Pages {
         let usage = process::usage();
         let (cpu, memory) = ([plain(usage.cpu_seconds)], [plain(usage.resident_bytes)]);
         encoder.counter("process_cpu", "CPU time, user and system.", Some(&Unit::Seconds), &cpu)?;
-        encoder.gauge("process_resident_memory", "Resident memory.", Some(&Unit::Bytes), &memory)?;
-        encoder.gauge("process_open_fds", "Open file descriptors.", None, &[plain(usage.open_fds)])?;
-        encoder.gauge("process_max_fds", "Limit of open file descriptors.", None, &[plain(usage.max_fds)])
+        encoder.gauge(
+            "process_resident_memory",
+            "Resident memory.",
+            Some(&Unit::Bytes),
+            &memory,
+        )?;
+        encoder.gauge(
+            "process_open_fds",
+            "Open file descriptors.",
+            None,
+            &[plain(usage.open_fds)],
+        )?;
+        encoder.gauge(
+            "process_max_fds",
+            "Limit of open file descriptors.",
+            None,
+            &[plain(usage.max_fds)],
+        )
     }
 }
 
 impl fmt::Debug for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pages").field("version", &self.version).field("parts", &self.parts.len()).finish()
+        f.debug_struct("Pages")
+            .field("version", &self.version)
+            .field("parts", &self.parts.len())
+            .finish()
     }
 }
 

@@ -26,7 +26,8 @@ pub(crate) fn usage() -> Usage {
     }
 }
 
-/// Fields 14 and 15 of /proc/self/stat, in ticks of which Linux has 100 per second on all systems we build for.
+/// Fields 14 and 15 of /proc/self/stat, in ticks of which Linux has 100 per second on all systems
+/// we build for.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;

@@ -1,8 +1,9 @@
 //! Metrics, health, readiness and status over HTTP. All pages only read.
 //!
-//! Whoever can reach the port, and knows it by an address or a name of this machine, is trusted with what it shows, and
-//! with nothing else: a request and a connection have their time, a head its size, and connections their number. Where there
-//! are as many as may be, the next takes the place of the one that has been silent for longest, and waits for nobody.
+//! Whoever can reach the port, and knows it by an address or a name of this machine, is trusted
+//! with what it shows, and with nothing else: a request and a connection have their time, a head
+//! its size, and connections their number. Where there are as many as may be, the next takes the
+//! place of the one that has been silent for longest, and waits for nobody.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ impl Pages {
             };
             connections.make_room();
             let has_asked = HasAsked::default();
-            let service = TowerToHyperService::new(router.clone().layer(Extension(has_asked.clone())));
+            let service =
+                TowerToHyperService::new(router.clone().layer(Extension(has_asked.clone())));
             let task = tokio::spawn(async move {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -97,7 +99,8 @@ struct Connections {
 }
 
 impl Connections {
-    /// Closes the oldest that has asked nothing, or else the oldest, if there is no room for another one.
+    /// Closes the oldest that has asked nothing, or else the oldest, if there is no room for
+    /// another one.
     fn make_room(&mut self) {
         if self.open.len() < self.most {
             return;
@@ -106,7 +109,8 @@ impl Connections {
         if self.open.len() < self.most {
             return;
         }
-        let silent = self.open.iter().position(|(_, has_asked)| !has_asked.0.load(Ordering::Relaxed));
+        let silent =
+            self.open.iter().position(|(_, has_asked)| !has_asked.0.load(Ordering::Relaxed));
         if let Some((task, _)) = self.open.remove(silent.unwrap_or(0)) {
             task.abort();
         }
@@ -124,8 +128,7 @@ async fn check(
     if host::is_meant(&request, &pages.names) {
         return next.run(request).await;
     }
-    let error =
-        "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
+    let error = "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
     failure(StatusCode::MISDIRECTED_REQUEST, error)
 }
 
@@ -135,7 +138,10 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
-        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("metrics could not be written: {error}")),
+        Err(error) => failure(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("metrics could not be written: {error}"),
+        ),
     }
 }
 
@@ -163,12 +169,18 @@ async fn status(State(pages): State<Arc<Pages>>) -> Response {
 }
 
 async fn not_found(request: Request) -> Response {
-    let error = format!("no page {}; there are /metrics, /healthz, /readyz and /status", request.uri().path());
+    let error = format!(
+        "no page {}; there are /metrics, /healthz, /readyz and /status",
+        request.uri().path()
+    );
     failure(StatusCode::NOT_FOUND, &error)
 }
 
 async fn not_allowed(request: Request) -> Response {
-    failure(StatusCode::METHOD_NOT_ALLOWED, &format!("{} is not allowed here, only GET and HEAD", request.method()))
+    failure(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("{} is not allowed here, only GET and HEAD", request.method()),
+    )
 }
 
 fn failure(status: StatusCode, error: &str) -> Response {
@@ -209,7 +221,8 @@ mod tests {
         }
     }
 
-    /// A loop that turned and then stood still before the first request could not be told from one that turns.
+    /// A loop that turned and then stood still before the first request could not be told from one
+    /// that turns.
     #[tokio::test]
     async fn loops_are_looked_at_whether_anybody_asks_or_not() {
         let part = Arc::new(Looks::default());

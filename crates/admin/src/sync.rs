@@ -1,5 +1,6 @@
-//! What counters and heartbeats share between threads: std's types, or with the feature `loom` their twins, so that models
-//! (`models.rs`) go through every order in which threads can meet in them.
+//! What counters and heartbeats share between threads: std's types, or with the feature `loom`
+//! their twins, so that models (`models.rs`) go through every order in which threads can meet in
+//! them.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::Mutex;

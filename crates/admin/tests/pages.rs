@@ -1,4 +1,5 @@
-//! Whom the pages are for: those who ask by an address or a known name, however many others say nothing.
+//! Whom the pages are for: those who ask by an address or a known name, however many others say
+//! nothing.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -27,13 +28,20 @@ async fn answer(address: SocketAddr, request: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// An attacker's page in a browser could else ask for all that is shown, once its name has this address.
+/// An attacker's page in a browser could else ask for all that is shown, once its name has this
+/// address.
 #[tokio::test]
 async fn whoever_asks_by_another_name_gets_nothing() {
     let address = serve(8).await;
-    for host in
-        ["127.0.0.1", "127.0.0.1:9180", "[::1]:9180", "[::1]", "localhost", "LocalHost:1", "Metrics.Example:9180"]
-    {
+    for host in [
+        "127.0.0.1",
+        "127.0.0.1:9180",
+        "[::1]:9180",
+        "[::1]",
+        "localhost",
+        "LocalHost:1",
+        "Metrics.Example:9180",
+    ] {
         let line = answer(address, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
         assert_eq!(line, "HTTP/1.1 200 OK", "{host}");
     }
@@ -50,8 +58,14 @@ async fn whoever_asks_by_another_name_gets_nothing() {
         assert_eq!(line, "HTTP/1.1 421 Misdirected Request", "{host}");
     }
     for (request, expected) in [
-        ("GET http://attacker.example/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
-        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: a.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
+        (
+            "GET http://attacker.example/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+            "HTTP/1.1 421 Misdirected Request",
+        ),
+        (
+            "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: a.example\r\n\r\n",
+            "HTTP/1.1 421 Misdirected Request",
+        ),
         ("GET /nothing HTTP/1.1\r\nHost: a.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
         // No browser leaves it out, and checks of load balancers do.
         ("GET /readyz HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK"),
@@ -73,7 +87,8 @@ async fn who_says_nothing_keeps_nobody_waiting() {
     panic!("the machine stood still each time");
 }
 
-/// Connects more silent clients than there may be, asks beside them, and says if the last ones are still connected.
+/// Connects more silent clients than there may be, asks beside them, and says if the last ones are
+/// still connected.
 async fn are_last_ones_open() -> bool {
     const MOST: usize = 16;
     let address = serve(MOST).await;

@@ -17,9 +17,19 @@ type Time = fn(&Metrics) -> &Histogram;
 const TIMES: [(&str, &str, Time); 5] = [
     ("restore", "From an offer until the connection for it is in.", |metrics| &metrics.restore),
     ("arrival", "From a connection's arrival until it is in.", |metrics| &metrics.arrival),
-    ("first_byte", "From a request until its answer begins to go out on its client's connection.", |m| &m.first_byte),
-    ("freeze", "From when a connection is to go back until the kernel has let go of it.", |metrics| &metrics.freeze),
-    ("return", "From an answer's last byte until its connection is back.", |metrics| &metrics.giving_back),
+    (
+        "first_byte",
+        "From a request until its answer begins to go out on its client's connection.",
+        |m| &m.first_byte,
+    ),
+    (
+        "freeze",
+        "From when a connection is to go back until the kernel has let go of it.",
+        |metrics| &metrics.freeze,
+    ),
+    ("return", "From an answer's last byte until its connection is back.", |metrics| {
+        &metrics.giving_back
+    }),
 ];
 
 /// Metrics and status of an agent's event loops.
@@ -35,7 +45,12 @@ pub struct AgentAdmin {
 impl AgentAdmin {
     /// Of the loops with these metrics, in front of this server.
     pub fn new(loops: Vec<Arc<Metrics>>, upstream: SocketAddr, vips: Vec<SocketAddr>) -> Arc<Self> {
-        Arc::new(Self { loops: Loops::new(loops), upstream, vips, draining: AtomicBool::new(false) })
+        Arc::new(Self {
+            loops: Loops::new(loops),
+            upstream,
+            vips,
+            draining: AtomicBool::new(false),
+        })
     }
 
     /// No dispatcher is to connect from now on, but for connections that are here.
@@ -53,32 +68,70 @@ impl Part for AgentAdmin {
             ("shunt_agent_offers", "Answers that dispatchers were asked about.", |m| &m.offers),
         ];
         for (name, help, number) in counters {
-            encoder.counter(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
+            encoder.counter(
+                name,
+                help,
+                None,
+                &self.loops.plain(|metrics| number(metrics).get()),
+            )?;
         }
         let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
-        encoder.counter("shunt_agent_answers", "Answers that were sent whole, by their way.", None, &answers)?;
+        encoder.counter(
+            "shunt_agent_answers",
+            "Answers that were sent whole, by their way.",
+            None,
+            &answers,
+        )?;
         let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
-        encoder.counter("shunt_agent_answer", "Of answers, by their way.", Some(&Unit::Bytes), &bytes)?;
+        encoder.counter(
+            "shunt_agent_answer",
+            "Of answers, by their way.",
+            Some(&Unit::Bytes),
+            &bytes,
+        )?;
         let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
-        encoder.counter("shunt_agent_relayed", "Large answers that were relayed all the same.", None, &relayed)?;
+        encoder.counter(
+            "shunt_agent_relayed",
+            "Large answers that were relayed all the same.",
+            None,
+            &relayed,
+        )?;
         let taken = self.loops.by::<Taken, _>(|metrics| &metrics.taken);
-        encoder.counter("shunt_agent_connections", "Connections that dispatchers sent.", None, &taken)?;
+        encoder.counter(
+            "shunt_agent_connections",
+            "Connections that dispatchers sent.",
+            None,
+            &taken,
+        )?;
         let left = self.loops.by::<Left, _>(|metrics| &metrics.left);
         encoder.counter("shunt_agent_connections_left", "How connections left.", None, &left)?;
         type Level = fn(&Metrics) -> &Gauge;
         let gauges: [(&str, &str, Level); 6] = [
             ("shunt_agent_sessions", "Control connections of dispatchers.", |m| &m.sessions),
-            ("shunt_agent_in_flight", "Requests being carried out, waiting ones too.", |m| &m.exchanges),
-            ("shunt_agent_waiting", "Requests that wait for a connection to the server.", |m| &m.waiting),
+            ("shunt_agent_in_flight", "Requests being carried out, waiting ones too.", |m| {
+                &m.exchanges
+            }),
+            ("shunt_agent_waiting", "Requests that wait for a connection to the server.", |m| {
+                &m.waiting
+            }),
             ("shunt_agent_upstream_connections", "Connections to the server.", |m| &m.upstreams),
-            ("shunt_agent_taken", "Clients' connections that are here, or on their way.", |m| &m.flows),
-            ("shunt_agent_offered", "Answers of which it is not settled how they go.", |m| &m.offered),
+            ("shunt_agent_taken", "Clients' connections that are here, or on their way.", |m| {
+                &m.flows
+            }),
+            ("shunt_agent_offered", "Answers of which it is not settled how they go.", |m| {
+                &m.offered
+            }),
         ];
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
         }
         let kept = self.loops.plain(|metrics| metrics.kept_bytes.get());
-        encoder.gauge("shunt_agent_kept", "Of large CQL answers that are here.", Some(&Unit::Bytes), &kept)?;
+        encoder.gauge(
+            "shunt_agent_kept",
+            "Of large CQL answers that are here.",
+            Some(&Unit::Bytes),
+            &kept,
+        )?;
         for (name, help, histogram) in TIMES {
             let times = [(Vec::new(), self.loops.histogram(histogram))];
             encoder.durations(&format!("shunt_agent_{name}"), help, &times)?;
@@ -97,7 +150,8 @@ impl Part for AgentAdmin {
     fn status(&self) -> State<'_> {
         let vips: Vec<String> = self.vips.iter().map(ToString::to_string).collect();
         let answers = |way: Way| self.loops.sum(|metrics| metrics.answers.of(way).get());
-        let times = TIMES.iter().map(|(name, _, time)| ((*name).to_owned(), self.loops.microseconds(time)));
+        let times =
+            TIMES.iter().map(|(name, _, time)| ((*name).to_owned(), self.loops.microseconds(time)));
         let state = json!({ "agent": {
             "loops": self.loops.count(),
             "upstream": self.upstream.to_string(),

@@ -1,4 +1,5 @@
-//! Answers on their way back: read from the server, offered if they are large, and sent as far as there is credit.
+//! Answers on their way back: read from the server, offered if they are large, and sent as far as
+//! there is credit.
 //!
 //! ```text
 //! awaited ──head──> held (size unknown) ──threshold──> offered ──FETCH──> relayed ──end──> the connection is free
@@ -71,7 +72,9 @@ struct Found {
 }
 
 fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: &[u8]) -> Step {
-    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+    let (Some(connection), Some(state)) =
+        (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))
+    else {
         return Step::Gone;
     };
     let read = |connection: &mut crate::state::Upstream| -> Result<Option<Found>, Refusal> {
@@ -79,7 +82,11 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
         let response = ResponseHead::read(head, state.to_head)?;
         let mut forwarded = Vec::new();
         response.forward(&[], &mut forwarded);
-        let etag = response.strong_etag().filter(|etag| etag.len() <= ETAG_BYTES_MAX).unwrap_or_default().to_vec();
+        let etag = response
+            .strong_etag()
+            .filter(|etag| etag.len() <= ETAG_BYTES_MAX)
+            .unwrap_or_default()
+            .to_vec();
         let (bytes, status, framing) = (head.len(), response.status, response.framing);
         Ok(Some(Found { bytes, status, framing, keep_alive: response.keep_alive, forwarded, etag }))
     };
@@ -101,7 +108,13 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     if found.status < 200 {
         state.interim += 1;
         if state.interim > limits::INTERIM_MAX {
-            request::fail(agent, io, exchange, 502, "the server has sent too many interim answers (1xx)");
+            request::fail(
+                agent,
+                io,
+                exchange,
+                502,
+                "the server has sent too many interim answers (1xx)",
+            );
             return Step::Gone;
         }
         let Exchange { session, ticket, .. } = *state;
@@ -124,7 +137,9 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
 fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     match (agent.options.threshold_bytes, state.answer.framing) {
-        (Some(threshold), Framing::Length(length)) if length >= threshold => offer(agent, io, exchange),
+        (Some(threshold), Framing::Length(length)) if length >= threshold => {
+            offer(agent, io, exchange)
+        }
         (Some(_), Framing::Chunked | Framing::UntilClose) => {
             state.answer.stage = Stage::Held;
             state.deadline_ns = io.now_ns() + agent.options.hold_ns;
@@ -135,7 +150,9 @@ fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
 }
 
 fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: &[u8]) -> Step {
-    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+    let (Some(connection), Some(state)) =
+        (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))
+    else {
         return Step::Gone;
     };
     if let Some(key) = state.direct {
@@ -153,7 +170,8 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
         return Step::Gone;
     };
     let is_held = state.answer.stage == Stage::Held;
-    // What is held is bounded by the threshold, what is sent by credit and by what the control connection takes.
+    // What is held is bounded by the threshold, what is sent by credit and by what the control
+    // connection takes.
     let room = match is_held {
         true => u64::MAX,
         false if session.is_full => 0,
@@ -172,8 +190,10 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     if is_held {
         state.answer.kept.extend_from_slice(&visible[..taken]);
         state.answer.is_complete = is_complete;
-        let is_large =
-            agent.options.threshold_bytes.is_some_and(|threshold| state.answer.kept.len() as u64 >= threshold);
+        let is_large = agent
+            .options
+            .threshold_bytes
+            .is_some_and(|threshold| state.answer.kept.len() as u64 >= threshold);
         if is_large {
             offer(agent, io, exchange);
         } else if is_complete {
@@ -197,9 +217,16 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
 }
 
 /// Bytes of a body that goes out on its client's own connection.
-fn direct(agent: &mut Agent, io: &mut Io, (upstream, exchange, key): (usize, usize, usize), data: &[u8]) -> Step {
+fn direct(
+    agent: &mut Agent,
+    io: &mut Io,
+    (upstream, exchange, key): (usize, usize, usize),
+    data: &[u8],
+) -> Step {
     let room = taken::room(agent, io, key);
-    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+    let (Some(connection), Some(state)) =
+        (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))
+    else {
         return Step::Gone;
     };
     if room == 0 {
@@ -237,7 +264,8 @@ fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
         io.pause_reading(connection.conn);
     }
     let answer = &state.answer;
-    let offer = Message::Offer { head: &answer.head, framing: framing(answer.framing), etag: &answer.etag };
+    let offer =
+        Message::Offer { head: &answer.head, framing: framing(answer.framing), etag: &answer.etag };
     if let Some(session) = agent.sessions.get_mut(state.session) {
         session.send(io, state.ticket, &offer);
     }
@@ -254,7 +282,8 @@ pub(crate) fn fetch(agent: &mut Agent, io: &mut Io, exchange: usize) {
 /// An answer has been held for long enough.
 pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
     // The timer may be that of an exchange that has ended.
-    let is_due = |state: &Exchange| state.answer.stage == Stage::Held && state.deadline_ns <= io.now_ns();
+    let is_due =
+        |state: &Exchange| state.answer.stage == Stage::Held && state.deadline_ns <= io.now_ns();
     if agent.exchanges.get(exchange).is_some_and(is_due) {
         agent.metrics.relayed.of(Why::HoldOver).add(1);
         relay(agent, io, exchange);
@@ -264,7 +293,9 @@ pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
 /// Sends the head, and of the body what there is.
 fn relay(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
-    let Some(session) = agent.sessions.get_mut(state.session) else { return request::cancel(agent, io, exchange) };
+    let Some(session) = agent.sessions.get_mut(state.session) else {
+        return request::cancel(agent, io, exchange);
+    };
     state.answer.stage = Stage::Relayed;
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     let answer = &state.answer;
@@ -281,7 +312,9 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if state.answer.stage != Stage::Relayed {
         return;
     }
-    let Some(session) = agent.sessions.get_mut(state.session) else { return request::cancel(agent, io, exchange) };
+    let Some(session) = agent.sessions.get_mut(state.session) else {
+        return request::cancel(agent, io, exchange);
+    };
     let kept = &mut state.answer.kept;
     let sent = kept.len().min(usize::try_from(state.credit).unwrap_or(usize::MAX));
     if sent > 0 {
@@ -299,7 +332,9 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
         finish(agent, io, exchange);
         return;
     }
-    let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else { return };
+    let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else {
+        return;
+    };
     if state.credit > 0 && io.is_paused(connection.conn) {
         state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
         io.resume_reading(connection.conn);
@@ -324,7 +359,8 @@ fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
     // A server that answered before it had the whole request may take the rest for another one.
     let was_whole = state.request_is_complete;
     if let Some(upstream) = request::forget(agent, exchange) {
-        let goes_on = was_whole && agent.upstreams.get(upstream).is_some_and(|connection| connection.keep_alive);
+        let goes_on = was_whole
+            && agent.upstreams.get(upstream).is_some_and(|connection| connection.keep_alive);
         pool::release(agent, io, upstream, goes_on);
     }
 }

@@ -1,9 +1,11 @@
-//! Clients whose connections have ended here are to hear of it, and no reset may leave this host: their owner may have given the connection to
-//! another since, which this end cannot know. So the client is asked something: its answer goes to its owner's host, and whoever has the
-//! connection there takes it for what it is, a packet without news; if nobody has, that host's kernel answers by a reset.
+//! Clients whose connections have ended here are to hear of it, and no reset may leave this host:
+//! their owner may have given the connection to another since, which this end cannot know. So the
+//! client is asked something: its answer goes to its owner's host, and whoever has the connection
+//! there takes it for what it is, a packet without news; if nobody has, that host's kernel answers
+//! by a reset.
 //!
-//! It is asked for as long as a steering entry may send what it answers back here, where it is dropped. Bounded in number: clients beyond that
-//! find out by their own time limits.
+//! It is asked for as long as a steering entry may send what it answers back here, where it is
+//! dropped. Bounded in number: clients beyond that find out by their own time limits.
 
 use std::collections::VecDeque;
 
@@ -19,11 +21,17 @@ use crate::state::{Agent, Asked, Peer, Taken};
 pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, taken: &Taken) {
     if agent.own.keeps_resets_back() && agent.asked.len() < limits::ASKED_MAX {
         let (state, since_ns) = (taken.state, taken.since_ns);
-        agent.asked.push_back(Asked { state, since_ns, due_ns: io.now_ns() + limits::TICK_NS, asks: 0 });
+        agent.asked.push_back(Asked {
+            state,
+            since_ns,
+            due_ns: io.now_ns() + limits::TICK_NS,
+            asks: 0,
+        });
     }
 }
 
-/// Asks whom it is time to ask: the connection is put in, which makes its kernel ask the peer what it has, and taken out at once.
+/// Asks whom it is time to ask: the connection is put in, which makes its kernel ask the peer what
+/// it has, and taken out at once.
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     let Agent { asked, moves, .. } = &mut *agent;
     // What has come back is not asked for, nor another of the same addresses.
@@ -34,9 +42,14 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     }
 }
 
-/// Takes those out that it is time to ask, as they are by now. Clients that are lost at once would all be asked at once, time and again, and the loop
-/// would do nothing else for as long: no more than so many are, and the others at the next ticks.
-fn due(all: &mut VecDeque<Asked>, now_ns: u64, is_here: impl Fn(Flow) -> bool) -> Vec<(Flow, TcpState)> {
+/// Takes those out that it is time to ask, as they are by now. Clients that are lost at once would
+/// all be asked at once, time and again, and the loop would do nothing else for as long: no more
+/// than so many are, and the others at the next ticks.
+fn due(
+    all: &mut VecDeque<Asked>,
+    now_ns: u64,
+    is_here: impl Fn(Flow) -> bool,
+) -> Vec<(Flow, TcpState)> {
     let mut due = Vec::new();
     for _ in 0..all.len() {
         let Some(mut asked) = all.pop_front() else { break };
@@ -91,7 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn of_many_clients_that_are_lost_at_once_few_are_asked_in_one_tick_and_all_as_often_as_each_is() {
+    fn of_many_clients_that_are_lost_at_once_few_are_asked_in_one_tick_and_all_as_often_as_each_is()
+    {
         let clients = u16::try_from(limits::ASKED_MAX).expect("a port for each");
         let mut all: VecDeque<Asked> = (0..clients).map(lost).collect();
         let mut asks = vec![0; limits::ASKED_MAX];

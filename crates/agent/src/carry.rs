@@ -1,4 +1,5 @@
-//! What [`crate::taken`] wants done with clients' connections is done when the step that it came of is over.
+//! What [`crate::taken`] wants done with clients' connections is done when the step that it came of
+//! is over.
 
 use shunt_handover::Flow;
 use shunt_handover::agent::{Close, SessionId};
@@ -25,7 +26,8 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
     match wanted {
         Wanted::Restore(flow, frozen, offer) => restore(agent, io, flow, *frozen, offer),
         Wanted::Freeze(flow) => {
-            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key)) {
+            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key))
+            {
                 // One that moves is tried again.
                 taken.leaves_ns.get_or_insert(io.now_ns());
                 io.freeze(taken.conn);
@@ -34,7 +36,8 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
         Wanted::Start(flow, (_, ticket), _) if agent.options.protocol == Protocol::Cql => {
             kept::start(agent, io, flow, ticket);
         }
-        // The owner cannot be asked, or does not answer: it finds the answer where it would be without an agent.
+        // The owner cannot be asked, or does not answer: it finds the answer where it would be
+        // without an agent.
         Wanted::Relay(_, ticket) if agent.options.protocol == Protocol::Cql => {
             agent.metrics.relayed.of(Why::Fetched).add(1);
             link::relay(agent, io, ticket);
@@ -72,7 +75,13 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
 }
 
 /// Puts a connection in, for the answer that was offered.
-fn restore(agent: &mut Agent, io: &mut Io, flow: Flow, frozen: Frozen, offer: Option<(SessionId, Ticket)>) {
+fn restore(
+    agent: &mut Agent,
+    io: &mut Io,
+    flow: Flow,
+    frozen: Frozen,
+    offer: Option<(SessionId, Ticket)>,
+) {
     let state = frozen.state;
     let conn = io.restore(frozen);
     let exchange = offer.filter(|_| agent.options.protocol == Protocol::Http);
@@ -113,7 +122,8 @@ fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
     agent.metrics.left.of(Left::Closed).add(1);
     match how {
         Close::Reset => {
-            // Between hosts its reset does not leave, and the client hears it from whoever its packets go to.
+            // Between hosts its reset does not leave, and the client hears it from whoever its
+            // packets go to.
             io.abort(taken.conn);
             ask::from_now_on(agent, io, &taken);
         }
@@ -135,7 +145,9 @@ fn exchange_of(agent: &Agent, session: SessionId, ticket: Ticket) -> Option<usiz
         return agent.sessions.get(*key)?.exchanges.get(&ticket).copied();
     }
     let mut orphans = agent.exchanges.iter().filter(|(_, state)| state.is_taken);
-    orphans.find(|(_, state)| state.session_id == session && state.ticket == ticket).map(|(key, _)| key)
+    orphans
+        .find(|(_, state)| state.session_id == session && state.ticket == ticket)
+        .map(|(key, _)| key)
 }
 
 /// Lets go of a connection, and of the rest of its answer.
@@ -163,7 +175,12 @@ fn left(agent: &mut Agent, io: &mut Io, flow: Flow) {
 }
 
 /// What came of taking a connection out.
-pub(crate) fn frozen(agent: &mut Agent, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+pub(crate) fn frozen(
+    agent: &mut Agent,
+    io: &mut Io,
+    conn: ConnId,
+    outcome: Result<Frozen, NotFrozen>,
+) {
     match agent.peer(conn) {
         Peer::Taken(key) => {
             let Some(flow) = agent.taken.get(key).map(|taken| taken.flow) else { return };
@@ -211,13 +228,20 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseRe
 }
 
 /// The answer goes out on the connection from here on, but for what the client has of it.
-fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (SessionId, Ticket), answer_sent: u64) {
+fn start(
+    agent: &mut Agent,
+    io: &mut Io,
+    flow: Flow,
+    (session, ticket): (SessionId, Ticket),
+    answer_sent: u64,
+) {
     let Some(key) = agent.of_flow.get(&flow).copied() else { return };
     let exchange = exchange_of(agent, session, ticket);
     let state = exchange.and_then(|exchange| Some((exchange, agent.exchanges.get_mut(exchange)?)));
     // What has begun to be relayed has no head any more.
     let has_answer = |state: &Exchange| state.answer.stage == Stage::Offered;
-    let state = state.filter(|(_, state)| has_answer(state) && state.answer.head.len() as u64 >= answer_sent);
+    let state = state
+        .filter(|(_, state)| has_answer(state) && state.answer.head.len() as u64 >= answer_sent);
     let (Some((exchange, state)), Some(taken)) = (state, agent.taken.get_mut(key)) else {
         return taken::no_answer(agent, io, flow, answer_sent);
     };
@@ -227,11 +251,17 @@ fn start(agent: &mut Agent, io: &mut Io, flow: Flow, (session, ticket): (Session
     taken.exchange = Some(exchange);
     taken.asked_ns = Some(state.asked_ns);
     let out = io.output(taken.conn);
-    let (head, kept) = (std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept));
+    let (head, kept) =
+        (std::mem::take(&mut state.answer.head), std::mem::take(&mut state.answer.kept));
     out.extend_from_slice(&head[answer_sent as usize..]);
     out.extend_from_slice(&kept);
     taken.sent = (head.len() + kept.len()) as u64;
-    taken::begins(&agent.metrics, taken, io.now_ns(), head.len() + kept.len() - answer_sent as usize);
+    taken::begins(
+        &agent.metrics,
+        taken,
+        io.now_ns(),
+        head.len() + kept.len() - answer_sent as usize,
+    );
     agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent - answer_sent);
     if state.answer.is_complete || state.answer.framing == Framing::None {
         return answer::finish_direct(agent, io, exchange);

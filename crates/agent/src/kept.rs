@@ -1,4 +1,5 @@
-//! Large answers of the CQL server, while it is not settled how they go to their clients, and while they go.
+//! Large answers of the CQL server, while it is not settled how they go to their clients, and while
+//! they go.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,8 @@ const VOID: i32 = 1;
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) answers: HashMap<Ticket, Kept>,
-    /// Of these, of those that are being taken in, and of those that go out on clients' connections.
+    /// Of these, of those that are being taken in, and of those that go out on clients'
+    /// connections.
     bytes: usize,
     next_ticket: u64,
 }
@@ -87,7 +89,8 @@ pub(crate) fn release(agent: &mut Agent, bytes: usize) {
     agent.kept.bytes -= bytes;
 }
 
-/// Keeps an answer for which there is room, if its owner can be asked about it; gives it back, and its room, if not.
+/// Keeps an answer for which there is room, if its owner can be asked about it; gives it back, and
+/// its room, if not.
 pub(crate) fn offer(
     agent: &mut Agent,
     io: &Io,
@@ -116,7 +119,10 @@ pub(crate) fn offer(
     agent.kept.next_ticket += 1;
     agent.metrics.offers.add(1);
     let offered_ns = io.now_ns();
-    agent.kept.answers.insert(ticket, Kept { session, link, proxy, envelope, offered_ns, shape: None });
+    agent
+        .kept
+        .answers
+        .insert(ticket, Kept { session, link, proxy, envelope, offered_ns, shape: None });
     Ok(ticket)
 }
 
@@ -146,12 +152,16 @@ pub(crate) fn forget(agent: &mut Agent, ticket: Ticket) {
     }
 }
 
-/// Its owner wants an answer no more: what is relayed of it says only that its stream id is free. One for which a connection was given goes out on that.
+/// Its owner wants an answer no more: what is relayed of it says only that its stream id is free.
+/// One for which a connection was given goes out on that.
 pub(crate) fn empty(agent: &mut Agent, session: SessionId, ticket: Ticket) {
     if agent.moves.has_taken(session, ticket) {
         return;
     }
-    let Some(kept) = agent.kept.answers.get_mut(&ticket).filter(|kept| kept.session == session) else { return };
+    let Some(kept) = agent.kept.answers.get_mut(&ticket).filter(|kept| kept.session == session)
+    else {
+        return;
+    };
     let Some(header) = Header::decode(&kept.envelope) else { return };
     let before = kept.envelope.len();
     kept.envelope.clear();
@@ -160,7 +170,8 @@ pub(crate) fn empty(agent: &mut Agent, session: SessionId, ticket: Ticket) {
     agent.kept.bytes = agent.kept.bytes + kept.envelope.len() - before;
 }
 
-/// An answer that was offered goes out on its client's own connection, if it is still there and it was said how.
+/// An answer that was offered goes out on its client's own connection, if it is still there and it
+/// was said how.
 pub(crate) fn start(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) {
     if !send(agent, io, flow, ticket) {
         taken::no_answer(agent, io, flow, 0);

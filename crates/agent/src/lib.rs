@@ -1,12 +1,13 @@
-//! The agent: it stands beside a stock HTTP server on the same host and answers the requests of dispatchers.
+//! The agent: it stands beside a stock HTTP server on the same host and answers the requests of
+//! dispatchers.
 //!
 //! ```text
 //! dispatcher ── control connection ──> session ── request ──> pool ── connection ──> stock server
 //!            <── RESPONSE, BODY, END ──          <── answer ─────────────────────────
 //! ```
-//! One session for each control connection, one exchange for each request of it, at most one exchange at a time on each
-//! connection to the server. An answer whose size says so is offered before any of it is sent: whoever owns the client's
-//! connection decides how it goes there.
+//! One session for each control connection, one exchange for each request of it, at most one
+//! exchange at a time on each connection to the server. An answer whose size says so is offered
+//! before any of it is sent: whoever owns the client's connection decides how it goes there.
 //!
 //! | file | what is there |
 //! |---|---|

@@ -1,14 +1,17 @@
-//! Links of proxies to the CQL server: bytes go both ways as they are, but for a large RESULT, which is taken in and offered.
+//! Links of proxies to the CQL server: bytes go both ways as they are, but for a large RESULT,
+//! which is taken in and offered.
 //!
 //! ```text
 //! proxy ── handshake, REQUEST(from how many bytes on) ──> link ── connection ──> stock server
 //!       <── envelopes, OFFERED(ticket, length) ───────────     <── envelopes ──
 //! ```
-//! An offered answer leaves the link's stream, so that the others behind it are not held up by it. It comes back into it, between two envelopes, when
-//! the proxy wants it relayed, or cannot be asked: its session is lost, or it has not said anything in time. What there is not enough room for is passed
-//! on as it comes.
+//! An offered answer leaves the link's stream, so that the others behind it are not held up by it.
+//! It comes back into it, between two envelopes, when the proxy wants it relayed, or cannot be
+//! asked: its session is lost, or it has not said anything in time. What there is not enough room
+//! for is passed on as it comes.
 //!
-//! After the handshake v5 puts envelopes into segments, which [`crate::segments`] takes apart where it has to.
+//! After the handshake v5 puts envelopes into segments, which [`crate::segments`] takes apart where
+//! it has to.
 
 use std::collections::VecDeque;
 
@@ -55,8 +58,14 @@ enum Reading {
     Opaque,
 }
 
-/// A proxy has shown that it has the key and says that this connection is a link. Whatever comes next on it is the server's.
-pub(crate) fn begin(agent: &mut Agent, io: &mut Io, (proxy, owner): (ConnId, OwnerId), head: &[u8]) {
+/// A proxy has shown that it has the key and says that this connection is a link. Whatever comes
+/// next on it is the server's.
+pub(crate) fn begin(
+    agent: &mut Agent,
+    io: &mut Io,
+    (proxy, owner): (ConnId, OwnerId),
+    head: &[u8],
+) {
     let is_full = agent.links.len() >= agent.options.upstream_connections_max;
     let Some(wanted) = head.first_chunk::<4>().filter(|_| !is_full && !agent.is_draining) else {
         agent.metrics.failed.add(1);
@@ -115,7 +124,8 @@ pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8])
                 (used, *left) = (used + taken, *left - taken);
                 if *left == 0 {
                     let is_last = matches!(link.reading, Reading::PassingLast(_));
-                    link.reading = if is_last { Reading::Segments(Run::Between) } else { Reading::Header };
+                    link.reading =
+                        if is_last { Reading::Segments(Run::Between) } else { Reading::Header };
                     relay_waiting(agent, io, key);
                 }
             }
@@ -212,7 +222,8 @@ fn read_header(agent: &mut Agent, key: usize, header: Header) {
 /// Is this the answer to be taken in? Then there is room for it.
 fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
     let Some(link) = agent.links.get(key) else { return false };
-    let is_large = header.response && header.opcode == opcode::RESULT && header.length >= link.threshold_bytes;
+    let is_large =
+        header.response && header.opcode == opcode::RESULT && header.length >= link.threshold_bytes;
     let bytes = HEADER_BYTES + header.length as usize;
     if !is_large {
         return false;
@@ -228,7 +239,9 @@ fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
 
 /// A large answer is here: its proxy is asked how it is to go, if it can be asked.
 fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
-    let (Some(link), Some(header)) = (agent.links.get(key), Header::decode(&envelope)) else { return };
+    let (Some(link), Some(header)) = (agent.links.get(key), Header::decode(&envelope)) else {
+        return;
+    };
     let owner = link.owner;
     match kept::offer(agent, io, owner, key, envelope) {
         Ok(ticket) => {
@@ -248,7 +261,10 @@ fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
 
 /// An answer goes back into its link's stream, between two envelopes.
 pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
-    let Some((key, proxy)) = agent.kept.answers.get(&ticket).map(|kept| (kept.link, kept.proxy)) else { return };
+    let Some((key, proxy)) = agent.kept.answers.get(&ticket).map(|kept| (kept.link, kept.proxy))
+    else {
+        return;
+    };
     match agent.links.get_mut(key).filter(|link| link.proxy == proxy) {
         Some(link) => link.relayed.push_back(ticket),
         // Who asked for it knows that the link is gone.
@@ -280,7 +296,9 @@ fn relay_bytes(agent: &Agent, io: &mut Io, key: usize, envelope: &[u8]) {
 /// Puts a whole envelope into a link's stream.
 fn write(agent: &Agent, io: &mut Io, key: usize, envelope: &[u8]) {
     match agent.links.get(key) {
-        Some(Link { proxy, reading: Reading::Segments(_), .. }) => segments::append(io.output(*proxy), false, envelope),
+        Some(Link { proxy, reading: Reading::Segments(_), .. }) => {
+            segments::append(io.output(*proxy), false, envelope)
+        }
         Some(link) => io.output(link.proxy).extend_from_slice(envelope),
         None => {}
     }

@@ -1,4 +1,5 @@
-//! What an agent has done since its start, and what it has now. Each event loop writes its own; the admin thread reads them.
+//! What an agent has done since its start, and what it has now. Each event loop writes its own; the
+//! admin thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 use shunt_handover::message::{Message, Refusal};
@@ -56,7 +57,8 @@ labels! {
         Client = "client",
         /// Its client reset it.
         Reset = "reset",
-        /// It was closed here: the server broke its answer off, its time was over, or its dispatcher said so.
+        /// It was closed here: the server broke its answer off, its time was over, or its
+        /// dispatcher said so.
         Closed = "closed",
     }
 }
@@ -100,11 +102,14 @@ pub struct Metrics {
     pub restore: Histogram,
     /// From a connection's arrival until it is here: the last part of that.
     pub arrival: Histogram,
-    /// From a request until the first bytes of its answer are put into its client's connection. HTTP alone: requests of CQL are not looked at.
+    /// From a request until the first bytes of its answer are put into its client's connection.
+    /// HTTP alone: requests of CQL are not looked at.
     pub first_byte: Histogram,
-    /// From when a connection is to go back until the kernel has let go of it, however often that is tried.
+    /// From when a connection is to go back until the kernel has let go of it, however often that
+    /// is tried.
     pub freeze: Histogram,
-    /// From when the kernel has the last byte of an answer until the connection's owner has said that it has it again.
+    /// From when the kernel has the last byte of an answer until the connection's owner has said
+    /// that it has it again.
     pub giving_back: Histogram,
 }
 

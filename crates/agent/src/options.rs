@@ -22,7 +22,8 @@ pub struct AgentOptions {
     pub instance: Instance,
     /// Answers of at least so many bytes are offered; `None`: all are relayed.
     pub threshold_bytes: Option<u64>,
-    /// How long an answer whose size is not known is held back, so that it may turn out to be large.
+    /// How long an answer whose size is not known is held back, so that it may turn out to be
+    /// large.
     pub hold_ns: u64,
     /// Virtual addresses whose connections may be taken.
     pub vips: Vec<SocketAddr>,

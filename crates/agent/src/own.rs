@@ -6,12 +6,13 @@ use shunt_handover::Flow;
 
 /// Lets packets of connections in, or keeps them out.
 pub trait Own: Send + fmt::Debug {
-    /// The connection is about to come or to go: no packet of the client's reaches this host, for so long.
+    /// The connection is about to come or to go: no packet of the client's reaches this host, for
+    /// so long.
     fn expect(&mut self, flow: Flow, lease_ms: u64);
     /// The client's packets reach the connection that is here, for so long; again: to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
-    /// The client has ended the connection: what its end here says to that gets out, for so long. It may not end it of its own accord: it might be
-    /// another's by then.
+    /// The client has ended the connection: what its end here says to that gets out, for so long.
+    /// It may not end it of its own accord: it might be another's by then.
     fn let_end(&mut self, flow: Flow, lease_ms: u64);
     /// The connection is not here, and nothing of it leaves.
     fn disown(&mut self, flow: Flow);
@@ -21,7 +22,8 @@ pub trait Own: Send + fmt::Debug {
     fn tidy(&mut self);
 }
 
-/// For connections that are found wherever they are: in a simulation, and by a mover that passes descriptors on.
+/// For connections that are found wherever they are: in a simulation, and by a mover that passes
+/// descriptors on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 

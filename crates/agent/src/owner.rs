@@ -32,7 +32,9 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
             Ok(Some((read, Read::Body(ticket, bytes)))) => {
                 used += read;
                 if !request::body(agent, io, key, ticket, bytes) {
-                    warn!("a dispatcher has sent more of a body than it may; its control connection is closed");
+                    warn!(
+                        "a dispatcher has sent more of a body than it may; its control connection is closed"
+                    );
                     end(agent, io, key);
                 }
             }
@@ -84,7 +86,8 @@ fn becomes_link(agent: &mut Agent, io: &mut Io, key: usize, head: &[u8], rest: &
 
 fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Message<'_>) {
     // Of an exchange that has ended here, messages may be under way; they mean nothing any more.
-    let exchange = agent.sessions.get(key).and_then(|session| session.exchanges.get(&ticket).copied());
+    let exchange =
+        agent.sessions.get(key).and_then(|session| session.exchanges.get(&ticket).copied());
     match (message, exchange) {
         (Message::Request { head, .. }, _) if agent.options.protocol == Protocol::Cql => {
             let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
@@ -163,7 +166,10 @@ pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     agent.set_peer(session.conn, Peer::Nobody);
     agent.session_keys.remove(&session.id);
     if !session.exchanges.is_empty() {
-        info!(exchanges = session.exchanges.len(), "a control connection has ended, and its requests are given up");
+        info!(
+            exchanges = session.exchanges.len(),
+            "a control connection has ended, and its requests are given up"
+        );
     }
     let mut exchanges: Vec<usize> = session.exchanges.into_values().collect();
     // In one order, so that a simulation can be run again.

@@ -22,7 +22,8 @@ impl Pace {
             return;
         }
         let is_first = self.since_ns == 0;
-        self.is_slow = is_held_up && !is_first && self.sent_bytes - self.since_bytes < limits::PACE_BYTES_MIN;
+        self.is_slow =
+            is_held_up && !is_first && self.sent_bytes - self.since_bytes < limits::PACE_BYTES_MIN;
         (self.since_ns, self.since_bytes) = (now_ns, self.sent_bytes);
     }
 }

@@ -16,7 +16,9 @@ pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
     // The one that was used last is the least likely to be closed by the server just now.
     match agent.idle.pop() {
         Some(upstream) => join(agent, io, exchange, upstream),
-        None if agent.upstreams.len() < agent.options.upstream_connections_max => connect(agent, io, exchange),
+        None if agent.upstreams.len() < agent.options.upstream_connections_max => {
+            connect(agent, io, exchange)
+        }
         None => agent.waiting.push_back(exchange),
     }
 }
@@ -31,7 +33,9 @@ pub(crate) fn connect(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// The exchange has this connection, and what there is of its request is sent.
 fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
-    let (Some(connection), Some(state)) = (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange)) else {
+    let (Some(connection), Some(state)) =
+        (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))
+    else {
         return;
     };
     connection.exchange = Some(exchange);
@@ -47,7 +51,9 @@ fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
 /// Gives credit for what the server has taken of a request's body, now or when it has.
 pub(crate) fn give_credit(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
-    let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else { return };
+    let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else {
+        return;
+    };
     if state.request_taken == 0 || state.request_is_complete {
         return;
     }
@@ -97,9 +103,11 @@ pub(crate) fn gone(agent: &mut Agent, upstream: usize) {
     agent.idle.retain(|idle| *idle != upstream);
 }
 
-/// At the end of a turn, when everything that had come behind an answer was seen: those that wait get what has become free.
+/// At the end of a turn, when everything that had come behind an answer was seen: those that wait
+/// get what has become free.
 pub(crate) fn serve_waiting(agent: &mut Agent, io: &mut Io) {
-    // Uploads first: no more than their share is ever under way, so that they keep nobody from the rest.
+    // Uploads first: no more than their share is ever under way, so that they keep nobody from the
+    // rest.
     while has_room(agent)
         && let Some(exchange) = next_upload(agent).or_else(|| agent.waiting.pop_front())
     {
@@ -111,15 +119,16 @@ pub(crate) fn has_room(agent: &Agent) -> bool {
     agent.upstreams.len() < agent.options.upstream_connections_max || !agent.idle.is_empty()
 }
 
-/// How many connections may be with requests that are not whole: half of them, and a quarter with those that may be small.
-/// Whoever has sent as much as it may cannot be waited for.
+/// How many connections may be with requests that are not whole: half of them, and a quarter with
+/// those that may be small. Whoever has sent as much as it may cannot be waited for.
 fn share(agent: &Agent, is_full: bool) -> usize {
     (agent.options.upstream_connections_max / if is_full { 2 } else { 4 }).max(1)
 }
 
 /// Connections that are with such requests.
 fn under_way(agent: &Agent) -> usize {
-    let exchanges = agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?));
+    let exchanges =
+        agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?));
     exchanges.filter(|state| !state.request_is_complete).count()
 }
 

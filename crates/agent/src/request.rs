@@ -19,7 +19,9 @@ pub(crate) fn start(
 ) {
     agent.metrics.requests.add(1);
     agent.waiting_bytes += head.len();
-    let Some((session_id, is_taken)) = agent.sessions.get(session).map(|one| (one.id, one.takes_requests)) else {
+    let Some((session_id, is_taken)) =
+        agent.sessions.get(session).map(|one| (one.id, one.takes_requests))
+    else {
         return;
     };
     let refusal = match agent.exchanges.len() >= limits::EXCHANGES_MAX {
@@ -51,18 +53,28 @@ pub(crate) fn start(
 }
 
 /// Bytes of a request's body. False if there are more than were allowed.
-pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticket, bytes: &[u8]) -> bool {
-    let Some(&exchange) = agent.sessions.get(session).and_then(|session| session.exchanges.get(&ticket)) else {
+pub(crate) fn body(
+    agent: &mut Agent,
+    io: &mut Io,
+    session: usize,
+    ticket: Ticket,
+    bytes: &[u8],
+) -> bool {
+    let Some(&exchange) =
+        agent.sessions.get(session).and_then(|session| session.exchanges.get(&ticket))
+    else {
         return true;
     };
     let Some(state) = agent.exchanges.get_mut(exchange) else { return true };
-    let Some(credit) = state.request_credit.checked_sub(bytes.len() as u64).filter(|_| !state.request_is_complete)
+    let Some(credit) =
+        state.request_credit.checked_sub(bytes.len() as u64).filter(|_| !state.request_is_complete)
     else {
         return false;
     };
     state.request_credit = credit;
     if state.request_taken == 0 {
-        // From here on it is the server that is waited for; more bytes give it no more time, those that it takes do (`service.rs`).
+        // From here on it is the server that is waited for; more bytes give it no more time, those
+        // that it takes do (`service.rs`).
         state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
     }
     // What was allowed at once fits 32 bits by far.
@@ -84,10 +96,12 @@ pub(crate) fn body(agent: &mut Agent, io: &mut Io, session: usize, ticket: Ticke
     true
 }
 
-/// Counts what waits for a connection, and refuses those with the most if it is too much: a quarter is free then.
+/// Counts what waits for a connection, and refuses those with the most if it is too much: a quarter
+/// is free then.
 fn bound_waiting(agent: &mut Agent, io: &mut Io) {
     let waiting = agent.exchanges.iter().filter(|(_, state)| state.upstream.is_none());
-    let mut waiting: Vec<(usize, usize)> = waiting.map(|(exchange, state)| (state.request.len(), exchange)).collect();
+    let mut waiting: Vec<(usize, usize)> =
+        waiting.map(|(exchange, state)| (state.request.len(), exchange)).collect();
     agent.waiting_bytes = waiting.iter().map(|(bytes, _)| bytes).sum();
     if agent.waiting_bytes <= agent.waiting_bytes_max {
         return;
@@ -97,7 +111,13 @@ fn bound_waiting(agent: &mut Agent, io: &mut Io) {
         && let Some((bytes, exchange)) = waiting.pop()
     {
         agent.waiting_bytes -= bytes;
-        fail(agent, io, exchange, 503, "the agent has as many bytes of waiting requests as it may have");
+        fail(
+            agent,
+            io,
+            exchange,
+            503,
+            "the agent has as many bytes of waiting requests as it may have",
+        );
     }
 }
 
@@ -120,7 +140,9 @@ pub(crate) fn cancel(agent: &mut Agent, io: &mut Io, exchange: usize) {
 
 /// Says why an exchange has failed, and ends it.
 pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16, reason: &str) {
-    let Some(&Exchange { session, ticket, direct, .. }) = agent.exchanges.get(exchange) else { return };
+    let Some(&Exchange { session, ticket, direct, .. }) = agent.exchanges.get(exchange) else {
+        return;
+    };
     agent.metrics.failed.add(1);
     if let Some(key) = direct {
         tracing::warn!(reason, "an answer on its client's own connection is broken off");

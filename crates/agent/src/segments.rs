@@ -1,6 +1,8 @@
-//! Envelopes of a v5 server, which come in segments with checksums: as many as fit, or a part of a large one.
+//! Envelopes of a v5 server, which come in segments with checksums: as many as fit, or a part of a
+//! large one.
 //!
-//! Segments without anything to be offered go on as they came. Of others the offered answer is taken out, and what else is in them goes on in new ones.
+//! Segments without anything to be offered go on as they came. Of others the offered answer is
+//! taken out, and what else is in them goes on in new ones.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::frame_v5::{self, Segment, SegmentWriter};
@@ -32,9 +34,13 @@ pub(crate) trait Sink {
 #[derive(Debug)]
 pub(crate) struct Broken;
 
-/// Reads a segment, from `run` on, which has to be between envelopes while it is read. Returns where the next one is, and how many bytes were used; `None`:
-/// it is not there whole.
-pub(crate) fn read(run: &mut Run, data: &[u8], sink: &mut impl Sink) -> Result<Option<(Run, usize)>, Broken> {
+/// Reads a segment, from `run` on, which has to be between envelopes while it is read. Returns
+/// where the next one is, and how many bytes were used; `None`: it is not there whole.
+pub(crate) fn read(
+    run: &mut Run,
+    data: &[u8],
+    sink: &mut impl Sink,
+) -> Result<Option<(Run, usize)>, Broken> {
     // Links have no compression of segments.
     let segment = frame_v5::decode(data, false).map_err(|_| Broken)?;
     let Some(segment) = segment else { return Ok(None) };
@@ -121,7 +127,8 @@ fn header(bytes: &[u8]) -> Result<Header, Broken> {
 pub(crate) fn append(out: &mut Vec<u8>, lz4: bool, mut envelopes: &[u8]) {
     let mut writer = SegmentWriter::new(lz4);
     while let Some((header, rest)) = envelopes.split_first_chunk::<HEADER_BYTES>() {
-        let length = Header::decode(header).map_or(0, |header| header.length as usize).min(rest.len());
+        let length =
+            Header::decode(header).map_or(0, |header| header.length as usize).min(rest.len());
         writer.push(out, header, &rest[..length]);
         envelopes = &rest[length..];
     }

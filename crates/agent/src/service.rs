@@ -70,7 +70,9 @@ impl Service for Agent {
         match self.peer(conn) {
             Peer::Session(key) => owner::drained(self, io, key),
             Peer::Upstream(key) => {
-                if let Some(exchange) = self.upstreams.get(key).and_then(|connection| connection.exchange) {
+                if let Some(exchange) =
+                    self.upstreams.get(key).and_then(|connection| connection.exchange)
+                {
                     pool::give_credit(self, io, exchange);
                 }
             }
@@ -131,7 +133,8 @@ impl Service for Agent {
     fn turn_ended(&mut self, io: &mut Io) {
         pool::serve_waiting(self, io);
         self.show();
-        // What goes back is nowhere else until its owner says that it is there, and for what is offered a connection may be on its way.
+        // What goes back is nowhere else until its owner says that it is there, and for what is
+        // offered a connection may be on its way.
         let is_settled = self.moves.flows() == 0 && self.moves.offers() == 0;
         let is_through = self.is_draining && self.exchanges.is_empty() && is_settled;
         // What was written last has to be taken as well.
@@ -168,8 +171,12 @@ fn end_silent_sessions(agent: &mut Agent, io: &mut Io) {
         Phase::Shaking { until_ns, .. } => until_ns <= io.now_ns(),
         Phase::Open(_) => session.heard_ns + limits::SESSION_SILENCE_NS <= io.now_ns(),
     };
-    let silent: Vec<usize> =
-        agent.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
+    let silent: Vec<usize> = agent
+        .sessions
+        .iter()
+        .filter(|(_, session)| is_silent(session))
+        .map(|(key, _)| key)
+        .collect();
     for key in silent {
         info!("a control connection is closed: nothing has come on it for too long");
         owner::end(agent, io, key);
@@ -181,7 +188,8 @@ fn see_progress(agent: &mut Agent, io: &Io) {
     for (_, connection) in &mut agent.upstreams {
         let writes = io.writes_of(connection.conn);
         if std::mem::replace(&mut connection.writes, writes) != writes
-            && let Some(state) = connection.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange))
+            && let Some(state) =
+                connection.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange))
             && (state.answer.stage == Stage::Awaited || !state.request_is_complete)
         {
             state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
@@ -192,11 +200,17 @@ fn see_progress(agent: &mut Agent, io: &Io) {
 fn end_late_exchanges(agent: &mut Agent, io: &mut Io) {
     see_progress(agent, io);
     let late = agent.exchanges.iter().filter(|(_, state)| {
-        let paused = state.upstream.and_then(|key| agent.upstreams.get(key)).is_some_and(|up| io.is_paused(up.conn));
-        // Who waits for credit or for the rest of a request waits for the owner, which has deadlines of its own.
+        let paused = state
+            .upstream
+            .and_then(|key| agent.upstreams.get(key))
+            .is_some_and(|up| io.is_paused(up.conn));
+        // Who waits for credit or for the rest of a request waits for the owner, which has
+        // deadlines of its own.
         let waits_for_owner = match state.answer.stage {
             Stage::Awaited if state.request_is_complete => false,
-            Stage::Awaited => state.request_taken == 0 || (state.upstream.is_none() && state.request_credit > 0),
+            Stage::Awaited => {
+                state.request_taken == 0 || (state.upstream.is_none() && state.request_credit > 0)
+            }
             Stage::Relayed => paused || state.upstream.is_none(),
             Stage::Direct => paused,
             Stage::Held | Stage::Offered => false,
@@ -208,15 +222,21 @@ fn end_late_exchanges(agent: &mut Agent, io: &mut Io) {
         let reason = match stage {
             Stage::Awaited => "the server has not answered in time",
             Stage::Offered => "nobody has fetched the answer in time",
-            Stage::Held | Stage::Relayed | Stage::Direct => "the server has stopped within its answer",
+            Stage::Held | Stage::Relayed | Stage::Direct => {
+                "the server has stopped within its answer"
+            }
         };
         request::fail(agent, io, exchange, 504, reason);
     }
 }
 
 fn end_idle_connections(agent: &mut Agent, io: &mut Io) {
-    let is_idle =
-        |key: &usize| agent.upstreams.get(*key).is_some_and(|up| up.idle_since_ns + limits::IDLE_NS <= io.now_ns());
+    let is_idle = |key: &usize| {
+        agent
+            .upstreams
+            .get(*key)
+            .is_some_and(|up| up.idle_since_ns + limits::IDLE_NS <= io.now_ns())
+    };
     let idle: Vec<usize> = agent.idle.iter().copied().filter(is_idle).collect();
     for key in idle {
         pool::drop_connection(agent, io, key);
@@ -245,7 +265,10 @@ fn look_at_paces(agent: &mut Agent, io: &Io) {
     let (sessions, upstreams) = (&agent.sessions, &agent.upstreams);
     for (_, state) in &mut agent.exchanges {
         let waits_for_client = match state.answer.stage {
-            Stage::Relayed => state.credit == 0 && !sessions.get(state.session).is_some_and(|session| session.is_full),
+            Stage::Relayed => {
+                state.credit == 0
+                    && !sessions.get(state.session).is_some_and(|session| session.is_full)
+            }
             Stage::Direct => true,
             Stage::Awaited | Stage::Held | Stage::Offered => false,
         };

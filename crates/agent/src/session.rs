@@ -20,8 +20,12 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
     }
     let mut nonce = [0; NONCE_BYTES];
     (agent.options.random)(&mut nonce);
-    let handshake =
-        AgentHandshake::new(agent.options.key.clone(), agent.options.protocol, agent.options.instance, nonce);
+    let handshake = AgentHandshake::new(
+        agent.options.key.clone(),
+        agent.options.protocol,
+        agent.options.instance,
+        nonce,
+    );
     handshake.hello(io.output(conn));
     let until_ns = io.now_ns() + limits::HANDSHAKE_NS;
     agent.next_session += 1;
@@ -41,14 +45,16 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
 }
 
 impl Session {
-    /// Goes on with the handshake; returns the bytes read, or `None` if the other side is none that has the key.
+    /// Goes on with the handshake; returns the bytes read, or `None` if the other side is none that
+    /// has the key.
     pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Option<usize> {
         let Phase::Shaking { handshake, .. } = &self.phase else { return Some(0) };
         match handshake.read(input, io.output(self.conn)) {
             Ok(None) => Some(0),
             Ok(Some((used, session))) => {
                 let (owner, instance) = (session.owner, session.instance);
-                let open = Open { owner, instance, encoder: session.encoder, decoder: session.decoder };
+                let open =
+                    Open { owner, instance, encoder: session.encoder, decoder: session.decoder };
                 self.phase = Phase::Open(Box::new(open));
                 Some(used)
             }

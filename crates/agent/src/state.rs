@@ -36,11 +36,13 @@ pub struct Agent {
     pub(crate) kept: Answers,
     /// Connections to the server with nothing to do; the last was used last.
     pub(crate) idle: Vec<usize>,
-    /// Exchanges for which there is no connection to the server yet, in order: those whose request is here as a whole.
+    /// Exchanges for which there is no connection to the server yet, in order: those whose request
+    /// is here as a whole.
     pub(crate) waiting: VecDeque<usize>,
     /// Those whose request is not.
     pub(crate) uploads: Uploads,
-    /// Bytes of what waits: as they were counted last, and what has come since; and how many there may be.
+    /// Bytes of what waits: as they were counted last, and what has come since; and how many there
+    /// may be.
     pub(crate) waiting_bytes: usize,
     pub(crate) waiting_bytes_max: usize,
     /// Nothing new is taken, and the loop ends when what there is has ended.
@@ -54,7 +56,8 @@ pub struct Agent {
     /// Sessions by a name that is never used again.
     pub(crate) session_keys: HashMap<SessionId, usize>,
     pub(crate) next_session: u64,
-    /// Of connections that have left and that their owners have not said to have: when the last byte of the answer was out.
+    /// Of connections that have left and that their owners have not said to have: when the last
+    /// byte of the answer was out.
     pub(crate) returning: HashMap<Flow, u64>,
     /// What is to be done with these connections.
     pub(crate) wanted: VecDeque<Wanted>,
@@ -364,7 +367,8 @@ impl Agent {
 }
 
 impl Exchange {
-    /// The server has until then to go on. What is held or offered has a time of its own, which neither it nor the client makes longer.
+    /// The server has until then to go on. What is held or offered has a time of its own, which
+    /// neither it nor the client makes longer.
     pub(crate) fn wait_until(&mut self, deadline_ns: u64) {
         if !matches!(self.answer.stage, Stage::Held | Stage::Offered) {
             self.deadline_ns = deadline_ns;
@@ -410,6 +414,15 @@ impl Exchange {
 impl Upstream {
     pub(crate) fn new(conn: ConnId) -> Self {
         let reader = HeadReader::new(limits::ANSWER_HEAD);
-        Self { conn, exchange: None, reader, body: None, keep_alive: false, answers: 0, idle_since_ns: 0, writes: 0 }
+        Self {
+            conn,
+            exchange: None,
+            reader,
+            body: None,
+            keep_alive: false,
+            answers: 0,
+            idle_since_ns: 0,
+            writes: 0,
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! Clients' connections that owners have given: [`shunt_handover::agent::Agent`] says what is to be done with them. It is done in `carry.rs`, when the
-//! step that it came of is over.
+//! Clients' connections that owners have given: [`shunt_handover::agent::Agent`] says what is to be
+//! done with them. It is done in `carry.rs`, when the step that it came of is over.
 //!
-//! Nothing that a client sends is looked at here: it stays unread, and moves back with the connection. A client that ends its direction of the stream has
-//! its answer all the same, and is closed when it has all of it. An answer goes out as the server sends it, head first, as fast as the client takes it:
-//! the server is not read while much is written and not taken.
+//! Nothing that a client sends is looked at here: it stays unread, and moves back with the
+//! connection. A client that ends its direction of the stream has its answer all the same, and is
+//! closed when it has all of it. An answer goes out as the server sends it, head first, as fast as
+//! the client takes it: the server is not read while much is written and not taken.
 
 use std::collections::VecDeque;
 
@@ -84,7 +85,11 @@ impl AgentSink for Sink<'_> {
 }
 
 /// Tells the state machine something; what it wants done is noted.
-fn with<R>(agent: &mut Agent, io: &Io, work: impl FnOnce(&mut Moves, u64, &mut Sink<'_>) -> R) -> R {
+fn with<R>(
+    agent: &mut Agent,
+    io: &Io,
+    work: impl FnOnce(&mut Moves, u64, &mut Sink<'_>) -> R,
+) -> R {
     let mut sink = Sink { own: &mut *agent.own, wanted: &mut agent.wanted, offer: None };
     work(&mut agent.moves, io.now_ns() / 1_000_000, &mut sink)
 }
@@ -100,7 +105,13 @@ pub(crate) fn offer_over(agent: &mut Agent, session: SessionId, ticket: Ticket) 
 }
 
 /// A control connection is open.
-pub(crate) fn session_up(agent: &mut Agent, io: &mut Io, id: SessionId, owner: OwnerId, instance: Instance) {
+pub(crate) fn session_up(
+    agent: &mut Agent,
+    io: &mut Io,
+    id: SessionId,
+    owner: OwnerId,
+    instance: Instance,
+) {
     with(agent, io, |moves, now_ms, sink| moves.session_up(now_ms, id, owner, instance, sink));
 }
 
@@ -120,7 +131,8 @@ pub(crate) fn heard(
     ticket: Ticket,
     message: &Message<'_>,
 ) -> Result<(), Unexpected> {
-    let mut sink = Sink { own: &mut *agent.own, wanted: &mut agent.wanted, offer: Some((id, ticket)) };
+    let mut sink =
+        Sink { own: &mut *agent.own, wanted: &mut agent.wanted, offer: Some((id, ticket)) };
     agent.moves.heard(io.now_ns() / 1_000_000, id, ticket, message, &mut sink)
 }
 
@@ -180,7 +192,8 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
     0
 }
 
-/// How many bytes of an answer may be put into its connection now; 0: the server is read again when some have left.
+/// How many bytes of an answer may be put into its connection now; 0: the server is read again when
+/// some have left.
 pub(crate) fn room(agent: &Agent, io: &mut Io, key: usize) -> u64 {
     let Some(taken) = agent.taken.get(key) else { return 0 };
     let backlog = io.backlog(taken.conn);
@@ -215,7 +228,8 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     if let Some(state) = taken.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
         state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
-        if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
+        if let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream))
+        {
             io.resume_reading(connection.conn);
         }
     } else if io.backlog(taken.conn) == 0 && (taken.is_out || taken.is_broken_off) {
@@ -225,8 +239,9 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// The client has not acknowledged so many bytes of its answer. Until it has all the connection stays: an acknowledgement that came while it is nowhere would
-/// be lost, and the end of the answer stand still until a timer sends it again.
+/// The client has not acknowledged so many bytes of its answer. Until it has all the connection
+/// stays: an acknowledgement that came while it is nowhere would be lost, and the end of the answer
+/// stand still until a timer sends it again.
 pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     let Some(tail) = &mut taken.tail else { return };
@@ -265,7 +280,8 @@ pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// The server has failed within an answer that goes out on its client's connection, which goes back when what there is of it has left.
+/// The server has failed within an answer that goes out on its client's connection, which goes back
+/// when what there is of it has left.
 pub(crate) fn broken_off(agent: &mut Agent, io: &mut Io, key: usize) {
     if let Some(taken) = agent.taken.get_mut(key) {
         (taken.exchange, taken.is_broken_off) = (None, true);
@@ -273,12 +289,15 @@ pub(crate) fn broken_off(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// An exchange has ended whose answer was to go out on a connection, or was going: its key is another's next, which that connection must not end.
+/// An exchange has ended whose answer was to go out on a connection, or was going: its key is
+/// another's next, which that connection must not end.
 pub(crate) fn without_answer(agent: &mut Agent, exchange: usize, direct: Option<usize>) {
     let is_its = |taken: &Taken| taken.exchange == Some(exchange);
     // One that is on its way in is known by nothing else.
-    let key = direct.or_else(|| agent.taken.iter().find(|(_, taken)| is_its(taken)).map(|(key, _)| key));
-    if let Some(taken) = key.and_then(|key| agent.taken.get_mut(key)).filter(|taken| is_its(taken)) {
+    let key =
+        direct.or_else(|| agent.taken.iter().find(|(_, taken)| is_its(taken)).map(|(key, _)| key));
+    if let Some(taken) = key.and_then(|key| agent.taken.get_mut(key)).filter(|taken| is_its(taken))
+    {
         taken.exchange = None;
     }
 }

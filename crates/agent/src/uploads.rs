@@ -1,6 +1,7 @@
-//! Requests that are still on their way from their clients, who may take any time for them: they have a share of the
-//! connections to the server, so that the others are there for requests that are here as a whole. One that gets none is taken
-//! in as far as its first credit goes, and has one like any other when that was all of it.
+//! Requests that are still on their way from their clients, who may take any time for them: they
+//! have a share of the connections to the server, so that the others are there for requests that
+//! are here as a whole. One that gets none is taken in as far as its first credit goes, and has one
+//! like any other when that was all of it.
 
 use std::collections::VecDeque;
 

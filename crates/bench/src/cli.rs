@@ -1,4 +1,5 @@
-//! The command line of `shunt bench`: the arguments of its commands and the one function that runs them.
+//! The command line of `shunt bench`: the arguments of its commands and the one function that runs
+//! them.
 
 use std::process::ExitCode;
 
@@ -20,14 +21,16 @@ pub enum BenchCommand {
     Load(Box<LoadArgs>),
     /// Ask several Redis servers for multigets, and report what that costs.
     Multiget(Box<MultigetArgs>),
-    /// Run experiments that are written down as scenarios, compare their arms, and check what they claim.
+    /// Run experiments that are written down as scenarios, compare their arms, and check what they
+    /// claim.
     Run(RunArgs),
-    /// Measure what a query costs two binaries of Shunt, side by side, and print the medians and their ratio by shape.
+    /// Measure what a query costs two binaries of Shunt, side by side, and print the medians and
+    /// their ratio by shape.
     Compare(CompareArgs),
 }
 
-/// Runs one command to its end. 0 = done, 1 = it failed (the reason is on standard error), 2 = it ran but the answers
-/// it got were wrong.
+/// Runs one command to its end. 0 = done, 1 = it failed (the reason is on standard error), 2 = it
+/// ran but the answers it got were wrong.
 pub fn run(command: BenchCommand) -> ExitCode {
     let outcome = match command {
         BenchCommand::Stub(args) => crate::stub::serve::run(&args).map(|()| ExitCode::SUCCESS),

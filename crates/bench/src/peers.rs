@@ -17,7 +17,8 @@ use crate::measure::{cpu, http_get};
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A process of this program's own: killed when this is dropped, and the files that go with it deleted.
+/// A process of this program's own: killed when this is dropped, and the files that go with it
+/// deleted.
 #[derive(Debug)]
 pub(crate) struct OwnProcess {
     child: Child,
@@ -29,7 +30,11 @@ impl OwnProcess {
     ///
     /// # Errors
     /// `NotFound` when the program is not installed. The leftovers are deleted then too.
-    pub(crate) fn spawn(command: &mut Command, cpu: Option<usize>, leftovers: Vec<PathBuf>) -> io::Result<Self> {
+    pub(crate) fn spawn(
+        command: &mut Command,
+        cpu: Option<usize>,
+        leftovers: Vec<PathBuf>,
+    ) -> io::Result<Self> {
         let spawned = match cpu {
             Some(cpu) => cpu::with_pinned(cpu, || command.spawn()),
             None => command.spawn(),
@@ -69,8 +74,8 @@ fn delete(leftovers: &[PathBuf]) {
     }
 }
 
-/// `nodes` stub nodes, the first of them at `own`. They end with the pipe that is to be their standard input, and so with
-/// this process, however it ends.
+/// `nodes` stub nodes, the first of them at `own`. They end with the pipe that is to be their
+/// standard input, and so with this process, however it ends.
 pub(crate) fn stub_command(shunt: &Path, own: SocketAddr, nodes: usize) -> Command {
     let mut command = Command::new(shunt);
     command.args([
@@ -86,10 +91,23 @@ pub(crate) fn stub_command(shunt: &Path, own: SocketAddr, nodes: usize) -> Comma
 }
 
 /// A Shunt that says only what went wrong.
-pub(crate) fn proxy_command(shunt: &Path, own: SocketAddr, admin: SocketAddr, ring: &[SocketAddr]) -> Command {
+pub(crate) fn proxy_command(
+    shunt: &Path,
+    own: SocketAddr,
+    admin: SocketAddr,
+    ring: &[SocketAddr],
+) -> Command {
     let contact_points: Vec<String> = ring.iter().map(SocketAddr::to_string).collect();
     let mut command = Command::new(shunt);
-    command.args(["proxy", "--listen", &own.to_string(), "--admin", &admin.to_string(), "--log", "error"]);
+    command.args([
+        "proxy",
+        "--listen",
+        &own.to_string(),
+        "--admin",
+        &admin.to_string(),
+        "--log",
+        "error",
+    ]);
     command.args(["--contact-points", &contact_points.join(",")]);
     command
 }
@@ -111,8 +129,8 @@ pub(crate) fn haproxy_command(
     Ok((command, file))
 }
 
-/// HAProxy in TCP mode, one thread, no logging: the least a general proxy can do. It works out its own limit of
-/// connections from the files it may open.
+/// HAProxy in TCP mode, one thread, no logging: the least a general proxy can do. It works out its
+/// own limit of connections from the files it may open.
 fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
     let mut text = format!(
         "global\n  nbthread 1\n\
@@ -126,7 +144,8 @@ fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
     text
 }
 
-/// Waits until a process serves: its admin address says ready, or without one every address takes connections.
+/// Waits until a process serves: its admin address says ready, or without one every address takes
+/// connections.
 ///
 /// # Errors
 /// It has ended, or does not serve in time.
@@ -166,6 +185,9 @@ mod tests {
     fn haproxy_gets_every_node() {
         let ring: Vec<_> = (1..=3).map(|last| ([127, 0, 0, last], 20_000).into()).collect();
         let text = haproxy_configuration(([127, 0, 0, 1], 20_001).into(), &ring);
-        assert!(text.contains("mode tcp") && text.contains("server node2 127.0.0.3:20000\n"), "{text}");
+        assert!(
+            text.contains("mode tcp") && text.contains("server node2 127.0.0.3:20000\n"),
+            "{text}"
+        );
     }
 }

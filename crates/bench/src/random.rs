@@ -1,4 +1,5 @@
-//! A small seeded generator (`SplitMix64`) for keys, arrival times and the order of measurements. Not for secrets.
+//! A small seeded generator (`SplitMix64`) for keys, arrival times and the order of measurements.
+//! Not for secrets.
 
 /// A pseudo-random sequence that is the same for the same seed.
 #[derive(Clone, Debug)]
@@ -32,7 +33,8 @@ impl Random {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// An exponentially distributed number with this mean: the time between two arrivals of a Poisson process.
+    /// An exponentially distributed number with this mean: the time between two arrivals of a
+    /// Poisson process.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -(1.0 - self.unit()).ln() * mean
     }

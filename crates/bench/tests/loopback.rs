@@ -1,7 +1,9 @@
 //! Stub and load generator on real sockets, in one process, for a moment.
 
 use shunt_bench::load::watch::Watch;
-use shunt_bench::load::{LoadArgs, LoadOptions, RoundReport, command::run_watched, template::Layout};
+use shunt_bench::load::{
+    LoadArgs, LoadOptions, RoundReport, command::run_watched, template::Layout,
+};
 use shunt_bench::measure::Calibration;
 use shunt_bench::stub::StubArgs;
 use shunt_bench::stub::serve::Running;
@@ -39,7 +41,11 @@ const ROUNDS: u32 = 3;
 
 fn some(reports: &[RoundReport], is_so: impl Fn(&RoundReport) -> bool) {
     assert_eq!(reports.len(), ROUNDS as usize);
-    assert!(reports.iter().any(is_so), "{}", reports.iter().map(ToString::to_string).collect::<String>());
+    assert!(
+        reports.iter().any(is_so),
+        "{}",
+        reports.iter().map(ToString::to_string).collect::<String>()
+    );
 }
 
 fn is_right(report: &RoundReport) {
@@ -51,13 +57,20 @@ fn is_right(report: &RoundReport) {
 fn rounds_with_verified_values() {
     let stub = stub(&["--remember"]);
     for version in [3, 4, 5] {
-        let load = LoadOptions { verify: true, populate: true, create: Some(1), ..options(&stub, version) };
+        let load = LoadOptions {
+            verify: true,
+            populate: true,
+            create: Some(1),
+            ..options(&stub, version)
+        };
         let mut watch = Watch::default();
         watch.pids = vec![std::process::id()];
         watch.calibration = Some(Calibration::new().expect("loopback"));
         let reports = run_watched(load, IoChoice::Epoll, watch, |_| {}).expect("runs");
         reports.iter().for_each(is_right);
-        some(&reports, |report| report.processes[0].cpu_us_per_query > 0.0 && report.calibration_us > Some(0.0));
+        some(&reports, |report| {
+            report.processes[0].cpu_us_per_query > 0.0 && report.calibration_us > Some(0.0)
+        });
         some(&reports, |report| report.queries > 0);
     }
     assert!(stub.report().total().queries > 0);
@@ -66,7 +79,8 @@ fn rounds_with_verified_values() {
 #[test]
 fn faults_are_seen_as_errors_and_lost_connections() {
     let stub = stub(&["--fault", "overloaded=0.1", "--fault", "close=0.001", "--cores", "2"]);
-    let reports = run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
+    let reports =
+        run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
     some(&reports, |report| {
         let overloaded = report.errors.get("0x1001").copied().unwrap_or_default();
         overloaded > 0 && overloaded < report.queries / 2
@@ -77,7 +91,8 @@ fn faults_are_seen_as_errors_and_lost_connections() {
 #[test]
 fn an_echo_answers_both_statements_rightly() {
     let stub = stub(&["--echo"]);
-    let reports = run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
+    let reports =
+        run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
     reports.iter().for_each(is_right);
     some(&reports, |report| report.queries > 0);
 }
@@ -106,18 +121,19 @@ fn every_named_workload_finds_what_it_wrote() {
         ("--workload ycsb-c", vec![]),
         ("--workload ycsb-d --token-aware --protocol 5", vec!["insert", "read"]),
         ("--workload ycsb-e", vec!["insert", "scan"]),
-        // So few that they do not pile up on a busy machine, where the second halves would come behind all that wait.
+        // So few that they do not pile up on a busy machine, where the second halves would come
+        // behind all that wait.
         ("--workload ycsb-f --rate 100", vec!["read", "rmw"]),
         ("--multiget 7 --distribution hotset:0.1:0.9", vec!["multiget", "update"]),
         ("--reads 0.9 --distribution churn:0.99:0.05", vec!["read", "update"]),
     ];
     for (arguments, operations) in workloads {
-        let fixed =
-            "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 0.15 --rounds 3";
+        let fixed = "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 0.15 --rounds 3";
         let words = fixed.split_whitespace().chain(arguments.split_whitespace());
         let options = LoadOptions::from_args(&LoadCommand::parse_from(words).load).expect("valid");
         let options = LoadOptions { targets: stub.addresses().to_vec(), ..options };
-        let reports = run_watched(options, IoChoice::Epoll, Watch::default(), |_| {}).expect(arguments);
+        let reports =
+            run_watched(options, IoChoice::Epoll, Watch::default(), |_| {}).expect(arguments);
         println!("{arguments}");
         reports.iter().for_each(is_right);
         some(&reports, |report| {

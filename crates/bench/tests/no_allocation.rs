@@ -7,8 +7,8 @@ use shunt_bench::stub::{Ring, Stub, StubOptions};
 use shunt_reactor::sim::{Options, SECOND, World};
 use shunt_testing::Watched;
 
-/// Buffers and queues grow to what the load needs, at first often, then ever more rarely: steady state is reached when
-/// a whole window passes without an allocation.
+/// Buffers and queues grow to what the load needs, at first often, then ever more rarely: steady
+/// state is reached when a whole window passes without an allocation.
 const WINDOWS_MAX: usize = 8;
 const WINDOW_NS: u64 = SECOND / 40;
 /// Fewer answers in a window say nothing.
@@ -44,7 +44,11 @@ fn assert_no_allocation(what: &str, change: impl FnOnce(&mut LoadOptions)) {
         world.with(watched, |watched, _| (watched.counting, watched.allocations) = (true, 0));
         world.run_for(WINDOW_NS);
         let host = world.host(watched);
-        assert!(host.service.counts().answered - answered > ANSWERS_MIN && host.service.counts().is_sound(), "{what}");
+        assert!(
+            host.service.counts().answered - answered > ANSWERS_MIN
+                && host.service.counts().is_sound(),
+            "{what}"
+        );
         if host.allocations == 0 {
             return;
         }
@@ -55,7 +59,8 @@ fn assert_no_allocation(what: &str, change: impl FnOnce(&mut LoadOptions)) {
 
 #[test]
 fn a_query_allocates_nothing() {
-    let all: Mix = "read=0.2,update=0.2,insert=0.1,rmw=0.2,scan=0.1,multiget=0.2".parse().expect("a mix");
+    let all: Mix =
+        "read=0.2,update=0.2,insert=0.1,rmw=0.2,scan=0.1,multiget=0.2".parse().expect("a mix");
     assert_no_allocation("reads and updates", |_| {});
     assert_no_allocation("all operations", |options| options.mix = Some(all));
     assert_no_allocation("churn", |options| {

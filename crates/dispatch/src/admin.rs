@@ -18,7 +18,9 @@ const TIMES: [(&str, &str, Time); 4] = [
     ("freeze", "Until the kernel has let go of a connection.", |metrics| &metrics.freeze),
     ("taking", "Until an agent has a connection: it stands still.", |metrics| &metrics.taking),
     ("absence", "Until a connection is back with its answer out.", |metrics| &metrics.absence),
-    ("restore", "From a connection's arrival on its way back until it is in.", |metrics| &metrics.restore),
+    ("restore", "From a connection's arrival on its way back until it is in.", |metrics| {
+        &metrics.restore
+    }),
 ];
 
 /// Metrics and status of a dispatcher's event loops.
@@ -32,9 +34,15 @@ pub struct DispatchAdmin {
 }
 
 impl DispatchAdmin {
-    /// Of the loops with these metrics. `handover`: whether connections are handed over, or why not.
+    /// Of the loops with these metrics. `handover`: whether connections are handed over, or why
+    /// not.
     pub fn new(loops: Vec<Arc<Metrics>>, backends: Vec<SocketAddr>, handover: String) -> Arc<Self> {
-        Arc::new(Self { loops: Loops::new(loops), backends, handover, draining: AtomicBool::new(false) })
+        Arc::new(Self {
+            loops: Loops::new(loops),
+            backends,
+            handover,
+            draining: AtomicBool::new(false),
+        })
     }
 
     /// No client is to be sent here from now on.
@@ -54,7 +62,9 @@ impl DispatchAdmin {
     }
 
     fn backends_up(&self) -> usize {
-        (0..self.backends.len()).filter(|index| self.of_backend(*index, |backend| backend.up.get()) > 0).count()
+        (0..self.backends.len())
+            .filter(|index| self.of_backend(*index, |backend| backend.up.get()) > 0)
+            .count()
     }
 }
 
@@ -62,33 +72,70 @@ impl Part for DispatchAdmin {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         type Number = fn(&Metrics) -> &Counter;
         let counters: [(&str, &str, Number); 8] = [
-            ("shunt_dispatch_clients_accepted", "Clients that have connected.", |m| &m.clients_accepted),
+            ("shunt_dispatch_clients_accepted", "Clients that have connected.", |m| {
+                &m.clients_accepted
+            }),
             ("shunt_dispatch_requests", "Requests sent to a backend, each once.", |m| &m.requests),
             ("shunt_dispatch_repeated", "Requests sent to a second backend.", |m| &m.repeated),
-            ("shunt_dispatch_resumed", "Requests to another backend for the rest of an answer.", |m| &m.resumed),
+            (
+                "shunt_dispatch_resumed",
+                "Requests to another backend for the rest of an answer.",
+                |m| &m.resumed,
+            ),
             ("shunt_dispatch_errors", "Errors answered by the dispatcher.", |m| &m.errors),
             ("shunt_dispatch_cut_off", "Clients cut off within an answer.", |m| &m.cut),
-            ("shunt_dispatch_offers", "Answers that agents offered to send themselves.", |m| &m.offers),
+            ("shunt_dispatch_offers", "Answers that agents offered to send themselves.", |m| {
+                &m.offers
+            }),
             ("shunt_dispatch_handovers", "Hand-overs that were begun.", |m| &m.handovers),
         ];
         for (name, help, number) in counters {
-            encoder.counter(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
+            encoder.counter(
+                name,
+                help,
+                None,
+                &self.loops.plain(|metrics| number(metrics).get()),
+            )?;
         }
         let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
-        encoder.counter("shunt_dispatch_answers", "Answers that went out whole, by their way.", None, &answers)?;
+        encoder.counter(
+            "shunt_dispatch_answers",
+            "Answers that went out whole, by their way.",
+            None,
+            &answers,
+        )?;
         let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
-        encoder.counter("shunt_dispatch_answer", "Of answers, by their way.", Some(&Unit::Bytes), &bytes)?;
+        encoder.counter(
+            "shunt_dispatch_answer",
+            "Of answers, by their way.",
+            Some(&Unit::Bytes),
+            &bytes,
+        )?;
         let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
-        encoder.counter("shunt_dispatch_relayed", "Offers that were relayed all the same.", None, &relayed)?;
+        encoder.counter(
+            "shunt_dispatch_relayed",
+            "Offers that were relayed all the same.",
+            None,
+            &relayed,
+        )?;
         let ended = self.loops.by::<Ended, _>(|metrics| &metrics.ended);
-        encoder.counter("shunt_dispatch_handovers_ended", "How hand-overs have ended.", None, &ended)?;
+        encoder.counter(
+            "shunt_dispatch_handovers_ended",
+            "How hand-overs have ended.",
+            None,
+            &ended,
+        )?;
         let not_salvaged = self.loops.by::<NotSalvagedFor, _>(|metrics| &metrics.not_salvaged);
         let help = "Connections whose agents were lost that could have gone on, and did not.";
         encoder.counter("shunt_dispatch_not_salvaged", help, None, &not_salvaged)?;
         type Level = fn(&Metrics) -> &Gauge;
         let gauges: [(&str, &str, Level); 4] = [
-            ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| &m.hands_over),
-            ("shunt_dispatch_clients", "Clients that are connected, those with agents too.", |m| &m.clients),
+            ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| {
+                &m.hands_over
+            }),
+            ("shunt_dispatch_clients", "Clients that are connected, those with agents too.", |m| {
+                &m.clients
+            }),
             ("shunt_dispatch_away", "Connections with agents, or on their way.", |m| &m.away),
             ("shunt_dispatch_moving", "Of these, those on their way.", |m| &m.moving),
         ];
@@ -96,13 +143,33 @@ impl Part for DispatchAdmin {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
         }
         let up = self.by_backend(|backend| backend.up.get());
-        encoder.gauge("shunt_dispatch_backend_links", "Control connections to an agent.", None, &up)?;
+        encoder.gauge(
+            "shunt_dispatch_backend_links",
+            "Control connections to an agent.",
+            None,
+            &up,
+        )?;
         let in_flight = self.by_backend(|backend| backend.in_flight.get());
-        encoder.gauge("shunt_dispatch_backend_in_flight", "Requests at an agent.", None, &in_flight)?;
+        encoder.gauge(
+            "shunt_dispatch_backend_in_flight",
+            "Requests at an agent.",
+            None,
+            &in_flight,
+        )?;
         let requests = self.by_backend(|backend| backend.requests.get());
-        encoder.counter("shunt_dispatch_backend_requests", "Requests sent to an agent.", None, &requests)?;
+        encoder.counter(
+            "shunt_dispatch_backend_requests",
+            "Requests sent to an agent.",
+            None,
+            &requests,
+        )?;
         let lost = self.by_backend(|backend| backend.lost.get());
-        encoder.counter("shunt_dispatch_backend_links_lost", "Control connections lost.", None, &lost)?;
+        encoder.counter(
+            "shunt_dispatch_backend_links_lost",
+            "Control connections lost.",
+            None,
+            &lost,
+        )?;
         for (name, help, histogram) in TIMES {
             let times = [(Vec::new(), self.loops.histogram(histogram))];
             encoder.durations(&format!("shunt_dispatch_{name}"), help, &times)?;
@@ -134,7 +201,8 @@ impl Part for DispatchAdmin {
         };
         let backends: Vec<Json> = self.backends.iter().enumerate().map(backend).collect();
         let answers = |way: Way| self.loops.sum(|metrics| metrics.answers.of(way).get());
-        let times = TIMES.iter().map(|(name, _, time)| ((*name).to_owned(), self.loops.microseconds(time)));
+        let times =
+            TIMES.iter().map(|(name, _, time)| ((*name).to_owned(), self.loops.microseconds(time)));
         let state = json!({ "dispatcher": {
             "loops": self.loops.count(),
             "handover": self.handover,

@@ -16,7 +16,13 @@ use crate::resume::{self, Offered};
 use crate::state::{Answer, Dispatcher, Place};
 
 /// An agent asks how a large answer is to go to the client.
-pub(crate) fn offered(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8], framing: Framing) {
+pub(crate) fn offered(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    head: &[u8],
+    framing: Framing,
+) {
     let is_draining = dispatcher.is_draining;
     if dispatcher.clients.get(client).is_none_or(|state| state.place != Place::Here) {
         return;
@@ -60,7 +66,8 @@ pub(crate) fn is_out(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
 pub(crate) type Wrong = &'static str;
 
 const OUT_OF_ORDER: Wrong = "the agent has sent parts of an answer out of order";
-const TOO_MANY_INTERIM: Wrong = "the agent has sent more interim answers (1xx) to one request than it may";
+const TOO_MANY_INTERIM: Wrong =
+    "the agent has sent more interim answers (1xx) to one request than it may";
 const NO_CREDIT: Wrong = "the agent has sent more of an answer than it was given credit for";
 
 /// The head of an answer.
@@ -89,7 +96,8 @@ pub(crate) fn head(
     };
     let (conn, version) = (state.conn, exchange.version);
     if status < 200 {
-        // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any. Nor is one that takes nothing: what it is told by them is late already.
+        // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any. Nor is one that takes
+        // nothing: what it is told by them is late already.
         if version == Version::Http11 && io.backlog(conn) <= limits::CLIENT_BACKLOG_BYTES_LOW {
             io.output(conn).extend_from_slice(head);
             dispatcher.weight.grow(head.len());
@@ -104,7 +112,10 @@ pub(crate) fn head(
         });
         return Ok(());
     }
-    let goes_on = exchange.keep_alive && exchange.body.is_none() && framing != Framing::UntilClose && !is_draining;
+    let goes_on = exchange.keep_alive
+        && exchange.body.is_none()
+        && framing != Framing::UntilClose
+        && !is_draining;
     let connection: &[u8] = match (goes_on, version) {
         (false, _) => b"Connection: close\r\n\r\n",
         (true, Version::Http10) => b"Connection: keep-alive\r\n\r\n",
@@ -132,10 +143,20 @@ fn split_head(head: &[u8]) -> Option<(&[u8], u16)> {
 }
 
 /// Bytes of an answer's body.
-pub(crate) fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, bytes: &[u8]) -> Result<(), Wrong> {
+pub(crate) fn body(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    bytes: &[u8],
+) -> Result<(), Wrong> {
     let Some(state) = dispatcher.clients.get_mut(client) else { return Ok(()) };
-    let answer = state.exchange.as_mut().and_then(|exchange| exchange.answer.as_mut()).ok_or(OUT_OF_ORDER)?;
-    // What it may send at first is all that it may ever be ahead: credit is given for what has come.
+    let answer = state
+        .exchange
+        .as_mut()
+        .and_then(|exchange| exchange.answer.as_mut())
+        .ok_or(OUT_OF_ORDER)?;
+    // What it may send at first is all that it may ever be ahead: credit is given for what has
+    // come.
     let uncredited = answer.uncredited.saturating_add(bytes.len() as u32);
     if uncredited > CREDIT_BYTES {
         return Err(NO_CREDIT);

@@ -1,5 +1,6 @@
-//! What all clients take up together. Each has bounds of its own, and many have many times as much: when it is too much, those
-//! that have taken nothing for longest are cut off, until there is room again.
+//! What all clients take up together. Each has bounds of its own, and many have many times as much:
+//! when it is too much, those that have taken nothing for longest are cut off, until there is room
+//! again.
 
 use std::cmp::Reverse;
 
@@ -9,11 +10,13 @@ use crate::failing;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Place};
 
-/// Who has taken nothing for as many seconds is alike: of these the one with the most is cut off first.
+/// Who has taken nothing for as many seconds is alike: of these the one with the most is cut off
+/// first.
 const ALIKE_NS: u64 = 1_000_000_000;
 
 impl Dispatcher {
-    /// Clients of this event loop may take up so many bytes together. What only one may is another bound.
+    /// Clients of this event loop may take up so many bytes together. What only one may is another
+    /// bound.
     pub fn set_clients_bytes_max(&mut self, bytes: usize) {
         self.weight.most = bytes;
     }
@@ -33,7 +36,10 @@ pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
     if dispatcher.weight.weighed <= dispatcher.weight.most {
         return;
     }
-    let all = dispatcher.clients.iter().map(|(key, client)| (key, client.stalled_since_ns / ALIKE_NS, of(client, io)));
+    let all = dispatcher
+        .clients
+        .iter()
+        .map(|(key, client)| (key, client.stalled_since_ns / ALIKE_NS, of(client, io)));
     let mut all: Vec<(usize, u64, usize)> = all.filter(|(_, _, bytes)| *bytes > 0).collect();
     all.sort_unstable_by_key(|(_, since, bytes)| (*since, Reverse(*bytes)));
     // With some room behind it, so that not each answer has all weighed again.
@@ -48,7 +54,10 @@ pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
         failing::give_up(dispatcher, io, client);
         reply::cut(dispatcher, io, client);
     }
-    tracing::warn!(count, "cut off clients that read nothing: all clients together held too many bytes");
+    tracing::warn!(
+        count,
+        "cut off clients that read nothing: all clients together held too many bytes"
+    );
 }
 
 /// Bytes that are kept for one that is here.

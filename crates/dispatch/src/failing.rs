@@ -1,7 +1,8 @@
 //! Which backend a request is sent to, and what is done when that comes to nothing.
 //!
-//! A request that only reads is sent to another backend, once, while nothing of an answer has gone to the client. Otherwise
-//! the client is told; if a part of an answer has gone to it, `resume.rs` has what follows.
+//! A request that only reads is sent to another backend, once, while nothing of an answer has gone
+//! to the client. Otherwise the client is told; if a part of an answer has gone to it, `resume.rs`
+//! has what follows.
 
 use shunt_handover::message::Message;
 use shunt_reactor::Io;
@@ -12,7 +13,8 @@ use crate::reply;
 use crate::resume;
 use crate::state::{Dispatcher, Exchange, Place};
 
-/// The backend for a request: for reads the one with the fewest in flight, without `avoided`; for others the primary.
+/// The backend for a request: for reads the one with the fewest in flight, without `avoided`; for
+/// others the primary.
 ///
 /// # Errors
 /// There is none; says why.
@@ -23,14 +25,18 @@ pub(crate) fn choose(
 ) -> Result<usize, &'static str> {
     let backends = &dispatcher.backends;
     let usable = |index: &usize| {
-        backends[*index].is_up() && backends[*index].in_flight < limits::IN_FLIGHT_MAX && Some(*index) != avoided
+        backends[*index].is_up()
+            && backends[*index].in_flight < limits::IN_FLIGHT_MAX
+            && Some(*index) != avoided
     };
     if !is_read {
         return match backends.first() {
             Some(primary) if !primary.is_up() => {
                 Err("the primary backend cannot be reached, and it alone takes this method")
             }
-            _ => Some(0).filter(usable).ok_or("the primary backend has as many requests as it may have"),
+            _ => Some(0)
+                .filter(usable)
+                .ok_or("the primary backend has as many requests as it may have"),
         };
     }
     let count = backends.len();
@@ -47,7 +53,13 @@ pub(crate) fn choose(
 }
 
 /// Sends the head of a request to a backend; a body follows as it comes.
-pub(crate) fn send(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut exchange: Exchange, backend: usize) {
+pub(crate) fn send(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    mut exchange: Exchange,
+    backend: usize,
+) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     (exchange.backend, exchange.interim) = (backend, 0);
     let has_body = exchange.body.is_some();
@@ -57,7 +69,11 @@ pub(crate) fn send(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut 
     };
     state.deadline_ns = io.now_ns() + timeout_ns;
     dispatcher.tickets.insert(exchange.ticket, client);
-    let of_rest = exchange.rest.as_ref().filter(|rest| rest.is_awaited()).map(|rest| rest.request(&exchange.head));
+    let of_rest = exchange
+        .rest
+        .as_ref()
+        .filter(|rest| rest.is_awaited())
+        .map(|rest| rest.request(&exchange.head));
     let head = of_rest.as_ref().unwrap_or(&exchange.head);
     let request = Message::Request { head, has_body, is_idempotent: exchange.is_idempotent };
     dispatcher.metrics.backends[backend].requests.add(1);
@@ -75,7 +91,13 @@ pub(crate) fn give_up(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -
 }
 
 /// An exchange has come to nothing at its backend, which knows no more of it.
-pub(crate) fn failed(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, status: u16, reason: &str) {
+pub(crate) fn failed(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    status: u16,
+    reason: &str,
+) {
     let Some(mut exchange) = dispatcher.take_exchange(client) else { return };
     if exchange.answer.is_some() {
         return resume::go_on(dispatcher, io, client, exchange, reason);
@@ -94,13 +116,24 @@ pub(crate) fn failed(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, st
 
 /// A backend is lost, with all that it was doing.
 pub(crate) fn backend_lost(dispatcher: &mut Dispatcher, io: &mut Io, backend: usize) {
-    let is_there =
-        |client: &crate::state::Client| client.exchange.as_ref().is_some_and(|exchange| exchange.backend == backend);
+    let is_there = |client: &crate::state::Client| {
+        client.exchange.as_ref().is_some_and(|exchange| exchange.backend == backend)
+    };
     // What becomes of those that are not here is the owner's to say.
     let is_there = |client: &crate::state::Client| client.place == Place::Here && is_there(client);
-    let clients: Vec<usize> =
-        dispatcher.clients.iter().filter(|(_, client)| is_there(client)).map(|(key, _)| key).collect();
+    let clients: Vec<usize> = dispatcher
+        .clients
+        .iter()
+        .filter(|(_, client)| is_there(client))
+        .map(|(key, _)| key)
+        .collect();
     for client in clients {
-        failed(dispatcher, io, client, 502, "the connection to the backend was lost before it had answered");
+        failed(
+            dispatcher,
+            io,
+            client,
+            502,
+            "the connection to the backend was lost before it had answered",
+        );
     }
 }

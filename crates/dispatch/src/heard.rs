@@ -10,7 +10,12 @@ use crate::moved;
 use crate::state::{Dispatcher, Link, Place};
 
 /// Bytes have come from an agent. Returns how many were used.
-pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, data: &[u8]) -> usize {
+pub(crate) fn received(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    index: usize,
+    data: &[u8],
+) -> usize {
     let mut used = 0;
     loop {
         let backend = &mut dispatcher.backends[index];
@@ -34,7 +39,9 @@ pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, d
                 let client = client(dispatcher, index, ticket);
                 (read, client.map_or(Ok(()), |client| answer::body(dispatcher, io, client, bytes)))
             }
-            Ok(Some((read, Read::Message(ticket, message)))) => (read, take(dispatcher, io, index, ticket, &message)),
+            Ok(Some((read, Read::Message(ticket, message)))) => {
+                (read, take(dispatcher, io, index, ticket, &message))
+            }
             Err(error) => {
                 links::end(dispatcher, io, index, &error.to_string());
                 return data.len();
@@ -48,18 +55,23 @@ pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, d
     }
 }
 
-/// Whose exchange the ticket names. Of one that has ended here, messages may be under way; they mean nothing any more.
+/// Whose exchange the ticket names. Of one that has ended here, messages may be under way; they
+/// mean nothing any more.
 fn client(dispatcher: &Dispatcher, index: usize, ticket: Ticket) -> Option<usize> {
     let client = *dispatcher.tickets.get(&ticket)?;
     let exchange = dispatcher.clients.get(client)?.exchange.as_ref()?;
     let is_here = dispatcher.clients.get(client).is_some_and(|state| state.place == Place::Here);
-    // What an agent says of an answer while it is to get the connection is said once more by what it says of that.
+    // What an agent says of an answer while it is to get the connection is said once more by what
+    // it says of that.
     (exchange.backend == index && is_here).then_some(client)
 }
 
 fn is_about_connections(message: &Message<'_>) -> bool {
     use Message::{Closed, Held, HeldEnd, Refused, Return, Taken};
-    matches!(message, Taken | Refused { .. } | Return { .. } | Closed { .. } | Held { .. } | HeldEnd { .. })
+    matches!(
+        message,
+        Taken | Refused { .. } | Return { .. } | Closed { .. } | Held { .. } | HeldEnd { .. }
+    )
 }
 
 /// Takes a message.
@@ -72,7 +84,11 @@ fn take(
 ) -> Result<(), answer::Wrong> {
     if is_about_connections(message) {
         let fits = moved::heard(dispatcher, io, index, ticket, message);
-        return if fits { Ok(()) } else { Err("the agent has said of a connection what cannot be") };
+        return if fits {
+            Ok(())
+        } else {
+            Err("the agent has said of a connection what cannot be")
+        };
     }
     let Some(client) = client(dispatcher, index, ticket) else { return Ok(()) };
     match message {
@@ -92,7 +108,8 @@ fn take(
             if let Some(exchange) = &mut state.exchange {
                 let was_held_up = exchange.request_credit == 0;
                 exchange.request_credit = exchange.request_credit.saturating_add(u64::from(*bytes));
-                // The server has taken a part of the request: who was held up by that, or waits for the answer, has its time from then on.
+                // The server has taken a part of the request: who was held up by that, or waits for
+                // the answer, has its time from then on.
                 if exchange.body.is_some() {
                     if was_held_up {
                         exchange.progress_bytes = 0;

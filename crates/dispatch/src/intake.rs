@@ -28,7 +28,12 @@ pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, o
 }
 
 /// Bytes have come from a client. Returns how many were used.
-pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> usize {
+pub(crate) fn received(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    data: &[u8],
+) -> usize {
     let mut used = 0;
     loop {
         let Some(state) = dispatcher.clients.get(client) else { return data.len() };
@@ -39,8 +44,11 @@ pub(crate) fn received(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, 
         let unread = &data[used..];
         let taken = match &state.exchange {
             None if state.is_closing => return used,
-            None if !unread.is_empty() && io.backlog(state.conn) > limits::CLIENT_BACKLOG_BYTES_LOW => {
-                // What it has not taken is kept here: its next request waits in the kernel until it has.
+            None if !unread.is_empty()
+                && io.backlog(state.conn) > limits::CLIENT_BACKLOG_BYTES_LOW =>
+            {
+                // What it has not taken is kept here: its next request waits in the kernel until it
+                // has.
                 io.pause_reading(state.conn);
                 io.notify_drained(state.conn, limits::CLIENT_BACKLOG_BYTES_LOW);
                 return used;
@@ -66,14 +74,18 @@ fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     if data.is_empty() {
         return None;
     }
-    // RFC 9112, section 2.2: an empty line in front of a request is left out. It begins none, which would be answered when its time is over.
+    // RFC 9112, section 2.2: an empty line in front of a request is left out. It begins none, which
+    // would be answered when its time is over.
     if state.reader.is_fresh() && b"\r\n".starts_with(&data[..data.len().min(2)]) {
         return if data.len() < 2 { None } else { Some(2) };
     }
     if !std::mem::replace(&mut state.is_in_head, true) {
         state.deadline_ns = io.now_ns() + dispatcher.options.head_timeout_ns;
     }
-    let mut reader = std::mem::replace(&mut state.reader, shunt_wire::http1::HeadReader::new(limits::REQUEST_HEAD));
+    let mut reader = std::mem::replace(
+        &mut state.reader,
+        shunt_wire::http1::HeadReader::new(limits::REQUEST_HEAD),
+    );
     let outcome = reader.read(data).and_then(|head| match head {
         None => Ok(None),
         Some(head) => RequestHead::read(head).map(Some),
@@ -145,11 +157,15 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
 }
 
 fn too_large(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
-    let text = format!("the body of the request has more than {} bytes", dispatcher.options.body_bytes_max);
+    let text = format!(
+        "the body of the request has more than {} bytes",
+        dispatcher.options.body_bytes_max
+    );
     reply::error(dispatcher, io, client, None, 413, &text);
 }
 
-/// Passes on what there is of a body, as far as the agent takes it; `None` if nothing can be done now.
+/// Passes on what there is of a body, as far as the agent takes it; `None` if nothing can be done
+/// now.
 fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> Option<usize> {
     let state = dispatcher.clients.get_mut(client)?;
     let exchange = state.exchange.as_mut()?;
@@ -161,7 +177,8 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
         io.pause_reading(state.conn);
         return None;
     }
-    let visible = &data[..data.len().min(usize::try_from(exchange.request_credit).unwrap_or(usize::MAX))];
+    let visible =
+        &data[..data.len().min(usize::try_from(exchange.request_credit).unwrap_or(usize::MAX))];
     let reader = exchange.body.as_mut()?;
     let taken = match reader.take(visible) {
         Ok(taken) => taken,

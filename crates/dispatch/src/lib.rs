@@ -4,9 +4,10 @@
 //! client ── request ──> intake ── REQUEST, BODY, END ──> agent (a control connection for each backend)
 //!        <── answer ──                 <── RESPONSE, BODY, END
 //! ```
-//! Requests of one connection are carried out one after the other, so that answers are in order. Those that only read go to the
-//! backend with the fewest requests in flight, all others to the first backend, the primary. How fast either side sends is
-//! bounded by credit, so that a slow client or server holds up nobody else.
+//! Requests of one connection are carried out one after the other, so that answers are in order.
+//! Those that only read go to the backend with the fewest requests in flight, all others to the
+//! first backend, the primary. How fast either side sends is bounded by credit, so that a slow
+//! client or server holds up nobody else.
 //!
 //! | file | what is there |
 //! |---|---|

@@ -8,16 +8,18 @@ const SECOND: u64 = 1_000 * MS;
 
 /// Requests in flight at one backend, from one event loop; more are answered with 503.
 pub(crate) const IN_FLIGHT_MAX: usize = 4096;
-/// Bytes written to a client and not taken by the kernel up to which more of its answer is asked for.
+/// Bytes written to a client and not taken by the kernel up to which more of its answer is asked
+/// for.
 pub(crate) const CLIENT_BACKLOG_BYTES_LOW: usize = 128 << 10;
-/// Bytes that all clients of an event loop take up together: what they have not taken, and what was not read of them. With more,
-/// those that have taken nothing for longest are cut off.
+/// Bytes that all clients of an event loop take up together: what they have not taken, and what was
+/// not read of them. With more, those that have taken nothing for longest are cut off.
 pub(crate) const CLIENTS_BYTES_MAX: usize = 512 << 20;
 /// An answer's sender is given credit in parts of at least so many bytes.
 pub(crate) const CREDIT_STEP_BYTES: u32 = CREDIT_BYTES / 4;
 /// Interim answers (1xx) to one request of one backend. Its agent passes on no more.
 pub(crate) const INTERIM_MAX: u32 = 64;
-/// Bytes written to a control connection and not taken by the kernel beyond which no body is read for it.
+/// Bytes written to a control connection and not taken by the kernel beyond which no body is read
+/// for it.
 pub(crate) const LINK_BACKLOG_BYTES_MAX: usize = 4 << 20;
 /// Bodies are read again when that has fallen to this.
 pub(crate) const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
@@ -25,9 +27,10 @@ pub(crate) const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
 /// Beyond this no connection is sent to the agent: it would stand still until that is through.
 pub(crate) const LINK_BACKLOG_BYTES_FREE: usize = 256 << 10;
 
-/// The head of a request. It grows by a blank in each field, and by [`ADDED_BYTES`], when it is passed on, and has to fit a
-/// message then.
-pub(crate) const REQUEST_HEAD: HeadLimits = HeadLimits { head_bytes: 48 << 10, line_bytes: 16 << 10, fields: 128 };
+/// The head of a request. It grows by a blank in each field, and by [`ADDED_BYTES`], when it is
+/// passed on, and has to fit a message then.
+pub(crate) const REQUEST_HEAD: HeadLimits =
+    HeadLimits { head_bytes: 48 << 10, line_bytes: 16 << 10, fields: 128 };
 /// What is added to a head: the client's address.
 pub(crate) const ADDED_BYTES: usize = 128;
 const REQUEST_HEAD_GROWN: usize = REQUEST_HEAD.head_bytes + 2 * REQUEST_HEAD.fields + ADDED_BYTES;
@@ -45,7 +48,8 @@ const RESUMED_HEAD_BYTES: usize = 128 + ETAG_BYTES_MAX;
 pub(crate) const TICK_NS: u64 = 100 * MS;
 /// For a connection to an agent and the handshake on it.
 pub(crate) const CONNECT_NS: u64 = 3 * SECOND;
-/// A lost agent is tried again after this time first, and after twice the time each time it cannot be reached.
+/// A lost agent is tried again after this time first, and after twice the time each time it cannot
+/// be reached.
 pub(crate) const BACK_OFF_NS_MIN: u64 = 50 * MS;
 /// No longer than this.
 pub(crate) const BACK_OFF_NS_MAX: u64 = 2 * SECOND;

@@ -18,7 +18,9 @@ pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
     for index in 0..dispatcher.backends.len() {
         let backend = &mut dispatcher.backends[index];
         match &backend.link {
-            Link::Down { until_ns } if *until_ns <= now_ns && goes_on => open(dispatcher, io, index),
+            Link::Down { until_ns } if *until_ns <= now_ns && goes_on => {
+                open(dispatcher, io, index)
+            }
             Link::Opening { until_ns, .. } if *until_ns <= now_ns => {
                 end(dispatcher, io, index, "the agent does not answer");
             }
@@ -38,7 +40,13 @@ fn open(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
     let mut nonce = [0; NONCE_BYTES];
     let options = &mut dispatcher.options;
     (options.random)(&mut nonce);
-    let handshake = OwnerHandshake::new(options.key.clone(), Protocol::Http, options.owner, options.instance, nonce);
+    let handshake = OwnerHandshake::new(
+        options.key.clone(),
+        Protocol::Http,
+        options.owner,
+        options.instance,
+        nonce,
+    );
     let backend = &mut dispatcher.backends[index];
     let conn = io.connect(backend.address, limits::CONNECT_NS);
     let until_ns = io.now_ns() + limits::CONNECT_NS;
@@ -46,8 +54,14 @@ fn open(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
     dispatcher.set_peer(conn, Peer::Backend(index));
 }
 
-/// Goes on with the handshake; returns the bytes used, or `None` if the agent is none that has the key.
-pub(crate) fn shake(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, input: &[u8]) -> Option<usize> {
+/// Goes on with the handshake; returns the bytes used, or `None` if the agent is none that has the
+/// key.
+pub(crate) fn shake(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    index: usize,
+    input: &[u8],
+) -> Option<usize> {
     let backend = &mut dispatcher.backends[index];
     let Link::Opening { conn, handshake, .. } = &mut backend.link else { return Some(0) };
     let conn = *conn;
@@ -56,8 +70,13 @@ pub(crate) fn shake(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, inpu
         Ok(Some((used, None))) => Some(used),
         Ok(Some((used, Some(session)))) => {
             info!(backend = %backend.address, "connected to an agent");
-            backend.link = Link::Open(Box::new(Open { conn, encoder: session.encoder, decoder: session.decoder }));
-            (backend.back_off_ns, backend.is_told, backend.is_full) = (limits::BACK_OFF_NS_MIN, false, false);
+            backend.link = Link::Open(Box::new(Open {
+                conn,
+                encoder: session.encoder,
+                decoder: session.decoder,
+            }));
+            (backend.back_off_ns, backend.is_told, backend.is_full) =
+                (limits::BACK_OFF_NS_MIN, false, false);
             (backend.heard_ns, backend.pinged_ns) = (io.now_ns(), io.now_ns());
             moved::control_up(dispatcher, io, index, session.instance);
             Some(used)
@@ -82,14 +101,16 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &
     lost(dispatcher, io, index, why);
 }
 
-/// A control connection has ended, or could not be made. It is tried again after a while, longer each time.
+/// A control connection has ended, or could not be made. It is tried again after a while, longer
+/// each time.
 pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &str) {
     let mut jitter = [0; 8];
     (dispatcher.options.random)(&mut jitter);
     let backend = &mut dispatcher.backends[index];
     let was_up = backend.is_up();
     // Half of it by chance, so that dispatchers do not come back all at once.
-    let back_off_ns = backend.back_off_ns / 2 + u64::from_be_bytes(jitter) % (backend.back_off_ns / 2 + 1);
+    let back_off_ns =
+        backend.back_off_ns / 2 + u64::from_be_bytes(jitter) % (backend.back_off_ns / 2 + 1);
     backend.link = Link::Down { until_ns: io.now_ns() + back_off_ns };
     backend.back_off_ns = (backend.back_off_ns * 2).min(limits::BACK_OFF_NS_MAX);
     backend.is_full = false;
@@ -107,7 +128,11 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
 pub(crate) fn drained(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
     dispatcher.backends[index].is_full = false;
     for (_, client) in &dispatcher.clients {
-        if client.exchange.as_ref().is_some_and(|exchange| exchange.backend == index && exchange.body.is_some()) {
+        if client
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.backend == index && exchange.body.is_some())
+        {
             io.resume_reading(client.conn);
         }
     }

@@ -1,4 +1,5 @@
-//! What a dispatcher has done since its start, and what it has now. Each event loop writes its own; the admin thread reads them.
+//! What a dispatcher has done since its start, and what it has now. Each event loop writes its own;
+//! the admin thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 use shunt_handover::owner::{Gone, NotSalvaged, Outcome, Relayed};
@@ -66,7 +67,8 @@ labels! {
 labels! {
     /// Why a connection whose agent was lost did not go on here though its answer could have.
     pub enum NotSalvagedFor = "reason" {
-        /// Its client has sent something that the agent's host has acknowledged, or has ended its stream.
+        /// Its client has sent something that the agent's host has acknowledged, or has ended its
+        /// stream.
         ClientSentMore = "client_sent_more",
         /// Its client had not got all of the head, or is nowhere in this answer.
         NoPlace = "no_place",
@@ -116,7 +118,8 @@ pub struct Metrics {
     pub moving: Gauge,
     /// From the decision until the kernel has let go of the connection.
     pub freeze: Histogram,
-    /// From the decision until the agent has the connection: so long does a client's connection stand still.
+    /// From the decision until the agent has the connection: so long does a client's connection
+    /// stand still.
     pub taking: Histogram,
     /// From the decision until the connection is back.
     pub absence: Histogram,
@@ -141,7 +144,10 @@ pub struct BackendMetrics {
 
 impl Metrics {
     pub(crate) fn new(backends: usize) -> Self {
-        Self { backends: (0..backends).map(|_| BackendMetrics::default()).collect(), ..Self::default() }
+        Self {
+            backends: (0..backends).map(|_| BackendMetrics::default()).collect(),
+            ..Self::default()
+        }
     }
 
     /// Counts how a hand-over has ended.
@@ -166,8 +172,8 @@ impl Metrics {
         if let Outcome::Salvaged { answer_sent } = outcome {
             self.answer_bytes.of(Way::HandedOver).add(*answer_sent);
         }
-        let (Outcome::Back { answer_sent, is_complete } | Outcome::Gone(Gone::Ended { answer_sent, is_complete, .. })) =
-            outcome
+        let (Outcome::Back { answer_sent, is_complete }
+        | Outcome::Gone(Gone::Ended { answer_sent, is_complete, .. })) = outcome
         else {
             return;
         };

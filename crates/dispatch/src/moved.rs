@@ -1,8 +1,10 @@
-//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be done, and here it is done.
+//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be
+//! done, and here it is done.
 //!
-//! A client's connection leaves while its exchange goes on: the exchange ends when the connection is back with the whole answer. With nothing of it
-//! it is another agent's, and with a part, if another has the rest (`resume.rs`). Nothing is read from a client, or written to it, while
-//! its connection is not here.
+//! A client's connection leaves while its exchange goes on: the exchange ends when the connection
+//! is back with the whole answer. With nothing of it it is another agent's, and with a part, if
+//! another has the rest (`resume.rs`). Nothing is read from a client, or written to it, while its
+//! connection is not here.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -106,10 +108,22 @@ impl OwnerSink for Sink<'_> {
 }
 
 /// Has the owner do something, and does what it wants done.
-fn with<R>(dispatcher: &mut Dispatcher, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> R {
+fn with<R>(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R,
+) -> R {
     let Dispatcher { owner, steer, backends, of_flow, clients, probes, options, .. } = dispatcher;
     let of_process = &options.clients;
-    let mut sink = Sink { steer: &mut **steer, backends, of_flow, clients, of_process, probes, wanted: Vec::new() };
+    let mut sink = Sink {
+        steer: &mut **steer,
+        backends,
+        of_flow,
+        clients,
+        of_process,
+        probes,
+        wanted: Vec::new(),
+    };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(dispatcher, io, wanted);
@@ -133,7 +147,8 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
                 // It was handed over by a process before this one.
                 None => {
                     let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
-                    let client = dispatcher.insert_client(Client::new(conn, flow, io.now_ns(), deadline_ns));
+                    let client =
+                        dispatcher.insert_client(Client::new(conn, flow, io.now_ns(), deadline_ns));
                     dispatcher.moved.insert(flow, client);
                     client
                 }
@@ -141,7 +156,8 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             let Some(state) = dispatcher.clients.get_mut(client) else { return };
             (state.conn, state.place, state.arrives_ns) = (conn, Place::Arriving, io.now_ns());
             if state.exchange.is_some() {
-                // As before it left: what it asks next waits, and it may have no more to ask and end its direction.
+                // As before it left: what it asks next waits, and it may have no more to ask and
+                // end its direction.
                 io.pause_reading(conn);
             }
             dispatcher.set_peer(conn, Peer::Client(client));
@@ -152,8 +168,10 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             dispatcher.set_peer(conn, Peer::Probe(probe));
         }
         Wanted::Reset(state, frozen_at_ms) => {
-            // Put in and aborted it sends a reset, or what makes the client say something, which is answered by one.
-            if let Some(state) = state.map(|state| aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms)))
+            // Put in and aborted it sends a reset, or what makes the client say something, which is
+            // answered by one.
+            if let Some(state) = state
+                .map(|state| aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms)))
             {
                 let conn = io.restore(Frozen::without_queues(state));
                 dispatcher.set_peer(conn, Peer::ToBeReset);
@@ -171,18 +189,26 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
     }
 }
 
-/// An agent offers an answer, and it is to go over the client's own connection, but for so many bytes in front.
+/// An agent offers an answer, and it is to go over the client's own connection, but for so many
+/// bytes in front.
 pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, skipped: u64) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     state.leaves_ns = Some(io.now_ns());
     let Some(exchange) = &state.exchange else { return };
     let (flow, ticket, agent) = (state.flow, exchange.ticket, AgentId(exchange.backend as u32));
     dispatcher.moved.insert(flow, client);
-    with(dispatcher, io, |owner, now_ms, sink| owner.offer(now_ms, agent, ticket, flow, skipped, sink));
+    with(dispatcher, io, |owner, now_ms, sink| {
+        owner.offer(now_ms, agent, ticket, flow, skipped, sink)
+    });
 }
 
 /// What came of taking a connection out of the loop.
-pub(crate) fn frozen(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+pub(crate) fn frozen(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    conn: ConnId,
+    outcome: Result<Frozen, NotFrozen>,
+) {
     let client = match dispatcher.peer(conn) {
         Peer::Client(client) => client,
         Peer::Probe(probe) => {
@@ -211,7 +237,9 @@ pub(crate) fn frozen(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, out
             state.place = Place::Here;
             let is_never = matches!(why, NotFrozen::Io(ErrorKind::PermissionDenied));
             if is_never && std::mem::take(&mut dispatcher.options.handover) == Handover::Auto {
-                warn!("connections cannot be handed over, and all answers are relayed: that takes CAP_NET_ADMIN");
+                warn!(
+                    "connections cannot be handed over, and all answers are relayed: that takes CAP_NET_ADMIN"
+                );
             }
         }
     }
@@ -268,13 +296,15 @@ pub(crate) fn heard(
         return false;
     }
     if *message == Message::Taken
-        && let Some(client) = dispatcher.tickets.get(&ticket).and_then(|client| dispatcher.clients.get(*client))
+        && let Some(client) =
+            dispatcher.tickets.get(&ticket).and_then(|client| dispatcher.clients.get(*client))
         && let Some(leaves_ns) = client.leaves_ns
     {
         dispatcher.metrics.taking.record(io.now_ns().saturating_sub(leaves_ns));
     }
     let agent = AgentId(index as u32);
-    with(dispatcher, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink)).is_ok()
+    with(dispatcher, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink))
+        .is_ok()
 }
 
 /// A control connection is open.

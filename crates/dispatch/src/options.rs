@@ -35,7 +35,8 @@ pub struct DispatchOptions {
     pub idle_timeout_ns: u64,
     /// How long the head of a request may take.
     pub head_timeout_ns: u64,
-    /// How long nothing may come within a body, and how long a client may take nothing of an answer.
+    /// How long nothing may come within a body, and how long a client may take nothing of an
+    /// answer.
     pub body_timeout_ns: u64,
     /// Bytes of a body that have to come within that time; fewer are no progress.
     pub body_bytes_per_timeout: u64,
@@ -90,7 +91,9 @@ mod tests {
             random: Box::new(|_| ()),
         };
         let one = options(&["192.0.2.1:80"]);
-        assert!(one.serves(address("192.0.2.1:80")) && one.serves(address("[::ffff:192.0.2.1]:80")));
+        assert!(
+            one.serves(address("192.0.2.1:80")) && one.serves(address("[::ffff:192.0.2.1]:80"))
+        );
         assert!(!one.serves(address("192.0.2.1:22")) && !one.serves(address("192.0.2.2:80")));
         let any = options(&["0.0.0.0:80", "[::1]:81"]);
         assert!(

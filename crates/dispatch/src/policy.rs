@@ -40,8 +40,8 @@ pub(crate) enum Verdict {
     HandOver,
 }
 
-/// Decides on an offer. An agent sends the head as it has offered it, which is as the client is to have it only if the connection goes on and
-/// is one of HTTP/1.1: of others the head says more.
+/// Decides on an offer. An agent sends the head as it has offered it, which is as the client is to
+/// have it only if the connection goes on and is one of HTTP/1.1: of others the head says more.
 pub(crate) fn decide(handover: Handover, offer: &Offer) -> Verdict {
     let against = [
         (handover == Handover::Off, Why::Off),

@@ -6,8 +6,8 @@ use tracing::debug;
 use crate::metrics::Way;
 use crate::state::{Dispatcher, Exchange};
 
-/// Answers an exchange that has come to nothing, or a request that was refused (`None`). The connection goes on only if the whole
-/// request was read.
+/// Answers an exchange that has come to nothing, or a request that was refused (`None`). The
+/// connection goes on only if the whole request was read.
 pub(crate) fn error(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -31,7 +31,11 @@ pub(crate) fn error(
     if status == 503 {
         head.push_str("Retry-After: 1\r\n");
     }
-    head.push_str(if goes_on { "Connection: keep-alive\r\n\r\n" } else { "Connection: close\r\n\r\n" });
+    head.push_str(if goes_on {
+        "Connection: keep-alive\r\n\r\n"
+    } else {
+        "Connection: close\r\n\r\n"
+    });
     let out = io.output(state.conn);
     out.extend_from_slice(head.as_bytes());
     if !to_head {
@@ -46,7 +50,8 @@ pub(crate) fn error(
 /// The client may send its next request.
 pub(crate) fn next(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if dispatcher.is_draining {
-        // The head of the answer may have gone out before that was known; an idle connection may end at any time.
+        // The head of the answer may have gone out before that was known; an idle connection may
+        // end at any time.
         close(dispatcher, io, client);
         return;
     }
@@ -66,8 +71,8 @@ pub(crate) fn whole(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, exc
     }
 }
 
-/// Closes a client's connection when what was written has gone out. That may take as long as the client takes something: the
-/// loop itself waits for a short time only.
+/// Closes a client's connection when what was written has gone out. That may take as long as the
+/// client takes something: the loop itself waits for a short time only.
 pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     if io.backlog(state.conn) > 0 {
@@ -83,7 +88,8 @@ pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     }
 }
 
-/// Cuts a client off: its connection is reset, so that what it has of an answer is not taken for all of it.
+/// Cuts a client off: its connection is reset, so that what it has of an answer is not taken for
+/// all of it.
 pub(crate) fn cut(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if let Some(state) = dispatcher.remove_client(client) {
         dispatcher.metrics.cut.add(1);

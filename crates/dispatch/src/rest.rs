@@ -2,16 +2,25 @@
 
 use shunt_handover::limits::{ETAG_BYTES_MAX, HEAD_BYTES_MAX};
 use shunt_handover::message::Framing;
-use shunt_wire::http1::{ContentRange, Framing as BodyFraming, HeadLimits, HeadReader, ResponseHead};
+use shunt_wire::http1::{
+    ContentRange, Framing as BodyFraming, HeadLimits, HeadReader, ResponseHead,
+};
 
 use crate::limits;
 
 /// What an agent passes on.
-const ANSWER_HEAD: HeadLimits = HeadLimits { head_bytes: HEAD_BYTES_MAX, line_bytes: HEAD_BYTES_MAX, fields: 256 };
+const ANSWER_HEAD: HeadLimits =
+    HeadLimits { head_bytes: HEAD_BYTES_MAX, line_bytes: HEAD_BYTES_MAX, fields: 256 };
 
 /// Fields of a request that ask for another part than the rest, or for none.
-const LEFT_OUT: [&[u8]; 6] =
-    [b"range", b"if-range", b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since"];
+const LEFT_OUT: [&[u8]; 6] = [
+    b"range",
+    b"if-range",
+    b"if-match",
+    b"if-none-match",
+    b"if-modified-since",
+    b"if-unmodified-since",
+];
 
 /// The rest of an answer, as far as another backend can be asked for it.
 #[derive(Debug)]
@@ -19,7 +28,8 @@ pub(crate) struct Rest {
     etag: Vec<u8>,
     /// What the client has not got: the first and the last byte, of so many.
     range: ContentRange,
-    /// Bytes of the head in front of it, which are sent with it where the connection is handed over.
+    /// Bytes of the head in front of it, which are sent with it where the connection is handed
+    /// over.
     head_bytes: u64,
     /// It was asked for, and its head has not come.
     is_awaited: bool,
@@ -37,11 +47,19 @@ impl Rest {
         let response = ResponseHead::read(reader.read(head).ok()??, false).ok()?;
         let range = match response.status {
             200 => ContentRange { first: 0, last: length - 1, total: length },
-            206 => response.content_range().filter(|range| range.last - range.first + 1 == length)?,
+            206 => {
+                response.content_range().filter(|range| range.last - range.first + 1 == length)?
+            }
             _ => return None,
         };
         let etag = response.strong_etag().filter(|etag| etag.len() <= ETAG_BYTES_MAX)?.to_vec();
-        Some(Box::new(Rest { etag, range, head_bytes: head.len() as u64, is_awaited: false, tries: 0 }))
+        Some(Box::new(Rest {
+            etag,
+            range,
+            head_bytes: head.len() as u64,
+            is_awaited: false,
+            tries: 0,
+        }))
     }
 
     /// True from the request for it until its head has come.
@@ -49,7 +67,8 @@ impl Rest {
         self.is_awaited
     }
 
-    /// It is asked for, but for what the client has got by now, unless that was done too often. None of it may be left.
+    /// It is asked for, but for what the client has got by now, unless that was done too often.
+    /// None of it may be left.
     pub(crate) fn ask(&mut self, left: u64) -> bool {
         self.range.first = self.range.last + 1 - left;
         self.is_awaited = true;
@@ -76,7 +95,8 @@ impl Rest {
         Some(self.left())
     }
 
-    /// True if it can go on behind so many bytes of it and its head: never within the head, which another server may have otherwise.
+    /// True if it can go on behind so many bytes of it and its head: never within the head, which
+    /// another server may have otherwise.
     pub(crate) fn follows(&self, bytes: u64) -> bool {
         bytes.checked_sub(self.head_bytes).is_some_and(|body| body <= self.left())
     }
@@ -186,7 +206,8 @@ mod tests {
             part(1_500, 100_999, 200_000, "\"a-2\""),
             part(1_500, 100_999, 200_000, "W/\"a-1\""),
             part(1_500, 100_999, 200_000, "\"a-1\"").replace("206", "200"),
-            part(1_500, 100_999, 200_000, "\"a-1\"").replace("Content-Length: 99500", "Content-Length: 99499"),
+            part(1_500, 100_999, 200_000, "\"a-1\"")
+                .replace("Content-Length: 99500", "Content-Length: 99499"),
             WHOLE.to_owned(),
             String::new(),
         ] {

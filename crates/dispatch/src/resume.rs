@@ -1,11 +1,15 @@
-//! An answer that breaks off goes on with its rest from another backend, where that is certain to be the rest of it.
+//! An answer that breaks off goes on with its rest from another backend, where that is certain to
+//! be the rest of it.
 //!
-//! Certain is what has the same strong entity tag and the same length (RFC 9110, section 8.8.1). The rest is asked for by `Range` and `If-Range`, and what
-//! comes has to say that it is these bytes of that whole. Its head is for us alone: the client has had one. Never is anything put behind a part of an
-//! answer that does not follow it; whose rest cannot be had is cut off, as it would be without all this.
+//! Certain is what has the same strong entity tag and the same length (RFC 9110, section 8.8.1).
+//! The rest is asked for by `Range` and `If-Range`, and what comes has to say that it is these
+//! bytes of that whole. Its head is for us alone: the client has had one. Never is anything put
+//! behind a part of an answer that does not follow it; whose rest cannot be had is cut off, as it
+//! would be without all this.
 //!
-//! That leaves out answers in chunks and those that end with the connection, of which nobody knows what is left; those with a weak tag or none; several
-//! ranges in one answer; whatever is no GET, or has a body or a very long head.
+//! That leaves out answers in chunks and those that end with the connection, of which nobody knows
+//! what is left; those with a weak tag or none; several ranges in one answer; whatever is no GET,
+//! or has a body or a very long head.
 
 use shunt_handover::message::Framing;
 use shunt_reactor::Io;
@@ -34,7 +38,8 @@ pub(crate) fn of(exchange: &Exchange, head: &[u8], framing: Framing) -> Option<B
     is_get.then(|| Rest::of(head, framing)).flatten()
 }
 
-/// An agent offers an answer: looks whether it is the rest that it was asked for, or one of which there may be a rest.
+/// An agent offers an answer: looks whether it is the rest that it was asked for, or one of which
+/// there may be a rest.
 pub(crate) fn offered(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -42,7 +47,9 @@ pub(crate) fn offered(
     head: &[u8],
     framing: Framing,
 ) -> Offered {
-    let Some(exchange) = dispatcher.clients.get_mut(client).and_then(|state| state.exchange.as_mut()) else {
+    let Some(exchange) =
+        dispatcher.clients.get_mut(client).and_then(|state| state.exchange.as_mut())
+    else {
         return Offered::Wrong;
     };
     let has_begun = exchange.answer.is_some();
@@ -67,7 +74,9 @@ pub(crate) fn offered(
 /// The head of an answer that is to be a rest: it ends here.
 pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8]) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
-    let Some(rest) = state.exchange.as_mut().and_then(|exchange| exchange.rest.as_mut()) else { return };
+    let Some(rest) = state.exchange.as_mut().and_then(|exchange| exchange.rest.as_mut()) else {
+        return;
+    };
     match status_of(head) {
         Some(100..=199) => state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns,
         _ if rest.is_in(head) => {
@@ -85,9 +94,12 @@ fn refused(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     }
 }
 
-/// A client's connection is back with a part of its answer, of which this is how many bytes, those of the head among them.
+/// A client's connection is back with a part of its answer, of which this is how many bytes, those
+/// of the head among them.
 pub(crate) fn came_back(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, answer_sent: u64) {
-    let Some(mut exchange) = dispatcher.take_exchange(client) else { return reply::cut(dispatcher, io, client) };
+    let Some(mut exchange) = dispatcher.take_exchange(client) else {
+        return reply::cut(dispatcher, io, client);
+    };
     let Some(left) = exchange.rest.as_mut().and_then(|rest| rest.sent(answer_sent)) else {
         return reply::cut(dispatcher, io, client);
     };
@@ -95,8 +107,15 @@ pub(crate) fn came_back(dispatcher: &mut Dispatcher, io: &mut Io, client: usize,
     go_on(dispatcher, io, client, exchange, "the server has broken off its answer");
 }
 
-/// An answer has broken off here; whoever sent it knows no more of it. Its rest is asked for, or its client cut off.
-pub(crate) fn go_on(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut exchange: Exchange, reason: &str) {
+/// An answer has broken off here; whoever sent it knows no more of it. Its rest is asked for, or
+/// its client cut off.
+pub(crate) fn go_on(
+    dispatcher: &mut Dispatcher,
+    io: &mut Io,
+    client: usize,
+    mut exchange: Exchange,
+    reason: &str,
+) {
     let left = exchange.answer.as_ref().and_then(|answer| answer.left);
     let (Some(rest), Some(left)) = (&mut exchange.rest, left) else {
         debug!(reason, "a client is cut off within an answer");
@@ -107,8 +126,13 @@ pub(crate) fn go_on(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, mut
         return reply::whole(dispatcher, io, client, &exchange);
     }
     let may_be = rest.ask(left);
-    let Some(backend) = failing::choose(dispatcher, true, Some(exchange.backend)).ok().filter(|_| may_be) else {
-        debug!(reason, "a client is cut off within an answer: no other backend can be asked for the rest");
+    let Some(backend) =
+        failing::choose(dispatcher, true, Some(exchange.backend)).ok().filter(|_| may_be)
+    else {
+        debug!(
+            reason,
+            "a client is cut off within an answer: no other backend can be asked for the rest"
+        );
         return reply::cut(dispatcher, io, client);
     };
     debug!(reason, left, "the rest of an answer is asked of another backend");

@@ -68,7 +68,9 @@ impl Service for Dispatcher {
 
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         match self.peer(conn) {
-            Peer::Client(client) if self.clients.get(client).is_some_and(|client| client.is_closing) => {
+            Peer::Client(client)
+                if self.clients.get(client).is_some_and(|client| client.is_closing) =>
+            {
                 reply::close(self, io, client);
             }
             Peer::Client(client) => {
@@ -100,7 +102,8 @@ impl Service for Dispatcher {
         self.is_draining = true;
         moved::recall_all(self, io);
         let is_idle = |client: &Client| client.exchange.is_none() && client.place == Place::Here;
-        let idle: Vec<usize> = self.clients.iter().filter(|(_, client)| is_idle(client)).map(|(key, _)| key).collect();
+        let idle: Vec<usize> =
+            self.clients.iter().filter(|(_, client)| is_idle(client)).map(|(key, _)| key).collect();
         idle.into_iter().for_each(|client| reply::close(self, io, client));
         if mail == DispatchMail::End {
             io.stop();
@@ -111,7 +114,11 @@ impl Service for Dispatcher {
         crowd::look(self, io);
         self.show();
         // What was written to clients last has to be taken by them as well.
-        let links = self.backends.iter().filter(|backend| !matches!(backend.link, Link::Down { .. })).count();
+        let links = self
+            .backends
+            .iter()
+            .filter(|backend| !matches!(backend.link, Link::Down { .. }))
+            .count();
         if self.is_draining && self.clients.is_empty() && io.connections() <= links {
             io.stop();
         }
@@ -150,7 +157,9 @@ enum Late {
 fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
     let (now_ns, body_timeout_ns) = (io.now_ns(), dispatcher.options.body_timeout_ns);
     let mut all = Vec::new();
-    for (key, client) in dispatcher.clients.iter_mut().filter(|(_, client)| client.place == Place::Here) {
+    for (key, client) in
+        dispatcher.clients.iter_mut().filter(|(_, client)| client.place == Place::Here)
+    {
         if let Some(late) = late(client, io, now_ns, body_timeout_ns) {
             all.push((key, late));
         }
@@ -201,7 +210,9 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
             }
         }
         // Whose body is not read for want of credit waits for the backend.
-        Some(exchange) if exchange.body.is_none() || io.is_paused(client.conn) => is_over.then_some(Late::Answer),
+        Some(exchange) if exchange.body.is_none() || io.is_paused(client.conn) => {
+            is_over.then_some(Late::Answer)
+        }
         Some(_) => is_over.then_some(Late::Body),
     }
 }

@@ -87,10 +87,12 @@ pub(crate) struct Client {
     pub(crate) exchange: Option<Exchange>,
     /// It is closed when it has taken what was written.
     pub(crate) is_closing: bool,
-    /// Writes to it when they were looked at last, and since when there were no more although there is something to write.
+    /// Writes to it when they were looked at last, and since when there were no more although there
+    /// is something to write.
     pub(crate) writes: u64,
     pub(crate) stalled_since_ns: u64,
-    /// When it was decided that its connection goes to an agent, until it is back; none of one that another process has handed over.
+    /// When it was decided that its connection goes to an agent, until it is back; none of one that
+    /// another process has handed over.
     pub(crate) leaves_ns: Option<u64>,
     /// When it was given to the loop to be put in.
     pub(crate) arrives_ns: u64,
@@ -101,7 +103,8 @@ pub(crate) struct Client {
 pub(crate) struct Exchange {
     pub(crate) ticket: Ticket,
     pub(crate) backend: usize,
-    /// The head as the backend gets it; kept while it, or a request for the rest of its answer, may be sent to another.
+    /// The head as the backend gets it; kept while it, or a request for the rest of its answer, may
+    /// be sent to another.
     pub(crate) head: Vec<u8>,
     pub(crate) is_read: bool,
     pub(crate) is_idempotent: bool,
@@ -184,7 +187,8 @@ impl Dispatcher {
     pub fn new(mut options: DispatchOptions) -> Self {
         let mut first = [0; 8];
         (options.random)(&mut first);
-        let backends: Vec<Backend> = options.backends.iter().map(|address| Backend::new(*address)).collect();
+        let backends: Vec<Backend> =
+            options.backends.iter().map(|address| Backend::new(*address)).collect();
         let metrics = Arc::new(Metrics::new(backends.len()));
         let owner = Owner::new(OwnerLimits::default(), options.instance);
         let steer = options.steer.take().unwrap_or_else(|| Box::new(Anywhere));
@@ -274,7 +278,8 @@ impl Client {
     pub(crate) fn new(conn: ConnId, flow: Flow, now_ns: u64, deadline_ns: u64) -> Self {
         let (address, place) = (flow.peer.ip().to_canonical(), Place::Here);
         let reader = HeadReader::new(limits::REQUEST_HEAD);
-        let (is_in_head, is_closing, exchange, writes, stalled_since_ns) = (false, false, None, 0, now_ns);
+        let (is_in_head, is_closing, exchange, writes, stalled_since_ns) =
+            (false, false, None, 0, now_ns);
         Self {
             conn,
             flow,

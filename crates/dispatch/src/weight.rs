@@ -28,7 +28,8 @@ impl Weight {
         (self.weighed, self.grown) = (bytes, 0);
     }
 
-    /// They may be too much. Close below the bound not every byte has all weighed again: it is passed by a sixteenth.
+    /// They may be too much. Close below the bound not every byte has all weighed again: it is
+    /// passed by a sixteenth.
     pub(crate) fn is_due(&self) -> bool {
         self.weighed + self.grown > self.most && self.grown > self.most / 16
     }

@@ -48,8 +48,8 @@ pub enum State {
 }
 
 impl State {
-    /// The word by which an operator is told of a member, with what its row says of its leaving: a declaration of death takes that back, so
-    /// that who left by itself is known for good.
+    /// The word by which an operator is told of a member, with what its row says of its leaving: a
+    /// declaration of death takes that back, so that who left by itself is known for good.
     pub fn word(self, leaving: bool) -> &'static str {
         match (self, leaving) {
             (State::Live, false) => "live",
@@ -85,7 +85,8 @@ pub struct MemberRow {
 pub enum Outcome {
     /// The condition held, and what the statement says was written.
     Applied,
-    /// The condition did not hold. (A node tells of a condition's columns only, so the row is read afterwards.)
+    /// The condition did not hold. (A node tells of a condition's columns only, so the row is read
+    /// afterwards.)
     NotApplied,
     /// The fleet's row, if it has one.
     Fleet(Option<Box<FleetRow>>),
@@ -98,7 +99,8 @@ pub enum Outcome {
     },
     /// The row of one member, if it has one.
     Member(Option<Box<MemberRow>>),
-    /// The fleet's row says that all rows have a format that this version does not know. Nothing else in it is looked at.
+    /// The fleet's row says that all rows have a format that this version does not know. Nothing
+    /// else in it is looked at.
     UnknownFormat(i32),
     /// The answer cannot be used.
     Unreadable(BadRow),
@@ -112,11 +114,15 @@ impl Statement {
     /// Reads the rows that answered this statement. Never panics, whatever they are.
     pub fn read_answer(&self, rows: &[&[Column<'_>]]) -> Outcome {
         let read = match self {
-            Statement::ReadFleet { .. } => rows.first().map_or(Ok(Outcome::Fleet(None)), |row| fleet(row)),
-            Statement::ReadMembers { .. } => member_rows(rows),
-            Statement::ReadMember(_) => {
-                rows.first().map(|row| member_row(row).map(Box::new)).transpose().map(Outcome::Member)
+            Statement::ReadFleet { .. } => {
+                rows.first().map_or(Ok(Outcome::Fleet(None)), |row| fleet(row))
             }
+            Statement::ReadMembers { .. } => member_rows(rows),
+            Statement::ReadMember(_) => rows
+                .first()
+                .map(|row| member_row(row).map(Box::new))
+                .transpose()
+                .map(Outcome::Member),
             _ => applied(rows),
         };
         read.unwrap_or_else(Outcome::Unreadable)
@@ -124,7 +130,10 @@ impl Statement {
 }
 
 fn applied(rows: &[&[Column<'_>]]) -> Result<Outcome, BadRow> {
-    let columns = Columns { table: "a conditional statement", columns: rows.first().copied().unwrap_or_default() };
+    let columns = Columns {
+        table: "a conditional statement",
+        columns: rows.first().copied().unwrap_or_default(),
+    };
     Ok(if columns.boolean("[applied]")? { Outcome::Applied } else { Outcome::NotApplied })
 }
 

@@ -1,4 +1,5 @@
-//! Values of one row as a node sent them, found by column name and checked: types, ranges and lengths are never believed.
+//! Values of one row as a node sent them, found by column name and checked: types, ranges and
+//! lengths are never believed.
 
 use std::fmt;
 
@@ -125,8 +126,13 @@ impl<'a> Columns<'a> {
         }
     }
 
-    fn take<const N: usize>(&self, name: &'static str, rest: &mut &[u8]) -> Result<[u8; N], BadRow> {
-        let (taken, left) = rest.split_first_chunk::<N>().ok_or(self.bad(name, "ends too early"))?;
+    fn take<const N: usize>(
+        &self,
+        name: &'static str,
+        rest: &mut &[u8],
+    ) -> Result<[u8; N], BadRow> {
+        let (taken, left) =
+            rest.split_first_chunk::<N>().ok_or(self.bad(name, "ends too early"))?;
         *rest = left;
         Ok(*taken)
     }

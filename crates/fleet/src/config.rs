@@ -1,4 +1,5 @@
-//! What a member is told at its start, what must agree with the fleet's row, and the times that follow from the lease.
+//! What a member is told at its start, what must agree with the fleet's row, and the times that
+//! follow from the lease.
 
 use std::ops::RangeInclusive;
 
@@ -8,14 +9,16 @@ use crate::refusal::Refusal;
 use crate::schema::{FORMAT, FORMAT_MIN};
 use crate::statement::Level;
 
-/// Leases that are neither too short for a conditional statement and its repetition nor too long to wait for, in
-/// milliseconds.
+/// Leases that are neither too short for a conditional statement and its repetition nor too long to
+/// wait for, in milliseconds.
 pub const LEASE_MS: RangeInclusive<i32> = 1_000..=60_000;
 /// The lease unless the fleet is made with another, in milliseconds.
 pub const LEASE_MS_DEFAULT: i32 = 6_000;
-/// A wall clock further than this from another host's is worth a word, in microseconds. Locks do not depend on it.
+/// A wall clock further than this from another host's is worth a word, in microseconds. Locks do
+/// not depend on it.
 pub const CLOCK_OFFSET_MAX_US: u64 = 500_000;
-/// Fences further than this above the wall clock are an alarm, in microseconds: a member's headroom is two minutes at most.
+/// Fences further than this above the wall clock are an alarm, in microseconds: a member's headroom
+/// is two minutes at most.
 pub(crate) const FENCES_AHEAD_MAX_US: i64 = 3_600 * 1_000_000;
 
 /// What a member is told at its start.
@@ -35,20 +38,23 @@ pub struct Config {
     pub datacentre: String,
     /// The formats that this version can work with.
     pub formats: RangeInclusive<i32>,
-    /// The replication factor of `shunt_meta` as the caller found it: in the datacentre with [`Level::LocalSerial`], else in
-    /// all.
+    /// The replication factor of `shunt_meta` as the caller found it: in the datacentre with
+    /// [`Level::LocalSerial`], else in all.
     pub replication_factor: u32,
     /// The least replication factor to start with: 3, but for trials on fewer nodes.
     pub replication_factor_min: u32,
-    /// Earlier incarnations of this proxy that are known to be dead: no process of theirs runs, or it is this one and all its
-    /// cores have taken the mail that ended its lease. At most [`SHARDS`].
+    /// Earlier incarnations of this proxy that are known to be dead: no process of theirs runs, or
+    /// it is this one and all its cores have taken the mail that ended its lease. At most
+    /// [`SHARDS`].
     pub own_dead: Vec<Incarnation>,
-    /// A dead member is sealed only after [`crate::Member::redone`]. Otherwise at once: there is nothing to redo yet.
+    /// A dead member is sealed only after [`crate::Member::redone`]. Otherwise at once: there is
+    /// nothing to redo yet.
     pub redo: bool,
 }
 
 impl Config {
-    /// The settings of a first fleet: three replicas, SERIAL, a lease of 6 s, memory locks of 30 s at most.
+    /// The settings of a first fleet: three replicas, SERIAL, a lease of 6 s, memory locks of 30 s
+    /// at most.
     pub fn new(cluster: &str, address: &str) -> Self {
         Self {
             cluster: cluster.to_owned(),
@@ -95,11 +101,15 @@ impl Config {
             return Err(Refusal::Level { fleet: row.level, own: self.level });
         }
         if self.level == Level::LocalSerial && self.datacentre != row.datacentre {
-            return Err(Refusal::Datacentre { fleet: row.datacentre.clone(), own: self.datacentre.clone() });
+            return Err(Refusal::Datacentre {
+                fleet: row.datacentre.clone(),
+                own: self.datacentre.clone(),
+            });
         }
-        for (name, fleet, own) in
-            [("max_ttl_ms", row.max_ttl_ms, self.max_ttl_ms), ("lease_ms", row.lease_ms, self.lease_ms)]
-        {
+        for (name, fleet, own) in [
+            ("max_ttl_ms", row.max_ttl_ms, self.max_ttl_ms),
+            ("lease_ms", row.lease_ms, self.lease_ms),
+        ] {
             if fleet != own {
                 return Err(Refusal::Time { name, fleet, own });
             }
@@ -109,7 +119,9 @@ impl Config {
 
     /// Refuses to be one member too many.
     pub(crate) fn has_room(&self, members: &[&MemberRow]) -> Result<(), Refusal> {
-        let live = members.iter().filter(|row| row.state == State::Live && !self.own_dead.contains(&row.incarnation));
+        let live = members
+            .iter()
+            .filter(|row| row.state == State::Live && !self.own_dead.contains(&row.incarnation));
         if live.count() < SHARDS { Ok(()) } else { Err(Refusal::Full) }
     }
 }
@@ -118,7 +130,8 @@ impl Config {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) lease_ns: u64,
-    /// A lease is valid for so long from before its statement was sent: 1 % less, for this clock may be slow.
+    /// A lease is valid for so long from before its statement was sent: 1 % less, for this clock
+    /// may be slow.
     pub(crate) valid_ns: u64,
     /// A beat unchanged for so long is a dead member's: 1 % more, for this clock may be fast.
     pub(crate) silent_ns: u64,

@@ -1,8 +1,10 @@
-//! Names of what a fleet is made of: incarnations of proxies, shards, sets of shards, and the view that says whose each is.
+//! Names of what a fleet is made of: incarnations of proxies, shards, sets of shards, and the view
+//! that says whose each is.
 
 use std::fmt;
 
-/// How many shards the locks of a fleet are divided into. Part of the row format: all members must agree on it.
+/// How many shards the locks of a fleet are divided into. Part of the row format: all members must
+/// agree on it.
 pub const SHARDS: usize = 64;
 
 /// The number of a shard, below [`SHARDS`].
@@ -103,7 +105,8 @@ impl View {
         self.owned().filter(|(_, by)| *by == owner).map(|(shard, _)| shard).collect()
     }
 
-    /// The shards that are somebody's, in rising order, with their owners: the entries of the column `view`.
+    /// The shards that are somebody's, in rising order, with their owners: the entries of the
+    /// column `view`.
     pub fn owned(&self) -> impl Iterator<Item = (Shard, Incarnation)> {
         self.0.iter().zip(0..).filter_map(|(owner, shard)| owner.map(|owner| (shard, owner)))
     }

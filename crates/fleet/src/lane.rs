@@ -3,7 +3,8 @@
 use crate::output::{Output, Sink, StatementId};
 use crate::statement::Statement;
 
-/// A lane of statements. A member has three: for its own row, for the fleet's row, and for the rows of others.
+/// A lane of statements. A member has three: for its own row, for the fleet's row, and for the rows
+/// of others.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     flight: Option<Flight>,
@@ -27,7 +28,8 @@ impl Lane {
         self.flight.is_none() && now_ns >= self.not_before_ns
     }
 
-    /// When the lane wants to be looked at again: a deadline, or the end of a pause, or when the next statement is due.
+    /// When the lane wants to be looked at again: a deadline, or the end of a pause, or when the
+    /// next statement is due.
     pub(crate) fn wakeup_ns(&self, due_ns: u64) -> u64 {
         self.flight.as_ref().map_or(due_ns.max(self.not_before_ns), |flight| flight.deadline_ns)
     }
@@ -42,7 +44,12 @@ impl Lane {
     ) {
         debug_assert!(self.flight.is_none(), "one statement in flight");
         let deadline_ns = now_ns.saturating_add(wait_ns);
-        sink.put(Output::Send { id, statement: statement.clone(), deadline_ns, coordinator: self.coordinator });
+        sink.put(Output::Send {
+            id,
+            statement: statement.clone(),
+            deadline_ns,
+            coordinator: self.coordinator,
+        });
         self.flight = Some(Flight { id, statement, sent_ns: now_ns, deadline_ns });
     }
 
@@ -61,8 +68,8 @@ impl Lane {
         self.failures = 0;
     }
 
-    /// A statement was not, or with an error. The next goes to another coordinator after a pause, which doubles from
-    /// `pause_max_ns / 16` to `pause_max_ns`.
+    /// A statement was not, or with an error. The next goes to another coordinator after a pause,
+    /// which doubles from `pause_max_ns / 16` to `pause_max_ns`.
     pub(crate) fn failed(&mut self, now_ns: u64, pause_max_ns: u64) {
         self.failures = (self.failures + 1).min(5);
         self.coordinator = self.coordinator.wrapping_add(1);

@@ -1,7 +1,9 @@
-//! Which proxy of a fleet owns which locks, decided by conditional statements in Cassandra: leases, views, take-over.
+//! Which proxy of a fleet owns which locks, decided by conditional statements in Cassandra: leases,
+//! views, take-over.
 //!
-//! Without I/O, clock or threads: times and outcomes of statements come in, statements to be made go out. [`Member`] is one
-//! proxy's part; it runs on one core, over a CQL link of its own, and posts its lease and its shards to all cores.
+//! Without I/O, clock or threads: times and outcomes of statements come in, statements to be made
+//! go out. [`Member`] is one proxy's part; it runs on one core, over a CQL link of its own, and
+//! posts its lease and its shards to all cores.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,8 +1,10 @@
-//! What a member has seen of all members: whose beat stands still, who is dead, of whom there is no row.
+//! What a member has seen of all members: whose beat stands still, who is dead, of whom there is no
+//! row.
 //!
-//! Reads may come late, out of order, or miss what is in doubt. So nothing here goes back (a state only gets worse, a beat
-//! only rises), silence is counted from when a beat was first known here, and only a read that was sent after that time is
-//! over shows that it lasted. None of it decides: that does the condition of the statement that is made because of it.
+//! Reads may come late, out of order, or miss what is in doubt. So nothing here goes back (a state
+//! only gets worse, a beat only rises), silence is counted from when a beat was first known here,
+//! and only a read that was sent after that time is over shows that it lasted. None of it decides:
+//! that does the condition of the statement that is made because of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +13,8 @@ use crate::config::Times;
 use crate::ids::{Incarnation, View};
 use crate::output::Peer;
 
-/// A process that has ended may have renewed its lease once or twice more in statements that were on their way.
+/// A process that has ended may have renewed its lease once or twice more in statements that were
+/// on their way.
 const RENEWALS_OF_RIVAL: u32 = 3;
 
 /// What has been seen of one member.
@@ -20,7 +23,8 @@ pub(crate) struct Seen {
     pub(crate) row: MemberRow,
     /// When this beat was first known here.
     pub(crate) since_ns: u64,
-    /// How often the beat was seen to rise since another live member was first seen at the same address; none: there is no such.
+    /// How often the beat was seen to rise since another live member was first seen at the same
+    /// address; none: there is no such.
     pub(crate) beside: Option<u32>,
     /// When it was known that the beat stood still too long.
     pub(crate) silent_at_ns: Option<u64>,
@@ -60,11 +64,14 @@ pub(crate) struct Snapshot {
 }
 
 impl Others {
-    /// Takes one read. Tells if a linearizable one is wanted, because this one did not show what was there before.
+    /// Takes one read. Tells if a linearizable one is wanted, because this one did not show what
+    /// was there before.
     pub(crate) fn take(&mut self, snapshot: Snapshot, times: &Times) -> bool {
         let Snapshot { rows, unreadable, serial, sent_ns, now_ns } = snapshot;
         let present: BTreeSet<Incarnation> = rows.iter().map(|row| row.incarnation).collect();
-        let is_there = |incarnation: &Incarnation| present.contains(incarnation) || unreadable.contains(incarnation);
+        let is_there = |incarnation: &Incarnation| {
+            present.contains(incarnation) || unreadable.contains(incarnation)
+        };
         let confirm = !serial && !self.seen.keys().all(is_there);
         if serial {
             self.seen.retain(|incarnation, _| is_there(incarnation));
@@ -85,7 +92,8 @@ impl Others {
             *count.entry(seen.row.address.clone()).or_default() += 1;
         }
         for seen in self.seen.values_mut() {
-            let is_beside = seen.row.state == State::Live && count.get(&seen.row.address).is_some_and(|&live| live > 1);
+            let is_beside = seen.row.state == State::Live
+                && count.get(&seen.row.address).is_some_and(|&live| live > 1);
             seen.beside = is_beside.then(|| seen.beside.unwrap_or(0));
         }
     }
@@ -116,8 +124,8 @@ impl Others {
         seen.row = row;
     }
 
-    /// Notes which owners had no row in the last read, which was sent then. Tells if a linearizable read is wanted, and of whom
-    /// it is certain only now.
+    /// Notes which owners had no row in the last read, which was sent then. Tells if a linearizable
+    /// read is wanted, and of whom it is certain only now.
     pub(crate) fn note_missing(
         &mut self,
         view: &View,
@@ -127,12 +135,15 @@ impl Others {
         times: &Times,
     ) -> Absent {
         let owners: BTreeSet<Incarnation> = view.owned().map(|(_, owner)| owner).collect();
-        let gone = |owner: &Incarnation| !self.seen.contains_key(owner) && !self.unreadable.contains(owner);
+        let gone = |owner: &Incarnation| {
+            !self.seen.contains_key(owner) && !self.unreadable.contains(owner)
+        };
         let gone: BTreeSet<Incarnation> = owners.into_iter().filter(gone).collect();
         self.missing.retain(|owner, _| gone.contains(owner));
         let mut absent = Absent::default();
         for owner in gone {
-            let missing = self.missing.entry(owner).or_insert(Missing { since_ns: now_ns, confirmed: false });
+            let missing =
+                self.missing.entry(owner).or_insert(Missing { since_ns: now_ns, confirmed: false });
             if missing.confirmed {
                 continue;
             }
@@ -173,12 +184,14 @@ impl Others {
         }
     }
 
-    /// Tells if an owner's shards may be taken, and with which limit of tokens; `None` where it lives or nothing is known.
-    /// `Some(None)` is an owner without a row, whose limit nobody knows.
+    /// Tells if an owner's shards may be taken, and with which limit of tokens; `None` where it
+    /// lives or nothing is known. `Some(None)` is an owner without a row, whose limit nobody knows.
     pub(crate) fn limit_of_dead(&self, owner: Incarnation) -> Option<Option<i64>> {
         match self.seen.get(&owner) {
             Some(seen) => (seen.row.state != State::Live).then_some(Some(seen.row.ts_limit_us)),
-            None => self.missing.get(&owner).is_some_and(|missing| missing.confirmed).then_some(None),
+            None => {
+                self.missing.get(&owner).is_some_and(|missing| missing.confirmed).then_some(None)
+            }
         }
     }
 
@@ -187,8 +200,14 @@ impl Others {
         self.seen.values().map(|seen| seen.row.ts_limit_us).max().unwrap_or(0)
     }
 
-    /// Other members that can be given shards: live, not leaving, and heard of lately. In rising order.
-    pub(crate) fn receivers(&self, me: Incarnation, now_ns: u64, times: &Times) -> Vec<Incarnation> {
+    /// Other members that can be given shards: live, not leaving, and heard of lately. In rising
+    /// order.
+    pub(crate) fn receivers(
+        &self,
+        me: Incarnation,
+        now_ns: u64,
+        times: &Times,
+    ) -> Vec<Incarnation> {
         let can = |seen: &&Seen| {
             let row = &seen.row;
             let lately = now_ns.saturating_sub(seen.since_ns) <= times.fresh_ns;
@@ -197,8 +216,9 @@ impl Others {
         self.seen.values().filter(can).map(|seen| seen.row.incarnation).collect()
     }
 
-    /// Live members, one for each address: of two incarnations of one proxy the one that was first seen last. Not the one that was heard
-    /// of last: where two processes live at one address, that would be another at each renewal.
+    /// Live members, one for each address: of two incarnations of one proxy the one that was first
+    /// seen last. Not the one that was heard of last: where two processes live at one address, that
+    /// would be another at each renewal.
     pub(crate) fn peers(&self, me: Incarnation) -> Vec<Peer> {
         let mut by_address: BTreeMap<&str, &Seen> = BTreeMap::new();
         for seen in self.seen.values().filter(|seen| seen.row.state == State::Live) {
@@ -218,16 +238,20 @@ impl Others {
         peers
     }
 
-    /// Live members that go on renewing their leases side by side at one address: for each such address two of them, this member
-    /// first. One that another has followed would not.
+    /// Live members that go on renewing their leases side by side at one address: for each such
+    /// address two of them, this member first. One that another has followed would not.
     pub(crate) fn rivals(&self, me: Incarnation) -> Vec<[&MemberRow; 2]> {
         let mut by_address: BTreeMap<&str, Vec<&MemberRow>> = BTreeMap::new();
-        for seen in self.seen.values().filter(|seen| seen.beside.is_some_and(|renewals| renewals >= RENEWALS_OF_RIVAL))
+        for seen in self
+            .seen
+            .values()
+            .filter(|seen| seen.beside.is_some_and(|renewals| renewals >= RENEWALS_OF_RIVAL))
         {
             by_address.entry(&seen.row.address).or_default().push(&seen.row);
         }
         let mut all: Vec<Vec<&MemberRow>> = by_address.into_values().collect();
-        all.iter_mut().for_each(|rows| rows.sort_by_key(|row| (row.incarnation != me, row.incarnation)));
+        all.iter_mut()
+            .for_each(|rows| rows.sort_by_key(|row| (row.incarnation != me, row.incarnation)));
         all.iter().filter_map(|rows| rows.first_chunk::<2>().copied()).collect()
     }
 

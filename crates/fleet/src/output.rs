@@ -1,4 +1,5 @@
-//! What a member wants done: statements, posts to the cores that keep locks, and what is to be known of the fleet.
+//! What a member wants done: statements, posts to the cores that keep locks, and what is to be
+//! known of the fleet.
 
 use std::fmt;
 
@@ -23,9 +24,11 @@ impl Sink for Vec<Output> {
     }
 }
 
-/// The lease, for every core: it grants only while its own clock is below `valid_until_ns`, tokens below `ts_limit_us`.
+/// The lease, for every core: it grants only while its own clock is below `valid_until_ns`, tokens
+/// below `ts_limit_us`.
 ///
-/// A post that comes late is as safe as one that comes at once. Of two posts the later counts, also where it shortens.
+/// A post that comes late is as safe as one that comes at once. Of two posts the later counts, also
+/// where it shortens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasePost {
     /// Whose it is: the membership of this process.
@@ -45,7 +48,8 @@ pub struct Gain {
     pub shard: Shard,
     /// Since this epoch, or earlier.
     pub epoch: i64,
-    /// All its tokens are above this, in microseconds: no earlier owner can have granted one that is not below or equal.
+    /// All its tokens are above this, in microseconds: no earlier owner can have granted one that
+    /// is not below or equal.
     pub ts_floor_us: i64,
     /// Memory locks are granted only from then on, boot-time clock; 0 is at once.
     pub memory_grace_until_ns: u64,
@@ -65,7 +69,8 @@ pub struct Peer {
 /// What a member wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A statement is to be sent. Its outcome is given back with its number; after the deadline it is not waited for.
+    /// A statement is to be sent. Its outcome is given back with its number; after the deadline it
+    /// is not waited for.
     Send {
         /// Its number.
         id: StatementId,
@@ -80,8 +85,8 @@ pub enum Output {
     Lease(LeasePost),
     /// For the shard's core: it may grant, with what is said there.
     Gain(Gain),
-    /// For the shard's core: it stops granting, ends what it has begun and says so, by [`crate::Member::drained`] with this
-    /// number.
+    /// For the shard's core: it stops granting, ends what it has begun and says so, by
+    /// [`crate::Member::drained`] with this number.
     Drain {
         /// Which.
         shard: Shard,
@@ -203,7 +208,10 @@ impl fmt::Display for Alarm {
             Alarm::StatementFailed(text) => write!(f, "a statement on shunt_meta failed: {text}"),
             Alarm::Unreadable(bad) => write!(f, "{bad}: see who wrote to shunt_meta"),
             Alarm::MissingMember(incarnation) => {
-                write!(f, "the fleet's row gives shards to {incarnation}, of whom there is no row: see who removed it")
+                write!(
+                    f,
+                    "the fleet's row gives shards to {incarnation}, of whom there is no row: see who removed it"
+                )
             }
             Alarm::SameAddress { incarnations: [one, other], address } => write!(
                 f,

@@ -1,4 +1,5 @@
-//! Reasons for which a proxy does not become, or does not stay, a member: what does not fit, and what to do about it.
+//! Reasons for which a proxy does not become, or does not stay, a member: what does not fit, and
+//! what to do about it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -64,7 +65,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Setting { name, allowed } => write!(f, "{name} must be {allowed}: change it in the configuration"),
+            Refusal::Setting { name, allowed } => {
+                write!(f, "{name} must be {allowed}: change it in the configuration")
+            }
             Refusal::ReplicationFactor { found, min } => write!(
                 f,
                 "the keyspace shunt_meta has replication factor {found}, and {min} is the least: ALTER KEYSPACE, then run a \
@@ -73,7 +76,9 @@ impl fmt::Display for Refusal {
             Refusal::NoFleet(name) => {
                 write!(f, "there is no fleet '{name}': run `shunt fleet init`, or correct its name")
             }
-            Refusal::Row(bad) => write!(f, "{bad}: see who wrote to shunt_meta, and restore the row"),
+            Refusal::Row(bad) => {
+                write!(f, "{bad}: see who wrote to shunt_meta, and restore the row")
+            }
             Refusal::Format { fleet, known } if fleet > known.end() => write!(
                 f,
                 "the fleet's rows have format {fleet}, and this version knows up to {}: upgrade this proxy",
@@ -101,7 +106,9 @@ impl fmt::Display for Refusal {
                 "the fleet's {name} is {fleet}, and this proxy's {own}: set what the fleet has (to change it, stop all \
                  proxies first)"
             ),
-            Refusal::Full => write!(f, "the fleet has as many members as shards (64): stop another proxy first"),
+            Refusal::Full => {
+                write!(f, "the fleet has as many members as shards (64): stop another proxy first")
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
-//! The tables of a fleet: `shunt_meta`, in which its proxies agree, and `shunt`, whose tables clients see and which stay empty, but for that of rules.
+//! The tables of a fleet: `shunt_meta`, in which its proxies agree, and `shunt`, whose tables
+//! clients see and which stay empty, but for that of rules.
 //!
-//! Made once, by `shunt fleet init`. Every table has a fixed id, so that two that make it at once make the same table.
+//! Made once, by `shunt fleet init`. Every table has a fixed id, so that two that make it at once
+//! make the same table.
 
 /// The format of the rows that this version writes by itself, the newest that it knows.
 pub const FORMAT: i32 = 1;
@@ -26,20 +28,24 @@ impl std::fmt::Display for Replication {
         match self {
             Replication::Simple(replicas) => write!(f, "replication factor {replicas}"),
             Replication::Datacentres(datacentres) => {
-                let shown: Vec<String> =
-                    datacentres.iter().map(|(name, replicas)| format!("{replicas} replicas in {name}")).collect();
+                let shown: Vec<String> = datacentres
+                    .iter()
+                    .map(|(name, replicas)| format!("{replicas} replicas in {name}"))
+                    .collect();
                 f.write_str(&shown.join(", "))
             }
         }
     }
 }
 
-/// The entries of a value of `system_schema.keyspaces.replication`, a `map<text, text>`; none: it is cut off or no text.
+/// The entries of a value of `system_schema.keyspaces.replication`, a `map<text, text>`; none: it
+/// is cut off or no text.
 pub fn entries(map: &[u8]) -> Option<Vec<(&str, &str)>> {
     let (count, mut rest) = map.split_first_chunk::<4>()?;
     let mut text = || {
         let (head, after) = rest.split_first_chunk::<4>()?;
-        let (text, after) = after.split_at_checked(usize::try_from(i32::from_be_bytes(*head)).ok()?)?;
+        let (text, after) =
+            after.split_at_checked(usize::try_from(i32::from_be_bytes(*head)).ok()?)?;
         rest = after;
         std::str::from_utf8(text).ok()
     };
@@ -64,7 +70,8 @@ pub fn replication_of(map: &[u8]) -> Option<Replication> {
     }
 }
 
-/// Keyspace, name and columns of the table that a statement of [`META_TABLES`] or [`FACADE_TABLES`] makes.
+/// Keyspace, name and columns of the table that a statement of [`META_TABLES`] or [`FACADE_TABLES`]
+/// makes.
 pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
     let (name, rest) = statement.strip_prefix("CREATE TABLE IF NOT EXISTS ")?.split_once(" (")?;
     let (keyspace, table) = name.split_once('.')?;
@@ -101,12 +108,13 @@ pub fn create_keyspace(name: &str, replication: &Replication) -> String {
 
 /// The statements that make the tables of [`META_KEYSPACE`].
 ///
-/// Beside the design's columns: `fleet.lease_ms`, for a proxy with a shorter lease would declare the others dead too early;
-/// `fleet.handed_over`, a bit for each shard whose memory locks had run out when its owner last handed it over in order;
-/// `member.format`, the newest format that the member knows; `member.leaving`, set by a planned stop.
-/// `fleet.owners` and `lock.fence` are what the design calls `view` and `token`, which are reserved words of CQL.
-/// `gc_grace_seconds` is above the nodes' usual time for hints (3 hours), and short, for every start leaves a row behind that is
-/// deleted some time.
+/// Beside the design's columns: `fleet.lease_ms`, for a proxy with a shorter lease would declare
+/// the others dead too early; `fleet.handed_over`, a bit for each shard whose memory locks had run
+/// out when its owner last handed it over in order; `member.format`, the newest format that the
+/// member knows; `member.leaving`, set by a planned stop. `fleet.owners` and `lock.fence` are what
+/// the design calls `view` and `token`, which are reserved words of CQL. `gc_grace_seconds` is
+/// above the nodes' usual time for hints (3 hours), and short, for every start leaves a row behind
+/// that is deleted some time.
 pub const META_TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.fleet (cluster text PRIMARY KEY, format int, serial text, dc text, max_ttl_ms int, \
      lease_ms int, view_epoch bigint, owners frozen<map<int, uuid>>, ts_floor bigint, handed_over bigint) \
@@ -119,8 +127,9 @@ pub const META_TABLES: [&str; 3] = [
      WITH id = 516bd5b2-d40a-5a36-b1cb-4f451ff65cb5 AND gc_grace_seconds = 14400",
 ];
 
-/// The statements that make the tables in which transactions are put down (ADR 19), and the table that says which tables take part in
-/// them, also in [`META_KEYSPACE`]. A version that knows no transactions never looks at them.
+/// The statements that make the tables in which transactions are put down (ADR 19), and the table
+/// that says which tables take part in them, also in [`META_KEYSPACE`]. A version that knows no
+/// transactions never looks at them.
 pub const TRANSACTION_TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \
      PRIMARY KEY ((cluster, shard))) \
@@ -142,7 +151,8 @@ pub const TRANSACTION_TABLES: [&str; 6] = [
      WITH id = 8cc0811c-bdaa-56b0-a6b4-94eb7a0205ec AND gc_grace_seconds = 14400",
 ];
 
-/// The statements that make the tables of [`FACADE_KEYSPACE`]: a proxy answers statements on them, so they have no rows.
+/// The statements that make the tables of [`FACADE_KEYSPACE`]: a proxy answers statements on them,
+/// so they have no rows.
 pub const FACADE_TABLES: [&str; 5] = [
     "CREATE TABLE IF NOT EXISTS shunt.locks (name text PRIMARY KEY, owner text, wait_ms int, fence bigint, ttl_ms int, \
      waiters int) WITH id = 4b822fac-5192-51c7-ba38-26f94a34de30",
@@ -157,11 +167,12 @@ pub const FACADE_TABLES: [&str; 5] = [
      WITH id = 1b79ab18-eb0a-5d2d-928b-9ac300885ea8",
 ];
 
-/// The statement that makes the one table of [`FACADE_KEYSPACE`] which has rows: clients write to it which locks those have to name who write
-/// to a table, and proxies read it.
-pub const RULE_TABLES: [&str; 1] =
-    ["CREATE TABLE IF NOT EXISTS shunt.guards (table_name text PRIMARY KEY, lock text, fast boolean, mode text) \
-     WITH id = d165d94c-c9d4-59a7-ae79-7264a1efd371"];
+/// The statement that makes the one table of [`FACADE_KEYSPACE`] which has rows: clients write to
+/// it which locks those have to name who write to a table, and proxies read it.
+pub const RULE_TABLES: [&str; 1] = [
+    "CREATE TABLE IF NOT EXISTS shunt.guards (table_name text PRIMARY KEY, lock text, fast boolean, mode text) \
+     WITH id = d165d94c-c9d4-59a7-ae79-7264a1efd371",
+];
 
 #[cfg(test)]
 mod tests {
@@ -171,7 +182,9 @@ mod tests {
     fn every_table_is_known_by_keyspace_name_and_columns() {
         let of_meta = [&META_TABLES[..], &TRANSACTION_TABLES[..]].concat();
         let of_facade = [&FACADE_TABLES[..], &RULE_TABLES[..]].concat();
-        for (keyspace, statements) in [(META_KEYSPACE, &of_meta[..]), (FACADE_KEYSPACE, &of_facade[..])] {
+        for (keyspace, statements) in
+            [(META_KEYSPACE, &of_meta[..]), (FACADE_KEYSPACE, &of_facade[..])]
+        {
             for statement in statements {
                 let (found, table, columns) = table_of(statement).expect("a table");
                 assert!(found == keyspace && statement.contains(&format!(" {keyspace}.{table} (")));
@@ -180,7 +193,8 @@ mod tests {
         }
         let (_, table, columns) = table_of(META_TABLES[0]).expect("a table");
         assert_eq!(table, "fleet");
-        let all = "cluster format serial dc max_ttl_ms lease_ms view_epoch owners ts_floor handed_over";
+        let all =
+            "cluster format serial dc max_ttl_ms lease_ms view_epoch owners ts_floor handed_over";
         assert_eq!(columns.join(" "), all);
         let (_, table, columns) = table_of(FACADE_TABLES[4]).expect("a table");
         assert_eq!(
@@ -199,10 +213,16 @@ mod tests {
             }
             out
         };
-        let simple = map(&[("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", "3")]);
+        let simple = map(&[
+            ("class", "org.apache.cassandra.locator.SimpleStrategy"),
+            ("replication_factor", "3"),
+        ]);
         assert_eq!(replication_of(&simple), Some(Replication::Simple(3)));
-        let network =
-            map(&[("dc2", "1"), ("class", "org.apache.cassandra.locator.NetworkTopologyStrategy"), ("dc1", "3")]);
+        let network = map(&[
+            ("dc2", "1"),
+            ("class", "org.apache.cassandra.locator.NetworkTopologyStrategy"),
+            ("dc1", "3"),
+        ]);
         let both = vec![("dc1".to_owned(), 3), ("dc2".to_owned(), 1)];
         assert_eq!(replication_of(&network), Some(Replication::Datacentres(both)));
         for other in [

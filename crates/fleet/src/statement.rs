@@ -1,7 +1,8 @@
-//! The statements that a member makes: their text, their bind values in order, and the consistency they need.
+//! The statements that a member makes: their text, their bind values in order, and the consistency
+//! they need.
 //!
-//! Nothing is encoded here: the caller writes the values as its protocol version wants them. What a node answers is read by
-//! [`Statement::read_answer`], which knows the statement it was about.
+//! Nothing is encoded here: the caller writes the values as its protocol version wants them. What a
+//! node answers is read by [`Statement::read_answer`], which knows the statement it was about.
 
 use crate::ids::{Incarnation, View};
 
@@ -97,11 +98,12 @@ pub struct NewFleet {
     pub lease_ms: i32,
 }
 
-/// A row of `shunt_meta.fleet` as a change of ownership leaves it. All of it is written by each change, so that a reader
-/// never sees parts of two.
+/// A row of `shunt_meta.fleet` as a change of ownership leaves it. All of it is written by each
+/// change, so that a reader never sees parts of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewChange {
-    /// The epoch that the change replaces. Another epoch in the row refuses it, for ever, for epochs only rise.
+    /// The epoch that the change replaces. Another epoch in the row refuses it, for ever, for
+    /// epochs only rise.
     pub epoch_seen: i64,
     /// The owners after it.
     pub view: View,
@@ -149,11 +151,12 @@ pub enum Statement {
         beat_seen: i64,
         /// Its tokens are below this, in microseconds.
         ts_limit_us: i64,
-        /// It is about to stop and wants no shards. Where this is not said, what the row says of it stays as it is: an operator may have
-        /// written there that the member is to leave.
+        /// It is about to stop and wants no shards. Where this is not said, what the row says of it
+        /// stays as it is: an operator may have written there that the member is to leave.
         leaving: bool,
     },
-    /// Tells a live member to hand over what it has and leave (`shunt fleet drain`). It finds that in its row.
+    /// Tells a live member to hand over what it has and leave (`shunt fleet drain`). It finds that
+    /// in its row.
     TellToLeave(Incarnation),
     /// Says that a member is dead: it can never renew its lease again.
     DeclareDead {
@@ -178,7 +181,8 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// The text with a `?` for each of [`Statement::values`]. The same for one kind of statement, of which [`Statement::Renew`] is two.
+    /// The text with a `?` for each of [`Statement::values`]. The same for one kind of statement,
+    /// of which [`Statement::Renew`] is two.
     pub fn text(&self) -> &'static str {
         match self {
             Statement::Found(_) => {
@@ -212,14 +216,19 @@ impl Statement {
                 "UPDATE shunt_meta.member SET leaving = true WHERE cluster = ? AND inc = ? IF state = 1"
             }
             Statement::DeclareDead { .. } => {
-                // Whoever was told to leave and died has not left, and its row says so to whoever waits for that.
+                // Whoever was told to leave and died has not left, and its row says so to whoever
+                // waits for that.
                 "UPDATE shunt_meta.member SET state = 2, leaving = false WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
             }
-            Statement::Seal(_) => "UPDATE shunt_meta.member SET state = 3 WHERE cluster = ? AND inc = ? IF state = 2",
+            Statement::Seal(_) => {
+                "UPDATE shunt_meta.member SET state = 3 WHERE cluster = ? AND inc = ? IF state = 2"
+            }
             Statement::Leave { .. } => {
                 "UPDATE shunt_meta.member SET state = 3 WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
             }
-            Statement::Purge(_) => "DELETE FROM shunt_meta.member WHERE cluster = ? AND inc = ? IF state = 3",
+            Statement::Purge(_) => {
+                "DELETE FROM shunt_meta.member WHERE cluster = ? AND inc = ? IF state = 3"
+            }
             Statement::ChangeView(_) => {
                 "UPDATE shunt_meta.fleet SET view_epoch = ?, owners = ?, ts_floor = ?, handed_over = ?, format = ? \
                  WHERE cluster = ? IF view_epoch = ?"
@@ -245,7 +254,13 @@ impl Statement {
             | Statement::Seal(incarnation)
             | Statement::Purge(incarnation) => vec![Text(cluster), Uuid(*incarnation)],
             Statement::Join { incarnation, address, ts_limit_us, format } => {
-                vec![Text(cluster), Uuid(*incarnation), Text(address), BigInt(*ts_limit_us), Int(*format)]
+                vec![
+                    Text(cluster),
+                    Uuid(*incarnation),
+                    Text(address),
+                    BigInt(*ts_limit_us),
+                    Int(*format),
+                ]
             }
             Statement::Renew { incarnation, beat_seen, ts_limit_us, leaving: _ } => vec![
                 BigInt(beat_seen.saturating_add(1)),
@@ -254,7 +269,8 @@ impl Statement {
                 Uuid(*incarnation),
                 BigInt(*beat_seen),
             ],
-            Statement::DeclareDead { incarnation, beat_seen } | Statement::Leave { incarnation, beat_seen } => {
+            Statement::DeclareDead { incarnation, beat_seen }
+            | Statement::Leave { incarnation, beat_seen } => {
                 vec![Text(cluster), Uuid(*incarnation), BigInt(*beat_seen)]
             }
             Statement::ChangeView(change) => vec![
@@ -269,13 +285,16 @@ impl Statement {
         }
     }
 
-    /// The levels to send it with. A plain read may miss what is in doubt, which every use of it allows for.
+    /// The levels to send it with. A plain read may miss what is in doubt, which every use of it
+    /// allows for.
     pub fn consistencies(&self, level: Level) -> Consistencies {
         match self {
             Statement::ReadFleet { serial: false } | Statement::ReadMembers { serial: false } => {
                 Consistencies { consistency: level.quorum(), serial: None }
             }
-            Statement::ReadFleet { .. } | Statement::ReadMembers { .. } | Statement::ReadMember(_) => {
+            Statement::ReadFleet { .. }
+            | Statement::ReadMembers { .. }
+            | Statement::ReadMember(_) => {
                 Consistencies { consistency: level.serial(), serial: None }
             }
             _ => Consistencies { consistency: level.quorum(), serial: Some(level.serial()) },
@@ -284,6 +303,9 @@ impl Statement {
 
     /// Tells if it has a condition, and so is answered with `[applied]`.
     pub fn is_conditional(&self) -> bool {
-        !matches!(self, Statement::ReadFleet { .. } | Statement::ReadMembers { .. } | Statement::ReadMember(_))
+        !matches!(
+            self,
+            Statement::ReadFleet { .. } | Statement::ReadMembers { .. } | Statement::ReadMember(_)
+        )
     }
 }

@@ -1,5 +1,6 @@
-//! Steps of the protocol that a test may leave out, to see that its checks notice. A product has the protocol whole: without
-//! the feature `weakened` every question here is answered by a constant.
+//! Steps of the protocol that a test may leave out, to see that its checks notice. A product has
+//! the protocol whole: without the feature `weakened` every question here is answered by a
+//! constant.
 
 /// A step that can be left out.
 #[cfg_attr(not(feature = "weakened"), expect(unreachable_pub, reason = "only tests name it"))]

@@ -1,13 +1,17 @@
-//! Rows of every format that there was are still read, and a format that is not known is recognised as one, whatever else is in its
-//! row. `fixtures` has the tables and rows as the version that began a format wrote them.
+//! Rows of every format that there was are still read, and a format that is not known is recognised
+//! as one, whatever else is in its row. `fixtures` has the tables and rows as the version that
+//! began a format wrote them.
 //!
-//! A test that fails here says that the rows have changed: other members of the same fleet may be of a version that reads them in the
-//! old way. CONTRIBUTING.md, "Changing a format", says what is to be done.
+//! A test that fails here says that the rows have changed: other members of the same fleet may be
+//! of a version that reads them in the old way. CONTRIBUTING.md, "Changing a format", says what is
+//! to be done.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where something is not as expected")]
 
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN, META_TABLES};
-use shunt_fleet::{Column, FleetRow, Incarnation, Level, MemberRow, Outcome, Shards, State, Statement, View};
+use shunt_fleet::{
+    Column, FleetRow, Incarnation, Level, MemberRow, Outcome, Shards, State, Statement, View,
+};
 
 const ROWS: [&str; 1] = [include_str!("fixtures/rows-1.txt")];
 const TABLES: [&str; 1] = [include_str!("fixtures/tables-1.cql")];
@@ -36,7 +40,9 @@ fn read(fixture: &str) -> Vec<(String, Row)> {
 
 fn answer(statement: &Statement, rows: &[Row]) -> Outcome {
     let columns = |row: &Row| -> Vec<Column<'static>> {
-        let leaked = row.iter().map(|(name, value)| Column { name: leak(name), value: Some(leak_bytes(value)) });
+        let leaked = row
+            .iter()
+            .map(|(name, value)| Column { name: leak(name), value: Some(leak_bytes(value)) });
         leaked.collect()
     };
     let columns: Vec<Vec<Column<'_>>> = rows.iter().map(columns).collect();
@@ -75,7 +81,10 @@ fn rows_of_format_1_are_read() {
         ts_floor_us: 1_795_495_675_940_276,
         handed_over: Shards::from_bits(-2),
     };
-    assert_eq!(answer(&READ_FLEET, std::slice::from_ref(first)), Outcome::Fleet(Some(Box::new(expected.clone()))));
+    assert_eq!(
+        answer(&READ_FLEET, std::slice::from_ref(first)),
+        Outcome::Fleet(Some(Box::new(expected.clone())))
+    );
     let new = FleetRow {
         level: Level::Serial,
         datacentre: String::new(),
@@ -87,7 +96,10 @@ fn rows_of_format_1_are_read() {
         handed_over: Shards::ALL,
         ..expected
     };
-    assert_eq!(answer(&READ_FLEET, std::slice::from_ref(second)), Outcome::Fleet(Some(Box::new(new))));
+    assert_eq!(
+        answer(&READ_FLEET, std::slice::from_ref(second)),
+        Outcome::Fleet(Some(Box::new(new)))
+    );
     let live = MemberRow {
         incarnation: A,
         address: "10.0.0.5:9042".to_owned(),
@@ -97,7 +109,8 @@ fn rows_of_format_1_are_read() {
         format: 1,
         leaving: false,
     };
-    // A member of a later version, which the fleet may have as long as its row says the older format.
+    // A member of a later version, which the fleet may have as long as its row says the older
+    // format.
     let sealed = MemberRow {
         incarnation: B,
         address: "[fd00::1]:9042".to_owned(),
@@ -111,32 +124,44 @@ fn rows_of_format_1_are_read() {
     assert_eq!(answer(&READ_MEMBERS, &of_table("member")), expected);
 }
 
-/// Whatever another format has in its other columns: it is not taken for a row that somebody has spoilt.
+/// Whatever another format has in its other columns: it is not taken for a row that somebody has
+/// spoilt.
 #[test]
 fn a_format_that_is_not_known_is_told_from_a_row_that_is_damaged() {
     let newest: Row = of_table("fleet").remove(0);
     let change = |row: &Row, column: &str, bytes: &[u8]| -> Row {
-        let changed =
-            row.iter().map(|(name, value)| (name.clone(), if name == column { bytes.to_vec() } else { value.clone() }));
+        let changed = row.iter().map(|(name, value)| {
+            (name.clone(), if name == column { bytes.to_vec() } else { value.clone() })
+        });
         changed.collect()
     };
     for format in [FORMAT_MIN - 1, FORMAT + 1, i32::MAX].into_iter().filter(|format| *format > 0) {
         let row = change(&newest, "format", &format.to_be_bytes());
-        for row in [row.clone(), change(&row, "serial", b"RAFT"), change(&row, "owners", b"?"), row[..1].to_vec()] {
+        for row in [
+            row.clone(),
+            change(&row, "serial", b"RAFT"),
+            change(&row, "owners", b"?"),
+            row[..1].to_vec(),
+        ] {
             assert_eq!(answer(&READ_FLEET, &[row]), Outcome::UnknownFormat(format));
         }
     }
-    for row in [change(&newest, "format", &[0; 4]), change(&newest, "format", &[1]), change(&newest, "serial", b"RAFT")]
-    {
+    for row in [
+        change(&newest, "format", &[0; 4]),
+        change(&newest, "format", &[1]),
+        change(&newest, "serial", b"RAFT"),
+    ] {
         assert!(matches!(answer(&READ_FLEET, &[row]), Outcome::Unreadable(_)));
     }
 }
 
-/// A column more, or another type, is another format: the versions that know this one would not know what it means.
+/// A column more, or another type, is another format: the versions that know this one would not
+/// know what it means.
 #[test]
 fn the_tables_of_a_format_are_what_they_were() {
     let newest = usize::try_from(FORMAT).unwrap();
     assert_eq!((ROWS.len(), TABLES.len()), (newest, newest), "each format has its fixtures");
-    let texts: Vec<&str> = TABLES[newest - 1].split(";\n").filter(|text| !text.is_empty()).collect();
+    let texts: Vec<&str> =
+        TABLES[newest - 1].split(";\n").filter(|text| !text.is_empty()).collect();
     assert_eq!(texts, META_TABLES, "the tables have changed: raise FORMAT");
 }

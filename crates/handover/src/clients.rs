@@ -1,12 +1,14 @@
 //! Which clients' connections the event loops of one process have, wherever those are.
 //!
-//! All loops of a process steer by one table of the kernel's, and each speaks with agents for itself. An agent may name a connection that a process
-//! before this one has handed over; whoever believes it sends that client's packets to the agent's host. So a loop has to know of the clients of all
-//! others, and of what another has taken over just now. The kernel knows only part of it: a connection that is away has no socket here, and an
-//! entry does not say whose it is.
+//! All loops of a process steer by one table of the kernel's, and each speaks with agents for
+//! itself. An agent may name a connection that a process before this one has handed over; whoever
+//! believes it sends that client's packets to the agent's host. So a loop has to know of the
+//! clients of all others, and of what another has taken over just now. The kernel knows only part
+//! of it: a connection that is away has no socket here, and an entry does not say whose it is.
 //!
-//! It is written when a client's connection is accepted and when it is gone for good, never for a request, nor for a hand-over. That takes a lock, of
-//! one of many parts that are chosen by a hash, so that loops hardly ever meet; it is held for one step of a map, and nothing waits for anything
+//! It is written when a client's connection is accepted and when it is gone for good, never for a
+//! request, nor for a hand-over. That takes a lock, of one of many parts that are chosen by a hash,
+//! so that loops hardly ever meet; it is held for one step of a map, and nothing waits for anything
 //! while it has it.
 
 use std::collections::HashMap;
@@ -40,7 +42,8 @@ pub struct Clients(Arc<Parts>);
 #[derive(Debug)]
 struct Parts {
     hash: RandomState,
-    /// How many there are of each: the next one of the same addresses may come to another loop before this one has seen the end of the last.
+    /// How many there are of each: the next one of the same addresses may come to another loop
+    /// before this one has seen the end of the last.
     parts: [Mutex<HashMap<Key, u32>>; PARTS],
 }
 
@@ -80,7 +83,8 @@ impl Clients {
         }
     }
 
-    /// Claims a connection of which an agent says that it has it. False if one of the loops has a client of its addresses, or has claimed it.
+    /// Claims a connection of which an agent says that it has it. False if one of the loops has a
+    /// client of its addresses, or has claimed it.
     #[must_use]
     pub fn claim(&self, flow: Flow) -> bool {
         let key = Key::of(flow);
@@ -95,7 +99,9 @@ impl Clients {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        let count = |part: &Mutex<HashMap<Key, u32>>| part.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let count = |part: &Mutex<HashMap<Key, u32>>| {
+            part.lock().unwrap_or_else(PoisonError::into_inner).len()
+        };
         self.0.parts.iter().map(count).sum()
     }
 
@@ -121,8 +127,10 @@ mod tests {
             (one.clone(), one)
         };
         let plain = flow("192.0.2.1:80", 1);
-        let mapped =
-            Flow { local: "[::ffff:192.0.2.1]:80".parse().unwrap(), peer: "[::ffff:198.51.100.7]:1".parse().unwrap() };
+        let mapped = Flow {
+            local: "[::ffff:192.0.2.1]:80".parse().unwrap(),
+            peer: "[::ffff:198.51.100.7]:1".parse().unwrap(),
+        };
         here.came(plain);
         assert!(!there.claim(plain) && !there.claim(mapped));
         assert!(there.claim(flow("192.0.2.1:80", 2)) && there.claim(flow("192.0.2.1:81", 1)));

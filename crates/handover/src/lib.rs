@@ -1,7 +1,9 @@
-//! Connection hand-over: a client's TCP connection goes from the process that owns its session (the dispatcher) to an agent beside the
-//! backend that has a large answer, and comes back when the answer is out.
+//! Connection hand-over: a client's TCP connection goes from the process that owns its session (the
+//! dispatcher) to an agent beside the backend that has a large answer, and comes back when the
+//! answer is out.
 //!
-//! Without I/O, clock or threads: events and the time come in, actions go out. What loops have in common is in `clients.rs` alone.
+//! Without I/O, clock or threads: events and the time come in, actions go out. What loops have in
+//! common is in `clients.rs` alone.
 //!
 //! | file | what is there |
 //! |---|---|
@@ -14,9 +16,12 @@
 //! | `types.rs` | what both sides have in common; a TCP connection as plain data is the reactor's |
 //! | `deadlines.rs`, `limits.rs` | what is due when; bounds |
 //!
-//! What may never happen, whatever comes in which order, and whoever of the two ends at whichever step:
-//! - two ends of one connection that are alive at a time, or a copy that is used after the connection went on elsewhere;
-//! - a byte of an answer that reaches the client twice, not at all, or among those of another, unless the connection is closed visibly;
+//! What may never happen, whatever comes in which order, and whoever of the two ends at whichever
+//! step:
+//! - two ends of one connection that are alive at a time, or a copy that is used after the
+//!   connection went on elsewhere;
+//! - a byte of an answer that reaches the client twice, not at all, or among those of another,
+//!   unless the connection is closed visibly;
 //! - an answer that is cut and looks whole;
 //! - a packet of the client that finds no connection while there is one;
 //! - something that is kept for ever.

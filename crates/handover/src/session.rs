@@ -6,19 +6,23 @@
 //! agent -> owner   WELCOME  32 bytes of MAC
 //! ```
 //!
-//! Both MACs and both keys are HMAC-SHA256 under the shared key over a word that says which of the four it is, and all that both have said
-//! before. So nothing of one session fits another, nor what one side says the other: who has recorded a session has nothing to replay, and
-//! who answers a side with its own words is refused. Nonces have to come from the operating system's generator; where they are drawn is the
-//! caller's business, as all I/O is.
+//! Both MACs and both keys are HMAC-SHA256 under the shared key over a word that says which of the
+//! four it is, and all that both have said before. So nothing of one session fits another, nor what
+//! one side says the other: who has recorded a session has nothing to replay, and who answers a
+//! side with its own words is refused. Nonces have to come from the operating system's generator;
+//! where they are drawn is the caller's business, as all I/O is.
 //!
-//! An instance is a number that a process draws when it starts. Each side learns by it whether the other is still the process that it has
-//! spoken to: what that one had in its memory is gone with it.
+//! An instance is a number that a process draws when it starts. Each side learns by it whether the
+//! other is still the process that it has spoken to: what that one had in its memory is gone with
+//! it.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::limits::{KEY_BYTES_MAX, KEY_BYTES_MIN};
-use crate::message::{AFTER_LENGTH_BYTES, Decoder, Encoder, Error, HEADER_BYTES, MAC_BYTES, Side, Ticket, kind};
+use crate::message::{
+    AFTER_LENGTH_BYTES, Decoder, Encoder, Error, HEADER_BYTES, MAC_BYTES, Side, Ticket, kind,
+};
 
 /// The version of the control protocol.
 pub const VERSION: u16 = 1;
@@ -187,7 +191,12 @@ pub struct AgentHandshake {
 impl AgentHandshake {
     /// Begins; [`AgentHandshake::hello`] is to be sent first.
     #[must_use]
-    pub fn new(key: SharedKey, protocol: Protocol, instance: Instance, nonce: [u8; NONCE_BYTES]) -> Self {
+    pub fn new(
+        key: SharedKey,
+        protocol: Protocol,
+        instance: Instance,
+        nonce: [u8; NONCE_BYTES],
+    ) -> Self {
         let mut hello = [0; AGENT_HELLO_BYTES];
         hello[..2].copy_from_slice(&VERSION.to_be_bytes());
         hello[2] = protocol.number();
@@ -201,18 +210,24 @@ impl AgentHandshake {
         put(kind::HELLO, &self.hello, out);
     }
 
-    /// Reads the owner's answer. If it is there and right, the `WELCOME` is appended to `out`; with it come how many bytes of `input` it
-    /// was, and the session.
+    /// Reads the owner's answer. If it is there and right, the `WELCOME` is appended to `out`; with
+    /// it come how many bytes of `input` it was, and the session.
     ///
     /// # Errors
-    /// Whoever answered does not have the key, or speaks another version. The connection is to be closed without another word.
-    pub fn read(&self, input: &[u8], out: &mut Vec<u8>) -> Result<Option<(usize, Established)>, Error> {
+    /// Whoever answered does not have the key, or speaks another version. The connection is to be
+    /// closed without another word.
+    pub fn read(
+        &self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<(usize, Established)>, Error> {
         let Some(said) = take::<OWNER_HELLO_BYTES>(kind::HELLO, input)? else { return Ok(None) };
         check_version(&said)?;
         let (claim, proof) = said.split_at(OWNER_HELLO_BYTES - PROOF_BYTES);
         let transcript = [&self.hello, claim].concat();
         let nonce = |hello: &[u8]| hello[hello.len() - NONCE_BYTES..].to_vec();
-        if !self.key.is_proof(Side::Owner, &transcript, proof) || nonce(&self.hello) == nonce(claim) {
+        if !self.key.is_proof(Side::Owner, &transcript, proof) || nonce(&self.hello) == nonce(claim)
+        {
             return Err(Error::Mac);
         }
         put(kind::WELCOME, &self.key.proof(Side::Agent, &transcript), out);
@@ -256,14 +271,22 @@ impl OwnerHandshake {
         Self { key, protocol, owner, claim, transcript: None }
     }
 
-    /// Reads what the agent says. With its `HELLO` comes ours, appended to `out`, and the number of bytes read; with its `WELCOME` the
-    /// session as well. To be called again with the rest of the input until there is a session or nothing.
+    /// Reads what the agent says. With its `HELLO` comes ours, appended to `out`, and the number of
+    /// bytes read; with its `WELCOME` the session as well. To be called again with the rest of the
+    /// input until there is a session or nothing.
     ///
     /// # Errors
-    /// The agent does not have the key, speaks another version or serves another protocol. The connection is to be closed.
-    pub fn read(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Option<(usize, Option<Established>)>, Error> {
+    /// The agent does not have the key, speaks another version or serves another protocol. The
+    /// connection is to be closed.
+    pub fn read(
+        &mut self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<(usize, Option<Established>)>, Error> {
         let Some(transcript) = &self.transcript else {
-            let Some(said) = take::<AGENT_HELLO_BYTES>(kind::HELLO, input)? else { return Ok(None) };
+            let Some(said) = take::<AGENT_HELLO_BYTES>(kind::HELLO, input)? else {
+                return Ok(None);
+            };
             check_version(&said)?;
             if said[2] != self.protocol.number() {
                 return Err(Error::Protocol(said[2]));
@@ -295,7 +318,8 @@ fn put(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend(payload);
 }
 
-/// The payload of the one message that can come now. What cannot be its beginning is refused as soon as it is there.
+/// The payload of the one message that can come now. What cannot be its beginning is refused as
+/// soon as it is there.
 fn take<const N: usize>(kind: u8, input: &[u8]) -> Result<Option<[u8; N]>, Error> {
     if let Some(length) = input.first_chunk::<4>() {
         let length = u32::from_be_bytes(*length);

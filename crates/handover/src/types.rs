@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-/// The addresses of a client's connection, which name it: on whichever host it is, there is no other of the same.
+/// The addresses of a client's connection, which name it: on whichever host it is, there is no
+/// other of the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
     /// The address that moves.

@@ -1,9 +1,12 @@
-//! Steps that a test leaves out, to see that its checks notice. A product has them all: without the feature `weakened`, and outside of
-//! tests, every question here is answered by a constant.
+//! Steps that a test leaves out, to see that its checks notice. A product has them all: without the
+//! feature `weakened`, and outside of tests, every question here is answered by a constant.
 
 /// A step that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(not(any(test, feature = "weakened")), expect(unreachable_pub, reason = "only tests name it"))]
+#[cfg_attr(
+    not(any(test, feature = "weakened")),
+    expect(unreachable_pub, reason = "only tests name it")
+)]
 pub enum Step {
     /// The client's packets go elsewhere before its connection is frozen, not after.
     SteerBeforeFreeze,
@@ -11,7 +14,8 @@ pub enum Step {
     RestoreBeforeUnsteer,
     /// A copy is not used while the other end may be alive.
     WaitWhileInDoubt,
-    /// What was never taken is known only when all is told, of an agent that has not been started anew since.
+    /// What was never taken is known only when all is told, of an agent that has not been started
+    /// anew since.
     SameAgentInstance,
     /// An agent's host lets nothing through to a connection that is taken out of it.
     GuardBeforeFreeze,
@@ -23,7 +27,8 @@ pub enum Step {
     HoldBeforeLook,
     /// A connection does not go on if its client has sent what only the lost agent had.
     NothingUnheard,
-    /// No end of a connection leaves an agent's host because the process died that had it. It is the host's, so that only the model asks.
+    /// No end of a connection leaves an agent's host because the process died that had it. It is
+    /// the host's, so that only the model asks.
     #[cfg(any(test, feature = "weakened"))]
     KeepEndsBack,
     /// All is told only when nothing is being put in any more.

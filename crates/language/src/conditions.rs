@@ -1,4 +1,5 @@
-//! Conditions of single statements, `IF column = ..` (`ColumnCondition` of Cassandra): what they are compared with, and whether they hold.
+//! Conditions of single statements, `IF column = ..` (`ColumnCondition` of Cassandra): what they
+//! are compared with, and whether they hold.
 
 use std::cmp::Ordering;
 
@@ -46,7 +47,8 @@ pub struct BoundColumnCondition<'a> {
 }
 
 impl ColumnCondition {
-    /// Takes the type of its column, which is none of the primary key. Markers in it are recorded in `scope`.
+    /// Takes the type of its column, which is none of the primary key. Markers in it are recorded
+    /// in `scope`.
     ///
     /// # Errors
     /// When values of the type have no such part, or cannot be compared so.
@@ -57,7 +59,9 @@ impl ColumnCondition {
     ) -> Result<PreparedColumnCondition, InvalidRequest> {
         let name = &self.column;
         let wrong = || {
-            InvalidRequest::new(format!("Invalid element access in a condition on column {name} of type {cql_type}"))
+            InvalidRequest::new(format!(
+                "Invalid element access in a condition on column {name} of type {cql_type}"
+            ))
         };
         let of_element = format!("value({name})");
         let (part, compared, receiver) = match (&self.element, &self.field, cql_type) {
@@ -66,7 +70,12 @@ impl ColumnCondition {
                 (Part::Whole, compared, receiver)
             }
             (Some(key), _, CqlType::List { element, .. }) => {
-                let index = prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
+                let index = prepare(
+                    key,
+                    &format!("idx({name})"),
+                    &CqlType::Native(NativeType::Int),
+                    scope,
+                )?;
                 (Part::Element(index), of_element, CqlType::clone(element))
             }
             (Some(key), _, CqlType::Map { key: key_type, value, .. }) => {
@@ -87,10 +96,16 @@ impl ColumnCondition {
             }
             None if self.in_marker => {
                 let value = self.values.first().ok_or_else(wrong)?;
-                Test::InList(prepare(value, &format!("in({compared})"), &CqlType::list(receiver), scope)?)
+                Test::InList(prepare(
+                    value,
+                    &format!("in({compared})"),
+                    &CqlType::list(receiver),
+                    scope,
+                )?)
             }
             None => {
-                let values = self.values.iter().map(|value| prepare(value, &compared, &receiver, scope));
+                let values =
+                    self.values.iter().map(|value| prepare(value, &compared, &receiver, scope));
                 Test::In(values.collect::<Result<_, _>>()?)
             }
         };
@@ -98,18 +113,25 @@ impl ColumnCondition {
     }
 
     /// Comparisons that a condition cannot have.
-    fn check_comparison(&self, cql_type: &CqlType, compared: &CqlType) -> Result<(), InvalidRequest> {
+    fn check_comparison(
+        &self,
+        cql_type: &CqlType,
+        compared: &CqlType,
+    ) -> Result<(), InvalidRequest> {
         let name = &self.column;
         match self.comparison {
-            Some(Comparison::ContainsKey) if !matches!(cql_type, CqlType::Map { .. }) => {
-                Err(InvalidRequest::new(format!("Cannot use CONTAINS KEY on non-map column {name}")))
-            }
-            Some(Comparison::Contains) if !cql_type.is_collection() => {
-                Err(InvalidRequest::new(format!("Cannot use CONTAINS on non-collection column {name}")))
-            }
-            Some(Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual)
-                if compared.references_duration() =>
-            {
+            Some(Comparison::ContainsKey) if !matches!(cql_type, CqlType::Map { .. }) => Err(
+                InvalidRequest::new(format!("Cannot use CONTAINS KEY on non-map column {name}")),
+            ),
+            Some(Comparison::Contains) if !cql_type.is_collection() => Err(InvalidRequest::new(
+                format!("Cannot use CONTAINS on non-collection column {name}"),
+            )),
+            Some(
+                Comparison::Less
+                | Comparison::LessOrEqual
+                | Comparison::Greater
+                | Comparison::GreaterOrEqual,
+            ) if compared.references_duration() => {
                 Err(InvalidRequest::new("Slice conditions are not supported on durations"))
             }
             _ => Ok(()),
@@ -120,11 +142,16 @@ impl ColumnCondition {
 /// What a whole column is compared with: its name in metadata, and its type.
 fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (String, CqlType) {
     match (comparison, cql_type) {
-        (Some(Comparison::Contains), CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
-            (format!("value({name})"), CqlType::clone(element))
+        (
+            Some(Comparison::Contains),
+            CqlType::List { element, .. } | CqlType::Set { element, .. },
+        ) => (format!("value({name})"), CqlType::clone(element)),
+        (Some(Comparison::Contains), CqlType::Map { value, .. }) => {
+            (format!("value({name})"), CqlType::clone(value))
         }
-        (Some(Comparison::Contains), CqlType::Map { value, .. }) => (format!("value({name})"), CqlType::clone(value)),
-        (Some(Comparison::ContainsKey), CqlType::Map { key, .. }) => (format!("key({name})"), CqlType::clone(key)),
+        (Some(Comparison::ContainsKey), CqlType::Map { key, .. }) => {
+            (format!("key({name})"), CqlType::clone(key))
+        }
         (_, other) => (name.to_owned(), other.clone()),
     }
 }
@@ -140,8 +167,13 @@ impl PreparedColumnCondition {
     ///
     /// # Errors
     /// When one is not set, or the list of `IN` is null.
-    pub fn bind(&self, bindings: &dyn Bindings) -> Result<BoundColumnCondition<'_>, InvalidRequest> {
-        let unset = || InvalidRequest::new(format!("Invalid 'unset' value in condition on {}", self.column));
+    pub fn bind(
+        &self,
+        bindings: &dyn Bindings,
+    ) -> Result<BoundColumnCondition<'_>, InvalidRequest> {
+        let unset = || {
+            InvalidRequest::new(format!("Invalid 'unset' value in condition on {}", self.column))
+        };
         let given = |term: &Prepared| match term.evaluate(bindings)? {
             Value::Unset => Err(unset()),
             value => Ok(value.into_bytes()),
@@ -155,8 +187,11 @@ impl PreparedColumnCondition {
             Test::Compare(comparison, term) => (*comparison, vec![given(term)?]),
             Test::In(terms) => (Comparison::Equal, alternatives(terms, bindings)?),
             Test::InList(term) => {
-                let bytes = given(term)?.ok_or_else(|| InvalidRequest::new("Invalid null list in IN condition"))?;
-                let values = split::collection("list", &bytes)?.into_iter().map(|value| Some(value.to_vec()));
+                let bytes = given(term)?
+                    .ok_or_else(|| InvalidRequest::new("Invalid null list in IN condition"))?;
+                let values = split::collection("list", &bytes)?
+                    .into_iter()
+                    .map(|value| Some(value.to_vec()));
                 (Comparison::Equal, values.collect())
             }
         };
@@ -165,13 +200,17 @@ impl PreparedColumnCondition {
 }
 
 impl BoundColumnCondition<'_> {
-    /// True if it holds for the value of its column; `None` is null, and so are all values of a row that is not there.
+    /// True if it holds for the value of its column; `None` is null, and so are all values of a row
+    /// that is not there.
     ///
     /// # Errors
-    /// When there is no such comparison with null, an element is named by null or by what is no index, or the value is broken.
+    /// When there is no such comparison with null, an element is named by null or by what is no
+    /// index, or the value is broken.
     pub fn holds(&self, value: Option<&[u8]>) -> Result<bool, InvalidRequest> {
         let (value, cql_type) = self.part(value)?;
-        let many_cells = matches!(self.part, Part::Whole) && cql_type.is_multi_cell() && cql_type.is_collection();
+        let many_cells = matches!(self.part, Part::Whole)
+            && cql_type.is_multi_cell()
+            && cql_type.is_collection();
         for wanted in &self.values {
             let holds = if many_cells {
                 self.holds_for_cells(cql_type, value, wanted.as_deref())?
@@ -198,9 +237,9 @@ impl BoundColumnCondition<'_> {
                 Comparison::Equal => Ok(value.is_none()),
                 Comparison::NotEqual => Ok(value.is_some()),
                 _ if wanted.is_none() => Err(with_null(self.comparison)),
-                _ => {
-                    Err(InvalidRequest::new("Invalid comparison with an empty collection for an operator that orders"))
-                }
+                _ => Err(InvalidRequest::new(
+                    "Invalid comparison with an empty collection for an operator that orders",
+                )),
             };
         }
         if value.is_none() {
@@ -210,29 +249,38 @@ impl BoundColumnCondition<'_> {
     }
 
     /// The part of a column's value that the condition is on, and its type.
-    fn part<'v>(&'v self, whole: Option<&'v [u8]>) -> Result<(Option<&'v [u8]>, &'v CqlType), InvalidRequest> {
+    fn part<'v>(
+        &'v self,
+        whole: Option<&'v [u8]>,
+    ) -> Result<(Option<&'v [u8]>, &'v CqlType), InvalidRequest> {
         let name = &self.condition.column;
         match (&self.part, &self.condition.cql_type) {
             (Part::Element(key), CqlType::Map { key: key_type, value, .. }) => {
-                let key =
-                    key.as_ref().ok_or_else(|| InvalidRequest::new("Invalid null value for map element access"))?;
+                let key = key.as_ref().ok_or_else(|| {
+                    InvalidRequest::new("Invalid null value for map element access")
+                })?;
                 let elements = whole.map(|whole| split::collection("map", whole)).transpose()?;
                 let elements = elements.unwrap_or_default();
-                let found = elements.chunks_exact(2).find(|pair| compare(key_type, pair[0], key).is_eq());
+                let found =
+                    elements.chunks_exact(2).find(|pair| compare(key_type, pair[0], key).is_eq());
                 Ok((found.map(|pair| pair[1]), value))
             }
             (Part::Element(index), CqlType::List { element, .. }) => {
-                let index =
-                    index.as_ref().ok_or_else(|| InvalidRequest::new("Invalid null value for list element access"))?;
+                let index = index.as_ref().ok_or_else(|| {
+                    InvalidRequest::new("Invalid null value for list element access")
+                })?;
                 let index = <[u8; 4]>::try_from(index.as_slice()).map(i32::from_be_bytes);
-                let index = index.map_err(|_| InvalidRequest::new(format!("Invalid list index for {name}")))?;
-                let index = usize::try_from(index)
-                    .map_err(|_| InvalidRequest::new(format!("Invalid negative list index {index}")))?;
+                let index = index
+                    .map_err(|_| InvalidRequest::new(format!("Invalid list index for {name}")))?;
+                let index = usize::try_from(index).map_err(|_| {
+                    InvalidRequest::new(format!("Invalid negative list index {index}"))
+                })?;
                 let elements = whole.map(|whole| split::collection("list", whole)).transpose()?;
                 Ok((elements.unwrap_or_default().get(index).copied(), element))
             }
             (Part::Field(index), CqlType::Udt { definition, .. }) => {
-                let fields = whole.map(|whole| split::tuple(definition.fields.len(), whole)).transpose();
+                let fields =
+                    whole.map(|whole| split::tuple(definition.fields.len(), whole)).transpose();
                 let broken = |_| InvalidRequest::new(format!("the value of {name} is broken"));
                 let fields = fields.map_err(broken)?.unwrap_or_default();
                 Ok((fields.get(*index).copied().flatten(), &definition.fields[*index].1))
@@ -243,7 +291,10 @@ impl BoundColumnCondition<'_> {
 }
 
 /// The values of `IN (..)`; those that are not set are left out.
-fn alternatives(terms: &[Prepared], bindings: &dyn Bindings) -> Result<Vec<Option<Vec<u8>>>, InvalidRequest> {
+fn alternatives(
+    terms: &[Prepared],
+    bindings: &dyn Bindings,
+) -> Result<Vec<Option<Vec<u8>>>, InvalidRequest> {
     let mut values = Vec::with_capacity(terms.len());
     for term in terms {
         match term.evaluate(bindings)? {
@@ -255,7 +306,10 @@ fn alternatives(terms: &[Prepared], bindings: &dyn Bindings) -> Result<Vec<Optio
 }
 
 fn with_null(comparison: Comparison) -> InvalidRequest {
-    InvalidRequest::new(format!("Invalid comparison with null for operator \"{}\"", symbol(comparison)))
+    InvalidRequest::new(format!(
+        "Invalid comparison with null for operator \"{}\"",
+        symbol(comparison)
+    ))
 }
 
 /// True if a value compares with the wanted one as it should; null equals null alone.
@@ -285,7 +339,9 @@ fn matches(
         Comparison::Contains | Comparison::ContainsKey => {
             Ok(contains(cql_type, value, wanted, comparison == Comparison::ContainsKey))
         }
-        _ => comparison.of(order).ok_or_else(|| InvalidRequest::new("LIKE is not supported in conditions")),
+        _ => comparison
+            .of(order)
+            .ok_or_else(|| InvalidRequest::new("LIKE is not supported in conditions")),
     }
 }
 
@@ -332,9 +388,14 @@ mod tests {
         }
     }
 
-    fn prepare_one(text: &str, cql_type: &CqlType) -> Result<PreparedColumnCondition, InvalidRequest> {
+    fn prepare_one(
+        text: &str,
+        cql_type: &CqlType,
+    ) -> Result<PreparedColumnCondition, InvalidRequest> {
         let parsed = crate::parse(&format!("DELETE FROM t WHERE k = 1 IF {text}")).expect(text);
-        let Statement::Mutation(Mutation::Delete(delete)) = parsed.statement else { panic!("{text}") };
+        let Statement::Mutation(Mutation::Delete(delete)) = parsed.statement else {
+            panic!("{text}")
+        };
         let Conditions::All(all) = delete.conditions else { panic!("{text}") };
         all[0].prepare(cql_type, &mut Scope::new(&(), None, 0, parsed.markers.len()))
     }
@@ -382,9 +443,14 @@ mod tests {
     #[test]
     fn parts_of_values_are_compared() {
         let list = CqlType::parse("frozen<list<int>>", &()).expect("a type");
-        let value =
-            [2_i32.to_be_bytes(), 4_i32.to_be_bytes(), 7_i32.to_be_bytes(), 4_i32.to_be_bytes(), 9_i32.to_be_bytes()]
-                .concat();
+        let value = [
+            2_i32.to_be_bytes(),
+            4_i32.to_be_bytes(),
+            7_i32.to_be_bytes(),
+            4_i32.to_be_bytes(),
+            9_i32.to_be_bytes(),
+        ]
+        .concat();
         for (text, wanted) in [
             ("v[1] = 9", true),
             ("v[0] = 9", false),
@@ -398,15 +464,25 @@ mod tests {
             let bound = prepared.bind(&Given(Vec::new())).expect(text);
             assert_eq!(bound.holds(Some(&value)), Ok(wanted), "{text}");
         }
-        for (text, shown) in [("v[-1] = 1", "negative"), ("v[null] = 1", "null value for list element")] {
+        for (text, shown) in
+            [("v[-1] = 1", "negative"), ("v[null] = 1", "null value for list element")]
+        {
             let prepared = prepare_one(text, &list).expect(text);
-            let error = prepared.bind(&Given(Vec::new())).expect(text).holds(Some(&value)).expect_err(text);
+            let error =
+                prepared.bind(&Given(Vec::new())).expect(text).holds(Some(&value)).expect_err(text);
             assert!(error.message.contains(shown), "{text}: {}", error.message);
         }
-        for (text, shown) in [("v CONTAINS KEY 1", "non-map column"), ("v.a = 1", "Invalid element access")] {
+        for (text, shown) in
+            [("v CONTAINS KEY 1", "non-map column"), ("v.a = 1", "Invalid element access")]
+        {
             assert!(prepare_one(text, &list).expect_err(text).message.contains(shown), "{text}");
         }
         let bigint = CqlType::Native(NativeType::Bigint);
-        assert!(prepare_one("v CONTAINS 1", &bigint).expect_err("no collection").message.contains("non-collection"));
+        assert!(
+            prepare_one("v CONTAINS 1", &bigint)
+                .expect_err("no collection")
+                .message
+                .contains("non-collection")
+        );
     }
 }

@@ -32,8 +32,8 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// A statement or value that is well-formed and still cannot be: protocol error code 0x2200, or 0x1400 if it is a
-/// function that failed for the arguments it was given.
+/// A statement or value that is well-formed and still cannot be: protocol error code 0x2200, or
+/// 0x1400 if it is a function that failed for the arguments it was given.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct InvalidRequest {
     /// The message a client sees.

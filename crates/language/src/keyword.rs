@@ -143,7 +143,8 @@ const UNRESERVED: [&str; 73] = [
 ];
 
 /// Words that are no names of user-defined types: Cassandra keeps them for itself.
-const RESERVED_TYPE_NAMES: [&str; 7] = ["bitstring", "byte", "complex", "date", "enum", "interval", "macaddr"];
+const RESERVED_TYPE_NAMES: [&str; 7] =
+    ["bitstring", "byte", "complex", "date", "enum", "interval", "macaddr"];
 
 /// True if a word in lower case cannot be a name without quotes.
 pub(crate) fn is_reserved(word: &str) -> bool {

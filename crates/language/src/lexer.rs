@@ -1,7 +1,8 @@
 //! Text to tokens, after Cassandra's `Lexer.g`.
 //!
-//! All tokens of a statement are cut before parsing begins, so that the parser can look ahead and go back for nothing.
-//! A token is its kind and where it stands; its text is read when it is needed.
+//! All tokens of a statement are cut before parsing begins, so that the parser can look ahead and
+//! go back for nothing. A token is its kind and where it stands; its text is read when it is
+//! needed.
 
 mod number;
 #[cfg(test)]
@@ -97,7 +98,8 @@ impl Lexer<'_> {
         self.error(self.text.len(), &format!("mismatched character '<EOF>' expecting {expected}"))
     }
 
-    /// Moves past white space and comments. A line comment ends with its line, not with the text: Cassandra says so.
+    /// Moves past white space and comments. A line comment ends with its line, not with the text:
+    /// Cassandra says so.
     fn skip_blanks(&mut self) -> Result<(), SyntaxError> {
         loop {
             match self.at(0) {
@@ -134,7 +136,8 @@ impl Lexer<'_> {
             }
             first if first.is_ascii_alphabetic() => {
                 let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-                let length = self.bytes[self.position..].iter().take_while(|byte| word(byte)).count();
+                let length =
+                    self.bytes[self.position..].iter().take_while(|byte| word(byte)).count();
                 self.take(length, Kind::Word)
             }
             _ => self.punctuation(),
@@ -161,7 +164,9 @@ impl Lexer<'_> {
     /// Text between quotes, which are doubled inside.
     fn quoted(&mut self, quote: u8, kind: Kind) -> Result<Kind, SyntaxError> {
         let mut at = self.position + 1;
-        while let Some(length) = self.bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == quote)) {
+        while let Some(length) =
+            self.bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == quote))
+        {
             at += length + 1;
             if self.bytes.get(at) != Some(&quote) {
                 self.position = at;

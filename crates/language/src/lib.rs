@@ -1,4 +1,5 @@
-//! The CQL language as a pure library: text to statements, literals and bind values to serialized values, and back.
+//! The CQL language as a pure library: text to statements, literals and bind values to serialized
+//! values, and back.
 //!
 //! ```text
 //! text ─ lexer ─ parser ─ ast ──┐
@@ -6,9 +7,10 @@
 //! types ─ values ─ functions ───┘
 //! ```
 //!
-//! Nothing here reads a clock, a file or a schema: the time, names of user-defined types and tokens of keys come from
-//! the caller. The grammar, the messages and the meaning of values are those of Apache Cassandra 5.0; those of transactions
-//! are of Cassandra 6. Text and bytes may come from anybody: nothing panics, nothing nests without a limit.
+//! Nothing here reads a clock, a file or a schema: the time, names of user-defined types and tokens
+//! of keys come from the caller. The grammar, the messages and the meaning of values are those of
+//! Apache Cassandra 5.0; those of transactions are of Cassandra 6. Text and bytes may come from
+//! anybody: nothing panics, nothing nests without a limit.
 
 pub mod ast;
 pub mod conditions;

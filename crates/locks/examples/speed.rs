@@ -4,7 +4,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use shunt_locks::{Asked, Lease, Limits, LoadId, Locks, Mode, Namespace, Now, Outcome, SHARDS, Sink, Ticket, Write};
+use shunt_locks::{
+    Asked, Lease, Limits, LoadId, Locks, Mode, Namespace, Now, Outcome, SHARDS, Sink, Ticket, Write,
+};
 
 const NAMES: u64 = 1_000_000;
 const WAITERS: u32 = 1000;
@@ -28,13 +30,20 @@ fn resident_bytes() -> u64 {
 
 fn asked<'a>(name: &'a str, owner: &'a str) -> Asked<'a> {
     let namespace = Namespace::Memory;
-    Asked { namespace, name: name.as_bytes(), role: b"app", owner: owner.as_bytes(), ticket: Ticket(0) }
+    Asked {
+        namespace,
+        name: name.as_bytes(),
+        role: b"app",
+        owner: owner.as_bytes(),
+        ticket: Ticket(0),
+    }
 }
 
 fn main() {
     let now = Now { boot_ns: 1_000_000_000, wall_us: 1_700_000_000_000_000 };
     let mut heard = Heard(0);
-    let mut locks = Locks::new(Limits { holds: u32::MAX, holds_per_role: u32::MAX, ..Limits::default() });
+    let mut locks =
+        Locks::new(Limits { holds: u32::MAX, holds_per_role: u32::MAX, ..Limits::default() });
     let lease = Lease { valid_until_ns: u64::MAX, ts_limit_us: i64::MAX };
     locks.set_lease(now, lease, &mut heard);
     for shard in 0..SHARDS as u8 {
@@ -66,7 +75,10 @@ fn main() {
         locks.acquire(now, &asked, Mode::Exclusive, (30_000, 0), &mut heard);
         locks.release(now, &asked, None, false, &mut heard);
     }
-    println!("names at random: {:.0} ns to acquire and release", begun.elapsed().as_nanos() as f64 / NAMES as f64);
+    println!(
+        "names at random: {:.0} ns to acquire and release",
+        begun.elapsed().as_nanos() as f64 / NAMES as f64
+    );
 
     let owners: Vec<String> = (0..=WAITERS).map(|i| format!("owner {i}")).collect();
     for owner in &owners {

@@ -3,12 +3,14 @@
 use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Awaits, Claim, Due, HoldOf, HoldState, Operation};
-use crate::types::{Asked, Handle, Mode, Namespace, NotServed, Now, Outcome, Sink, bucket_of, shard_of};
+use crate::types::{
+    Asked, Handle, Mode, Namespace, NotServed, Now, Outcome, Sink, bucket_of, shard_of,
+};
 
 impl Locks {
-    /// Asks for a lock, for `ttl_ms` from its grant, waiting for it for `wait_ms` at most, in the order in which such requests came: a
-    /// reader behind a writer that waits. The caller sees to it that the TTL is longer than the wait. The handle of a request
-    /// that is not answered yet.
+    /// Asks for a lock, for `ttl_ms` from its grant, waiting for it for `wait_ms` at most, in the
+    /// order in which such requests came: a reader behind a writer that waits. The caller sees to
+    /// it that the TTL is longer than the wait. The handle of a request that is not answered yet.
     pub fn acquire(
         &mut self,
         now: Now,
@@ -112,7 +114,12 @@ impl Locks {
         };
         let lock = lock.unwrap_or_else(|| self.add_lock(shard, asked.namespace, asked.name));
         let (owner, role) = (self.owners.refer(asked.owner), self.refer_role(asked.role));
-        self.grant(now, lock, Claim { owner, role, mode, ttl_ms, token, request, ticket: asked.ticket }, sink);
+        self.grant(
+            now,
+            lock,
+            Claim { owner, role, mode, ttl_ms, token, request, ticket: asked.ticket },
+            sink,
+        );
         (asked.namespace == Namespace::Durable).then(|| self.handle(request))
     }
 
@@ -180,7 +187,8 @@ impl Locks {
         None
     }
 
-    /// Gives a lock to somebody: told at once if it is kept in memory, else when the row is written.
+    /// Gives a lock to somebody: told at once if it is kept in memory, else when the row is
+    /// written.
     pub(crate) fn grant(&mut self, now: Now, lock: u32, claim: Claim, sink: &mut impl Sink) {
         let Claim { owner, role, mode, ttl_ms, token, request, ticket } = claim;
         let durable = self.locks[lock].namespace == Namespace::Durable;
@@ -200,7 +208,13 @@ impl Locks {
     }
 
     /// Answers a request that is being taken on.
-    pub(crate) fn tell(&mut self, asked: &Asked<'_>, known: u32, outcome: Outcome<'_>, sink: &mut impl Sink) {
+    pub(crate) fn tell(
+        &mut self,
+        asked: &Asked<'_>,
+        known: u32,
+        outcome: Outcome<'_>,
+        sink: &mut impl Sink,
+    ) {
         self.close(known);
         sink.reply(asked.ticket, outcome);
     }

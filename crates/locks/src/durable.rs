@@ -1,16 +1,19 @@
-//! Rows of durable locks: a grant is one when a quorum has its row, and the lease is still valid then.
+//! Rows of durable locks: a grant is one when a quorum has its row, and the lease is still valid
+//! then.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Awaits, Due, Freed, Hold, HoldRow, HoldState, Operation, PendingWrite};
 use crate::types::{
-    Asked, Handle, Mode, NotServed, Now, Outcome, Quota, Row, Sink, Write, WriteId, Written, bucket_of,
+    Asked, Handle, Mode, NotServed, Now, Outcome, Quota, Row, Sink, Write, WriteId, Written,
+    bucket_of,
 };
 use crate::wheel::Links;
 
 /// Requests that one write is waited for by: its own, and its owner's repetitions.
 const REQUESTS_PER_WRITE_MAX: u32 = 64;
-/// After so long a write whose outcome is unknown is repeated, milliseconds; twice as long after each further time.
+/// After so long a write whose outcome is unknown is repeated, milliseconds; twice as long after
+/// each further time.
 const REDRIVE_FIRST_MS: u64 = 100;
 const REDRIVE_LONGEST_MS: u64 = 3200;
 
@@ -48,8 +51,12 @@ impl Locks {
             return;
         }
         let write = self.timed.writes[index];
-        // Only a hold that nobody was told of: its owner may hold the lock by an earlier proxy's word.
-        if write.abandoned && write.requests == 0 && self.timed.holds[hold].state == HoldState::Writing {
+        // Only a hold that nobody was told of: its owner may hold the lock by an earlier proxy's
+        // word.
+        if write.abandoned
+            && write.requests == 0
+            && self.timed.holds[hold].state == HoldState::Writing
+        {
             self.forget_write(index);
             self.end_hold(now, hold, Freed::Released, sink);
             return;
@@ -75,7 +82,8 @@ impl Locks {
                     self.extend(now, hold, ttl_ms);
                     self.tell_holder(now, request, hold, true, sink);
                 }
-                // Whoever asked again is told that it has the lock, as it would be a moment later: the TTL is not what it asked for.
+                // Whoever asked again is told that it has the lock, as it would be a moment later:
+                // the TTL is not what it asked for.
                 _ => {
                     self.timed.holds[hold].found_again |= request != write.original;
                     self.tell_holder(now, request, hold, request == write.original, sink);
@@ -92,24 +100,34 @@ impl Locks {
         }
     }
 
-    fn tell_holder(&mut self, now: Now, request: u32, hold: u32, granted: bool, sink: &mut impl Sink) {
+    fn tell_holder(
+        &mut self,
+        now: Now,
+        request: u32,
+        hold: u32,
+        granted: bool,
+        sink: &mut impl Sink,
+    ) {
         let ticket = self.timed.requests[request].ticket;
         self.forget_request(request);
-        let (holder, waiters) = (self.holder(now, hold), self.queue_length(self.timed.holds[hold].lock));
+        let (holder, waiters) =
+            (self.holder(now, hold), self.queue_length(self.timed.holds[hold].lock));
         let refused = Outcome::Refused { holder: Some(holder), waiters };
         sink.reply(ticket, if granted { Outcome::Granted { holder, waiters } } else { refused });
     }
 
-    /// The next holder after a take-over waits for the TTL in the row: before a renewal for longer than that is confirmed the row is
-    /// written with a longer one. At least twice as long, so that it is a few times.
+    /// The next holder after a take-over waits for the TTL in the row: before a renewal for longer
+    /// than that is confirmed the row is written with a longer one. At least twice as long, so that
+    /// it is a few times.
     pub(crate) fn lengthen(&mut self, hold: u32, ttl_ms: u32) {
         let entry = &mut self.timed.holds[hold];
         entry.ttl_ms = ttl_ms.max(entry.ttl_ms.saturating_mul(2));
         if entry.state == HoldState::Held {
             entry.state = HoldState::Unconfirmed;
         }
-        // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is doubled 27 times to a day.
-        // A row that somebody else wrote may have the last timestamp that there is.
+        // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is
+        // doubled 27 times to a day. A row that somebody else wrote may have the last timestamp
+        // that there is.
         self.change_row(hold, |row| row.timestamp_us = row.timestamp_us.saturating_add(1));
     }
 
@@ -126,7 +144,8 @@ impl Locks {
         }
     }
 
-    /// Whoever waits is told so; the row is written again, with the same token, until its fate is known or the hold has ended.
+    /// Whoever waits is told so; the row is written again, with the same token, until its fate is
+    /// known or the hold has ended.
     fn unknown(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
         self.answer_all(index, Outcome::InDoubt, sink);
         let write = &mut self.timed.writes[index];
@@ -248,8 +267,8 @@ impl Locks {
         }
     }
 
-    /// A hold is about to end: whoever waits for its row is told that it may have been written. The write is forgotten, at the
-    /// latest when its outcome comes.
+    /// A hold is about to end: whoever waits for its row is told that it may have been written. The
+    /// write is forgotten, at the latest when its outcome comes.
     pub(crate) fn doubt(&mut self, hold: u32, sink: &mut impl Sink) {
         let write = self.write_of(hold);
         if write == NIL {

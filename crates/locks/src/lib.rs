@@ -1,7 +1,8 @@
-//! Locks with fencing tokens, as one core of a proxy keeps them: who holds what, who waits for it, until when.
+//! Locks with fencing tokens, as one core of a proxy keeps them: who holds what, who waits for it,
+//! until when.
 //!
-//! Without I/O, clock or threads: requests, times and outcomes of writes come in, answers and writes to be made go out through a
-//! [`Sink`]. [`Locks`] is the whole of it:
+//! Without I/O, clock or threads: requests, times and outcomes of writes come in, answers and
+//! writes to be made go out through a [`Sink`]. [`Locks`] is the whole of it:
 //!
 //! | file | what happens there |
 //! |---|---|
@@ -17,8 +18,8 @@
 //! What may never happen, whatever comes in which order:
 //! - two holders of a lock, one of them exclusive, neither of whose time has run out;
 //! - a fence that is not above all fences granted of that lock before, on any proxy;
-//! - a grant, a renewal or the word of who holds a lock, without a valid lease, and for a durable grant without one after its row
-//!   was acknowledged;
+//! - a grant, a renewal or the word of who holds a lock, without a valid lease, and for a durable
+//!   grant without one after its row was acknowledged;
 //! - two answers to a ticket, or none.
 
 mod acquire;
@@ -44,8 +45,8 @@ mod tests;
 
 pub use locks::Locks;
 pub use types::{
-    Asked, Counters, Handle, Holder, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row, Sink,
-    Ticket, Write, WriteId, Written,
+    Asked, Counters, Handle, Holder, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now,
+    Outcome, Quota, Row, Sink, Ticket, Write, WriteId, Written,
 };
 pub use types::{BUCKETS, SHARDS, bucket_of, shard_of, shard_of_bucket};
 pub use unneeded::Unneeded;

@@ -5,7 +5,8 @@ use crate::slab::NIL;
 use crate::state::{Awaits, Due, Hold, Neighbours, Queue, Request};
 
 impl Locks {
-    /// Puts a hold behind the others of its lock. One that is alone has no [`Neighbours`], as most are.
+    /// Puts a hold behind the others of its lock. One that is alone has no [`Neighbours`], as most
+    /// are.
     pub(crate) fn link_hold(&mut self, lock: u32, hold: u32) {
         let first = self.locks[lock].first_hold;
         if first == NIL {
@@ -13,11 +14,13 @@ impl Locks {
             return;
         }
         if self.timed.holds[first].neighbours == NIL {
-            self.timed.holds[first].neighbours = self.neighbours.insert(Neighbours { previous: first, next: NIL });
+            self.timed.holds[first].neighbours =
+                self.neighbours.insert(Neighbours { previous: first, next: NIL });
         }
         let last = std::mem::replace(&mut self.neighbours_of(first).previous, hold);
         self.neighbours_of(last).next = hold;
-        self.timed.holds[hold].neighbours = self.neighbours.insert(Neighbours { previous: last, next: NIL });
+        self.timed.holds[hold].neighbours =
+            self.neighbours.insert(Neighbours { previous: last, next: NIL });
     }
 
     /// Takes a hold out of those of its lock.
@@ -77,7 +80,8 @@ impl Locks {
     fn queue_behind(&mut self, lock: u32, request: u32) -> u32 {
         let known = self.locks[lock].queue;
         if known == NIL {
-            self.locks[lock].queue = self.queues.insert(Queue { first: request, last: request, length: 1 });
+            self.locks[lock].queue =
+                self.queues.insert(Queue { first: request, last: request, length: 1 });
             return NIL;
         }
         let queue = &mut self.queues[known];

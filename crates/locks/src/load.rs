@@ -1,15 +1,18 @@
 //! Rows that an earlier owner of a shard has written are read before its durable locks are served.
 //!
-//! All rows of a partition are read when the first request for one of its locks comes, or before, by whoever deletes rows that nobody
-//! needs. Requests wait for that, for a bounded time. A holder that is found gets its full TTL from now on, because renewals are not written; nobody is told that it holds the lock
-//! before its row was written once more, because it may have been found on one replica only. What earlier owners wrote of the lock
-//! may arrive yet, that it was released too: so the row gets a timestamp above all of theirs.
+//! All rows of a partition are read when the first request for one of its locks comes, or before,
+//! by whoever deletes rows that nobody needs. Requests wait for that, for a bounded time. A holder
+//! that is found gets its full TTL from now on, because renewals are not written; nobody is told
+//! that it holds the lock before its row was written once more, because it may have been found on
+//! one replica only. What earlier owners wrote of the lock may arrive yet, that it was released
+//! too: so the row gets a timestamp above all of theirs.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Awaits, BucketState, Deferred, Due, HoldOf, HoldState, Operation};
 use crate::types::{
-    Asked, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, bucket_of, shard_of_bucket,
+    Asked, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, bucket_of,
+    shard_of_bucket,
 };
 
 /// So many may be kept that do not wait any more before they are looked for.
@@ -20,7 +23,8 @@ impl Locks {
         self.buckets[usize::from(bucket)].state == BucketState::Loaded
     }
 
-    /// Makes a request wait for the rows of its partition, and reads them unless they are being read.
+    /// Makes a request wait for the rows of its partition, and reads them unless they are being
+    /// read.
     pub(crate) fn defer(
         &mut self,
         now: Now,
@@ -52,17 +56,22 @@ impl Locks {
         Some(handle)
     }
 
-    /// Reads the rows of a partition for which nobody has asked yet. `None`: they are read already, or this core may not read them now.
+    /// Reads the rows of a partition for which nobody has asked yet. `None`: they are read already,
+    /// or this core may not read them now.
     pub fn read_ahead(&mut self, now: Now, bucket: u16, sink: &mut impl Sink) -> Option<LoadId> {
         let shard = shard_of_bucket(bucket);
-        let is_unknown = self.buckets.get(usize::from(bucket)).is_some_and(|of| of.state == BucketState::Unknown);
+        let is_unknown = self
+            .buckets
+            .get(usize::from(bucket))
+            .is_some_and(|of| of.state == BucketState::Unknown);
         if !is_unknown || self.serves(now, shard).is_err() || !self.may_load(now, bucket) {
             return None;
         }
         self.load(bucket, sink)
     }
 
-    /// Takes the timestamp that holders are given who are found in a partition. `false`: there is none below the lease's limit.
+    /// Takes the timestamp that holders are given who are found in a partition. `false`: there is
+    /// none below the lease's limit.
     fn may_load(&mut self, now: Now, bucket: u16) -> bool {
         if self.buckets[usize::from(bucket)].state != BucketState::Unknown {
             return true;
@@ -90,7 +99,8 @@ impl Locks {
         Some(load)
     }
 
-    /// Lets go of requests that do not wait for their partitions any more, where they are more than those that do.
+    /// Lets go of requests that do not wait for their partitions any more, where they are more than
+    /// those that do.
     fn sweep_deferred(&mut self) {
         if self.deferred < 2 * self.timed.requests.len() + DEFERRED_KEPT {
             return;
@@ -113,14 +123,16 @@ impl Locks {
         deferred
     }
 
-    /// True while the rows of a partition are wanted: it is being read, and its shard was not lost since.
+    /// True while the rows of a partition are wanted: it is being read, and its shard was not lost
+    /// since.
     pub fn is_awaited(&self, load: LoadId) -> bool {
         let bucket = &self.buckets[usize::from(load.bucket)];
         bucket.state == BucketState::Loading && bucket.generation == load.generation
     }
 
-    /// Rows of a partition, in the table's order: by name, the exclusive one of each first. `last`: these were all. `false`: there are more
-    /// holders than may be, and the reading came to nothing.
+    /// Rows of a partition, in the table's order: by name, the exclusive one of each first. `last`:
+    /// these were all. `false`: there are more holders than may be, and the reading came to
+    /// nothing.
     pub fn loaded<'a>(
         &mut self,
         now: Now,
@@ -151,12 +163,14 @@ impl Locks {
         true
     }
 
-    /// The rows of a partition could not be read; the next request for one of its locks tries again. `false`: nobody wants them any more.
+    /// The rows of a partition could not be read; the next request for one of its locks tries
+    /// again. `false`: nobody wants them any more.
     pub fn load_failed(&mut self, load: LoadId, sink: &mut impl Sink) -> bool {
         if !self.is_awaited(load) {
             return false;
         }
-        // What was read of it so far is not served, and would be there twice after the next reading.
+        // What was read of it so far is not served, and would be there twice after the next
+        // reading.
         if self.buckets[usize::from(load.bucket)].has_holds {
             self.forget_loaded(shard_of_bucket(load.bucket), load.bucket, sink);
         }
@@ -183,8 +197,8 @@ impl Locks {
         }
     }
 
-    /// The exclusive row of a name ends the shared holds whose rows are older; the newer row of a shared hold, whether it is held or
-    /// free, shows that the exclusive one has ended.
+    /// The exclusive row of a name ends the shared holds whose rows are older; the newer row of a
+    /// shared hold, whether it is held or free, shows that the exclusive one has ended.
     fn take_row(&mut self, now: Now, bucket: u16, row: &Row<'_>) {
         if bucket_of(row.name) != bucket {
             return; // No proxy wrote it, and none looks for it here.
@@ -242,7 +256,8 @@ impl Locks {
             return;
         }
         self.stop_waiting(index);
-        let (owner, role) = (self.owners.bytes(request.owner).to_vec(), self.roles.bytes(request.role).to_vec());
+        let (owner, role) =
+            (self.owners.bytes(request.owner).to_vec(), self.roles.bytes(request.role).to_vec());
         let (namespace, ticket) = (Namespace::Durable, request.ticket);
         let asked = Asked { namespace, name: &deferred.name, role: &role, owner: &owner, ticket };
         self.take(now, &asked, request.operation, index, sink);
@@ -252,7 +267,12 @@ impl Locks {
     pub(crate) fn refuse_deferred(&mut self, bucket: u16, why: NotServed, sink: &mut impl Sink) {
         for deferred in self.take_all_deferred(bucket) {
             let index = deferred.handle.index;
-            if self.timed.requests.get(index).is_some_and(|request| request.generation == deferred.handle.generation) {
+            if self
+                .timed
+                .requests
+                .get(index)
+                .is_some_and(|request| request.generation == deferred.handle.generation)
+            {
                 self.answer(index, Outcome::NotServed(why), sink);
             }
         }

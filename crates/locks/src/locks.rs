@@ -4,9 +4,13 @@ use hashbrown::HashTable;
 use std::hash::RandomState;
 
 use crate::slab::Slab;
-use crate::state::{Apart, Awaits, Bucket, Due, Freed, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed};
+use crate::state::{
+    Apart, Awaits, Bucket, Due, Freed, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed,
+};
 use crate::text::{LongNames, Texts};
-use crate::types::{BUCKETS, Counters, Handle, Lease, Limits, NotServed, Now, Outcome, SHARDS, Sink};
+use crate::types::{
+    BUCKETS, Counters, Handle, Lease, Limits, NotServed, Now, Outcome, SHARDS, Sink,
+};
 use crate::wheel::Wheel;
 
 /// What may be due in one call of [`Locks::tick`]; the rest is left for the next.
@@ -95,8 +99,8 @@ impl Locks {
         self.wheel.next_ms()
     }
 
-    /// The client that made a request is gone, or takes it back: it gets no answer any more. A lock that is being granted to it is
-    /// released. `false`: it was answered before.
+    /// The client that made a request is gone, or takes it back: it gets no answer any more. A lock
+    /// that is being granted to it is released. `false`: it was answered before.
     pub fn cancel(&mut self, now: Now, handle: Handle, sink: &mut impl Sink) -> bool {
         let Some(request) = self.timed.requests.get(handle.index) else { return false };
         if request.generation != handle.generation {
@@ -158,7 +162,8 @@ impl Locks {
                 let ticket = self.timed.requests[request].ticket;
                 self.forget_request(request);
                 sink.reply(ticket, self.refused(now, lock));
-                // Readers behind a writer that waits no longer may share the lock with those who have it.
+                // Readers behind a writer that waits no longer may share the lock with those who
+                // have it.
                 self.hand_over(now, lock, sink);
                 self.forget_unused(lock);
             }

@@ -7,9 +7,10 @@ use crate::locks::Locks;
 use crate::types::{Holder, Namespace, NotServed, Now};
 
 impl Locks {
-    /// Calls `see` for `most` locks at most, with their names, the first of their holders, and how many wait: first those for which most
-    /// wait, then others that somebody holds, whichever. Durable locks of a shard that has just become this core's are there when
-    /// somebody has asked for one of their partition. Looks at every lock once.
+    /// Calls `see` for `most` locks at most, with their names, the first of their holders, and how
+    /// many wait: first those for which most wait, then others that somebody holds, whichever.
+    /// Durable locks of a shard that has just become this core's are there when somebody has asked
+    /// for one of their partition. Looks at every lock once.
     ///
     /// # Errors
     /// There is no valid lease: others may hold the locks by now.
@@ -23,7 +24,8 @@ impl Locks {
         if !self.has_lease(now) {
             return Err(NotServed::LeaseOver);
         }
-        let mut chosen = BinaryHeap::with_capacity(most.saturating_add(1).min(self.len().saturating_add(1)));
+        let mut chosen =
+            BinaryHeap::with_capacity(most.saturating_add(1).min(self.len().saturating_add(1)));
         for (index, lock) in self.locks.all() {
             if lock.is_unused() || lock.namespace != namespace {
                 continue;
@@ -48,7 +50,9 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Asked, Lease, Limits, LoadId, Mode, Outcome, Sink, Ticket, Write, shard_of};
+    use crate::types::{
+        Asked, Lease, Limits, LoadId, Mode, Outcome, Sink, Ticket, Write, shard_of,
+    };
 
     struct Nobody;
 
@@ -63,7 +67,8 @@ mod tests {
     fn acquire(locks: &mut Locks, name: &str, owner: &str, wait_ms: u32) {
         locks.gain(NOW, shard_of(name.as_bytes()), 0, 0, &mut Nobody);
         let (name, owner) = (name.as_bytes(), owner.as_bytes());
-        let asked = Asked { namespace: Namespace::Memory, name, role: b"", owner, ticket: Ticket(0) };
+        let asked =
+            Asked { namespace: Namespace::Memory, name, role: b"", owner, ticket: Ticket(0) };
         locks.acquire(NOW, &asked, Mode::Exclusive, (9_000, wait_ms), &mut Nobody);
     }
 
@@ -86,9 +91,16 @@ mod tests {
             acquire(&mut locks, name, "first", 0);
             (0..waiters).for_each(|number| acquire(&mut locks, name, &number.to_string(), 1_000));
         }
-        let gone = Asked { namespace: Namespace::Memory, name: b"gone", role: b"", owner: b"first", ticket: Ticket(0) };
+        let gone = Asked {
+            namespace: Namespace::Memory,
+            name: b"gone",
+            role: b"",
+            owner: b"first",
+            ticket: Ticket(0),
+        };
         locks.release(NOW, &gone, None, false, &mut Nobody);
-        let all = [("most", 9), ("some", 3), ("few", 1), ("idle", 0)].map(|(name, waiters)| (name.to_owned(), waiters));
+        let all = [("most", 9), ("some", 3), ("few", 1), ("idle", 0)]
+            .map(|(name, waiters)| (name.to_owned(), waiters));
         assert_eq!(seen(&locks, 10), all);
         assert_eq!(seen(&locks, 2), all[..2]);
         assert_eq!(seen(&locks, 0), []);
@@ -96,6 +108,9 @@ mod tests {
         locks.longest(NOW, Namespace::Durable, 10, |_, _, _| count += 1).expect("a lease");
         assert_eq!(count, 0);
         locks.set_lease(NOW, Lease::default(), &mut Nobody);
-        assert_eq!(locks.longest(NOW, Namespace::Memory, 10, |_, _, _| ()), Err(NotServed::LeaseOver));
+        assert_eq!(
+            locks.longest(NOW, Namespace::Memory, 10, |_, _, _| ()),
+            Err(NotServed::LeaseOver)
+        );
     }
 }

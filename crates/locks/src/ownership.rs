@@ -5,19 +5,28 @@ use crate::slab::NIL;
 use crate::state::BucketState;
 use crate::types::{BUCKETS_PER_SHARD, Lease, Namespace, NotServed, Now, Outcome, Sink};
 
-/// Fences of one lock are so far apart at least: a holder that writes past the proxy may use those in between as timestamps.
+/// Fences of one lock are so far apart at least: a holder that writes past the proxy may use those
+/// in between as timestamps.
 pub(crate) const TOKEN_STEP: i64 = 64;
 
 impl Locks {
-    /// A lease, in the place of the one before. Those who wait for a lock that could not be granted without one are served.
+    /// A lease, in the place of the one before. Those who wait for a lock that could not be granted
+    /// without one are served.
     pub fn set_lease(&mut self, now: Now, lease: Lease, sink: &mut impl Sink) {
         self.lease = lease;
         self.serve_stalled(now, sink);
     }
 
-    /// A shard becomes this core's: its fences are above `ts_floor_us`, and none of its locks in memory is granted before
-    /// `memory_grace_until_ns`.
-    pub fn gain(&mut self, now: Now, shard: u8, ts_floor_us: i64, memory_grace_until_ns: u64, sink: &mut impl Sink) {
+    /// A shard becomes this core's: its fences are above `ts_floor_us`, and none of its locks in
+    /// memory is granted before `memory_grace_until_ns`.
+    pub fn gain(
+        &mut self,
+        now: Now,
+        shard: u8,
+        ts_floor_us: i64,
+        memory_grace_until_ns: u64,
+        sink: &mut impl Sink,
+    ) {
         let shard = &mut self.shards[usize::from(shard)];
         shard.owned = true;
         shard.last_token = shard.last_token.max(ts_floor_us);
@@ -53,11 +62,16 @@ impl Locks {
 
     /// The latest token of all shards, microseconds: the fleet's next limit is to be above it.
     pub fn last_token_us(&self) -> i64 {
-        self.shards.iter().filter(|shard| shard.owned).map(|shard| shard.last_token).max().unwrap_or(0)
+        self.shards
+            .iter()
+            .filter(|shard| shard.owned)
+            .map(|shard| shard.last_token)
+            .max()
+            .unwrap_or(0)
     }
 
-    /// True if nobody holds a lock of this shard in memory, by the word of this core or of an earlier owner: its next owner need not
-    /// wait for the longest TTL.
+    /// True if nobody holds a lock of this shard in memory, by the word of this core or of an
+    /// earlier owner: its next owner need not wait for the longest TTL.
     pub fn is_memory_free(&self, now: Now, shard: u8) -> bool {
         !self.is_in_grace(now, shard) && self.has_no_memory_holds(shard)
     }
@@ -65,7 +79,9 @@ impl Locks {
     /// True if this core knows of nobody who holds a lock of this shard in memory.
     pub fn has_no_memory_holds(&self, shard: u8) -> bool {
         let index = &self.shards[usize::from(shard)].index;
-        !index.iter().any(|&lock| self.locks[lock].namespace == Namespace::Memory && self.locks[lock].first_hold != NIL)
+        !index.iter().any(|&lock| {
+            self.locks[lock].namespace == Namespace::Memory && self.locks[lock].first_hold != NIL
+        })
     }
 
     pub(crate) fn has_lease(&self, now: Now) -> bool {
@@ -93,7 +109,8 @@ impl Locks {
         now.boot_ns < self.shards[usize::from(shard)].memory_grace_until_ns
     }
 
-    /// The next token of a shard: above all before, near the wall clock, and below the lease's limit; none when that is reached.
+    /// The next token of a shard: above all before, near the wall clock, and below the lease's
+    /// limit; none when that is reached.
     pub(crate) fn next_token(&mut self, now: Now, shard: u8) -> Option<i64> {
         let state = &mut self.shards[usize::from(shard)];
         let token = state.last_token.checked_add(TOKEN_STEP)?.max(now.wall_us);

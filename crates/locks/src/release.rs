@@ -1,15 +1,17 @@
-//! A hold ends: by its owner, an operator, or its time; the next in line gets the lock. Renewals, and looking at a lock.
+//! A hold ends: by its owner, an operator, or its time; the next in line gets the lock. Renewals,
+//! and looking at a lock.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Claim, Due, Freed, Handed, Hold, HoldState, Operation};
 use crate::types::{
-    Asked, Handle, Holder, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, Write, WriteId, bucket_of, shard_of,
+    Asked, Handle, Holder, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, Write, WriteId,
+    bucket_of, shard_of,
 };
 
 impl Locks {
-    /// Makes a hold last for `ttl_ms` from now, if it is the asker's and has this fence and this mode, where one is named. The handle
-    /// of a request that is not answered yet.
+    /// Makes a hold last for `ttl_ms` from now, if it is the asker's and has this fence and this
+    /// mode, where one is named. The handle of a request that is not answered yet.
     pub fn renew(
         &mut self,
         now: Now,
@@ -21,8 +23,9 @@ impl Locks {
         self.take(now, asked, Operation::Renew { mode, ttl_ms, fence }, NIL, sink)
     }
 
-    /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: the owner's hold, whichever role's it is;
-    /// that is for operators. The handle of a request that is not answered yet.
+    /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: the
+    /// owner's hold, whichever role's it is; that is for operators. The handle of a request that is
+    /// not answered yet.
     pub fn release(
         &mut self,
         now: Now,
@@ -34,9 +37,16 @@ impl Locks {
         self.take(now, asked, Operation::Release { fence, forced }, NIL, sink)
     }
 
-    /// Ends a hold that was granted to a request whose client has gone, or does not want it: unless its owner has asked again since,
-    /// and was told that it holds the lock. The handle of a request that is not answered yet.
-    pub fn give_back(&mut self, now: Now, asked: &Asked<'_>, fence: i64, sink: &mut impl Sink) -> Option<Handle> {
+    /// Ends a hold that was granted to a request whose client has gone, or does not want it: unless
+    /// its owner has asked again since, and was told that it holds the lock. The handle of a
+    /// request that is not answered yet.
+    pub fn give_back(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        fence: i64,
+        sink: &mut impl Sink,
+    ) -> Option<Handle> {
         self.take(now, asked, Operation::GiveBack { fence }, NIL, sink)
     }
 
@@ -45,16 +55,24 @@ impl Locks {
         self.take(now, asked, Operation::Look, NIL, sink)
     }
 
-    /// True if somebody may hold a lock in memory by the word of an earlier owner of its shard, and nobody does by that of this core.
+    /// True if somebody may hold a lock in memory by the word of an earlier owner of its shard, and
+    /// nobody does by that of this core.
     pub fn is_memory_unknown(&self, now: Now, name: &[u8]) -> bool {
         let shard = shard_of(name);
         let lock = self.find(shard, Namespace::Memory, name);
         self.is_in_grace(now, shard) && lock.is_none_or(|lock| self.locks[lock].first_hold == NIL)
     }
 
-    /// Calls `see` for every holder of a lock, in the order of their grants, and then for everybody who waits, in order, with fence 0
-    /// and the time that the wait still lasts; until it says `false`.
-    pub fn queue(&self, now: Now, namespace: Namespace, name: &[u8], mut see: impl FnMut(Holder<'_>, &[u8]) -> bool) {
+    /// Calls `see` for every holder of a lock, in the order of their grants, and then for everybody
+    /// who waits, in order, with fence 0 and the time that the wait still lasts; until it says
+    /// `false`.
+    pub fn queue(
+        &self,
+        now: Now,
+        namespace: Namespace,
+        name: &[u8],
+        mut see: impl FnMut(Holder<'_>, &[u8]) -> bool,
+    ) {
         let Some(lock) = self.find(shard_of(name), namespace, name) else { return };
         let mut hold = self.locks[lock].first_hold;
         while hold != NIL {
@@ -69,7 +87,8 @@ impl Locks {
             let entry = &self.timed.requests[request];
             if let Operation::Acquire { mode, .. } = entry.operation {
                 let ttl_ms = entry.due_ms.saturating_sub(now.ms()) as u32;
-                let waiter = Holder { owner: self.owners.bytes(entry.owner), mode, fence: 0, ttl_ms };
+                let waiter =
+                    Holder { owner: self.owners.bytes(entry.owner), mode, fence: 0, ttl_ms };
                 if !see(waiter, self.roles.bytes(entry.role)) {
                     return;
                 }
@@ -92,7 +111,8 @@ impl Locks {
             self.tell(asked, known, Outcome::OtherMode, sink);
             return None;
         }
-        let longer = asked.namespace == Namespace::Durable && ttl_ms > self.timed.holds[hold].ttl_ms;
+        let longer =
+            asked.namespace == Namespace::Durable && ttl_ms > self.timed.holds[hold].ttl_ms;
         #[cfg(any(test, feature = "weakened"))]
         let longer = longer && !self.without.longer_row;
         if longer {
@@ -125,7 +145,9 @@ impl Locks {
         (fence, forced): (Option<i64>, bool),
         sink: &mut impl Sink,
     ) {
-        let Some(hold) = self.own_hold(now, asked, shard, known, (fence, forced), sink) else { return };
+        let Some(hold) = self.own_hold(now, asked, shard, known, (fence, forced), sink) else {
+            return;
+        };
         self.close(known);
         self.end_hold(now, hold, Freed::Released, sink);
         sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
@@ -140,11 +162,16 @@ impl Locks {
         fence: i64,
         sink: &mut impl Sink,
     ) {
-        let Some(hold) = self.own_hold(now, asked, shard, known, (Some(fence), false), sink) else { return };
+        let Some(hold) = self.own_hold(now, asked, shard, known, (Some(fence), false), sink) else {
+            return;
+        };
         self.close(known);
         if self.timed.holds[hold].found_again {
             let waiters = self.waiters(asked, shard);
-            sink.reply(asked.ticket, Outcome::Refused { holder: Some(self.holder(now, hold)), waiters });
+            sink.reply(
+                asked.ticket,
+                Outcome::Refused { holder: Some(self.holder(now, hold)), waiters },
+            );
             return;
         }
         self.end_hold(now, hold, Freed::Released, sink);
@@ -155,7 +182,8 @@ impl Locks {
         self.find(shard, asked.namespace, asked.name).map_or(0, |lock| self.queue_length(lock))
     }
 
-    /// The asker's hold, if it has this fence; `of_any_role`: that of the asker's owner. Otherwise the asker is answered.
+    /// The asker's hold, if it has this fence; `of_any_role`: that of the asker's owner. Otherwise
+    /// the asker is answered.
     fn own_hold(
         &mut self,
         now: Now,
@@ -185,21 +213,36 @@ impl Locks {
         None
     }
 
-    pub(crate) fn look_now(&mut self, now: Now, asked: &Asked<'_>, shard: u8, known: u32, sink: &mut impl Sink) {
+    pub(crate) fn look_now(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        shard: u8,
+        known: u32,
+        sink: &mut impl Sink,
+    ) {
         self.close(known);
         let lock = self.find(shard, asked.namespace, asked.name);
         let holder = lock.and_then(|lock| self.first_holder(now, lock));
         let waiters = lock.map_or(0, |lock| self.queue_length(lock));
-        // Whoever was granted it by a former owner may count on it yet: it is not known that nobody has it.
-        let may_be_held = holder.is_none() && asked.namespace == Namespace::Memory && self.is_in_grace(now, shard);
+        // Whoever was granted it by a former owner may count on it yet: it is not known that nobody
+        // has it.
+        let may_be_held = holder.is_none()
+            && asked.namespace == Namespace::Memory
+            && self.is_in_grace(now, shard);
         sink.reply(
             asked.ticket,
-            if may_be_held { Outcome::NotServed(NotServed::Grace) } else { Outcome::Seen { holder, waiters } },
+            if may_be_held {
+                Outcome::NotServed(NotServed::Grace)
+            } else {
+                Outcome::Seen { holder, waiters }
+            },
         );
     }
 
-    /// Ends a hold and grants the lock to those who are next. Of a durable lock that nobody gets the row is written as free, for the
-    /// shard's next owner; nobody waits for that, because its loss only makes the next holder after a take-over wait.
+    /// Ends a hold and grants the lock to those who are next. Of a durable lock that nobody gets
+    /// the row is written as free, for the shard's next owner; nobody waits for that, because its
+    /// loss only makes the next holder after a take-over wait.
     pub(crate) fn end_hold(&mut self, now: Now, index: u32, why: Freed, sink: &mut impl Sink) {
         match why {
             Freed::Released => self.counters.releases += 1,
@@ -226,7 +269,8 @@ impl Locks {
         if self.serves(now, shard).is_err() {
             return;
         }
-        // A hold that ended while rows are still read may have been followed by others, whose rows come later.
+        // A hold that ended while rows are still read may have been followed by others, whose rows
+        // come later.
         if !self.is_loaded(bucket_of(self.locks[hold.lock].name.bytes(&self.long_names))) {
             return;
         }
@@ -251,7 +295,9 @@ impl Locks {
             let waiter = self.timed.requests[request];
             let Operation::Acquire { mode, ttl_ms, .. } = waiter.operation else { return handed };
             let first = self.locks[lock].first_hold;
-            if first != NIL && (mode == Mode::Exclusive || self.timed.holds[first].mode == Mode::Exclusive) {
+            if first != NIL
+                && (mode == Mode::Exclusive || self.timed.holds[first].mode == Mode::Exclusive)
+            {
                 return handed;
             }
             let shard = self.locks[lock].shard;
@@ -263,7 +309,9 @@ impl Locks {
                 self.holds_already(now, request, hold, sink);
                 continue;
             }
-            if let Err(quota) = self.room_for_hold(self.roles.bytes(waiter.role), self.locks[lock].namespace) {
+            if let Err(quota) =
+                self.room_for_hold(self.roles.bytes(waiter.role), self.locks[lock].namespace)
+            {
                 self.answer(request, Outcome::Quota(quota), sink);
                 continue;
             }
@@ -276,7 +324,12 @@ impl Locks {
             self.roles.refer_again(waiter.role);
             self.counters.waited_grants += 1;
             let (owner, role, ticket) = (waiter.owner, waiter.role, waiter.ticket);
-            self.grant(now, lock, Claim { owner, role, mode, ttl_ms, token, request, ticket }, sink);
+            self.grant(
+                now,
+                lock,
+                Claim { owner, role, mode, ttl_ms, token, request, ticket },
+                sink,
+            );
             handed = if mode == Mode::Exclusive { Handed::Exclusive } else { Handed::Shared };
         }
     }
@@ -293,7 +346,10 @@ impl Locks {
             self.forget_request(request);
             self.timed.holds[hold].found_again = true;
             let waiters = self.queue_length(held.lock);
-            sink.reply(waiter.ticket, Outcome::Refused { holder: Some(self.holder(now, hold)), waiters });
+            sink.reply(
+                waiter.ticket,
+                Outcome::Refused { holder: Some(self.holder(now, hold)), waiters },
+            );
         }
     }
 }

@@ -5,7 +5,8 @@ use std::ops::{Index, IndexMut};
 /// The number of no entry.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Entries by number. What is given back keeps its place, so that in steady state nothing is allocated.
+/// Entries by number. What is given back keeps its place, so that in steady state nothing is
+/// allocated.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Slab<T> {
@@ -48,7 +49,8 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// All entries with their numbers, in order; those given back are among them, as they were left.
+    /// All entries with their numbers, in order; those given back are among them, as they were
+    /// left.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().map(|(index, entry)| (index as u32, entry))
     }

@@ -1,4 +1,5 @@
-//! What is known of a lock, a hold, a request and a write; how they are linked, and what is due of them.
+//! What is known of a lock, a hold, a request and a write; how they are linked, and what is due of
+//! them.
 
 use hashbrown::HashTable;
 
@@ -45,11 +46,13 @@ pub(crate) enum HoldState {
     Held,
     /// Its row is being written for the first time, or it is not known whether it was.
     Writing,
-    /// It was read from a row, or its row was acknowledged too late: its owner is told after the row was written again.
+    /// It was read from a row, or its row was acknowledged too late: its owner is told after the
+    /// row was written again.
     Unconfirmed,
 }
 
-/// Somebody's hold of a lock. There may be millions, so what few have lies elsewhere, and nothing is padded to eight bytes.
+/// Somebody's hold of a lock. There may be millions, so what few have lies elsewhere, and nothing
+/// is padded to eight bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 pub(crate) struct Hold {
@@ -256,7 +259,8 @@ pub(crate) enum BucketState {
 pub(crate) struct Bucket {
     pub(crate) state: BucketState,
     pub(crate) generation: u32,
-    /// The timestamp of what is written of holds that are found in it: above all that earlier owners wrote, microseconds.
+    /// The timestamp of what is written of holds that are found in it: above all that earlier
+    /// owners wrote, microseconds.
     pub(crate) found_us: i64,
     /// The name whose rows are being read, and the timestamp of its exclusive row.
     pub(crate) name: Vec<u8>,
@@ -296,8 +300,9 @@ pub(crate) struct RoleUse {
     pub(crate) text_bytes: u64,
 }
 
-/// Holds that were found in rows, and of which no owner has asked since. Nobody was granted them here, so they take no room from others
-/// than their own roles, and have a limit of their own: [`crate::Limits::loaded`].
+/// Holds that were found in rows, and of which no owner has asked since. Nobody was granted them
+/// here, so they take no room from others than their own roles, and have a limit of their own:
+/// [`crate::Limits::loaded`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Apart {
     pub(crate) holds: u32,

@@ -17,10 +17,11 @@ impl Locks {
     /// A lock that somebody holds or waits for.
     #[inline]
     pub(crate) fn find(&self, shard: u8, namespace: Namespace, name: &[u8]) -> Option<u32> {
-        let found = self.shards[usize::from(shard)].index.find(self.hash(namespace, name), |&index| {
-            let lock = &self.locks[index];
-            lock.namespace == namespace && lock.name.bytes(&self.long_names) == name
-        });
+        let found =
+            self.shards[usize::from(shard)].index.find(self.hash(namespace, name), |&index| {
+                let lock = &self.locks[index];
+                lock.namespace == namespace && lock.name.bytes(&self.long_names) == name
+            });
         found.copied()
     }
 
@@ -44,7 +45,8 @@ impl Locks {
             return;
         }
         let hash = self.hash(lock.namespace, lock.name.bytes(&self.long_names));
-        let entry = self.shards[usize::from(lock.shard)].index.find_entry(hash, |&other| other == index);
+        let entry =
+            self.shards[usize::from(lock.shard)].index.find_entry(hash, |&other| other == index);
         let Ok(entry) = entry else { return };
         entry.remove();
         lock.name.release(&mut self.long_names);
@@ -118,7 +120,9 @@ impl Locks {
         let hold = self.timed.holds[index];
         self.unlink_hold(index);
         if hold.mode == Mode::Shared
-            && let Ok(entry) = self.shared.find_entry(self.shared_hash(hold.lock, hold.owner), |&other| other == index)
+            && let Ok(entry) = self
+                .shared
+                .find_entry(self.shared_hash(hold.lock, hold.owner), |&other| other == index)
         {
             entry.remove();
         }
@@ -152,12 +156,14 @@ impl Locks {
     }
 
     fn text_bytes_of(&self, lock: u32, owner: u32) -> u64 {
-        (self.locks[lock].name.bytes(&self.long_names).len() + self.owners.bytes(owner).len()) as u64
+        (self.locks[lock].name.bytes(&self.long_names).len() + self.owners.bytes(owner).len())
+            as u64
     }
 
     /// A hold that was found in a row is counted apart from those that were granted here.
     pub(crate) fn set_apart(&mut self, hold: u32) {
-        let text_bytes = self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
+        let text_bytes =
+            self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
         self.timed.holds[hold].is_apart = true;
         self.text_bytes -= text_bytes;
         self.apart.holds += 1;
@@ -169,7 +175,8 @@ impl Locks {
         if !std::mem::take(&mut self.timed.holds[hold].is_apart) {
             return;
         }
-        let text_bytes = self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
+        let text_bytes =
+            self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
         self.text_bytes += text_bytes;
         self.apart.holds -= 1;
         self.apart.text_bytes -= text_bytes;
@@ -177,10 +184,12 @@ impl Locks {
 
     /// Room for one more hold that is found in a row.
     pub(crate) fn has_room_for_loaded(&self) -> bool {
-        self.apart.holds < self.limits.loaded && self.apart.text_bytes < self.limits.loaded_text_bytes
+        self.apart.holds < self.limits.loaded
+            && self.apart.text_bytes < self.limits.loaded_text_bytes
     }
 
-    /// Room for one more row of a role that is being written: whoever asks for very much at once leaves others their part.
+    /// Room for one more row of a role that is being written: whoever asks for very much at once
+    /// leaves others their part.
     pub(crate) fn room_for_write(&self, role: &[u8]) -> Result<(), Quota> {
         let is_full = self.used_by(role).writes >= self.limits.writes_per_role;
         if is_full { Err(Quota::RequestsOfRole) } else { Ok(()) }
@@ -200,16 +209,22 @@ impl Locks {
         if namespace == Namespace::Durable && used.writes >= self.limits.writes_per_role {
             return Err(Quota::RequestsOfRole);
         }
-        let is_full = used.holds >= self.limits.holds_per_role || used.text_bytes >= self.limits.text_bytes / 2;
+        let is_full = used.holds >= self.limits.holds_per_role
+            || used.text_bytes >= self.limits.text_bytes / 2;
         if is_full { Err(Quota::HoldsOfRole) } else { Ok(()) }
     }
 
     /// A request that is not answered at once.
-    pub(crate) fn add_request(&mut self, asked: &Asked<'_>, operation: Operation) -> Result<u32, Quota> {
+    pub(crate) fn add_request(
+        &mut self,
+        asked: &Asked<'_>,
+        operation: Operation,
+    ) -> Result<u32, Quota> {
         if self.timed.requests.len() >= self.limits.requests as usize {
             return Err(Quota::Requests);
         }
-        let waiting = self.roles.find(asked.role).map_or(0, |role| self.uses[role as usize].requests);
+        let waiting =
+            self.roles.find(asked.role).map_or(0, |role| self.uses[role as usize].requests);
         if waiting >= self.limits.requests_per_role {
             return Err(Quota::RequestsOfRole);
         }

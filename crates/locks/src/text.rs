@@ -47,7 +47,11 @@ impl Name {
 
     #[inline]
     pub(crate) fn bytes<'a>(&'a self, long: &'a LongNames) -> &'a [u8] {
-        if self.length == LONG { &long.0[self.long_index()] } else { &self.bytes[..usize::from(self.length)] }
+        if self.length == LONG {
+            &long.0[self.long_index()]
+        } else {
+            &self.bytes[..usize::from(self.length)]
+        }
     }
 
     /// Gives up what it has in `long`.
@@ -147,8 +151,10 @@ mod tests {
     #[test]
     fn names_of_all_lengths_come_back() {
         let mut long = LongNames::default();
-        let all: Vec<Vec<u8>> =
-            [0usize, 1, 14, 15, 16, 254, 255, 256, 1024].iter().map(|&length| vec![7; length]).collect();
+        let all: Vec<Vec<u8>> = [0usize, 1, 14, 15, 16, 254, 255, 256, 1024]
+            .iter()
+            .map(|&length| vec![7; length])
+            .collect();
         let names: Vec<Name> = all.iter().map(|name| Name::new(name, &mut long)).collect();
         for (name, bytes) in names.iter().zip(&all) {
             assert_eq!(name.bytes(&long), bytes);
@@ -169,7 +175,10 @@ mod tests {
             let text = texts.refer(&vec![7; length]);
             texts.release(text);
             let room = (long.0[0].capacity(), texts.texts[text].bytes.capacity());
-            assert!(room.0 <= ROOM_KEPT_BYTES && room.1 <= ROOM_KEPT_BYTES, "{room:?} after {length}");
+            assert!(
+                room.0 <= ROOM_KEPT_BYTES && room.1 <= ROOM_KEPT_BYTES,
+                "{room:?} after {length}"
+            );
         }
     }
 

@@ -6,7 +6,8 @@ pub const SHARDS: usize = 64;
 pub const BUCKETS: usize = SHARDS * BUCKETS_PER_SHARD;
 pub(crate) const BUCKETS_PER_SHARD: usize = 16;
 
-/// A hash that is the same on every proxy, of every version: FNV-1a, with the finalizer of MurmurHash3.
+/// A hash that is the same on every proxy, of every version: FNV-1a, with the finalizer of
+/// MurmurHash3.
 fn stable_hash(name: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for byte in name {
@@ -39,10 +40,11 @@ pub fn shard_of_bucket(bucket: u16) -> u8 {
 /// The present moment, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Of the clock that never goes back and counts suspended time too (`CLOCK_BOOTTIME`), nanoseconds. Leases, TTLs and waits are
-    /// measured by it.
+    /// Of the clock that never goes back and counts suspended time too (`CLOCK_BOOTTIME`),
+    /// nanoseconds. Leases, TTLs and waits are measured by it.
     pub boot_ns: u64,
-    /// Of the wall clock, microseconds since 1970. Fences are near it; nothing is wrong when it jumps.
+    /// Of the wall clock, microseconds since 1970. Fences are near it; nothing is wrong when it
+    /// jumps.
     pub wall_us: i64,
 }
 
@@ -90,7 +92,8 @@ pub struct Asked<'a> {
     pub name: &'a [u8],
     /// The role that has logged in; empty where nobody logs in.
     pub role: &'a [u8],
-    /// Who holds, or is to hold, the lock, in the words of the client. A hold belongs to role and owner.
+    /// Who holds, or is to hold, the lock, in the words of the client. A hold belongs to role and
+    /// owner.
     pub owner: &'a [u8],
     /// The request.
     pub ticket: Ticket,
@@ -114,8 +117,9 @@ pub struct Limits {
     pub holds_per_role: u32,
     /// Bytes of the names and owners of all these holds; one role's are half of that.
     pub text_bytes: u64,
-    /// Holds that were found in rows of an earlier owner, and of which nobody has asked since: they were granted elsewhere and cannot be
-    /// refused. They count for their roles, and for nobody else. A partition that has more is not served until some have ended.
+    /// Holds that were found in rows of an earlier owner, and of which nobody has asked since: they
+    /// were granted elsewhere and cannot be refused. They count for their roles, and for nobody
+    /// else. A partition that has more is not served until some have ended.
     pub loaded: u32,
     /// Bytes of the names and owners of those.
     pub loaded_text_bytes: u64,
@@ -174,7 +178,8 @@ pub enum Outcome<'a> {
         /// Requests that wait for the lock.
         waiters: u32,
     },
-    /// Nothing has changed: somebody else holds the lock, or the asker does already, or, for a renewal or release, does not.
+    /// Nothing has changed: somebody else holds the lock, or the asker does already, or, for a
+    /// renewal or release, does not.
     Refused {
         /// The first of the holders, or the asker where it is one.
         holder: Option<Holder<'a>>,
@@ -190,11 +195,13 @@ pub enum Outcome<'a> {
     },
     /// Certainly not executed; asked again later, or elsewhere, it may be.
     NotServed(NotServed),
-    /// The grant's row may have been written, and may stay; asked again, the same owner gets the same fence or another.
+    /// The grant's row may have been written, and may stay; asked again, the same owner gets the
+    /// same fence or another.
     InDoubt,
     /// Another role holds the lock under the same owner's name.
     Unauthorized,
-    /// The asker holds the lock in another mode than it names, which nothing changes: it has to release it first.
+    /// The asker holds the lock in another mode than it names, which nothing changes: it has to
+    /// release it first.
     OtherMode,
     /// There are as many as there may be.
     Quota(Quota),
@@ -242,7 +249,8 @@ impl WriteId {
 pub struct Row<'a> {
     /// The lock's name.
     pub name: &'a [u8],
-    /// Whose row it is among those of the name: empty for the exclusive one, else the shared holder's owner text.
+    /// Whose row it is among those of the name: empty for the exclusive one, else the shared
+    /// holder's owner text.
     pub slot: &'a [u8],
     /// The holder; empty: there is none.
     pub owner: &'a [u8],
@@ -252,7 +260,8 @@ pub struct Row<'a> {
     pub token: i64,
     /// No holder's time is longer than this after any renewal, milliseconds.
     pub ttl_ms: u32,
-    /// The timestamp that the row is written with, or its `WRITETIME`, microseconds: the token, or later.
+    /// The timestamp that the row is written with, or its `WRITETIME`, microseconds: the token, or
+    /// later.
     pub timestamp_us: i64,
 }
 
@@ -290,9 +299,11 @@ pub enum Written {
 pub trait Sink {
     /// The answer to a request.
     fn reply(&mut self, ticket: Ticket, outcome: Outcome<'_>);
-    /// Writes a row; [`crate::Locks::written`] is to be called later, exactly once, unless nobody waits for it.
+    /// Writes a row; [`crate::Locks::written`] is to be called later, exactly once, unless nobody
+    /// waits for it.
     fn write(&mut self, write: Write<'_>);
-    /// Reads all rows of a partition at QUORUM; [`crate::Locks::loaded`] or [`crate::Locks::load_failed`] is to be called later.
+    /// Reads all rows of a partition at QUORUM; [`crate::Locks::loaded`] or
+    /// [`crate::Locks::load_failed`] is to be called later.
     fn load(&mut self, load: LoadId);
 }
 

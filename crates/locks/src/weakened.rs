@@ -9,7 +9,8 @@ pub struct Without {
     pub limit: bool,
     /// Locks in memory are granted at once after a take-over.
     pub grace: bool,
-    /// A holder that was found in a row is told that it has the lock before the row was written again.
+    /// A holder that was found in a row is told that it has the lock before the row was written
+    /// again.
     pub confirmation: bool,
     /// The row of such a holder is written again with the timestamp that it had.
     pub later_timestamp: bool,

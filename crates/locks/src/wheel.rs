@@ -1,9 +1,10 @@
 //! A hierarchical timer wheel: what is due when, without a look at what is not.
 //!
-//! Six levels of 64 slots; a slot of level n spans 64^n milliseconds. An entry lies in the slot of the lowest level in which
-//! its time differs from now's, and moves down when that slot's time comes. Setting, cancelling and finding what is due take
-//! constant time each, whatever the number of entries (Varghese and Lauck, 1987, scheme 7). Entries lie elsewhere and are
-//! linked through [`Links`].
+//! Six levels of 64 slots; a slot of level n spans 64^n milliseconds. An entry lies in the slot of
+//! the lowest level in which its time differs from now's, and moves down when that slot's time
+//! comes. Setting, cancelling and finding what is due take constant time each, whatever the number
+//! of entries (Varghese and Lauck, 1987, scheme 7). Entries lie elsewhere and are linked through
+//! [`Links`].
 
 use crate::slab::NIL;
 
@@ -18,7 +19,8 @@ const FIRST_OF: u32 = 3 << 30;
 /// An entry's place among the others of its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
-    /// The entry before; of the first [`FIRST_OF`] and its slot; [`NIL`] of an entry that is in no slot.
+    /// The entry before; of the first [`FIRST_OF`] and its slot; [`NIL`] of an entry that is in no
+    /// slot.
     previous: u32,
     next: u32,
 }
@@ -97,12 +99,14 @@ impl Wheel {
     /// The next entry that is due by then, taken out; none when there is no more.
     pub(crate) fn next_due(&mut self, entries: &mut impl Entries, now_ms: u64) -> Option<u32> {
         loop {
-            let Some((level, place, begins_ms)) = self.next_slot().filter(|(.., begins_ms)| *begins_ms <= now_ms)
+            let Some((level, place, begins_ms)) =
+                self.next_slot().filter(|(.., begins_ms)| *begins_ms <= now_ms)
             else {
                 self.elapsed_ms = self.elapsed_ms.max(now_ms);
                 return None;
             };
-            // Time stands just before the slot until it is empty, or the rest of it would be taken for the wheel's next turn.
+            // Time stands just before the slot until it is empty, or the rest of it would be taken
+            // for the wheel's next turn.
             self.elapsed_ms = begins_ms - 1;
             let id = self.heads[level * SLOTS + place];
             if entries.due_ms(id) <= now_ms {
@@ -127,7 +131,8 @@ impl Wheel {
             }
             let shift = level as u32 * SLOT_BITS;
             let turn = (self.elapsed_ms >> shift) + 1;
-            let ahead = self.occupied[level].rotate_right((turn % SLOTS as u64) as u32).trailing_zeros();
+            let ahead =
+                self.occupied[level].rotate_right((turn % SLOTS as u64) as u32).trailing_zeros();
             let turn = turn + u64::from(ahead);
             // A slot of a higher level that now is in has entries that are later in it.
             let begins_ms = turn << shift;
@@ -184,10 +189,13 @@ mod tests {
                     wheel.set(&mut timers, id);
                     expected[id as usize] = Some(due_ms.max(now_ms + 1));
                 }
-                if random(&mut state).is_multiple_of(3) && (count == 100 || random(&mut state).is_multiple_of(2000)) {
+                if random(&mut state).is_multiple_of(3)
+                    && (count == 100 || random(&mut state).is_multiple_of(2000))
+                {
                     now_ms += random(&mut state) % (1 << (random(&mut state) % 20));
                     while let Some(id) = wheel.next_due(&mut timers, now_ms) {
-                        let due_ms = expected[id as usize].take().expect("it was set, and has not come out");
+                        let due_ms =
+                            expected[id as usize].take().expect("it was set, and has not come out");
                         assert!(due_ms <= now_ms, "seed {seed}: {due_ms} at {now_ms}");
                     }
                     let late = expected.iter().flatten().find(|due_ms| **due_ms <= now_ms);

@@ -41,18 +41,36 @@ impl Part for ShimAdmin {
         let counter = |encoder: &mut Encoder<'_>, name, help, number: fn(&ShimMetrics) -> u64| {
             encoder.counter(name, help, None, &self.loops.plain(number))
         };
-        counter(encoder, "shunt_shim_requests", "Requests that were let in.", |m| m.requests.get())?;
+        counter(encoder, "shunt_shim_requests", "Requests that were let in.", |m| {
+            m.requests.get()
+        })?;
         counter(encoder, "shunt_shim_keys", "Keys in these.", |m| m.keys.get())?;
-        counter(encoder, "shunt_shim_coordinated", "Requests for several servers.", |m| m.coordinated.get())?;
+        counter(encoder, "shunt_shim_coordinated", "Requests for several servers.", |m| {
+            m.coordinated.get()
+        })?;
         counter(encoder, "shunt_shim_replies", "Replies sent.", |m| m.replies.get())?;
-        counter(encoder, "shunt_shim_unserved", "Requests answered without the server.", |m| m.unserved.get())?;
-        counter(encoder, "shunt_shim_unsent", "Replies that the kernel did not take.", |m| m.unsent.get())?;
+        counter(encoder, "shunt_shim_unserved", "Requests answered without the server.", |m| {
+            m.unserved.get()
+        })?;
+        counter(encoder, "shunt_shim_unsent", "Replies that the kernel did not take.", |m| {
+            m.unsent.get()
+        })?;
         let rejected = self.loops.by::<Why, _>(|metrics| &metrics.rejected);
         encoder.counter("shunt_shim_rejected", "Datagrams dropped.", None, &rejected)?;
         let waiting = self.loops.plain(|metrics| metrics.waiting.get());
-        encoder.gauge("shunt_shim_waiting", "Requests that wait for the server.", None, &waiting)?;
+        encoder.gauge(
+            "shunt_shim_waiting",
+            "Requests that wait for the server.",
+            None,
+            &waiting,
+        )?;
         let waiting = self.loops.plain(|metrics| metrics.coordinating.get());
-        encoder.gauge("shunt_shim_coordinating", "Requests that wait for several servers.", None, &waiting)?;
+        encoder.gauge(
+            "shunt_shim_coordinating",
+            "Requests that wait for several servers.",
+            None,
+            &waiting,
+        )?;
         let up = self.loops.plain(|metrics| metrics.up.get());
         encoder.gauge("shunt_shim_links", "Connections to the server.", None, &up)
     }
@@ -64,7 +82,8 @@ impl Part for ShimAdmin {
     fn not_ready(&self) -> Option<String> {
         match self.draining.load(Ordering::Relaxed) {
             true => Some("draining".to_owned()),
-            false => (self.up() == 0).then(|| format!("the server {} cannot be reached: is it running?", self.server)),
+            false => (self.up() == 0)
+                .then(|| format!("the server {} cannot be reached: is it running?", self.server)),
         }
     }
 
@@ -94,7 +113,11 @@ pub struct SidecarAdmin {
 
 impl SidecarAdmin {
     /// Of the loops with these metrics, for servers with shims at these addresses.
-    pub fn new(loops: Vec<Arc<SidecarMetrics>>, servers: Vec<(SocketAddr, SocketAddr)>, mode: Mode) -> Arc<Self> {
+    pub fn new(
+        loops: Vec<Arc<SidecarMetrics>>,
+        servers: Vec<(SocketAddr, SocketAddr)>,
+        mode: Mode,
+    ) -> Arc<Self> {
         Arc::new(Self { loops: Loops::new(loops), servers, mode, draining: AtomicBool::new(false) })
     }
 
@@ -106,22 +129,51 @@ impl SidecarAdmin {
 
 impl Part for SidecarAdmin {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        let counter = |encoder: &mut Encoder<'_>, name: &str, help: &str, number: &dyn Fn(&SidecarMetrics) -> u64| {
+        let counter = |encoder: &mut Encoder<'_>,
+                       name: &str,
+                       help: &str,
+                       number: &dyn Fn(&SidecarMetrics) -> u64| {
             encoder.counter(name, help, None, &self.loops.plain(number))
         };
-        counter(encoder, "shunt_sidecar_passed", "Commands passed on over TCP.", &|m| m.passed.get())?;
-        counter(encoder, "shunt_sidecar_split", "Commands split over servers, but for MGET.", &|m| m.split.get())?;
-        counter(encoder, "shunt_sidecar_split_failed", "Split commands that failed as a whole or in part.", &|m| {
-            m.split_failed.get()
+        counter(encoder, "shunt_sidecar_passed", "Commands passed on over TCP.", &|m| {
+            m.passed.get()
         })?;
-        counter(encoder, "shunt_sidecar_errors", "Commands answered with an error of our own.", &|m| m.errors.get())?;
-        counter(encoder, "shunt_sidecar_links_lost", "Connections to servers lost or not made.", &|m| {
-            m.links_lost.get()
-        })?;
-        counter(encoder, "shunt_sidecar_clients_closed", "Applications closed for the memory they took up.", &|m| {
-            m.clients_closed.get()
-        })?;
-        counter(encoder, "shunt_sidecar_unsent", "Datagrams that the kernel did not take.", &|m| m.unsent.get())?;
+        counter(
+            encoder,
+            "shunt_sidecar_split",
+            "Commands split over servers, but for MGET.",
+            &|m| m.split.get(),
+        )?;
+        counter(
+            encoder,
+            "shunt_sidecar_split_failed",
+            "Split commands that failed as a whole or in part.",
+            &|m| m.split_failed.get(),
+        )?;
+        counter(
+            encoder,
+            "shunt_sidecar_errors",
+            "Commands answered with an error of our own.",
+            &|m| m.errors.get(),
+        )?;
+        counter(
+            encoder,
+            "shunt_sidecar_links_lost",
+            "Connections to servers lost or not made.",
+            &|m| m.links_lost.get(),
+        )?;
+        counter(
+            encoder,
+            "shunt_sidecar_clients_closed",
+            "Applications closed for the memory they took up.",
+            &|m| m.clients_closed.get(),
+        )?;
+        counter(
+            encoder,
+            "shunt_sidecar_unsent",
+            "Datagrams that the kernel did not take.",
+            &|m| m.unsent.get(),
+        )?;
         for (index, (name, help)) in ClientGauges::NAMES.iter().enumerate() {
             counter(encoder, &format!("shunt_sidecar_{name}"), help, &|m| m.counts.get(index))?;
         }
@@ -131,7 +183,11 @@ impl Part for SidecarAdmin {
             ("shunt_sidecar_under_way", "Multigets under way.", |m| m.under_way.get()),
             ("shunt_sidecar_splits", "Split commands under way, but for MGET.", |m| m.splits.get()),
             ("shunt_sidecar_groups", "Groups of keys under way.", |m| m.groups.get()),
-            ("shunt_sidecar_silent", "Servers, by event loop, that do not answer datagrams.", |m| m.silent.get()),
+            (
+                "shunt_sidecar_silent",
+                "Servers, by event loop, that do not answer datagrams.",
+                |m| m.silent.get(),
+            ),
         ];
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(number))?;
@@ -150,8 +206,7 @@ impl Part for SidecarAdmin {
 
     fn status(&self) -> State<'_> {
         let shim = |shim: &SocketAddr| (self.mode != Mode::Tcp).then(|| shim.to_string());
-        let server =
-            |(server, of): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim(of) });
+        let server = |(server, of): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim(of) });
         let servers: Vec<Json> = self.servers.iter().map(server).collect();
         let mut state = Map::new();
         state.insert("mode".to_owned(), self.mode.name().into());
@@ -160,10 +215,16 @@ impl Part for SidecarAdmin {
         state.insert("clients".to_owned(), self.loops.sum(|metrics| metrics.clients.get()).into());
         state.insert("passed".to_owned(), self.loops.sum(|metrics| metrics.passed.get()).into());
         state.insert("split".to_owned(), self.loops.sum(|metrics| metrics.split.get()).into());
-        state.insert("split_failed".to_owned(), self.loops.sum(|metrics| metrics.split_failed.get()).into());
+        state.insert(
+            "split_failed".to_owned(),
+            self.loops.sum(|metrics| metrics.split_failed.get()).into(),
+        );
         state.insert("silent".to_owned(), self.loops.sum(|metrics| metrics.silent.get()).into());
         for (index, (name, _)) in ClientGauges::NAMES.iter().enumerate() {
-            state.insert((*name).to_owned(), self.loops.sum(|metrics| metrics.counts.get(index)).into());
+            state.insert(
+                (*name).to_owned(),
+                self.loops.sum(|metrics| metrics.counts.get(index)).into(),
+            );
         }
         Box::pin(std::future::ready(json!({ "multiget": state })))
     }

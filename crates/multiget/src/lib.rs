@@ -1,4 +1,5 @@
-//! Multigets over several Redis or Valkey servers: one datagram asks, the network or the client splits it, the client merges.
+//! Multigets over several Redis or Valkey servers: one datagram asks, the network or the client
+//! splits it, the client merges.
 //!
 //! ```text
 //! multiget ── client ── whole request ──> switch ── parts ──> shim ── MGET ──> its server
@@ -15,8 +16,8 @@
 //! | `login.rs` | how a connection to a server begins |
 //! | `metrics.rs`, `admin.rs` | what is seen from outside |
 //!
-//! `client` and `shim` read no clock and no socket: events go in, datagrams and outcomes come out. `tests/` is a simulation of both with a network
-//! that loses, doubles and reorders between them.
+//! `client` and `shim` read no clock and no socket: events go in, datagrams and outcomes come out.
+//! `tests/` is a simulation of both with a network that loses, doubles and reorders between them.
 
 mod admin;
 pub mod client;

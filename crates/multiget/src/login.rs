@@ -1,4 +1,5 @@
-//! How each connection to a server begins: with a login, a version of RESP and a database, as they are needed.
+//! How each connection to a server begins: with a login, a version of RESP and a database, as they
+//! are needed.
 
 use std::fmt;
 
@@ -48,11 +49,13 @@ impl Step {
 }
 
 impl Login {
-    /// Writes what a connection begins with; `each` is called for each answer that this will have, in order.
+    /// Writes what a connection begins with; `each` is called for each answer that this will have,
+    /// in order.
     pub(crate) fn put(&self, version: Version, out: &mut Vec<u8>, mut each: impl FnMut(Step)) {
         if let Some(password) = &self.password {
             let user = self.user.as_ref().map(String::as_bytes);
-            let words: Vec<&[u8]> = [&b"AUTH"[..]].into_iter().chain(user).chain([&password[..]]).collect();
+            let words: Vec<&[u8]> =
+                [&b"AUTH"[..]].into_iter().chain(user).chain([&password[..]]).collect();
             put_command(out, words.into_iter());
             each(Step::Auth);
         }
@@ -79,7 +82,8 @@ mod tests {
             (String::from_utf8(out).unwrap().replace("\r\n", " "), steps)
         };
         assert_eq!(begun(&Login::default(), Version::Two), (String::new(), vec![]));
-        let login = Login { user: Some("app".to_owned()), password: Some(b"secret".to_vec()), database: 3 };
+        let login =
+            Login { user: Some("app".to_owned()), password: Some(b"secret".to_vec()), database: 3 };
         let (text, steps) = begun(&login, Version::Three);
         assert_eq!(text, "*3 $4 AUTH $3 app $6 secret *2 $5 HELLO $1 3 *2 $6 SELECT $1 3 ");
         assert_eq!(steps, [Step::Auth, Step::Hello, Step::Select]);

@@ -1,4 +1,5 @@
-//! What a shim and a sidecar have done since their start. Each event loop writes its own; the admin thread reads them.
+//! What a shim and a sidecar have done since their start. Each event loop writes its own; the admin
+//! thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 
@@ -115,7 +116,10 @@ impl ClientGauges {
         ("datagrams_sent", "Datagrams sent."),
         ("repeated", "Groups of keys that were asked for again."),
         ("keys_fallen_back", "Keys asked for over TCP because a shim did not answer."),
-        ("keys_over_tcp", "Keys asked for over TCP because the shim said so, or they are too long; all without shims."),
+        (
+            "keys_over_tcp",
+            "Keys asked for over TCP because the shim said so, or they are too long; all without shims.",
+        ),
         ("duplicates", "Items for keys that had an answer."),
         ("malformed", "Datagrams that are no replies."),
         ("late", "Replies to no request that is under way."),

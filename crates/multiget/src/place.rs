@@ -1,5 +1,6 @@
-//! Which server has a key: the slots of Redis Cluster (its specification, "Key distribution model"), in equal ranges in the order of the servers,
-//! as `redis-cli --cluster create` deals them out. So `{hash tags}` keep keys together here, too.
+//! Which server has a key: the slots of Redis Cluster (its specification, "Key distribution
+//! model"), in equal ranges in the order of the servers, as `redis-cli --cluster create` deals them
+//! out. So `{hash tags}` keep keys together here, too.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,11 +21,14 @@ impl Places {
     pub fn server(&self, key: &[u8]) -> usize {
         match self {
             Places::Equal(servers) => server(key, *servers),
-            Places::Slots(places) => places.get(usize::from(slot(key))).copied().map_or(0, usize::from),
+            Places::Slots(places) => {
+                places.get(usize::from(slot(key))).copied().map_or(0, usize::from)
+            }
         }
     }
 
-    /// Keys of one group may be in one command to their server: those of a server, or of a slot of a cluster.
+    /// Keys of one group may be in one command to their server: those of a server, or of a slot of
+    /// a cluster.
     pub fn group(&self, key: &[u8]) -> usize {
         match self {
             Places::Equal(servers) => server(key, *servers),
@@ -58,7 +62,8 @@ pub fn server(key: &[u8], servers: usize) -> usize {
     usize::from(slot(key)) * servers / SLOTS
 }
 
-/// "if the key contains a {...} pattern only the substring between { and } is hashed", if there is something between the first of them.
+/// "if the key contains a {...} pattern only the substring between { and } is hashed", if there is
+/// something between the first of them.
 fn hashed(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -115,7 +120,8 @@ mod tests {
                 assert!(server >= last && server < servers);
                 (last, counts[server]) = (server, counts[server] + 1);
             }
-            let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
+            let (least, most) =
+                (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
             assert!(most - least <= 1, "{servers} servers: {least} to {most} slots");
         }
     }

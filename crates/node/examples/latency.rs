@@ -1,4 +1,5 @@
-//! Point reads on one event loop: how many in a second, and what a `count(*)` of the same table does to their time.
+//! Point reads on one event loop: how many in a second, and what a `count(*)` of the same table
+//! does to their time.
 //!
 //! `cargo run --release -p shunt-node --example latency [ROWS] [DIRECTORY] [cache]`
 
@@ -13,7 +14,9 @@ use shunt_node::run::{Nodes, NodesOptions};
 use shunt_storage::StoreOptions;
 use shunt_storage::row_cache::RowCacheOptions;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::{Consistency, QueryParams, ResultMessage, Value, ValueList, encode, query_flag};
+use shunt_wire::cql::message::{
+    Consistency, QueryParams, ResultMessage, Value, ValueList, encode, query_flag,
+};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -61,7 +64,9 @@ impl Client {
     }
 
     fn run(&mut self, text: &str) -> Result<(), Failure> {
-        self.send(opcode::QUERY, |body| encode::query_simple(body, VERSION, text, Consistency::ONE))?;
+        self.send(opcode::QUERY, |body| {
+            encode::query_simple(body, VERSION, text, Consistency::ONE)
+        })?;
         self.receive()
     }
 
@@ -91,7 +96,11 @@ fn fill(client: &mut Client, rows: i32) -> Result<(), Failure> {
     )?;
     client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text, c text, d int)")?;
     for first in (0..rows).step_by(100) {
-        let insert = |row| format!("INSERT INTO k.t (a, b, c, d) VALUES ({row}, 'some text', 'more of it', {row});");
+        let insert = |row| {
+            format!(
+                "INSERT INTO k.t (a, b, c, d) VALUES ({row}, 'some text', 'more of it', {row});"
+            )
+        };
         let inserts: String = (first..rows.min(first + 100)).map(insert).collect();
         client.run(&format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH"))?;
     }
@@ -104,7 +113,11 @@ fn hot(read: usize) -> i32 {
 }
 
 /// Reads one after another until told to stop; microseconds of each, sorted.
-fn one_by_one(client: &mut Client, id: &[u8], mut stop: impl FnMut() -> bool) -> Result<Vec<u64>, Failure> {
+fn one_by_one(
+    client: &mut Client,
+    id: &[u8],
+    mut stop: impl FnMut() -> bool,
+) -> Result<Vec<u64>, Failure> {
     let mut times = Vec::new();
     while !stop() {
         let begun = Instant::now();
@@ -120,7 +133,11 @@ fn show(name: &str, times: &[u64]) {
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     let (median, most) = (at(0.5), times[times.len() - 1]);
     let count = times.len();
-    println!("{name:32} {count:7} reads, p50 {median} us, p99 {} us, p99.9 {} us, max {most} us", at(0.99), at(0.999));
+    println!(
+        "{name:32} {count:7} reads, p50 {median} us, p99 {} us, p99.9 {} us, max {most} us",
+        at(0.99),
+        at(0.999)
+    );
 }
 
 fn main() -> Result<(), Failure> {
@@ -129,10 +146,16 @@ fn main() -> Result<(), Failure> {
     let parent: PathBuf = arguments.next().map_or_else(std::env::temp_dir, Into::into);
     let row_cache = arguments.next().map(|_| RowCacheOptions::default());
     let directory = tempfile::tempdir_in(parent)?;
-    println!("{rows} rows, {}", if row_cache.is_some() { "with a row cache" } else { "without a row cache" });
+    println!(
+        "{rows} rows, {}",
+        if row_cache.is_some() { "with a row cache" } else { "without a row cache" }
+    );
     let store = StoreOptions { row_cache, ..StoreOptions::default() };
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    let nodes = Nodes::start(NodesOptions { store, ..NodesOptions::new(directory.path().to_owned(), listen) })?;
+    let nodes = Nodes::start(NodesOptions {
+        store,
+        ..NodesOptions::new(directory.path().to_owned(), listen)
+    })?;
     let mut client = Client::connect(nodes.addresses()[0])?;
     fill(&mut client, rows)?;
     let id = client.prepare("SELECT b, c, d FROM k.t WHERE a = ?")?;

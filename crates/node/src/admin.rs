@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Counter, Encoder, Heartbeats, Json, Label, Labels, Map, Part, Snapshot, State, Unit, Value};
+use shunt_admin::{
+    Counter, Encoder, Heartbeats, Json, Label, Labels, Map, Part, Snapshot, State, Unit, Value,
+};
 use shunt_storage::row_cache::RowCacheStatistics;
 use shunt_storage::store::{FRAGMENT_CLASSES, StoreFigures};
 
@@ -22,14 +24,51 @@ pub struct NodesAdmin {
     draining: AtomicBool,
 }
 
-/// Counters of the engine that are shown: their name in RocksDB, ours, what it is, and how many of it make one of ours.
+/// Counters of the engine that are shown: their name in RocksDB, ours, what it is, and how many of
+/// it make one of ours.
 const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 6] = [
-    ("rocksdb.compact.read.bytes", "shunt_store_compaction_read", "Read by compaction.", Some(Unit::Bytes), 1.0),
-    ("rocksdb.compact.write.bytes", "shunt_store_compaction_written", "Written by compaction.", Some(Unit::Bytes), 1.0),
-    ("rocksdb.flush.write.bytes", "shunt_store_flush_written", "Written by flushes.", Some(Unit::Bytes), 1.0),
-    ("rocksdb.block.cache.hit", "shunt_store_block_cache_hits", "Blocks found in memory.", None, 1.0),
-    ("rocksdb.block.cache.miss", "shunt_store_block_cache_misses", "Blocks read from disk.", None, 1.0),
-    ("rocksdb.bloom.filter.useful", "shunt_store_filter_hits", "Reads that a filter saved.", None, 1.0),
+    (
+        "rocksdb.compact.read.bytes",
+        "shunt_store_compaction_read",
+        "Read by compaction.",
+        Some(Unit::Bytes),
+        1.0,
+    ),
+    (
+        "rocksdb.compact.write.bytes",
+        "shunt_store_compaction_written",
+        "Written by compaction.",
+        Some(Unit::Bytes),
+        1.0,
+    ),
+    (
+        "rocksdb.flush.write.bytes",
+        "shunt_store_flush_written",
+        "Written by flushes.",
+        Some(Unit::Bytes),
+        1.0,
+    ),
+    (
+        "rocksdb.block.cache.hit",
+        "shunt_store_block_cache_hits",
+        "Blocks found in memory.",
+        None,
+        1.0,
+    ),
+    (
+        "rocksdb.block.cache.miss",
+        "shunt_store_block_cache_misses",
+        "Blocks read from disk.",
+        None,
+        1.0,
+    ),
+    (
+        "rocksdb.bloom.filter.useful",
+        "shunt_store_filter_hits",
+        "Reads that a filter saved.",
+        None,
+        1.0,
+    ),
 ];
 
 impl NodesAdmin {
@@ -48,7 +87,9 @@ impl NodesAdmin {
 
     /// One value per node: a sum over its loops.
     fn per_node(&self, number: impl Fn(&LoopMetrics) -> u64) -> Vec<Value> {
-        let sum = |loops: &Vec<Arc<LoopMetrics>>| loops.iter().map(|metrics| number(metrics)).sum::<u64>() as f64;
+        let sum = |loops: &Vec<Arc<LoopMetrics>>| {
+            loops.iter().map(|metrics| number(metrics)).sum::<u64>() as f64
+        };
         self.loops.iter().enumerate().map(|(node, loops)| (self.label(node), sum(loops))).collect()
     }
 
@@ -56,7 +97,12 @@ impl NodesAdmin {
         let connections = self.per_node(|metrics| metrics.connections.get());
         encoder.gauge("shunt_store_connections", "Connections to the node.", None, &connections)?;
         let accepted = self.per_node(|metrics| metrics.accepted.get());
-        encoder.counter("shunt_store_connections_accepted", "Connections accepted.", None, &accepted)?;
+        encoder.counter(
+            "shunt_store_connections_accepted",
+            "Connections accepted.",
+            None,
+            &accepted,
+        )?;
         let mut requests = Vec::new();
         for kind in RequestKind::ALL {
             for (mut labels, value) in self.per_node(|metrics| metrics.requests.of(*kind).get()) {
@@ -64,63 +110,125 @@ impl NodesAdmin {
                 requests.push((labels, value));
             }
         }
-        encoder.counter("shunt_store_requests", "Requests, those in aggregated frames included.", None, &requests)?;
+        encoder.counter(
+            "shunt_store_requests",
+            "Requests, those in aggregated frames included.",
+            None,
+            &requests,
+        )?;
         type Number = fn(&LoopMetrics) -> &Counter;
         let counters: [(&str, &str, Number); 6] = [
-            ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| &metrics.handed_over),
-            ("shunt_store_writes_stalled", "Writes handed over as compaction did not keep up.", |m| &m.stalled),
+            ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| {
+                &metrics.handed_over
+            }),
+            (
+                "shunt_store_writes_stalled",
+                "Writes handed over as compaction did not keep up.",
+                |m| &m.stalled,
+            ),
             ("shunt_store_errors", "Requests answered with an error.", |metrics| &metrics.errors),
-            ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| &m.protocol_errors),
-            ("shunt_store_clients_cut_off", "Clients closed that left their answers lying.", |m| &m.cut_off),
-            ("shunt_store_traces_lost", "Traces asked for faster than they can be written.", |m| &m.traces_lost),
+            ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| {
+                &m.protocol_errors
+            }),
+            ("shunt_store_clients_cut_off", "Clients closed that left their answers lying.", |m| {
+                &m.cut_off
+            }),
+            ("shunt_store_traces_lost", "Traces asked for faster than they can be written.", |m| {
+                &m.traces_lost
+            }),
         ];
         for (name, help, number) in counters {
             encoder.counter(name, help, None, &self.per_node(|metrics| number(metrics).get()))?;
         }
         let waiting = self.per_node(|metrics| metrics.waiting.get());
-        encoder.gauge("shunt_store_answers_waiting", "Answers that wait for a sync of the log.", None, &waiting)?;
+        encoder.gauge(
+            "shunt_store_answers_waiting",
+            "Answers that wait for a sync of the log.",
+            None,
+            &waiting,
+        )?;
         let frames = |loops: &Vec<Arc<LoopMetrics>>| {
             let mut sum = Snapshot::default();
             loops.iter().for_each(|metrics| metrics.requests_per_frame.add_to(&mut sum));
             sum
         };
-        let frames: Vec<(Labels, Snapshot)> =
-            self.loops.iter().enumerate().map(|(node, loops)| (self.label(node), frames(loops))).collect();
+        let frames: Vec<(Labels, Snapshot)> = self
+            .loops
+            .iter()
+            .enumerate()
+            .map(|(node, loops)| (self.label(node), frames(loops)))
+            .collect();
         encoder.sizes("shunt_store_requests_per_frame", "Requests in an aggregated frame.", &frames)
     }
 
     fn stores(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        let figures: Vec<StoreFigures> = self.shared.stores().iter().map(|store| store.figures()).collect();
+        let figures: Vec<StoreFigures> =
+            self.shared.stores().iter().map(|store| store.figures()).collect();
         let values = |number: fn(&StoreFigures) -> f64| -> Vec<Value> {
-            figures.iter().enumerate().map(|(node, figures)| (self.label(node), number(figures))).collect()
+            figures
+                .iter()
+                .enumerate()
+                .map(|(node, figures)| (self.label(node), number(figures)))
+                .collect()
         };
         type Number = fn(&StoreFigures) -> f64;
         let counters: [(&str, &str, Option<Unit>, Number); 11] = [
             ("shunt_store_batches", "Batches written.", None, |f| f.applies as f64),
-            ("shunt_store_fragments_written", "Fragments of rows in them.", None, |f| f.mutations as f64),
+            ("shunt_store_fragments_written", "Fragments of rows in them.", None, |f| {
+                f.mutations as f64
+            }),
             ("shunt_store_syncs", "Syncs of the log.", None, |f| f.syncs as f64),
-            ("shunt_store_batches_synced", "Batches that these made durable.", None, |f| f.synced as f64),
-            ("shunt_store_sync", "Time that syncs took.", Some(Unit::Seconds), |f| f.sync_us as f64 / 1e6),
-            ("shunt_store_stall", "Time that writes waited for compaction.", Some(Unit::Seconds), |f| {
-                f.stalled_us as f64 / 1e6
+            ("shunt_store_batches_synced", "Batches that these made durable.", None, |f| {
+                f.synced as f64
             }),
+            ("shunt_store_sync", "Time that syncs took.", Some(Unit::Seconds), |f| {
+                f.sync_us as f64 / 1e6
+            }),
+            (
+                "shunt_store_stall",
+                "Time that writes waited for compaction.",
+                Some(Unit::Seconds),
+                |f| f.stalled_us as f64 / 1e6,
+            ),
             ("shunt_store_reads", "Rows read from the engine.", None, |f| f.reads as f64),
-            ("shunt_store_reads_blocked", "Reads that would have waited for the disk.", None, |f| f.would_block as f64),
-            ("shunt_store_written_back", "Rows written back after a read merged them.", None, |f| {
-                f.written_back as f64
+            (
+                "shunt_store_reads_blocked",
+                "Reads that would have waited for the disk.",
+                None,
+                |f| f.would_block as f64,
+            ),
+            (
+                "shunt_store_written_back",
+                "Rows written back after a read merged them.",
+                None,
+                |f| f.written_back as f64,
+            ),
+            ("shunt_store_broken_merges", "Merges that met a broken fragment.", None, |f| {
+                f.broken_merges as f64
             }),
-            ("shunt_store_broken_merges", "Merges that met a broken fragment.", None, |f| f.broken_merges as f64),
-            ("shunt_store_catalogue_errors", "Failed writes of the catalogue.", None, |f| f.catalogue_errors as f64),
+            ("shunt_store_catalogue_errors", "Failed writes of the catalogue.", None, |f| {
+                f.catalogue_errors as f64
+            }),
         ];
         for (name, help, unit, number) in counters {
             encoder.counter(name, help, unit.as_ref(), &values(number))?;
         }
         let gauges: [(&str, &str, Option<Unit>, Number); 7] = [
-            ("shunt_store_schemas", "Schemas in the catalogue.", None, |f| f.catalogue.schemas as f64),
-            ("shunt_store_base_schemas", "Of these, with a presence bitmap.", None, |f| f.catalogue.bases as f64),
-            ("shunt_store_disk", "Of the files in use.", Some(Unit::Bytes), |f| f.sizes.disk_bytes as f64),
-            ("shunt_store_memtables", "Not in files yet.", Some(Unit::Bytes), |f| f.sizes.memtable_bytes as f64),
-            ("shunt_store_block_cache", "Used of the block cache.", Some(Unit::Bytes), |f| f.sizes.cache_bytes as f64),
+            ("shunt_store_schemas", "Schemas in the catalogue.", None, |f| {
+                f.catalogue.schemas as f64
+            }),
+            ("shunt_store_base_schemas", "Of these, with a presence bitmap.", None, |f| {
+                f.catalogue.bases as f64
+            }),
+            ("shunt_store_disk", "Of the files in use.", Some(Unit::Bytes), |f| {
+                f.sizes.disk_bytes as f64
+            }),
+            ("shunt_store_memtables", "Not in files yet.", Some(Unit::Bytes), |f| {
+                f.sizes.memtable_bytes as f64
+            }),
+            ("shunt_store_block_cache", "Used of the block cache.", Some(Unit::Bytes), |f| {
+                f.sizes.cache_bytes as f64
+            }),
             ("shunt_store_files", "Files in use.", None, |f| f.sizes.files as f64),
             ("shunt_store_keys", "Rows, estimated.", None, |f| f.sizes.keys as f64),
         ];
@@ -141,9 +249,14 @@ impl NodesAdmin {
     }
 
     fn row_caches(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
-        let caches: Vec<RowCacheStatistics> = figures.iter().map(|f| f.row_cache.unwrap_or_default()).collect();
+        let caches: Vec<RowCacheStatistics> =
+            figures.iter().map(|f| f.row_cache.unwrap_or_default()).collect();
         let values = |number: fn(&RowCacheStatistics) -> u64| -> Vec<Value> {
-            caches.iter().enumerate().map(|(node, cache)| (self.label(node), number(cache) as f64)).collect()
+            caches
+                .iter()
+                .enumerate()
+                .map(|(node, cache)| (self.label(node), number(cache) as f64))
+                .collect()
         };
         type Number = fn(&RowCacheStatistics) -> u64;
         let tiers = |memory: Number, ssd: Number| -> Vec<Value> {
@@ -153,14 +266,28 @@ impl NodesAdmin {
                     (labels, value)
                 }
             };
-            values(memory).into_iter().map(tier("memory")).chain(values(ssd).into_iter().map(tier("ssd"))).collect()
+            values(memory)
+                .into_iter()
+                .map(tier("memory"))
+                .chain(values(ssd).into_iter().map(tier("ssd")))
+                .collect()
         };
         let hits = tiers(|c| c.memory_hits, |c| c.ssd_hits);
-        encoder.counter("shunt_store_row_cache_hits", "Rows answered by the row cache.", None, &hits)?;
+        encoder.counter(
+            "shunt_store_row_cache_hits",
+            "Rows answered by the row cache.",
+            None,
+            &hits,
+        )?;
         let rows = tiers(|c| c.memory_rows, |c| c.index_entries);
         encoder.gauge("shunt_store_row_cache_rows", "Rows in the row cache.", None, &rows)?;
         let used = tiers(|c| c.memory_bytes, |c| c.ssd_bytes);
-        encoder.gauge("shunt_store_row_cache_used", "Taken by the row cache.", Some(&Unit::Bytes), &used)?;
+        encoder.gauge(
+            "shunt_store_row_cache_used",
+            "Taken by the row cache.",
+            Some(&Unit::Bytes),
+            &used,
+        )?;
         let index = values(|c| c.index_bytes);
         encoder.gauge(
             "shunt_store_row_cache_index",
@@ -169,16 +296,30 @@ impl NodesAdmin {
             &index,
         )?;
         let on = values(|c| u64::from(c.ssd_on));
-        encoder.gauge("shunt_store_row_cache_ssd_on", "Whether there is an SSD tier and it works.", None, &on)?;
+        encoder.gauge(
+            "shunt_store_row_cache_ssd_on",
+            "Whether there is an SSD tier and it works.",
+            None,
+            &on,
+        )?;
         let counters: [(&str, &str, Option<Unit>, Number); 6] = [
             ("shunt_store_row_cache_misses", "Rows not in the row cache.", None, |c| c.misses),
-            ("shunt_store_row_cache_ssd_written", "Written to the SSD.", Some(Unit::Bytes), |c| c.ssd_bytes_written),
-            ("shunt_store_row_cache_ssd_row", "Of rows brought there.", Some(Unit::Bytes), |c| c.ssd_row_bytes_written),
-            ("shunt_store_row_cache_ssd_reads", "Reads of the SSD.", None, |c| c.ssd_reads),
-            ("shunt_store_row_cache_ssd_errors", "Reads and writes of the SSD that failed.", None, |c| {
-                c.ssd_read_errors + c.ssd_write_errors
+            ("shunt_store_row_cache_ssd_written", "Written to the SSD.", Some(Unit::Bytes), |c| {
+                c.ssd_bytes_written
             }),
-            ("shunt_store_row_cache_ssd_collected", "Segments collected.", None, |c| c.ssd_segments_collected),
+            ("shunt_store_row_cache_ssd_row", "Of rows brought there.", Some(Unit::Bytes), |c| {
+                c.ssd_row_bytes_written
+            }),
+            ("shunt_store_row_cache_ssd_reads", "Reads of the SSD.", None, |c| c.ssd_reads),
+            (
+                "shunt_store_row_cache_ssd_errors",
+                "Reads and writes of the SSD that failed.",
+                None,
+                |c| c.ssd_read_errors + c.ssd_write_errors,
+            ),
+            ("shunt_store_row_cache_ssd_collected", "Segments collected.", None, |c| {
+                c.ssd_segments_collected
+            }),
         ];
         for (name, help, unit, number) in counters {
             encoder.counter(name, help, unit.as_ref(), &values(number))?;
@@ -190,22 +331,30 @@ impl NodesAdmin {
         let mut values = Vec::new();
         for (node, figures) in figures.iter().enumerate() {
             for (class, count) in figures.fragments.iter().enumerate() {
-                let up_to = FRAGMENT_CLASSES.get(class).map_or_else(|| "more".to_owned(), u32::to_string);
+                let up_to =
+                    FRAGMENT_CLASSES.get(class).map_or_else(|| "more".to_owned(), u32::to_string);
                 let mut labels = self.label(node);
                 labels.push(("up_to", up_to));
                 values.push((labels, *count as f64));
             }
         }
-        encoder.counter("shunt_store_reads_by_fragments", "Reads by how many fragments they merged.", None, &values)
+        encoder.counter(
+            "shunt_store_reads_by_fragments",
+            "Reads by how many fragments they merged.",
+            None,
+            &values,
+        )
     }
 
     fn engines(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let statistics: Vec<Vec<(String, u64)>> =
             self.shared.stores().iter().map(|store| store.engine_statistics()).collect();
         for (theirs, ours, help, unit, scale) in &ENGINE_COUNTERS {
-            let of =
-                |statistics: &Vec<(String, u64)>| statistics.iter().find(|(name, _)| name == theirs).map(|(_, v)| *v);
-            let value = |(node, statistics)| (self.label(node), of(statistics).unwrap_or(0) as f64 / scale);
+            let of = |statistics: &Vec<(String, u64)>| {
+                statistics.iter().find(|(name, _)| name == theirs).map(|(_, v)| *v)
+            };
+            let value =
+                |(node, statistics)| (self.label(node), of(statistics).unwrap_or(0) as f64 / scale);
             let values: Vec<Value> = statistics.iter().enumerate().map(value).collect();
             encoder.counter(ours, help, unit.as_ref(), &values)?;
         }
@@ -214,7 +363,9 @@ impl NodesAdmin {
 
     fn node_status(&self, node: usize) -> Json {
         let info = &self.shared.info.nodes[node];
-        let sum = |number: fn(&LoopMetrics) -> u64| -> u64 { self.loops[node].iter().map(|m| number(m)).sum() };
+        let sum = |number: fn(&LoopMetrics) -> u64| -> u64 {
+            self.loops[node].iter().map(|m| number(m)).sum()
+        };
         let store = &self.shared.stores()[node];
         let figures = store.figures();
         json!({

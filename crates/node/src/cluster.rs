@@ -1,4 +1,5 @@
-//! The nodes of one process: what each is called, where it listens and which part of the token ring it owns.
+//! The nodes of one process: what each is called, where it listens and which part of the token ring
+//! it owns.
 
 use std::net::SocketAddr;
 
@@ -36,18 +37,25 @@ pub struct ClusterInfo {
 const RANGES_PER_NODE: usize = 16;
 
 impl ClusterInfo {
-    /// Nodes at these addresses, the ring in even parts that go round among them. The parts depend on the number of
-    /// nodes alone, so that a restart finds every row where it was. Host ids are those of nodes whose store has no id.
+    /// Nodes at these addresses, the ring in even parts that go round among them. The parts depend
+    /// on the number of nodes alone, so that a restart finds every row where it was. Host ids are
+    /// those of nodes whose store has no id.
     pub fn new(name: &str, addresses: &[SocketAddr]) -> ClusterInfo {
         let count = addresses.len().max(1);
         let ranges = count * RANGES_PER_NODE;
         let step = (1_u128 << 64) / ranges as u128;
-        let end = |range: usize| (i128::from(i64::MIN) + (step * (range as u128 + 1)) as i128 - 1) as i64;
-        let owners: Vec<(i64, usize)> = (0..ranges).map(|range| (end(range), range % count)).collect();
+        let end =
+            |range: usize| (i128::from(i64::MIN) + (step * (range as u128 + 1)) as i128 - 1) as i64;
+        let owners: Vec<(i64, usize)> =
+            (0..ranges).map(|range| (end(range), range % count)).collect();
         let node = |(index, address): (usize, &SocketAddr)| NodeInfo {
             address: *address,
             host_id: host_id(name, index),
-            tokens: owners.iter().filter(|(_, owner)| *owner == index).map(|(end, _)| *end).collect(),
+            tokens: owners
+                .iter()
+                .filter(|(_, owner)| *owner == index)
+                .map(|(end, _)| *end)
+                .collect(),
         };
         ClusterInfo {
             name: name.to_owned(),
@@ -60,8 +68,9 @@ impl ClusterInfo {
 
     /// Gives the nodes the host ids of the store in which their data is.
     ///
-    /// Nodes of two stores must never have the same host id. A proxy tells rings apart by host id and cluster name, all
-    /// clusters have the same name, and what one store has acknowledged is not in the other.
+    /// Nodes of two stores must never have the same host id. A proxy tells rings apart by host id
+    /// and cluster name, all clusters have the same name, and what one store has acknowledged is
+    /// not in the other.
     pub(crate) fn set_store(&mut self, store: &Uuid) {
         let store: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -77,7 +86,8 @@ impl ClusterInfo {
     }
 }
 
-/// An id made of the store's id, or the cluster's name, and the node's number; version 4 by its bits.
+/// An id made of the store's id, or the cluster's name, and the node's number; version 4 by its
+/// bits.
 fn host_id(of: &str, index: usize) -> Uuid {
     let low = shunt_topology::token::token(format!("{of}/{index}/low").as_bytes()).0;
     let high = shunt_topology::token::token(format!("{of}/{index}/high").as_bytes()).0;

@@ -1,9 +1,11 @@
-//! Orders to nodes that run, over a Unix socket in their data directory: whoever may write there may give them.
+//! Orders to nodes that run, over a Unix socket in their data directory: whoever may write there
+//! may give them.
 //!
-//! One request per connection: a line `snapshot DIRECTORY`. The answer is a line `ok` or `error MESSAGE`.
+//! One request per connection: a line `snapshot DIRECTORY`. The answer is a line `ok` or `error
+//! MESSAGE`.
 //!
-//! The address of a socket has 107 bytes at most, a path may have more. So the socket is reached through the open
-//! directory, under a name that is short however long that of the directory is.
+//! The address of a socket has 107 bytes at most, a path may have more. So the socket is reached
+//! through the open directory, under a name that is short however long that of the directory is.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,8 +26,8 @@ use crate::stopped::{self, Stopped};
 
 /// How long one who connects may take to say what is wanted.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one who asks for a snapshot waits. Where files are linked it is a moment; to another file system they are
-/// copied.
+/// How long one who asks for a snapshot waits. Where files are linked it is a moment; to another
+/// file system they are copied.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Longest request: a path has 4096 bytes at most.
 const REQUEST_BYTES_MAX: u64 = 8192;
@@ -40,7 +42,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens in the data directory, whose lock the caller has: a socket that is there is a leftover.
+    /// Listens in the data directory, whose lock the caller has: a socket that is there is a
+    /// leftover.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Control> {
         let orders = Arc::clone(shared);
         Self::start_with(shared.directory(), move |stream| answer(&orders, stream))
@@ -70,7 +73,8 @@ impl Control {
                     tracing::debug!(%error, "a control connection failed");
                 }
             }
-            // Before it tells that it has ended, by what is never sent anything: who waits for that may open the data again.
+            // Before it tells that it has ended, by what is never sent anything: who waits for that
+            // may open the data again.
             drop(answer);
             drop(alive);
         };
@@ -86,7 +90,8 @@ impl Control {
     /// Ends the thread, after the order it is at; late if that takes longer than `limit`.
     pub(crate) fn stop(self, limit: Duration) -> Stopped {
         self.stopping.store(true, Ordering::Release);
-        // Wakes the thread up. If nobody can connect any more it has ended already or cannot be ended.
+        // Wakes the thread up. If nobody can connect any more it has ended already or cannot be
+        // ended.
         let woken = connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
         let has_ended = woken && self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
@@ -156,7 +161,8 @@ mod tests {
         let well = Control::start_with(directory.path(), |_| Ok(())).unwrap();
         assert!(well.dead_threads().is_empty());
         assert_eq!(well.stop(Duration::from_secs(60)), Stopped::InTime);
-        let control = Control::start_with(directory.path(), |_| panic!("as the test wants it")).unwrap();
+        let control =
+            Control::start_with(directory.path(), |_| panic!("as the test wants it")).unwrap();
         // Who asks is told that it was not done.
         assert!(ask_snapshot(directory.path(), Path::new("/nowhere")).unwrap().is_err());
         while control.dead_threads().is_empty() {

@@ -4,7 +4,9 @@ use shunt_language::error::FailedFunction;
 use shunt_language::{InvalidRequest, SyntaxError};
 use shunt_storage::StoreError;
 use shunt_storage::engine::EngineError;
-use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, ReplicaCounts, encode, error_code, put};
+use shunt_wire::cql::message::{
+    Consistency, ErrorDetails, ErrorMessage, ReplicaCounts, encode, error_code, put,
+};
 
 use crate::limits;
 
@@ -72,23 +74,32 @@ impl CqlError {
             CqlError::Overloaded(message) => plain(out, error_code::OVERLOADED, message),
             CqlError::Unavailable { consistency, required, alive } => {
                 let message = &format!("Cannot achieve consistency level {consistency}");
-                let (consistency, required, alive) = (*consistency, *required as i32, *alive as i32);
+                let (consistency, required, alive) =
+                    (*consistency, *required as i32, *alive as i32);
                 let details = ErrorDetails::Unavailable { consistency, required, alive };
                 ErrorMessage { code: error_code::UNAVAILABLE, message, details }.put(out, version);
             }
             CqlError::WrittenInPart(message) => {
-                // Drivers repeat after other errors, and after this one only what is of the kind `BATCH_LOG`.
-                let counts = ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };
-                let details = ErrorDetails::WriteTimeout { counts, write_type: "BATCH", contentions: None };
-                ErrorMessage { code: error_code::WRITE_TIMEOUT, message, details }.put(out, version);
+                // Drivers repeat after other errors, and after this one only what is of the kind
+                // `BATCH_LOG`.
+                let counts =
+                    ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };
+                let details =
+                    ErrorDetails::WriteTimeout { counts, write_type: "BATCH", contentions: None };
+                ErrorMessage { code: error_code::WRITE_TIMEOUT, message, details }
+                    .put(out, version);
             }
             CqlError::TimedOut => {
-                let message = &format!("the read took longer than {} s", limits::READ_TIME_MAX.as_secs());
-                let counts = ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };
+                let message =
+                    &format!("the read took longer than {} s", limits::READ_TIME_MAX.as_secs());
+                let counts =
+                    ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };
                 let details = ErrorDetails::ReadTimeout { counts, data_present: false };
                 ErrorMessage { code: error_code::READ_TIMEOUT, message, details }.put(out, version);
             }
-            CqlError::WouldWait { .. } => plain(out, error_code::OVERLOADED, "the request has to wait for the disk"),
+            CqlError::WouldWait { .. } => {
+                plain(out, error_code::OVERLOADED, "the request has to wait for the disk")
+            }
             CqlError::Unprepared(id) => {
                 let message = "Prepared query with this ID not found (either the query was not prepared on this host \
                                or the host has been restarted since then)";
@@ -98,10 +109,13 @@ impl CqlError {
             CqlError::AlreadyExists { keyspace, table } => {
                 let message = match table.as_str() {
                     "" => format!("Cannot add existing keyspace \"{keyspace}\""),
-                    table => format!("Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""),
+                    table => format!(
+                        "Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""
+                    ),
                 };
                 let details = ErrorDetails::AlreadyExists { keyspace, table };
-                ErrorMessage { code: error_code::ALREADY_EXISTS, message: &message, details }.put(out, version);
+                ErrorMessage { code: error_code::ALREADY_EXISTS, message: &message, details }
+                    .put(out, version);
             }
         }
     }
@@ -120,7 +134,9 @@ impl From<StoreError> for CqlError {
     fn from(error: StoreError) -> CqlError {
         match error {
             StoreError::Engine(EngineError::WouldBlock) => CqlError::WouldWait { long: false },
-            StoreError::Engine(EngineError::Busy) | StoreError::Stalled(_) => CqlError::Overloaded(error.to_string()),
+            StoreError::Engine(EngineError::Busy) | StoreError::Stalled(_) => {
+                CqlError::Overloaded(error.to_string())
+            }
             error => CqlError::Server(error.to_string()),
         }
     }

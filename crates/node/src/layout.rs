@@ -7,8 +7,9 @@
 //! control.sock  while nodes run on it: see `control`
 //! ```
 //!
-//! A directory is *begun* until all of that is there for the first time. From then on anything that is missing has been
-//! lost, in a copy that was not finished for example, and is never made anew in silence.
+//! A directory is *begun* until all of that is there for the first time. From then on anything that
+//! is missing has been lost, in a copy that was not finished for example, and is never made anew in
+//! silence.
 
 use std::fs::{File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -29,9 +30,9 @@ pub(crate) struct Claim {
     pub(crate) nodes: usize,
     /// True if the directory was complete once.
     pub(crate) complete: bool,
-    /// The store's id, from which its nodes have their host ids: random, made when the directory is begun, never changed.
-    /// Only copies of the directory share it. Directories from before there were ids have none and get none, as proxies
-    /// know their nodes by the host ids that they have.
+    /// The store's id, from which its nodes have their host ids: random, made when the directory is
+    /// begun, never changed. Only copies of the directory share it. Directories from before there
+    /// were ids have none and get none, as proxies know their nodes by the host ids that they have.
     pub(crate) store: Option<Uuid>,
 }
 
@@ -59,21 +60,28 @@ pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
     match std::fs::read(&path) {
         Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
             Some(claim) => Ok(Some(claim)),
-            None => Err(format!("{}: damaged, it should hold the number of nodes and its checksum", path.display())),
+            None => Err(format!(
+                "{}: damaged, it should hold the number of nodes and its checksum",
+                path.display()
+            )),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Whoever begins a directory writes this file first.
             let left = ["node-0", "schema.json"].iter().find(|name| directory.join(name).exists());
             left.map_or(Ok(None), |left| {
-                Err(format!("{}: the file is missing, although {left} is there: half a copy?", path.display()))
+                Err(format!(
+                    "{}: the file is missing, although {left} is there: half a copy?",
+                    path.display()
+                ))
             })
         }
         Err(error) => Err(format!("{}: {error}", path.display())),
     }
 }
 
-/// A line: the number of nodes, `begun` or nothing, the store's id in 32 hexadecimal digits or nothing, and a checksum of
-/// what is before it. Before there were checksums it was the number alone.
+/// A line: the number of nodes, `begun` or nothing, the store's id in 32 hexadecimal digits or
+/// nothing, and a checksum of what is before it. Before there were checksums it was the number
+/// alone.
 fn parse(text: &str) -> Option<Claim> {
     let line = text.strip_suffix('\n')?;
     let Some((said, checksum)) = line.rsplit_once(' ') else {
@@ -110,7 +118,8 @@ fn sum(text: &str) -> String {
     format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
-/// Writes down among how many nodes the data is divided, whether everything is there, and the store's id.
+/// Writes down among how many nodes the data is divided, whether everything is there, and the
+/// store's id.
 pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
     let path = directory.join("nodes");
     let mut said = claim.nodes.to_string();
@@ -126,7 +135,8 @@ pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
 
 /// Rows lie with the node that owns their token, and who owns it depends on the number of nodes.
 pub(crate) fn claim(directory: &Path, nodes: usize) -> Result<Claim, String> {
-    files::create_directory(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    files::create_directory(directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
     match claim_of(directory)? {
         None => begin(directory, nodes),
         Some(before) if before.nodes == nodes => Ok(before),
@@ -137,13 +147,17 @@ pub(crate) fn claim(directory: &Path, nodes: usize) -> Result<Claim, String> {
     }
 }
 
-/// Two that begin a directory at once must not end up with two ids; the store's own locks are taken later.
+/// Two that begin a directory at once must not end up with two ids; the store's own locks are taken
+/// later.
 fn begin(directory: &Path, nodes: usize) -> Result<Claim, String> {
     let failed = |error: io::Error| format!("{}: {error}", directory.display());
     let held = File::open(directory).map_err(failed)?;
     match held.try_lock() {
         Err(TryLockError::WouldBlock) => {
-            return Err(format!("{}: another process begins it or keeps it locked", directory.display()));
+            return Err(format!(
+                "{}: another process begins it or keeps it locked",
+                directory.display()
+            ));
         }
         // Some network file systems lock no directories; whoever is alone there needs no lock.
         Err(TryLockError::Error(error)) => {
@@ -160,10 +174,14 @@ fn begin(directory: &Path, nodes: usize) -> Result<Claim, String> {
 
 /// Refuses a place for a copy that is inside of what is to be copied.
 pub(crate) fn check_apart(directory: &Path, to: &Path) -> Result<(), String> {
-    let real = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let real =
+        |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
     let (own, above) = (real(directory)?, real(files::parent(to))?);
     if above.starts_with(&own) {
-        return Err(format!("{}: inside of the data directory; copy to a place outside of it", to.display()));
+        return Err(format!(
+            "{}: inside of the data directory; copy to a place outside of it",
+            to.display()
+        ));
     }
     Ok(())
 }
@@ -172,8 +190,8 @@ pub(crate) fn check_apart(directory: &Path, to: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The file of every version there was. Whoever writes another lets these be read still: see "Changing a format" in
-    /// CONTRIBUTING.md.
+    /// The file of every version there was. Whoever writes another lets these be read still: see
+    /// "Changing a format" in CONTRIBUTING.md.
     #[test]
     fn files_of_every_version_are_read() {
         let claim = |complete, store| Claim { nodes: 3, complete, store };
@@ -197,7 +215,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_no_flip_of_it() {
         let directory = tempfile::tempdir().unwrap();
-        let claims = [(3, false, None), (254, true, None), (3, false, Some([0xa5; 16])), (1, true, Some([0; 16]))];
+        let claims = [
+            (3, false, None),
+            (254, true, None),
+            (3, false, Some([0xa5; 16])),
+            (1, true, Some([0; 16])),
+        ];
         for claim in claims.map(|(nodes, complete, store)| Claim { nodes, complete, store }) {
             set_nodes(directory.path(), claim).unwrap();
             assert_eq!(claim_of(directory.path()), Ok(Some(claim)));
@@ -217,8 +240,13 @@ mod tests {
             }
         }
         std::fs::write(directory.path().join("nodes"), "3\n").unwrap();
-        assert_eq!(claim_of(directory.path()), Ok(Some(Claim { nodes: 3, complete: false, store: None })));
-        for said in ["3 begun x", "3 a5", "3 begun begun", &format!("3 {0} {0}", "a5".repeat(16)), "3 "] {
+        assert_eq!(
+            claim_of(directory.path()),
+            Ok(Some(Claim { nodes: 3, complete: false, store: None }))
+        );
+        for said in
+            ["3 begun x", "3 a5", "3 begun begun", &format!("3 {0} {0}", "a5".repeat(16)), "3 "]
+        {
             assert_eq!(parse(&format!("{said} {}\n", sum(said))), None, "{said}");
         }
     }

@@ -5,8 +5,9 @@
 //!                      '-- aggregated frames: entry by entry, one frame of answers
 //! ```
 //!
-//! `schema` says what keyspaces and tables there are, `system` shows it to drivers, `cluster` says which of the nodes
-//! of the process owns which tokens. What `execute` notes of a request that is traced is a `trace`, which `system` keeps.
+//! `schema` says what keyspaces and tables there are, `system` shows it to drivers, `cluster` says
+//! which of the nodes of the process owns which tokens. What `execute` notes of a request that is
+//! traced is a `trace`, which `system` keeps.
 
 pub mod admin;
 pub mod cluster;

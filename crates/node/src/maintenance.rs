@@ -1,5 +1,5 @@
-//! Operations on the data: what operators do with a data directory: copy it while nodes run on it, and verify it while
-//! none do.
+//! Operations on the data: what operators do with a data directory: copy it while nodes run on it,
+//! and verify it while none do.
 
 use std::path::Path;
 
@@ -12,12 +12,13 @@ use crate::layout::{Claim, claim_of, node_directory};
 use crate::schema::persist;
 use crate::shared::Shared;
 
-/// Writes a copy of a data directory to an absent directory, whether nodes run on it or not. The copy can be opened like
-/// the original. Files are linked where both are on one file system: it takes room only as the original changes.
+/// Writes a copy of a data directory to an absent directory, whether nodes run on it or not. The
+/// copy can be opened like the original. Files are linked where both are on one file system: it
+/// takes room only as the original changes.
 ///
 /// # Errors
-/// What stands in the way, with its path. Nothing of the copy stays, unless the process is killed: then what was written
-/// until then, which does not open.
+/// What stands in the way, with its path. Nothing of the copy stays, unless the process is killed:
+/// then what was written until then, which does not open.
 pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
     let to = std::path::absolute(to).map_err(|error| format!("{}: {error}", to.display()))?;
     if to.as_os_str().as_encoded_bytes().contains(&b'\n') {
@@ -33,8 +34,8 @@ pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
     Shared::open(directory, info, &StoreOptions::default())?.snapshot(&to)
 }
 
-/// Reads everything in a data directory on which no node runs, and changes nothing. Every line of the answer is
-/// something broken.
+/// Reads everything in a data directory on which no node runs, and changes nothing. Every line of
+/// the answer is something broken.
 ///
 /// # Errors
 /// There is no data, or somebody has it open.
@@ -43,7 +44,8 @@ pub fn check(directory: &Path) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     match persist::load(directory) {
         Ok(None) if claim.complete => {
-            problems.push(format!("{}: the file is missing", directory.join(persist::FILE).display()));
+            problems
+                .push(format!("{}: the file is missing", directory.join(persist::FILE).display()));
         }
         Ok(_) => {}
         Err(error) => problems.push(error.to_string()),

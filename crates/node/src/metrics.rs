@@ -1,5 +1,5 @@
-//! The counts of a node's event loops. Each loop writes its own, with plain loads and stores; the admin thread reads
-//! them.
+//! The counts of a node's event loops. Each loop writes its own, with plain loads and stores; the
+//! admin thread reads them.
 
 pub use shunt_admin::RequestKind;
 use shunt_admin::{Counter, Family, Gauge, Histogram};

@@ -1,7 +1,8 @@
-//! Statements that are kept prepared: so many, and so many bytes of memory, that nobody who prepares takes it all.
+//! Statements that are kept prepared: so many, and so many bytes of memory, that nobody who
+//! prepares takes it all.
 //!
-//! Beyond either the one prepared first is forgotten; who executes it is told to prepare it again. One that would put out a
-//! good part of all others is not prepared at all.
+//! Beyond either the one prepared first is forgotten; who executes it is told to prepare it again.
+//! One that would put out a good part of all others is not prepared at all.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub(crate) fn check(text: &str) -> Result<(), CqlError> {
     if bytes <= most {
         return Ok(());
     }
-    let characters = (most - limits::PREPARED_STATEMENT_BYTES) / limits::PREPARED_BYTES_PER_CHARACTER;
+    let characters =
+        (most - limits::PREPARED_STATEMENT_BYTES) / limits::PREPARED_BYTES_PER_CHARACTER;
     Err(CqlError::Invalid(format!(
         "a statement of {} bytes is too long to be prepared, {characters} are the most: bind its values",
         text.len()
@@ -50,7 +52,9 @@ impl PreparedStatements {
             self.bytes += bytes_of(&statement.text);
         }
         while self.order.len() > limits::PREPARED_MAX || self.bytes > limits::PREPARED_BYTES_MAX {
-            let Some(oldest) = self.order.pop_front().and_then(|id| self.by_id.remove(&id)) else { return };
+            let Some(oldest) = self.order.pop_front().and_then(|id| self.by_id.remove(&id)) else {
+                return;
+            };
             self.bytes -= bytes_of(&oldest.text);
         }
     }
@@ -88,7 +92,11 @@ mod tests {
             let mut kept = None;
             let taken = measure(|| kept = Some(prepared(&schema, &text))).bytes_current;
             let counted = bytes_of(&text);
-            assert!(taken <= counted as i64, "{taken} bytes, counted {counted}: {} characters", text.len());
+            assert!(
+                taken <= counted as i64,
+                "{taken} bytes, counted {counted}: {} characters",
+                text.len()
+            );
         }
     }
 
@@ -96,9 +104,12 @@ mod tests {
     fn so_many_bytes_are_kept_and_those_prepared_first_are_forgotten() {
         let schema = schema();
         let mut kept = PreparedStatements::default();
-        let comment = "x".repeat(limits::PREPARED_BYTES_MAX / limits::PREPARED_BYTES_PER_CHARACTER / 10);
+        let comment =
+            "x".repeat(limits::PREPARED_BYTES_MAX / limits::PREPARED_BYTES_PER_CHARACTER / 10);
         let statements: Vec<_> = (0..15)
-            .map(|number| prepared(&schema, &format!("SELECT c FROM t WHERE p = {number} /* {comment} */")))
+            .map(|number| {
+                prepared(&schema, &format!("SELECT c FROM t WHERE p = {number} /* {comment} */"))
+            })
             .collect();
         assert!(check(&statements[0].text).is_ok());
         assert!(check(&comment.repeat(2)).is_err(), "one takes no large part of all");
@@ -106,8 +117,11 @@ mod tests {
             kept.keep(statement);
             kept.keep(statement);
         }
-        let there: Vec<bool> = statements.iter().map(|statement| kept.find(&statement.id).is_some()).collect();
+        let there: Vec<bool> =
+            statements.iter().map(|statement| kept.find(&statement.id).is_some()).collect();
         assert_eq!(there.iter().filter(|there| **there).count(), 9);
-        assert!(there.is_sorted() && kept.bytes <= limits::PREPARED_BYTES_MAX && kept.order.len() == 9);
+        assert!(
+            there.is_sorted() && kept.bytes <= limits::PREPARED_BYTES_MAX && kept.order.len() == 9
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Starts the nodes of a process: for each its listener, its event loop, and word from its store of what is durable.
+//! Starts the nodes of a process: for each its listener, its event loop, and word from its store of
+//! what is durable.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +28,8 @@ use crate::shared::Shared;
 pub use crate::stopped::Stopped;
 use crate::upkeep::Upkeep;
 
-/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
+/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is
+/// full.
 const MAILBOX_CAPACITY: usize = 4096;
 /// Connections of a loop, unless told otherwise.
 const CONNECTIONS_MAX: usize = 60_000;
@@ -40,7 +42,8 @@ pub struct NodesOptions {
     pub listen: Vec<SocketAddr>,
     /// Where the data is.
     pub directory: PathBuf,
-    /// The options of each node's store. The row cache on SSD has a directory per node below the one given.
+    /// The options of each node's store. The row cache on SSD has a directory per node below the
+    /// one given.
     pub store: StoreOptions,
     /// How loops wait for sockets.
     pub io: IoChoice,
@@ -98,7 +101,9 @@ impl From<String> for StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Listen { address, error } => {
+                write!(f, "cannot listen on {address}: {error}")
+            }
             StartError::Other(message) => f.write_str(message),
         }
     }
@@ -138,18 +143,23 @@ impl Nodes {
     /// # Errors
     /// What cannot be opened, bound or started, with its name.
     pub fn start(options: NodesOptions) -> Result<Nodes, StartError> {
-        let listeners: Vec<TcpListener> = options.listen.iter().map(bind).collect::<Result<_, _>>()?;
-        let bound = listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>();
+        let listeners: Vec<TcpListener> =
+            options.listen.iter().map(bind).collect::<Result<_, _>>()?;
+        let bound =
+            listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>();
         let addresses = bound.map_err(|error| error.to_string())?;
         let info = ClusterInfo::new(&options.cluster_name, &addresses);
         let shared = Arc::new(Shared::open(&options.directory, info, &options.store)?);
-        let of_node = |_| (0..options.loops_per_node.max(1)).map(|_| Arc::<LoopMetrics>::default()).collect();
+        let of_node =
+            |_| (0..options.loops_per_node.max(1)).map(|_| Arc::<LoopMetrics>::default()).collect();
         let loops: Vec<Vec<Arc<LoopMetrics>>> = (0..listeners.len()).map(of_node).collect();
         let admin = Arc::new(NodesAdmin::new(Arc::clone(&shared), loops.clone()));
         let (mailers, threads, acceptors) = (Vec::new(), Vec::new(), Vec::new());
         let (alive, all_ended) = channel();
-        let workers = Workers::start(&shared).map_err(|error| format!("workers cannot be started: {error}"))?;
-        let upkeep = Upkeep::start(&shared).map_err(|error| format!("upkeep cannot be started: {error}"))?;
+        let workers = Workers::start(&shared)
+            .map_err(|error| format!("workers cannot be started: {error}"))?;
+        let upkeep =
+            Upkeep::start(&shared).map_err(|error| format!("upkeep cannot be started: {error}"))?;
         let mut nodes = Nodes {
             addresses,
             admin,
@@ -172,7 +182,8 @@ impl Nodes {
                 metrics,
                 ended: Arc::clone(&options.ended),
             };
-            let failed = |error: std::io::Error| format!("node {node} could not be started: {error}");
+            let failed =
+                |error: std::io::Error| format!("node {node} could not be started: {error}");
             let slots: Vec<CoreSlot<NodeMail>> = metrics
                 .into_iter()
                 .map(|metrics| nodes.start_loop(parts(metrics)))
@@ -195,9 +206,16 @@ impl Nodes {
         let LoopParts { shared, node, io, connections_max, metrics, ended } = parts;
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)?;
         let load = Arc::new(AtomicUsize::new(0));
-        let service =
-            NodeService::new(Executor::new(Arc::clone(&shared), node), self.workers.link(mailer.clone()), metrics);
-        let options = LoopOptions { load: Some(Arc::clone(&load)), connections_max, ..LoopOptions::default() };
+        let service = NodeService::new(
+            Executor::new(Arc::clone(&shared), node),
+            self.workers.link(mailer.clone()),
+            metrics,
+        );
+        let options = LoopOptions {
+            load: Some(Arc::clone(&load)),
+            connections_max,
+            ..LoopOptions::default()
+        };
         let serve = move || {
             // Gone when it ends: the store closes with the last who has it.
             let mut service = service;
@@ -217,11 +235,13 @@ impl Nodes {
         Ok(CoreSlot { mailer, load })
     }
 
-    /// Names of threads that have ended although nobody told them to: they have panicked. The loops are not among them, each
-    /// of which tells of its end.
+    /// Names of threads that have ended although nobody told them to: they have panicked. The loops
+    /// are not among them, each of which tells of its end.
     pub fn dead_threads(&self) -> Vec<String> {
-        let acceptors = self.acceptors.iter().enumerate().filter(|(_, acceptor)| acceptor.has_died());
-        let mut dead: Vec<String> = acceptors.map(|(node, _)| format!("accept of node {node}")).collect();
+        let acceptors =
+            self.acceptors.iter().enumerate().filter(|(_, acceptor)| acceptor.has_died());
+        let mut dead: Vec<String> =
+            acceptors.map(|(node, _)| format!("accept of node {node}")).collect();
         dead.extend(self.workers.dead_threads());
         dead.extend(self.upkeep.dead_threads());
         dead.extend(self.control.iter().flat_map(Control::dead_threads));
@@ -244,12 +264,13 @@ impl Nodes {
         Arc::clone(&self.admin)
     }
 
-    /// Takes no more connections, answers what waits, closes the stores; late if a client or a snapshot kept it from that for
-    /// longer than `limit`.
+    /// Takes no more connections, answers what waits, closes the stores; late if a client or a
+    /// snapshot kept it from that for longer than `limit`.
     pub fn stop(self, limit: Duration) -> Stopped {
         self.admin.set_draining();
         let until = Instant::now() + limit;
-        let accepting_died = self.acceptors.into_iter().map(Acceptor::stop).filter(|well| !well).count() > 0;
+        let accepting_died =
+            self.acceptors.into_iter().map(Acceptor::stop).filter(|well| !well).count() > 0;
         self.shared.stores().iter().for_each(|store| store.stop_sweeping());
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
@@ -260,14 +281,19 @@ impl Nodes {
         let drained = self.all_ended.recv_timeout(left()) != Err(RecvTimeoutError::Timeout);
         let finished = self.control.map_or(Stopped::InTime, |control| control.stop(left()));
         if finished == Stopped::Late {
-            tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
+            tracing::warn!(
+                "a snapshot was not finished in time; what there is of the copy does not open"
+            );
         }
         // Whoever waited for them has its answer, or will have none.
         let at_rest = self.workers.stop(left()).max(self.upkeep.stop(left()));
         let ended = Stopped::of(drained, self.threads).max(at_rest).max(finished);
         // Under one that is late they stay open until it ends, or the process does.
-        let closed_well =
-            if ended == Stopped::Late { self.shared.dead_threads().is_empty() } else { self.shared.close() };
+        let closed_well = if ended == Stopped::Late {
+            self.shared.dead_threads().is_empty()
+        } else {
+            self.shared.close()
+        };
         if accepting_died || !closed_well { Stopped::Died } else { ended }
     }
 }

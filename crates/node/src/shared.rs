@@ -1,7 +1,8 @@
 //! The state that the event loops of a process share: the stores, the schema, prepared statements.
 //!
-//! A node's loop nearly always works on its own store; a statement that touches partitions of another node goes to that
-//! node's store directly, which is why stores take several threads at once.
+//! A node's loop nearly always works on its own store; a statement that touches partitions of
+//! another node goes to that node's store directly, which is why stores take several threads at
+//! once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,11 +64,16 @@ fn numbers(schema: &Schema) -> Vec<TableId> {
 }
 
 impl Shared {
-    /// Opens the stores of all nodes below `directory`, and the schema. The nodes have the host ids of what is there.
+    /// Opens the stores of all nodes below `directory`, and the schema. The nodes have the host ids
+    /// of what is there.
     ///
     /// # Errors
     /// A directory that cannot be opened; the message names it and says what is wrong.
-    pub fn open(directory: &Path, mut info: ClusterInfo, options: &StoreOptions) -> Result<Shared, String> {
+    pub fn open(
+        directory: &Path,
+        mut info: ClusterInfo,
+        options: &StoreOptions,
+    ) -> Result<Shared, String> {
         let claim = layout::claim(directory, info.nodes.len())?;
         if let Some(store) = &claim.store {
             info.set_store(store);
@@ -117,7 +123,8 @@ impl Shared {
         self.stores.push(Arc::new(store));
     }
 
-    /// Threads of the stores, and the one of the traces, that have ended although nobody told them to.
+    /// Threads of the stores, and the one of the traces, that have ended although nobody told them
+    /// to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         let of_stores = self.stores.iter().enumerate().flat_map(|(node, store)| {
             store.dead_threads().into_iter().map(move |thread| format!("{thread} of node {node}"))
@@ -125,8 +132,9 @@ impl Shared {
         of_stores.chain(self.traces.dead_threads()).collect()
     }
 
-    /// Writes what waits and syncs it, when nobody is left who writes; false if one of the threads that do that had
-    /// panicked. What has the parts of the process longer, like its pages, may still look at them.
+    /// Writes what waits and syncs it, when nobody is left who writes; false if one of the threads
+    /// that do that had panicked. What has the parts of the process longer, like its pages, may
+    /// still look at them.
     pub(crate) fn close(&self) -> bool {
         let lived = self.dead_threads().is_empty();
         // First: traces are written to the stores.
@@ -140,12 +148,15 @@ impl Shared {
         &self.directory
     }
 
-    /// A copy of everything in an absent directory, which can be opened as it is. The schema does not change meanwhile;
-    /// each node's part is as it was at one moment, and the moments of two nodes may differ.
+    /// A copy of everything in an absent directory, which can be opened as it is. The schema does
+    /// not change meanwhile; each node's part is as it was at one moment, and the moments of two
+    /// nodes may differ.
     pub(crate) fn snapshot(&self, to: &Path) -> Result<(), String> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => format!("{}: is there already; name a new directory", to.display()),
+            std::io::ErrorKind::AlreadyExists => {
+                format!("{}: is there already; name a new directory", to.display())
+            }
             _ => format!("{}: {error}", to.display()),
         };
         layout::check_apart(&self.directory, to)?;
@@ -166,7 +177,8 @@ impl Shared {
         persist::save(&self.schema(), to).map_err(|error| error.to_string())?;
         // Last: without it the directory is no data.
         set_nodes(to, Claim { nodes: self.stores.len(), complete: true, store: self.store })?;
-        files::sync_directory(files::parent(to)).map_err(|error| format!("{}: {error}", to.display()))
+        files::sync_directory(files::parent(to))
+            .map_err(|error| format!("{}: {error}", to.display()))
     }
 
     /// The schema as it is now.
@@ -196,20 +208,27 @@ impl Shared {
         self.partitions[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others who change what they read from these partitions away. Locks are taken in one order, each once.
+    /// Keeps others who change what they read from these partitions away. Locks are taken in one
+    /// order, each once.
     pub(crate) fn lock_partitions(&self, tokens: &[Token]) -> Vec<MutexGuard<'_, ()>> {
         let mut indexes: Vec<usize> = tokens.iter().map(|token| self.lock_of(*token)).collect();
         indexes.sort_unstable();
         indexes.dedup();
-        let lock = |index: usize| self.partitions[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let lock =
+            |index: usize| self.partitions[index].lock().unwrap_or_else(PoisonError::into_inner);
         indexes.into_iter().map(lock).collect()
     }
 
     /// Microseconds since 1970; every call gives a later one.
     pub(crate) fn now_us(&self) -> i64 {
-        let real = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros() as u64);
+        let real =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros() as u64);
         let next = |last: u64| Some(real.max(last + 1));
-        let last = self.clock.last_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(real);
+        let last = self
+            .clock
+            .last_us
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .unwrap_or(real);
         real.max(last + 1) as i64
     }
 
@@ -235,7 +254,8 @@ impl Shared {
         id
     }
 
-    /// Carries out a statement that changes the schema; durable when this returns. `None`: all stayed as it was.
+    /// Carries out a statement that changes the schema; durable when this returns. `None`: all
+    /// stayed as it was.
     pub(crate) fn change(
         &self,
         statement: &SchemaStatement,
@@ -244,7 +264,12 @@ impl Shared {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.schema();
         let datacentres = &[self.info.datacentre.as_str()];
-        let moment = Moment { table_id: self.uuid(), version: self.uuid(), now_us: self.now_us(), datacentres };
+        let moment = Moment {
+            table_id: self.uuid(),
+            version: self.uuid(),
+            now_us: self.now_us(),
+            datacentres,
+        };
         let Some((new, change)) = old.change(statement, session, &moment)? else { return Ok(None) };
         // Before anything is changed: what is dropped has to be deleted from all stores.
         for store in &self.stores {
@@ -259,7 +284,8 @@ impl Shared {
         self.tell_grace(&new);
         let new = Arc::new(new);
         *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        // A schema that may be back after a power failure has its data then. The next start deletes what is in none.
+        // A schema that may be back after a power failure has its data then. The next start deletes
+        // what is in none.
         let dropped = if saved.is_ok() { self.drop_data(&old, &new) } else { Ok(()) };
         for change in old.changes_with(change.clone()) {
             self.announce(&change);
@@ -280,12 +306,14 @@ impl Shared {
         encode::event(&mut body, &Event::SchemaChange(wire_change(change)));
         let body: Arc<[u8]> = body.into();
         for mailer in self.mailers.get().into_iter().flatten() {
-            // A loop whose mailbox is full has clients that wait longer; drivers ask again by themselves.
+            // A loop whose mailbox is full has clients that wait longer; drivers ask again by
+            // themselves.
             let _ = mailer.post(NodeMail::SchemaEvent(Arc::clone(&body)));
         }
     }
 
-    /// Data of tables that are no more, in all stores. What cannot be deleted now, [`Shared::drop_leftovers`] does later.
+    /// Data of tables that are no more, in all stores. What cannot be deleted now,
+    /// [`Shared::drop_leftovers`] does later.
     fn drop_data(&self, old: &Schema, new: &Schema) -> Result<(), CqlError> {
         let kept = numbers(new);
         let mut outcome = Ok(());
@@ -298,8 +326,9 @@ impl Shared {
         Ok(outcome?)
     }
 
-    /// Deletes what is left of tables that were dropped: the schema is written first, so a store that could not take the
-    /// deletion, or a process that died before it was durable, leaves rows that nobody can reach.
+    /// Deletes what is left of tables that were dropped: the schema is written first, so a store
+    /// that could not take the deletion, or a process that died before it was durable, leaves rows
+    /// that nobody can reach.
     pub(crate) fn drop_leftovers(&self) -> Result<usize, StoreError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = self.schema();
@@ -307,7 +336,8 @@ impl Shared {
         let mut dropped = 0;
         for store in &self.stores {
             // Numbers beyond the next are those of the node's own tables.
-            for number in store.tables()?.into_iter().filter(|number| number.0 < schema.next_table) {
+            for number in store.tables()?.into_iter().filter(|number| number.0 < schema.next_table)
+            {
                 if !kept.contains(&number) {
                     store.drop_table(number, StoreDurability::Batch)?;
                     dropped += 1;
@@ -364,7 +394,8 @@ pub(crate) fn durability(keyspace: &Keyspace) -> StoreDurability {
     }
 }
 
-/// How often what is not synced with each write goes to disk; Cassandra's `commitlog_sync_period` is ten seconds.
+/// How often what is not synced with each write goes to disk; Cassandra's `commitlog_sync_period`
+/// is ten seconds.
 const PERIODIC: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]
@@ -372,7 +403,8 @@ mod tests {
     use super::*;
 
     fn info() -> ClusterInfo {
-        let addresses: Vec<_> = (1..=2).map(|last| std::net::SocketAddr::from(([127, 0, 0, last], 9042))).collect();
+        let addresses: Vec<_> =
+            (1..=2).map(|last| std::net::SocketAddr::from(([127, 0, 0, last], 9042))).collect();
         ClusterInfo::new("Shunt", &addresses)
     }
 
@@ -393,7 +425,10 @@ mod tests {
         assert_eq!(all.len(), 4, "{one:?} {other:?}");
         assert_eq!((of("one"), of("other")), (one.clone(), other), "after a restart");
         // A copy is the same data, and a proxy may find it in the original's place.
-        open(&directory.path().join("one")).unwrap().snapshot(&directory.path().join("copy")).unwrap();
+        open(&directory.path().join("one"))
+            .unwrap()
+            .snapshot(&directory.path().join("copy"))
+            .unwrap();
         assert_eq!(of("copy"), one);
     }
 
@@ -405,12 +440,16 @@ mod tests {
             if complete {
                 open(directory.path()).unwrap();
             }
-            std::fs::write(&path, format!("{before} {:08x}\n", crc32fast::hash(before.as_bytes()))).unwrap();
+            std::fs::write(&path, format!("{before} {:08x}\n", crc32fast::hash(before.as_bytes())))
+                .unwrap();
             for _ in 0..2 {
                 let shared = open(directory.path()).unwrap();
                 let old: Vec<Uuid> = info().nodes.iter().map(|node| node.host_id).collect();
                 assert_eq!(host_ids(&shared), old, "{before}");
-                assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("2 {:08x}\n", crc32fast::hash(b"2")));
+                assert_eq!(
+                    std::fs::read_to_string(&path).unwrap(),
+                    format!("2 {:08x}\n", crc32fast::hash(b"2"))
+                );
             }
         }
     }
@@ -420,7 +459,8 @@ mod tests {
         for _ in 0..20 {
             let directory = tempfile::tempdir().unwrap();
             let claims: Vec<Result<layout::Claim, String>> = std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| layout::claim(directory.path(), 2))).collect();
+                let threads: Vec<_> =
+                    (0..8).map(|_| scope.spawn(|| layout::claim(directory.path(), 2))).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             let kept = layout::claim_of(directory.path()).unwrap().unwrap();

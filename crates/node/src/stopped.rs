@@ -23,18 +23,25 @@ impl Stopped {
         if ended { Stopped::InTime } else { Stopped::Late }
     }
 
-    /// Of threads that are done, or at least were told to end: joins them, but none that is not done and would be waited for.
+    /// Of threads that are done, or at least were told to end: joins them, but none that is not
+    /// done and would be waited for.
     pub(crate) fn of(are_done: bool, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Stopped {
         let of_one = |thread: JoinHandle<()>| match are_done || thread.is_finished() {
             false => Stopped::Late,
             true if thread.join().is_ok() => Stopped::InTime,
             true => Stopped::Died,
         };
-        threads.into_iter().map(of_one).max().unwrap_or(Stopped::InTime).max(Stopped::when(are_done))
+        threads
+            .into_iter()
+            .map(of_one)
+            .max()
+            .unwrap_or(Stopped::InTime)
+            .max(Stopped::when(are_done))
     }
 }
 
-/// Names of those threads that have ended. Asked while none of them may end, it finds those that panicked.
+/// Names of those threads that have ended. Asked while none of them may end, it finds those that
+/// panicked.
 pub(crate) fn ended<'a>(threads: impl IntoIterator<Item = &'a JoinHandle<()>>) -> Vec<String> {
     let ended = threads.into_iter().filter(|thread| thread.is_finished());
     ended.map(|thread| thread.thread().name().unwrap_or_default().to_owned()).collect()
@@ -58,7 +65,11 @@ mod tests {
         while !dead.is_finished() {
             std::thread::yield_now();
         }
-        assert_eq!(Stopped::of(false, [dead, waits]), Stopped::Died, "the one that waits is not waited for");
+        assert_eq!(
+            Stopped::of(false, [dead, waits]),
+            Stopped::Died,
+            "the one that waits is not waited for"
+        );
         assert_eq!(Stopped::of(false, []), Stopped::Late);
         drop(end);
     }

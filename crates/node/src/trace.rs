@@ -1,4 +1,5 @@
-//! The trace of one request that asked for it: when it began, what was done for it and when, how long it took.
+//! The trace of one request that asked for it: when it began, what was done for it and when, how
+//! long it took.
 //!
 //! It is written down while the request is executed, and goes into `system_traces` after the answer
 //! ([`crate::system::traces`]).
@@ -63,7 +64,8 @@ impl Trace {
     /// Something was done.
     pub(crate) fn note(&mut self, activity: String) {
         if self.events.len() < EVENTS_MAX {
-            self.events.push(Event { elapsed_us: self.elapsed_us(), activity: shortened(activity) });
+            self.events
+                .push(Event { elapsed_us: self.elapsed_us(), activity: shortened(activity) });
         } else {
             self.omitted += 1;
         }

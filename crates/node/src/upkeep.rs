@@ -1,9 +1,11 @@
-//! The work that keeps the stores small, from time to time, on a thread of its own: sweeps of tables with old deletions
-//! of partitions and ranges, the reclaiming of schemas, and the rest of dropped tables.
+//! The work that keeps the stores small, from time to time, on a thread of its own: sweeps of
+//! tables with old deletions of partitions and ranges, the reclaiming of schemas, and the rest of
+//! dropped tables.
 //!
-//! A sweep reads its whole table, so it is worth its while only when deletions have grown older than the table's grace: a
-//! table is swept again no sooner than a tenth of its grace after the last time, and not at all if it never had any.
-//! Reclaiming compacts everything, so it waits until there are many schemas more than it left the last time.
+//! A sweep reads its whole table, so it is worth its while only when deletions have grown older
+//! than the table's grace: a table is swept again no sooner than a tenth of its grace after the
+//! last time, and not at all if it never had any. Reclaiming compacts everything, so it waits until
+//! there are many schemas more than it left the last time.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -51,8 +53,8 @@ impl Upkeep {
         stopped::ended([&self.thread])
     }
 
-    /// Ends it; says whether that was done within the limit, and well. A sweep ends soon once its store is told to; a compaction goes
-    /// on until it is through.
+    /// Ends it; says whether that was done within the limit, and well. A sweep ends soon once its
+    /// store is told to; a compaction goes on until it is through.
     pub(crate) fn stop(self, limit: Duration) -> Stopped {
         drop(self.go_on);
         Stopped::of(self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout), [self.thread])
@@ -68,11 +70,14 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
             _ => return,
         }
         let Some(shared) = shared.upgrade() else { return };
-        rounds.round(&shared, Instant::now(), || stopped.try_recv() == Err(TryRecvError::Disconnected));
+        rounds.round(&shared, Instant::now(), || {
+            stopped.try_recv() == Err(TryRecvError::Disconnected)
+        });
     }
 }
 
-/// Three quarters to five quarters of the interval, so that nodes started together do not work together.
+/// Three quarters to five quarters of the interval, so that nodes started together do not work
+/// together.
 fn interval(jitter: u64) -> Duration {
     let whole = limits::UPKEEP_INTERVAL;
     whole * 3 / 4 + whole / 2 * (jitter % 1024) as u32 / 1024
@@ -95,12 +100,15 @@ impl Rounds {
         match shared.drop_leftovers() {
             Ok(0) => {}
             Ok(tables) => tracing::info!(tables, "deleted what was left of dropped tables"),
-            Err(error) => tracing::warn!(%error, "what is left of dropped tables could not be deleted"),
+            Err(error) => {
+                tracing::warn!(%error, "what is left of dropped tables could not be deleted")
+            }
         }
         let schema = shared.schema();
         let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        let tables: Vec<_> =
-            tables.filter_map(|table| Some((table.number?, table.options.gc_grace_seconds, &table.name))).collect();
+        let tables: Vec<_> = tables
+            .filter_map(|table| Some((table.number?, table.options.gc_grace_seconds, &table.name)))
+            .collect();
         for (node, store) in shared.stores().iter().enumerate() {
             for (number, grace_s, name) in &tables {
                 if stop() {
@@ -108,7 +116,9 @@ impl Rounds {
                 }
                 let pause = pause_between_sweeps(Duration::from_secs(u64::from(*grace_s)));
                 let last = self.swept.get(&(node, *number));
-                if !store.has_deletions(*number) || last.is_some_and(|last| now.duration_since(*last) < pause) {
+                if !store.has_deletions(*number)
+                    || last.is_some_and(|last| now.duration_since(*last) < pause)
+                {
                     continue;
                 }
                 self.swept.insert((node, *number), now);
@@ -118,8 +128,9 @@ impl Rounds {
                 }
             }
             let left = self.reclaimed.get(&node);
-            let (before, recent) =
-                left.map_or((0, false), |(left, at)| (*left, now.duration_since(*at) < limits::RECLAIM_INTERVAL));
+            let (before, recent) = left.map_or((0, false), |(left, at)| {
+                (*left, now.duration_since(*at) < limits::RECLAIM_INTERVAL)
+            });
             let schemas = store.catalogue().counts().schemas;
             if stop() || recent || schemas < before + limits::RECLAIM_SCHEMAS {
                 continue;
@@ -162,9 +173,11 @@ mod tests {
     fn what_is_due_is_done_once() {
         let directory = tempfile::tempdir().unwrap();
         let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
-        // A deletion of this second is not older than a grace of none, so the store is a minute ahead.
+        // A deletion of this second is not older than a grace of none, so the store is a minute
+        // ahead.
         let real = StoreOptions::default().clock;
-        let options = StoreOptions { clock: Arc::new(move || real() + 60), ..StoreOptions::default() };
+        let options =
+            StoreOptions { clock: Arc::new(move || real() + 60), ..StoreOptions::default() };
         let shared = Arc::new(Shared::open(directory.path(), info, &options).unwrap());
         let mut executor = Executor::new(Arc::clone(&shared), 0);
         let keyspace = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -173,7 +186,9 @@ mod tests {
             let columns = "(p int, c int, PRIMARY KEY (p, c)) WITH gc_grace_seconds = 0";
             run(&mut executor, &format!("CREATE TABLE k.{table} {columns}"));
         }
-        (0..9).for_each(|row| run(&mut executor, &format!("INSERT INTO k.t (p, c) VALUES (1, {row})")));
+        (0..9).for_each(|row| {
+            run(&mut executor, &format!("INSERT INTO k.t (p, c) VALUES (1, {row})"))
+        });
         run(&mut executor, "DELETE FROM k.t WHERE p = 1");
         let schema = shared.schema();
         let number = |name: &str| schema.keyspace("k").unwrap().tables[name].number.unwrap();
@@ -191,21 +206,29 @@ mod tests {
         assert_eq!(rounds.swept[&(0, number("t"))], now, "too early");
         rounds.round(&shared, now + limits::UPKEEP_INTERVAL * 2, || false);
         assert_ne!(rounds.swept[&(0, number("t"))], now);
-        assert!(rounds.reclaimed.is_empty(), "a handful of schemas is no reason to compact everything");
+        assert!(
+            rounds.reclaimed.is_empty(),
+            "a handful of schemas is no reason to compact everything"
+        );
     }
 
     #[test]
     fn what_is_left_of_a_dropped_table_goes() {
         let directory = tempfile::tempdir().unwrap();
         let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
-        let shared = Arc::new(Shared::open(directory.path(), info, &StoreOptions::default()).unwrap());
+        let shared =
+            Arc::new(Shared::open(directory.path(), info, &StoreOptions::default()).unwrap());
         let mut executor = Executor::new(Arc::clone(&shared), 0);
-        run(&mut executor, "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+        run(
+            &mut executor,
+            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        );
         for table in ["gone", "kept"] {
             run(&mut executor, &format!("CREATE TABLE k.{table} (p int PRIMARY KEY)"));
             run(&mut executor, &format!("INSERT INTO k.{table} (p) VALUES (1)"));
         }
-        let number = |name: &str| shared.schema().keyspace("k").unwrap().tables[name].number.unwrap();
+        let number =
+            |name: &str| shared.schema().keyspace("k").unwrap().tables[name].number.unwrap();
         let (gone, kept) = (number("gone"), number("kept"));
         let store = &shared.stores()[0];
         assert_eq!(store.tables().unwrap(), [gone, kept]);
@@ -243,7 +266,11 @@ mod tests {
     #[test]
     fn intervals_vary_around_theirs() {
         let (least, most) = (interval(0), interval(1023));
-        assert!(least == limits::UPKEEP_INTERVAL * 3 / 4 && most < limits::UPKEEP_INTERVAL * 5 / 4 && most > least);
+        assert!(
+            least == limits::UPKEEP_INTERVAL * 3 / 4
+                && most < limits::UPKEEP_INTERVAL * 5 / 4
+                && most > least
+        );
         assert_eq!(pause_between_sweeps(Duration::ZERO), limits::UPKEEP_INTERVAL);
         assert_eq!(pause_between_sweeps(Duration::from_secs(864_000)), limits::SWEEP_INTERVAL_MAX);
     }

@@ -24,7 +24,8 @@ const READ: &str = "SELECT v FROM k.t WHERE p = 1";
 fn filled(directory: &std::path::Path) -> Nodes {
     let nodes = started(directory, 1 << 20, &["CREATE TABLE k.t (p int PRIMARY KEY, v text)"]);
     let value = "v".repeat(VALUE_BYTES);
-    Client::connect(nodes.addresses()[0], 4).run(&format!("INSERT INTO k.t (p, v) VALUES (1, '{value}')"));
+    Client::connect(nodes.addresses()[0], 4)
+        .run(&format!("INSERT INTO k.t (p, v) VALUES (1, '{value}')"));
     nodes
 }
 
@@ -36,7 +37,9 @@ fn connections(nodes: &Nodes) -> u64 {
 fn status(nodes: &Nodes, what: &str) -> u64 {
     let admin = nodes.admin();
     let mut page = admin.status();
-    let Poll::Ready(status) = page.as_mut().poll(&mut Context::from_waker(Waker::noop())) else { panic!("it waits") };
+    let Poll::Ready(status) = page.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("it waits")
+    };
     status["store"]["nodes"][0][what].as_u64().unwrap()
 }
 
@@ -73,7 +76,10 @@ fn who_reads_late_gets_every_answer() {
         let mut streams: Vec<i16> = (0..60)
             .map(|_| {
                 let answer = client.receive();
-                assert_eq!((answer.opcode(), answer.first_column()[0].len()), (opcode::RESULT, VALUE_BYTES));
+                assert_eq!(
+                    (answer.opcode(), answer.first_column()[0].len()),
+                    (opcode::RESULT, VALUE_BYTES)
+                );
                 answer.stream()
             })
             .collect();
@@ -85,19 +91,22 @@ fn who_reads_late_gets_every_answer() {
 
 /// Text of this length that LZ4 cannot make shorter.
 fn noise(length: usize) -> String {
-    let next = |state: &u64| Some(state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F));
+    let next = |state: &u64| {
+        Some(state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F))
+    };
     let states = std::iter::successors(Some(1), next);
     states.take(length).map(|state: u64| char::from(b'0' + (state >> 58) as u8)).collect()
 }
 
-/// A client of v5 sends many reads in one segment, perhaps a few in a second, and reads no answer: the node stops inside
-/// the first segment, as these are more answers than kernels keep. When the client reads, it gets them all although nothing
-/// more arrives, in the order in which it asked.
+/// A client of v5 sends many reads in one segment, perhaps a few in a second, and reads no answer:
+/// the node stops inside the first segment, as these are more answers than kernels keep. When the
+/// client reads, it gets them all although nothing more arrives, in the order in which it asked.
 #[test]
 fn a_node_that_pauses_inside_a_segment_goes_on_there() {
     const FIRST: i16 = 500;
     let directory = tempfile::tempdir().unwrap();
-    // One loop, so that what was sent before another client's request has been read when that is answered.
+    // One loop, so that what was sent before another client's request has been read when that is
+    // answered.
     let options = NodesOptions { loops_per_node: 1, ..support::options(directory.path(), 1) };
     let nodes = Nodes::start(options).unwrap();
     let address = nodes.addresses()[0];
@@ -112,7 +121,8 @@ fn a_node_that_pauses_inside_a_segment_goes_on_there() {
         let body = bytes::body(|out| encode::query_simple(out, 5, READ, Consistency::ONE));
         let (mut segments, mut writer) = (Vec::new(), SegmentWriter::new(compression.is_some()));
         for stream in 0..FIRST + second {
-            let header = Header { length: body.len() as u32, ..Header::request(5, stream, opcode::QUERY) };
+            let header =
+                Header { length: body.len() as u32, ..Header::request(5, stream, opcode::QUERY) };
             writer.push(&mut segments, &header.to_bytes(), &body);
             if stream == FIRST - 1 {
                 writer.finish(&mut segments);
@@ -126,10 +136,17 @@ fn a_node_that_pauses_inside_a_segment_goes_on_there() {
         }
         other.run("SELECT key FROM system.local");
         let served = status(&nodes, "requests") - before - 1;
-        assert!(served < FIRST as u64, "it served {served} requests of a client that reads no answers");
+        assert!(
+            served < FIRST as u64,
+            "it served {served} requests of a client that reads no answers"
+        );
         for stream in 0..FIRST + second {
             let answer = client.receive();
-            assert_eq!((answer.stream(), answer.opcode()), (stream, opcode::RESULT), "{compression:?}");
+            assert_eq!(
+                (answer.stream(), answer.opcode()),
+                (stream, opcode::RESULT),
+                "{compression:?}"
+            );
             assert_eq!(answer.first_column()[0], value.as_bytes());
         }
     }

@@ -1,4 +1,5 @@
-//! Batches seen by many readers at once: of one partition whole or not at all, with and without the row cache.
+//! Batches seen by many readers at once: of one partition whole or not at all, with and without the
+//! row cache.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -11,8 +12,8 @@ use shunt_node::run::Nodes;
 use shunt_testing::blocking::Client;
 use support::{PATIENCE, started};
 
-/// Writers overwrite what lies together, in one batch each; readers must always see all of one batch. Readers stop with
-/// the writers; each looks `reads` times at least.
+/// Writers overwrite what lies together, in one batch each; readers must always see all of one
+/// batch. Readers stop with the writers; each looks `reads` times at least.
 fn torn(
     nodes: &Nodes,
     batch: impl Fn(usize) -> String + Sync,
@@ -56,7 +57,11 @@ const CACHES: [usize; 2] = [0, 1 << 20];
 fn a_row_and_the_deletion_of_its_partition_are_seen_together() {
     for cache in CACHES {
         let directory = tempfile::tempdir().unwrap();
-        let nodes = started(directory.path(), cache, &["CREATE TABLE k.t (p int, c int, v int, PRIMARY KEY (p, c))"]);
+        let nodes = started(
+            directory.path(),
+            cache,
+            &["CREATE TABLE k.t (p int, c int, v int, PRIMARY KEY (p, c))"],
+        );
         let batch = |number| {
             format!(
                 "BEGIN BATCH DELETE FROM k.t USING TIMESTAMP {} WHERE p = 1; \
@@ -85,7 +90,9 @@ fn static_columns_are_seen_with_the_rows_that_were_written_with_them() {
                  UPDATE k.t SET v = {number} WHERE p = 1 AND c = 1 APPLY BATCH"
             )
         };
-        torn(&nodes, batch, "SELECT s, v FROM k.t WHERE p = 1 AND c = 1", |rows| one_number(rows, 1));
+        torn(&nodes, batch, "SELECT s, v FROM k.t WHERE p = 1 AND c = 1", |rows| {
+            one_number(rows, 1)
+        });
         assert!(nodes.stop(PATIENCE).is_in_time());
     }
 }
@@ -94,10 +101,15 @@ fn static_columns_are_seen_with_the_rows_that_were_written_with_them() {
 fn rows_named_by_in_and_slices_of_a_partition_are_of_one_moment() {
     for cache in CACHES {
         let directory = tempfile::tempdir().unwrap();
-        let nodes =
-            started(directory.path(), cache, &["CREATE TABLE k.t (p int, c int, d int, v int, PRIMARY KEY (p, c, d))"]);
+        let nodes = started(
+            directory.path(),
+            cache,
+            &["CREATE TABLE k.t (p int, c int, d int, v int, PRIMARY KEY (p, c, d))"],
+        );
         let batch = |number: usize| {
-            let row = |row: usize| format!("UPDATE k.t SET v = {number} WHERE p = 1 AND c = {row} AND d = 0;");
+            let row = |row: usize| {
+                format!("UPDATE k.t SET v = {number} WHERE p = 1 AND c = {row} AND d = 0;")
+            };
             format!("BEGIN BATCH {} APPLY BATCH", (0..20).map(row).collect::<String>())
         };
         for (read, count) in [

@@ -1,5 +1,5 @@
-//! How a node takes a connection's bytes apart: what follows STARTUP at once, envelopes in several segments, and bytes
-//! that lie.
+//! How a node takes a connection's bytes apart: what follows STARTUP at once, envelopes in several
+//! segments, and bytes that lie.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -49,9 +49,15 @@ fn requests((version, compression): Layout, lengths: &[usize]) -> Vec<u8> {
     out
 }
 
-/// Sends STARTUP and, at once behind it, these bytes, in pieces; returns every answer until there are so many, or the
-/// node closes.
-fn exchange(address: SocketAddr, layout: Layout, behind: &[u8], piece: usize, answers: usize) -> Vec<Answer> {
+/// Sends STARTUP and, at once behind it, these bytes, in pieces; returns every answer until there
+/// are so many, or the node closes.
+fn exchange(
+    address: SocketAddr,
+    layout: Layout,
+    behind: &[u8],
+    piece: usize,
+    answers: usize,
+) -> Vec<Answer> {
     let (version, compression) = layout;
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -82,11 +88,15 @@ fn what_follows_startup_at_once_is_framed_as_it_asked() {
     for layout in LAYOUTS {
         let behind = requests(layout, &lengths);
         for piece in [usize::MAX, 70_000, 997] {
-            let mut answers = exchange(nodes.addresses()[0], layout, &behind, piece, 1 + lengths.len());
+            let mut answers =
+                exchange(nodes.addresses()[0], layout, &behind, piece, 1 + lengths.len());
             answers.sort_by_key(Answer::stream);
             assert_eq!(answers[0].opcode(), opcode::READY);
             assert!(answers.iter().map(Answer::stream).eq(0..7), "{layout:?}");
-            assert!(answers[1..].iter().all(|answer| answer.first_column() == [b"loopback"]), "{layout:?}");
+            assert!(
+                answers[1..].iter().all(|answer| answer.first_column() == [b"loopback"]),
+                "{layout:?}"
+            );
         }
     }
     assert!(nodes.stop(PATIENCE).is_in_time());
@@ -96,15 +106,21 @@ fn what_follows_startup_at_once_is_framed_as_it_asked() {
 fn bytes_that_lie_are_refused_and_say_why() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = start(directory.path(), 1);
-    let header = |version, length| Header { length, ..Header::request(version, 1, opcode::QUERY) }.to_bytes();
-    let compressed = |body: &[u8]| bytes::said_compressed(bytes::request(4, 1, opcode::QUERY, body));
+    let header = |version, length| {
+        Header { length, ..Header::request(version, 1, opcode::QUERY) }.to_bytes()
+    };
+    let compressed =
+        |body: &[u8]| bytes::said_compressed(bytes::request(4, 1, opcode::QUERY, body));
     let mut damaged = bytes::segment(&bytes::query(5, 1, &select(0)), true);
     damaged[20] ^= 1;
     let lz4 = Some(Algorithm::Lz4);
     let too_long = (16 << 20) + 1;
     // Its first bytes are no body for the header before them.
-    let interrupted =
-        [bytes::segment(&header(5, 40), false), bytes::segment(&bytes::query(5, 2, &select(0)), true)].concat();
+    let interrupted = [
+        bytes::segment(&header(5, 40), false),
+        bytes::segment(&bytes::query(5, 2, &select(0)), true),
+    ]
+    .concat();
     let cases: [(Layout, Vec<u8>, &str); 10] = [
         ((4, None), header(4, too_long).to_vec(), "at most 16777216 bytes, 16777217 are claimed"),
         ((4, None), header(4, u32::MAX).to_vec(), "4294967295 are claimed"),
@@ -114,7 +130,11 @@ fn bytes_that_lie_are_refused_and_say_why() {
         ((5, None), damaged, "expected CRC32"),
         ((5, lz4), bytes::segment_lz4(&[0xFF; 30], 100), "expected valid lz4"),
         ((4, None), compressed(&[0, 0, 0, 1, 0x10, b'a']), "no compression was agreed on"),
-        ((4, lz4), compressed(&[0x7F, 0xFF, 0xFF, 0xFF, 0x10, b'a']), "at most 16777216 bytes uncompressed"),
+        (
+            (4, lz4),
+            compressed(&[0x7F, 0xFF, 0xFF, 0xFF, 0x10, b'a']),
+            "at most 16777216 bytes uncompressed",
+        ),
         ((4, lz4), compressed(&[0, 0, 0, 9, 0xFF, b'a']), "expected valid lz4"),
     ];
     for (layout, behind, why) in cases {
@@ -129,8 +149,8 @@ fn bytes_that_lie_are_refused_and_say_why() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Headers of v1 and v2 are a byte shorter, and other protocols have none: what looks like a length in them is not one, and
-/// must not be waited for.
+/// Headers of v1 and v2 are a byte shorter, and other protocols have none: what looks like a length
+/// in them is not one, and must not be waited for.
 #[test]
 fn another_version_is_refused_before_its_body_comes() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Locks made of conditional statements: however many connections contend for one, it has one holder.
+//! Locks made of conditional statements: however many connections contend for one, it has one
+//! holder.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -42,7 +43,8 @@ fn contend(
                     taken.fetch_add(1, Ordering::Relaxed);
                     let before = holders[key].swap(me, Ordering::SeqCst);
                     let after = holders[key].swap(0, Ordering::SeqCst);
-                    // Nobody else was in it before, nor came meanwhile, and it is still one's own to give back.
+                    // Nobody else was in it before, nor came meanwhile, and it is still one's own
+                    // to give back.
                     let mine = before == 0 && after == me && applied(&mut client, &give(key, me));
                     violations.fetch_add(usize::from(!mine), Ordering::Relaxed);
                 }
@@ -58,7 +60,11 @@ const LOCKS: &str = "CREATE TABLE k.locks (name int, slot int, owner int, keeper
 #[test]
 fn a_lock_has_one_holder() {
     let directory = tempfile::tempdir().unwrap();
-    let nodes = started(directory.path(), 1 << 20, &["CREATE TABLE k.locks (name int PRIMARY KEY, owner int)"]);
+    let nodes = started(
+        directory.path(),
+        1 << 20,
+        &["CREATE TABLE k.locks (name int PRIMARY KEY, owner int)"],
+    );
     contend(
         &nodes,
         3,
@@ -83,7 +89,8 @@ fn a_lock_in_a_static_column_has_one_holder() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Given back by the deletion of a whole partition: the header's deletion must not cover what the next holder writes.
+/// Given back by the deletion of a whole partition: the header's deletion must not cover what the
+/// next holder writes.
 #[test]
 fn a_lock_taken_by_a_batch_has_one_holder() {
     let directory = tempfile::tempdir().unwrap();

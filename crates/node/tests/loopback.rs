@@ -1,4 +1,5 @@
-//! Nodes on sockets: handshakes of every version, statements, aggregated frames, and what is left after a restart.
+//! Nodes on sockets: handshakes of every version, statements, aggregated frames, and what is left
+//! after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -36,7 +37,10 @@ fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
         assert_eq!(client.column("SELECT a FROM k.t").len(), 9, "version {version}");
     }
     assert!(nodes.stop(PATIENCE).is_in_time());
-    assert!(Nodes::start(options(directory.path(), 1)).is_err_and(|why| why.to_string().contains("3 node(s)")));
+    assert!(
+        Nodes::start(options(directory.path(), 1))
+            .is_err_and(|why| why.to_string().contains("3 node(s)"))
+    );
 }
 
 #[test]
@@ -48,7 +52,10 @@ fn what_is_wrong_is_said_and_the_connection_lives_on() {
     assert_eq!(client.error("SELECT * FROM k.t"), error_code::INVALID);
     client.run(KEYSPACE);
     assert_eq!(client.error(KEYSPACE), error_code::ALREADY_EXISTS);
-    assert_eq!(client.error("CREATE MATERIALIZED VIEW k.v AS SELECT * FROM k.t PRIMARY KEY (a)"), error_code::INVALID);
+    assert_eq!(
+        client.error("CREATE MATERIALIZED VIEW k.v AS SELECT * FROM k.t PRIMARY KEY (a)"),
+        error_code::INVALID
+    );
     assert_eq!(client.column("SELECT cluster_name FROM system.local"), [b"loopback"]);
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
@@ -60,11 +67,17 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     let mut client = Client::connect(nodes.addresses()[0], 4);
     client.run(KEYSPACE);
     client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
-    let texts = ["INSERT INTO k.t (a, b) VALUES (1, 'x')", "SELECT nothing FROM k.t", "SELECT b FROM k.t WHERE a = 1"];
-    let bodies = texts.map(|text| bytes::body(|out| encode::query_simple(out, 5, text, Consistency::ONE)));
+    let texts = [
+        "INSERT INTO k.t (a, b) VALUES (1, 'x')",
+        "SELECT nothing FROM k.t",
+        "SELECT b FROM k.t WHERE a = 1",
+    ];
+    let bodies =
+        texts.map(|text| bytes::body(|out| encode::query_simple(out, 5, text, Consistency::ONE)));
     let headers = (0..).map(|stream| Header::request(5, stream, opcode::QUERY));
     client.send_bytes(&bytes::aggregate(7, headers.zip(bodies.iter().map(Vec::as_slice))));
-    // The INSERT waits for the disk and is answered in a frame of its own; the others do not wait for it.
+    // The INSERT waits for the disk and is answered in a frame of its own; the others do not wait
+    // for it.
     let mut answers = Vec::new();
     while answers.len() < texts.len() {
         for (client_id, answer) in client.receive().entries() {
@@ -79,7 +92,8 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// The limit of requests holds for what an entry's compressed body becomes, as in an envelope of its own.
+/// The limit of requests holds for what an entry's compressed body becomes, as in an envelope of
+/// its own.
 #[test]
 fn an_entry_larger_than_any_request_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -93,7 +107,11 @@ fn an_entry_larger_than_any_request_is_refused() {
     let (code, text) = client.receive().error();
     assert_eq!(code, error_code::PROTOCOL_ERROR);
     assert!(text.contains("at most 16777216 bytes"), "{text}");
-    assert_eq!(client.socket().read(&mut [0]).unwrap(), 0, "whoever sends that is not trusted with more");
+    assert_eq!(
+        client.socket().read(&mut [0]).unwrap(),
+        0,
+        "whoever sends that is not trusted with more"
+    );
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
@@ -117,27 +135,37 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
         };
         let id = answer.prefix().tracing_id.unwrap();
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let id = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
+        let id =
+            format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
         // As drivers do: until it has a duration.
-        let duration = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");
+        let duration =
+            format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");
         let deadline = Instant::now() + PATIENCE;
         while client.column(&duration).is_empty() {
             assert!(Instant::now() < deadline, "no trace came");
         }
-        let events = client.column(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
-        let last: Vec<_> = events.iter().rev().take(2).map(|text| String::from_utf8_lossy(text)).collect();
+        let events = client
+            .column(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
+        let last: Vec<_> =
+            events.iter().rev().take(2).map(|text| String::from_utf8_lossy(text)).collect();
         assert_eq!(last, ["The log is on disk", "Waiting until the log is on disk"]);
-        let client_of = client.column(&format!("SELECT client FROM system_traces.sessions WHERE session_id = {id}"));
+        let client_of = client
+            .column(&format!("SELECT client FROM system_traces.sessions WHERE session_id = {id}"));
         assert_eq!(client_of, [[127, 0, 0, 1]]);
     }
     assert!(nodes.stop(PATIENCE).is_in_time());
     let nodes = start(directory.path(), 1);
     let mut client = Client::connect(nodes.addresses()[0], 4);
-    assert_eq!(client.column("SELECT session_id FROM system_traces.sessions").len(), 2, "traces outlive the process");
+    assert_eq!(
+        client.column("SELECT session_id FROM system_traces.sessions").len(),
+        2,
+        "traces outlive the process"
+    );
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
+/// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the
+/// columns.
 #[test]
 fn a_range_is_deleted_as_it_is_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -159,27 +187,37 @@ fn a_range_is_deleted_as_it_is_read() {
             "c IN (0, 3)",
         ] {
             for row in 0..16 {
-                client.run(&format!("INSERT INTO k.t (p, c, d, v) VALUES (0, {}, {}, {row})", row / 4, row % 4));
+                client.run(&format!(
+                    "INSERT INTO k.t (p, c, d, v) VALUES (0, {}, {}, {row})",
+                    row / 4,
+                    row % 4
+                ));
             }
             let mut expected = client.column("SELECT v FROM k.t WHERE p = 0");
             let taken = client.column(&format!("SELECT v FROM k.t WHERE p = 0 AND {range}"));
             assert!(!taken.is_empty() && taken.len() < expected.len(), "{range}");
             expected.retain(|row| !taken.contains(row));
             client.run(&format!("DELETE FROM k.t WHERE p = 0 AND {range}"));
-            assert_eq!(client.column("SELECT v FROM k.t WHERE p = 0"), expected, "{order}: {range}");
+            assert_eq!(
+                client.column("SELECT v FROM k.t WHERE p = 0"),
+                expected,
+                "{order}: {range}"
+            );
         }
         client.run("DROP TABLE k.t");
     }
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Drivers keep what they know of a keyspace by table and type, and forget each when they are told that it is gone.
+/// Drivers keep what they know of a keyspace by table and type, and forget each when they are told
+/// that it is gone.
 #[test]
 fn each_change_of_the_schema_is_an_event() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = start(directory.path(), 1);
     let address = nodes.addresses()[0];
-    let mut listener = Client::open(address, Handshake { events: vec!["SCHEMA_CHANGE"], ..Handshake::new(4) });
+    let mut listener =
+        Client::open(address, Handshake { events: vec!["SCHEMA_CHANGE"], ..Handshake::new(4) });
     let mut client = Client::connect(address, 4);
     for statement in [
         KEYSPACE,
@@ -194,7 +232,9 @@ fn each_change_of_the_schema_is_an_event() {
     }
     let mut event = || {
         let answer = listener.receive();
-        let Ok(Event::SchemaChange(change)) = Event::decode(answer.message()) else { panic!("{answer:?}") };
+        let Ok(Event::SchemaChange(change)) = Event::decode(answer.message()) else {
+            panic!("{answer:?}")
+        };
         format!("{} {} {}", change.change, change.target, change.name.unwrap_or(change.keyspace))
     };
     let mut events = vec![event()];

@@ -1,4 +1,5 @@
-//! Requests that wait for the disk, or take long, and what others on the same loop notice of them: nothing.
+//! Requests that wait for the disk, or take long, and what others on the same loop notice of them:
+//! nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -21,7 +22,8 @@ const ROWS: i64 = 6_000;
 
 /// One node with one loop, so that all connections share it, and a row cache.
 fn start(directory: &Path) -> Nodes {
-    let store = StoreOptions { row_cache: Some(RowCacheOptions::default()), ..StoreOptions::default() };
+    let store =
+        StoreOptions { row_cache: Some(RowCacheOptions::default()), ..StoreOptions::default() };
     Nodes::start(NodesOptions { loops_per_node: 1, store, ..options(directory, 1) }).unwrap()
 }
 
@@ -49,7 +51,9 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     let nodes = filled(directory.path(), 3_000);
     let mut client = Client::connect(nodes.addresses()[0], 4);
     client.run("CREATE TABLE k.c (p int, c int, v text, PRIMARY KEY (p, c))");
-    (0..3).for_each(|row| client.run(&format!("INSERT INTO k.c (p, c, v) VALUES (1, {row}, 'v{row}')")));
+    (0..3).for_each(|row| {
+        client.run(&format!("INSERT INTO k.c (p, c, v) VALUES (1, {row}, 'v{row}')"))
+    });
     assert!(nodes.stop(PATIENCE).is_in_time());
     // Twice, so that what the log had is in files.
     assert!(start(directory.path()).stop(PATIENCE).is_in_time());
@@ -68,7 +72,8 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
         assert!(nodes.stop(PATIENCE).is_in_time());
         None
     };
-    let (nodes, mut client) = (0..20).find_map(|_| opened()).expect("the row was in memory after every opening");
+    let (nodes, mut client) =
+        (0..20).find_map(|_| opened()).expect("the row was in memory after every opening");
     for (text, expected) in asked.into_iter().zip(expected) {
         assert_eq!(client.column(text), [expected]);
         let before = statistics(&nodes);
@@ -91,9 +96,15 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Sends two queries that a node reads at once: a worker may be through with the first before the second is sent.
+/// Sends two queries that a node reads at once: a worker may be through with the first before the
+/// second is sent.
 fn send_both(client: &mut Client, texts: [&str; 2]) {
-    client.send_bytes(&(1..).zip(texts).flat_map(|(stream, text)| bytes::query(4, stream, text)).collect::<Vec<u8>>());
+    client.send_bytes(
+        &(1..)
+            .zip(texts)
+            .flat_map(|(stream, text)| bytes::query(4, stream, text))
+            .collect::<Vec<u8>>(),
+    );
 }
 
 #[test]
@@ -126,7 +137,10 @@ fn a_node_that_stops_answers_what_is_with_workers() {
     let mut client = Client::connect(nodes.addresses()[0], 4);
     let mut gone = Client::connect(nodes.addresses()[0], 4);
     gone.send_query(1, "SELECT count(*) FROM k.t");
-    send_both(&mut client, ["SELECT count(*) FROM k.t", "SELECT release_version FROM system.local"]);
+    send_both(
+        &mut client,
+        ["SELECT count(*) FROM k.t", "SELECT release_version FROM system.local"],
+    );
     // Both are with the node now, one with a worker.
     assert_eq!(client.receive().stream(), 2);
     drop(gone);
@@ -150,13 +164,16 @@ fn statements_with_workers_see_the_connection_as_it_was() {
     answers.sort_by_key(Answer::stream);
     assert_eq!(answers[0].first_column(), [2_000i64.to_be_bytes()]);
     assert_eq!(client.column("SELECT count(*) FROM t"), [0i64.to_be_bytes()]);
-    // What was in the way of a conditional statement is in the way of all of them, whichever worker has it.
+    // What was in the way of a conditional statement is in the way of all of them, whichever worker
+    // has it.
     thread::scope(|scope| {
         for _ in 0..4 {
             let mut client = Client::connect(nodes.addresses()[0], 4);
             scope.spawn(move || {
                 (0..50).for_each(|row| {
-                    client.run(&format!("INSERT INTO other.t (a, b) VALUES ({row}, 'mine') IF NOT EXISTS"));
+                    client.run(&format!(
+                        "INSERT INTO other.t (a, b) VALUES ({row}, 'mine') IF NOT EXISTS"
+                    ));
                 });
             });
         }

@@ -1,6 +1,7 @@
 //! A client's way in: admission, OPTIONS, STARTUP, REGISTER.
 //!
-//! Nothing here is per query. Logging in is [`crate::client::login`], being closed [`crate::client::closing`].
+//! Nothing here is per query. Logging in is [`crate::client::login`], being closed
+//! [`crate::client::closing`].
 
 use shunt_handover::Flow;
 use shunt_reactor::{Accepted, ConnId, Io};
@@ -50,10 +51,18 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
 }
 
 /// What clients beyond `clients_max` are told.
-pub(crate) const TOO_MANY: &str = "clients_max is reached on this proxy, which takes no more clients";
+pub(crate) const TOO_MANY: &str =
+    "clients_max is reached on this proxy, which takes no more clients";
 
 /// A request that no node answers: OPTIONS, STARTUP, AUTH_RESPONSE, REGISTER.
-pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase, header: &Header, body: &[u8]) {
+pub(crate) fn take_request(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    phase: Phase,
+    header: &Header,
+    body: &[u8],
+) {
     core.context.metrics.queries.of(QueryKind::Other).add(1);
     let stream = header.stream;
     match (phase, header.opcode) {
@@ -62,7 +71,14 @@ pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase
                 // That of its request, so that it understands the answer.
                 client.version = header.version;
             }
-            closing::refuse_for(core, io, slot, stream, Closing::TooMany, &Fault::overloaded(TOO_MANY));
+            closing::refuse_for(
+                core,
+                io,
+                slot,
+                stream,
+                Closing::TooMany,
+                &Fault::overloaded(TOO_MANY),
+            );
         }
         (phase, opcode::OPTIONS) => {
             if phase == Phase::Ready {
@@ -72,7 +88,9 @@ pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase
         }
         (Phase::Startup, opcode::STARTUP) => take_startup(core, io, slot, header, body),
         (Phase::Authenticating, opcode::AUTH_RESPONSE) => match AuthResponse::decode(body) {
-            Ok(response) => login::take_login(core, io, slot, stream, response.token.unwrap_or_default()),
+            Ok(response) => {
+                login::take_login(core, io, slot, stream, response.token.unwrap_or_default())
+            }
             Err(error) => closing::refuse(core, io, slot, stream, &error.into()),
         },
         (Phase::Ready, opcode::REGISTER) => match Register::decode(body) {
@@ -91,7 +109,8 @@ fn answer_options(core: &mut Core, io: &mut Io, slot: u32, header: &Header) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let versions = ["3/v3", "4/v4", "5/v5"];
     let versions = &versions[..usize::from(cluster.protocol_version_max.clamp(3, 5)) - 2];
-    let compressions: Vec<&str> = ["lz4", "snappy"].into_iter().filter(|name| offers(&cluster, name)).collect();
+    let compressions: Vec<&str> =
+        ["lz4", "snappy"].into_iter().filter(|name| offers(&cluster, name)).collect();
     let cql_version = [cluster.cql_version.as_str()];
     let mut body = std::mem::take(&mut core.scratch.message);
     body.clear();
@@ -105,7 +124,13 @@ fn answer_options(core: &mut Core, io: &mut Io, slot: u32, header: &Header) {
     let keeps_locks = core.context.config.fleet.is_some();
     let options = options.into_iter().filter(|(key, _)| *key != LOCKS_KEY || keeps_locks);
     encode::supported(&mut body, options.map(|(key, values)| (key, values.iter().copied())));
-    reply::message_in(core, io, slot, header.version, &Answer::plain(opcode::SUPPORTED, header.stream, &body));
+    reply::message_in(
+        core,
+        io,
+        slot,
+        header.version,
+        &Answer::plain(opcode::SUPPORTED, header.stream, &body),
+    );
     core.scratch.message = body;
 }
 
@@ -166,7 +191,8 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
     }
 }
 
-/// The proxy itself keeps the register: links never register, the control connection sees all events.
+/// The proxy itself keeps the register: links never register, the control connection sees all
+/// events.
 fn answer_register(core: &mut Core, io: &mut Io, slot: u32, stream: i16, register: &Register<'_>) {
     let Some(client) = core.clients.get(slot) else { return };
     let (mut registered, mut unknown) = (client.registered, None);
@@ -201,7 +227,8 @@ fn expectation(phase: Phase) -> &'static str {
 
 fn startup_options(body: &[u8], version: u8) -> Result<StartupOptions<'_>, String> {
     let startup = Startup::decode(body).map_err(|error| error.to_string())?;
-    let mut options = StartupOptions { driver: "", driver_version: "", compression: None, no_compact: false };
+    let mut options =
+        StartupOptions { driver: "", driver_version: "", compression: None, no_compact: false };
     let mut cql_version = false;
     for (key, value) in startup.options.iter() {
         // In any case, as nodes read them.

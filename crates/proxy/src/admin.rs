@@ -1,7 +1,7 @@
 //! The proxy as it is seen from outside: its part of metrics, health, readiness and status.
 //!
-//! It only reads: counters of the cores, the last known ring, the configuration; who the clients are, who is in the fleet and what
-//! locks are waited for it asks the cores.
+//! It only reads: counters of the cores, the last known ring, the configuration; who the clients
+//! are, who is in the fleet and what locks are waited for it asks the cores.
 
 mod ask;
 mod clients;
@@ -49,7 +49,15 @@ impl Admin {
         let heartbeats = Heartbeats::new(sources.cores.len());
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
         let (clients, locks) = (Clients::new(Arc::clone(&mailboxes)), fleet::Locks::new(mailboxes));
-        Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats, clients, locks })
+        Arc::new(Self {
+            sources,
+            config,
+            listening,
+            draining: AtomicBool::new(false),
+            heartbeats,
+            clients,
+            locks,
+        })
     }
 
     /// Checks that the ring has this datacentre. No name, or a ring that is not known yet, passes.
@@ -72,9 +80,11 @@ impl Part for Admin {
         let cores = &self.sources.cores;
         let ages = self.heartbeats.ages(cores.iter().map(|core| core.turns.get()), Instant::now());
         let ages = cores.iter().zip(ages);
-        let ages =
-            ages.map(|(core, age)| (vec![("core", core.core.to_string())], age.as_secs_f64())).collect::<Vec<_>>();
-        let help = "Time since the event loop was last seen to have turned; Shunt looks once a second.";
+        let ages = ages
+            .map(|(core, age)| (vec![("core", core.core.to_string())], age.as_secs_f64()))
+            .collect::<Vec<_>>();
+        let help =
+            "Time since the event loop was last seen to have turned; Shunt looks once a second.";
         encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
         self.sources.write(encoder)
     }
@@ -95,7 +105,9 @@ impl Part for Admin {
         if self.draining.load(Ordering::Relaxed) {
             return Some("draining".to_owned());
         }
-        let Some(cluster) = self.sources.cluster.get() else { return Some("the ring is not known yet".to_owned()) };
+        let Some(cluster) = self.sources.cluster.get() else {
+            return Some("the ring is not known yet".to_owned());
+        };
         let routing = &cluster.routing;
         if routing.local_nodes().is_empty() {
             let (name, there) = (&cluster.datacentre, datacentre::list(routing.nodes()));
@@ -109,7 +121,8 @@ impl Part for Admin {
             return Some("no node can be reached".to_owned());
         }
         let is_in_doubt = self.sources.cores.iter().any(|core| core.modes_in_doubt.get() > 0);
-        is_in_doubt.then(|| "no quorum of shunt_meta has told the tables' modes and rules".to_owned())
+        is_in_doubt
+            .then(|| "no quorum of shunt_meta has told the tables' modes and rules".to_owned())
     }
 }
 
@@ -129,7 +142,9 @@ impl Admin {
     /// Open links of all cores to all nodes.
     fn links(&self, routing: &RoutingTable) -> u64 {
         let cores = self.sources.cores.iter();
-        let of_cores = cores.flat_map(|core| routing.nodes().iter().filter_map(move |node| core.nodes.get(node.id)));
+        let of_cores = cores.flat_map(|core| {
+            routing.nodes().iter().filter_map(move |node| core.nodes.get(node.id))
+        });
         of_cores.map(|node| node.links.get()).sum()
     }
 }

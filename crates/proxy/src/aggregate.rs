@@ -1,9 +1,10 @@
 //! Requests onto links: everything one turn of the loop produced for a node goes out in one write.
 //!
-//! A request's body is copied once, from the client's receive buffer behind what else goes to that node this turn,
-//! and stays there (in the link's sent log) until it is answered, should it have to be sent again. Nodes that offer it
-//! get aggregated frames (opcode 0x64), others ordinary envelopes or v5 segments; the choice is the link's. What is begun
-//! here, [`crate::flush`] completes.
+//! A request's body is copied once, from the client's receive buffer behind what else goes to that
+//! node this turn, and stays there (in the link's sent log) until it is answered, should it have to
+//! be sent again. Nodes that offer it get aggregated frames (opcode 0x64), others ordinary
+//! envelopes or v5 segments; the choice is the link's. What is begun here, [`crate::flush`]
+//! completes.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
@@ -40,14 +41,20 @@ pub(crate) fn send(
         length: body.len() as u32,
     };
     let offset = write(link, io, &header, client.id, pending.plan.alone, body);
-    let (is_query, is_probe) = (pending.purpose == Purpose::Client, pending.purpose == Purpose::Heartbeat);
+    let (is_query, is_probe) =
+        (pending.purpose == Purpose::Client, pending.purpose == Purpose::Heartbeat);
     let record = link.streams.put(stream, Pending { sent_ns: io.now_ns(), ..pending });
-    // Written where it is kept: put together elsewhere and copied, it would hold the processor up on each query.
+    // Written where it is kept: put together elsewhere and copied, it would hold the processor up
+    // on each query.
     if offset != usize::MAX
         && !is_probe
         && let Some(record) = record
     {
-        record.kept = Kept::Sent { sequence: io.retain(link.conn), offset: offset as u32, length: body.len() as u32 };
+        record.kept = Kept::Sent {
+            sequence: io.retain(link.conn),
+            offset: offset as u32,
+            length: body.len() as u32,
+        };
     } else if !is_probe {
         let copy = retained.keep_copy(link, body.to_vec());
         link.streams.set_kept(stream, copy);
@@ -67,10 +74,17 @@ pub(crate) fn send(
     true
 }
 
-/// Writes a request in the link's layout; returns where its body lies in the output buffer, `usize::MAX` if not in one
-/// piece. `alone`: not in one frame or segment with others.
+/// Writes a request in the link's layout; returns where its body lies in the output buffer,
+/// `usize::MAX` if not in one piece. `alone`: not in one frame or segment with others.
 #[inline(always)]
-fn write(link: &mut Link, io: &mut Io, header: &Header, client_id: u32, alone: bool, body: &[u8]) -> usize {
+fn write(
+    link: &mut Link,
+    io: &mut Io,
+    header: &Header,
+    client_id: u32,
+    alone: bool,
+    body: &[u8],
+) -> usize {
     let out = io.output(link.conn);
     match &mut link.writer {
         LinkWriter::Envelopes => {
@@ -94,7 +108,15 @@ fn write(link: &mut Link, io: &mut Io, header: &Header, client_id: u32, alone: b
                 writer.finish(out);
             }
             let version = link.body_version;
-            let offset = writer.push(out, header.stream, client_id, version, header.flags, header.opcode, body);
+            let offset = writer.push(
+                out,
+                header.stream,
+                client_id,
+                version,
+                header.flags,
+                header.opcode,
+                body,
+            );
             if alone {
                 writer.finish(out);
             }

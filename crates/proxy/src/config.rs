@@ -1,10 +1,11 @@
-//! The options of the proxy, each declared once, and the configuration that the running proxy has: plain values, all
-//! defaults filled in.
+//! The options of the proxy, each declared once, and the configuration that the running proxy has:
+//! plain values, all defaults filled in.
 //!
-//! The list below is all that there is of an option: its field in [`Config`], its flag with the help, its key in the file,
-//! its default, its range, whether a reload takes it over, and its row in `docs/configuration.md` come from there. How a file
-//! and flags are read is the binary's business (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new
-//! one by `CoreMail::Reload`.
+//! The list below is all that there is of an option: its field in [`Config`], its flag with the
+//! help, its key in the file, its default, its range, whether a reload takes it over, and its row
+//! in `docs/configuration.md` come from there. How a file and flags are read is the binary's
+//! business (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new one by
+//! `CoreMail::Reload`.
 
 mod kinds;
 mod address;
@@ -14,7 +15,8 @@ mod option;
 mod validate;
 
 pub use address::{
-    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp, split_host_port,
+    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp,
+    split_host_port,
 };
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
@@ -30,7 +32,8 @@ use shunt_reactor::IoChoice;
 use Allowed::{Form, Numbers, WordOr};
 use option::{MaybeNumber, default_value, options};
 
-/// Stream ids of one connection (protocol v3 to v5, section 2.3: a signed 16-bit number, negative ones are events).
+/// Stream ids of one connection (protocol v3 to v5, section 2.3: a signed 16-bit number, negative
+/// ones are events).
 pub const STREAMS_MAX: u32 = 32_768;
 /// Largest message body the protocol specifications allow (section 2.5: 256 MB).
 pub const FRAME_BYTES_LIMIT: u32 = 256 * 1024 * 1024;
@@ -226,7 +229,8 @@ options! {
 
     section "Hand-over";
 
-    /// Whether large answers go from nodes' hosts to clients, over the clients' own connections: off or auto
+    /// Whether large answers go from nodes' hosts to clients, over the clients' own connections:
+    /// off or auto
     handover: Handover {
         kind: Handover,
         value: "WHEN",
@@ -385,7 +389,8 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// Replies not taken and requests not complete of all clients; beyond it the one with the most is closed
+    /// Replies not taken and requests not complete of all clients; beyond it the one with the most
+    /// is closed
     clients_bytes_max: usize {
         kind: Bytes,
         value: "BYTES",
@@ -397,7 +402,8 @@ options! {
 
     section "Locks and fleet";
 
-    /// Fleet of proxies to be a member of, made by `shunt fleet init`; without one there are no locks
+    /// Fleet of proxies to be a member of, made by `shunt fleet init`; without one there are no
+    /// locks
     fleet: Option<String> {
         kind: String,
         value: "NAME",

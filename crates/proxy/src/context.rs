@@ -1,4 +1,5 @@
-//! The surroundings of a core, which every step may read: settings, counters, the way to the control plane.
+//! The surroundings of a core, which every step may read: settings, counters, the way to the
+//! control plane.
 
 use std::sync::Arc;
 
@@ -46,8 +47,9 @@ impl Context {
         }
     }
 
-    /// True of a request that its client has given up by now, by a clock that is read anew: this process may have stood still since the turn began, and
-    /// what was known when the request came may be no more.
+    /// True of a request that its client has given up by now, by a clock that is read anew: this
+    /// process may have stood still since the turn began, and what was known when the request came
+    /// may be no more.
     pub(crate) fn is_too_late(&self, io: &mut Io, plan: &Plan, received_ns: u64) -> bool {
         io.read_clock_ns().saturating_sub(received_ns) > self.timeout_ns(plan)
     }

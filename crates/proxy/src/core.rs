@@ -1,8 +1,9 @@
-//! One core: a single-threaded proxy. It owns its clients, its links and everything between them; nothing of it is
-//! shared with other cores on the data path.
+//! One core: a single-threaded proxy. It owns its clients, its links and everything between them;
+//! nothing of it is shared with other cores on the data path.
 //!
-//! The state is split among owners. A step of the data path is a function that takes those it needs, so that the compiler
-//! keeps it from the others; cold steps take the whole core. Events come in through [`crate::service`].
+//! The state is split among owners. A step of the data path is a function that takes those it
+//! needs, so that the compiler keeps it from the others; cold steps take the whole core. Events
+//! come in through [`crate::service`].
 
 use std::sync::Arc;
 
@@ -15,21 +16,21 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
+use crate::fleet::membership::Membership;
+use crate::fleet::membership::state_file::StateFile;
+use crate::fleet::peers::Peers;
+use crate::fleet::statements::Statements;
 use crate::handover::{Handover, HandoverOptions};
-use crate::hop::Hops;
 use crate::ids::LinkKey;
 use crate::lanes::Lanes;
 use crate::link::links::Links;
 use crate::locks::LockKeeper;
 use crate::log_limits::LogLimits;
-use crate::membership::Membership;
-use crate::membership::state_file::StateFile;
 use crate::metrics::CoreMetrics;
-use crate::own::Own;
 use crate::prepared::PreparedStore;
 use crate::retained::Retained;
+use crate::retry::Retries;
 use crate::router::Router;
-use crate::second::Second;
 use crate::transactions::TransactionKeeper;
 use crate::window::WindowControl;
 
@@ -64,7 +65,7 @@ pub struct Core {
     pub(crate) router: Router,
     pub(crate) links: Links,
     pub(crate) retained: Retained,
-    pub(crate) second: Second,
+    pub(crate) retries: Retries,
     pub(crate) fleet: FleetOwners,
     pub(crate) connections: Connections,
     /// None: it is off.
@@ -75,10 +76,11 @@ pub struct Core {
     pub(crate) census: Option<Census>,
 }
 
-/// The owners of what is shared with the other proxies of a fleet, and with the other cores of this one.
+/// The owners of what is shared with the other proxies of a fleet, and with the other cores of this
+/// one.
 pub(crate) struct FleetOwners {
     /// The proxy's own statements.
-    pub(crate) own: Own,
+    pub(crate) statements: Statements,
     /// This core's locks.
     pub(crate) locks: LockKeeper,
     /// This proxy's membership; core 0 runs it.
@@ -86,13 +88,14 @@ pub(crate) struct FleetOwners {
     /// The ways to the other cores.
     pub(crate) lanes: Lanes,
     /// The ways to the other proxies.
-    pub(crate) hops: Hops,
+    pub(crate) peers: Peers,
     /// This core's transactions.
     pub(crate) transactions: TransactionKeeper,
 }
 
 impl Core {
-    /// A core that knows no ring yet; it takes clients' queries once the control plane has told it of one.
+    /// A core that knows no ring yet; it takes clients' queries once the control plane has told it
+    /// of one.
     pub fn new(options: CoreOptions) -> Self {
         let serves_locks = options.config.fleet.is_some();
         Self {
@@ -111,13 +114,13 @@ impl Core {
             router: Router::new(options.prepared, options.index, serves_locks),
             links: Links::default(),
             retained: Retained::default(),
-            second: Second::default(),
+            retries: Retries::default(),
             fleet: FleetOwners {
-                own: Own::default(),
+                statements: Statements::default(),
                 locks: LockKeeper::default(),
                 membership: Membership::new(options.state_file),
                 lanes: Lanes::new(options.cores),
-                hops: Hops::default(),
+                peers: Peers::default(),
                 transactions: TransactionKeeper::default(),
             },
             connections: Connections::default(),

@@ -1,8 +1,9 @@
 //! Client bytes to requests.
 //!
-//! Cuts what a client sent into envelopes (v3/v4: section 2 of the specification; v5: out of segments, section 2.2),
-//! refuses what is malformed or too large by its header alone, and hands each complete request on. Bodies are borrowed
-//! from the receive buffer; nothing is copied unless a v5 envelope spans segments. A client is looked up once per request.
+//! Cuts what a client sent into envelopes (v3/v4: section 2 of the specification; v5: out of
+//! segments, section 2.2), refuses what is malformed or too large by its header alone, and hands
+//! each complete request on. Bodies are borrowed from the receive buffer; nothing is copied unless
+//! a v5 envelope spans segments. A client is looked up once per request.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
@@ -103,7 +104,8 @@ pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Takes what is complete of what was carried over and of `data`; returns how much of `data` is done with.
+/// Takes what is complete of what was carried over and of `data`; returns how much of `data` is
+/// done with.
 #[inline]
 pub(crate) fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let Some(client) = core.clients.get_mut(slot) else { return data.len() };
@@ -127,7 +129,8 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usiz
         if used == data.len() && client.reader.carried_bytes() == 0 {
             client.partial_since_ns = 0;
         } else if client.partial_since_ns == 0 || requests > 0 {
-            // Segments that bring only more of one request do not begin its time anew: they may be tiny.
+            // Segments that bring only more of one request do not begin its time anew: they may be
+            // tiny.
             client.partial_since_ns = io.now_ns();
         }
     }
@@ -136,7 +139,13 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usiz
 
 /// Takes whole envelopes and counts them.
 #[inline]
-fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, envelopes: &mut Envelopes<'_>, requests: &mut u32) -> End {
+fn take_envelopes(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    envelopes: &mut Envelopes<'_>,
+    requests: &mut u32,
+) -> End {
     loop {
         let Core { clients, router, links, retained, context, .. } = &mut *core;
         let Some(mut client) = clients.get_mut(slot) else { return End::Closed };
@@ -166,7 +175,10 @@ fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, envelopes: &mut Envel
             _ => limits::HANDSHAKE_BYTES_MAX,
         };
         if header.length > bytes_max {
-            let why = format!("a request of {} bytes exceeds the limit of {bytes_max} bytes", header.length);
+            let why = format!(
+                "a request of {} bytes exceeds the limit of {bytes_max} bytes",
+                header.length
+            );
             closing::refuse(core, io, slot, header.stream, &Fault::invalid(why));
             return End::Closed;
         }
@@ -199,9 +211,16 @@ fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, envelopes: &mut Envel
             }
         } else {
             let segmented = client.segmented;
-            let taken = if is_compressed { take_compressed(core, io, &request) } else { take(core, io, &request) };
-            // The answer to STARTUP switches v5 to segments; what follows in the same read is one already.
-            if let Some(client) = core.clients.get(slot).filter(|client| client.segmented != segmented) {
+            let taken = if is_compressed {
+                take_compressed(core, io, &request)
+            } else {
+                take(core, io, &request)
+            };
+            // The answer to STARTUP switches v5 to segments; what follows in the same read is one
+            // already.
+            if let Some(client) =
+                core.clients.get(slot).filter(|client| client.segmented != segmented)
+            {
                 envelopes.start_segments(client.lz4);
             }
             taken
@@ -222,21 +241,29 @@ fn refuse_frame(core: &mut Core, io: &mut Io, slot: u32, error: &FrameError) -> 
 /// True if a request is one that nodes answer (section 2.4 of the specifications).
 #[inline]
 fn is_query(phase: Phase, op: u8) -> bool {
-    phase == Phase::Ready && matches!(op, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE)
+    phase == Phase::Ready
+        && matches!(op, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE)
 }
 
-/// Judges a version that is not the one STARTUP fixed; before that, any that both the proxy and the ring speak is right.
-/// `false`: the ring is not known yet. Anything else gets the error that makes drivers step down (section 1: "unsupported
-/// version").
+/// Judges a version that is not the one STARTUP fixed; before that, any that both the proxy and the
+/// ring speak is right. `false`: the ring is not known yet. Anything else gets the error that makes
+/// drivers step down (section 1: "unsupported version").
 #[cold]
-fn judge_version(client: &mut Client, router: &Router, header: &Header) -> Result<bool, (Closing, Fault)> {
+fn judge_version(
+    client: &mut Client,
+    router: &Router,
+    header: &Header,
+) -> Result<bool, (Closing, Fault)> {
     let Some(cluster) = router.cluster.as_ref() else { return Ok(false) };
     let max = cluster.protocol_version_max;
     let mut closing = Closing::ProtocolError;
     let why = if header.response {
         "a request has the direction bit of a response".to_owned()
     } else if client.version != 0 {
-        format!("version {} in a request of a connection that started with {}", header.version, client.version)
+        format!(
+            "version {} in a request of a connection that started with {}",
+            header.version, client.version
+        )
     } else if (3..=max).contains(&header.version) {
         return Ok(true);
     } else if let Some(foreign) = Foreign::of(*header) {
@@ -265,9 +292,10 @@ fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken
     let mut plain = std::mem::take(&mut core.scratch.body);
     let taken = match client.decompress(request.body, &mut plain) {
         Ok(()) => {
-            // Not the client's own bytes: a node's decompressor may refuse what ours takes, and Cassandra says so on
-            // stream 0, which tells nobody whose request it was.
-            let header = Header { flags: request.header.flags & !flag::COMPRESSION, ..*request.header };
+            // Not the client's own bytes: a node's decompressor may refuse what ours takes, and
+            // Cassandra says so on stream 0, which tells nobody whose request it was.
+            let header =
+                Header { flags: request.header.flags & !flag::COMPRESSION, ..*request.header };
             take(core, io, &Request { header: &header, body: &plain, ..*request })
         }
         Err(fault) => {
@@ -308,7 +336,12 @@ fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'
 
 /// QUERY, BATCH or PREPARE.
 #[inline(never)]
-fn forward_other(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'_>) -> Forwarded {
+fn forward_other(
+    client: &mut Client,
+    path: Path<'_>,
+    io: &mut Io,
+    request: &Request<'_>,
+) -> Forwarded {
     let Some(pool) = client.pool else { return Forwarded::Closed };
     match route::plan(path.router, pool, request.header, request.body) {
         Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
@@ -410,13 +443,16 @@ fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) 
     }
 }
 
-/// A read of rows that are each node's own: if it goes on with an earlier one it must take a link to that one's node.
+/// A read of rows that are each node's own: if it goes on with an earlier one it must take a link
+/// to that one's node.
 fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
     let Core { clients, router, links, retained, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
     let Some(pool) = client.pool else { return Taken::Done };
     let forwarded = match local_pages::directed(router, pool, request.header, request.body) {
-        Ok(None) => send(client, Path { router, links, retained, context }, io, request, (pool, plan)),
+        Ok(None) => {
+            send(client, Path { router, links, retained, context }, io, request, (pool, plan))
+        }
         Ok(Some((node, body))) => {
             let plan = Plan { node: Some(node), ..plan };
             let request = Request { body: &body, ..*request };
@@ -471,11 +507,13 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
-    let nowhere = core.router.cluster.as_ref().filter(|cluster| cluster.routing.local_nodes().is_empty());
+    let nowhere =
+        core.router.cluster.as_ref().filter(|cluster| cluster.routing.local_nodes().is_empty());
     let fault = match nowhere {
-        Some(cluster) => {
-            Fault::overloaded(format!("Shunt: the ring has no node in the local datacentre {:?}", cluster.datacentre))
-        }
+        Some(cluster) => Fault::overloaded(format!(
+            "Shunt: the ring has no node in the local datacentre {:?}",
+            cluster.datacentre
+        )),
         None => Fault::overloaded(
             "Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable",
         ),

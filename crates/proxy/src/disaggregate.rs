@@ -1,13 +1,15 @@
 //! Node bytes to answers: the mirror image of [`crate::aggregate`].
 //!
-//! Cuts what a node sent into envelopes, segments or aggregated frames, looks each answer's stream id up in the
-//! link's table and hands it to the client who asked, under that client's own stream id. A node that sends garbage or
-//! answers what nobody asked loses that link and nothing else.
+//! Cuts what a node sent into envelopes, segments or aggregated frames, looks each answer's stream
+//! id up in the link's table and hands it to the client who asked, under that client's own stream
+//! id. A node that sends garbage or answers what nobody asked loses that link and nothing else.
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::AggregateReader;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::{ErrorMessage, encode, error_code, result_kind, split_response_prefix};
+use shunt_wire::cql::message::{
+    ErrorMessage, encode, error_code, result_kind, split_response_prefix,
+};
 use shunt_wire::cql::reader::Envelopes;
 
 use crate::answers::{learn, local_pages, system_tables};
@@ -25,7 +27,7 @@ use crate::metrics::Outcome;
 use crate::plan::After;
 use crate::reply::{self, Answer};
 use crate::retained::Retained;
-use crate::second::{agreement, failure, turned_away, unprepared};
+use crate::retry::{agreement, failure, turned_away, unprepared};
 
 /// Bytes at the head of a frame that say whose its only answer is: their number, and its stream id.
 const ONLY_STREAM_BYTES: usize = 6;
@@ -114,7 +116,12 @@ fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Env
             }
             Next::Other(header) => {
                 let Ok(Some(body)) = envelopes.body() else { return };
-                let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
+                let answer = Answer {
+                    stream: header.stream,
+                    flags: header.flags,
+                    opcode: header.opcode,
+                    body,
+                };
                 read_other(core, io, at, &header, &answer);
                 // The answer to STARTUP switches a v5 connection to segments.
                 if core.links.find(at).is_some_and(|link| link.segmented != segmented) {
@@ -125,7 +132,8 @@ fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Env
     }
 }
 
-/// Passes on answers up to the first that is not simply passed on: so long the link is looked up once.
+/// Passes on answers up to the first that is not simply passed on: so long the link is looked up
+/// once.
 #[inline]
 fn pass_on_all(
     link: &mut Link,
@@ -143,7 +151,10 @@ fn pass_on_all(
             Err(error) => return Next::Fault(error.to_string()),
         };
         if !header.response || header.version != link.version && is_ready {
-            return Next::Fault(format!("its header {header:?} is no answer of version {}", link.version));
+            return Next::Fault(format!(
+                "its header {header:?} is no answer of version {}",
+                link.version
+            ));
         }
         if header.length > bytes_max {
             return Next::Oversized(header);
@@ -153,8 +164,10 @@ fn pass_on_all(
             Ok(None) => return Next::Nothing,
             Err(error) => return Next::Fault(error.to_string()),
         };
-        let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
-        if !is_ready || !is_ordinary || !pass_on(link, node.as_deref_mut(), &mut path, io, &answer) {
+        let answer =
+            Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
+        if !is_ready || !is_ordinary || !pass_on(link, node.as_deref_mut(), &mut path, io, &answer)
+        {
             return Next::Other(header);
         }
     }
@@ -170,7 +183,10 @@ fn pass_on(
     answer: &Answer<'_>,
 ) -> bool {
     let Some(pending) = link.streams.get(answer.stream) else { return false };
-    if pending.purpose != Purpose::Client || pending.plan.after != After::Deliver || answer.opcode != opcode::RESULT {
+    if pending.purpose != Purpose::Client
+        || pending.plan.after != After::Deliver
+        || answer.opcode != opcode::RESULT
+    {
         return false;
     }
     let (to, sent_ns, kept) = (pending.recipient(), pending.sent_ns, pending.kept);
@@ -201,10 +217,17 @@ fn read_other(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, answer
     }
 }
 
-/// Throws an answer longer than `frame_bytes_max` away as its bytes come: whoever asked gets an error, and the link goes
-/// on serving the others. `false`: more must come before it is known whose it is, or the link is given up.
+/// Throws an answer longer than `frame_bytes_max` away as its bytes come: whoever asked gets an
+/// error, and the link goes on serving the others. `false`: more must come before it is known whose
+/// it is, or the link is given up.
 #[cold]
-fn skip(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, envelopes: &mut Envelopes<'_>) -> bool {
+fn skip(
+    core: &mut Core,
+    io: &mut Io,
+    at: LinkRef,
+    header: &Header,
+    envelopes: &mut Envelopes<'_>,
+) -> bool {
     let (length, max) = (header.length, core.context.config.frame_bytes_max);
     let Some(link) = core.links.find_mut(at) else { return false };
     let stream = match (header.opcode, link.aggregate.is_some()) {
@@ -226,8 +249,9 @@ fn skip(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, envelopes: &
     };
     envelopes.skip();
     tell_long_answer(core, io, at, stream, length);
-    let why =
-        format!("an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages");
+    let why = format!(
+        "an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages"
+    );
     let mut body = Vec::new();
     encode::error(&mut body, error_code::INVALID, &why);
     take(core, io, at, &Answer::plain(opcode::ERROR, stream, &body));
@@ -236,7 +260,9 @@ fn skip(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, envelopes: &
 
 fn tell_long_answer(core: &Core, io: &Io, at: LinkRef, stream: i16, length: u32) {
     let Some(link) = core.links.find(at) else { return };
-    let Some(suppressed) = core.context.log_limits.admit(Logged::LongAnswer, io.now_ns()) else { return };
+    let Some(suppressed) = core.context.log_limits.admit(Logged::LongAnswer, io.now_ns()) else {
+        return;
+    };
     let client = link.streams.get(stream).and_then(|pending| core.clients.find(pending.client));
     let who = client.map(|client| core.router.who(client));
     tracing::warn!(
@@ -251,10 +277,12 @@ fn tell_long_answer(core: &Core, io: &Io, at: LinkRef, stream: i16, length: u32)
     );
 }
 
-/// Gives up a link of aggregated frames on which something else came. That answers nobody's query, whatever its stream
-/// id: the node refuses the connection.
+/// Gives up a link of aggregated frames on which something else came. That answers nobody's query,
+/// whatever its stream id: the node refuses the connection.
 fn stray_envelope(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
-    let refusal = (header.opcode == opcode::ERROR).then(|| ErrorMessage::decode(header.version, body).ok()).flatten();
+    let refusal = (header.opcode == opcode::ERROR)
+        .then(|| ErrorMessage::decode(header.version, body).ok())
+        .flatten();
     let why = match refusal {
         Some(error) => format!("it refused an aggregated frame: {}", error.message),
         None => format!("it sent opcode {:#x} on a link of aggregated frames", header.opcode),
@@ -267,7 +295,12 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     match link.filter(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0) {
         Some(link) => link.heard_frames = true,
         None => {
-            keep::fault(core, io, at.key, "it sent an aggregated frame on a link where none was asked for");
+            keep::fault(
+                core,
+                io,
+                at.key,
+                "it sent an aggregated frame on a link where none was asked for",
+            );
             return;
         }
     }
@@ -287,7 +320,8 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
                 None => return,
                 Some(Err(error)) => break Err(error),
                 Some(Ok(entry)) => {
-                    let (stream, flags, opcode, body) = (entry.stream, entry.flags, entry.opcode, entry.body);
+                    let (stream, flags, opcode, body) =
+                        (entry.stream, entry.flags, entry.opcode, entry.body);
                     let answer = Answer { stream, flags, opcode, body };
                     if !pass_on(link, node.as_deref_mut(), &mut path, io, &answer) {
                         break Ok(answer);
@@ -310,7 +344,12 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
 fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(at) else { return };
     let Some(pending) = link.streams.get(answer.stream).copied() else {
-        keep::fault(core, io, at.key, &format!("it answered stream {}, which nobody asked for", answer.stream));
+        keep::fault(
+            core,
+            io,
+            at.key,
+            &format!("it answered stream {}, which nobody asked for", answer.stream),
+        );
         return;
     };
     link.streams.remove(answer.stream);
@@ -340,10 +379,17 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
 }
 
 /// An answer the proxy must look into: an error, or one to a request with an [`After`].
-fn take_for_client(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending, answer: &Answer<'_>) {
+fn take_for_client(
+    core: &mut Core,
+    io: &mut Io,
+    at: LinkRef,
+    pending: &Pending,
+    answer: &Answer<'_>,
+) {
     let mut plain = Vec::new();
     let max = core.context.config.frame_bytes_max;
-    let Some(body) = core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain) else {
+    let Some(body) = core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain)
+    else {
         keep::fault(core, io, at.key, "an answer's body could not be decompressed");
         let pending = Pending { fate_unknown: true, ..*pending };
         failure::fail(core, io, &pending, Outcome::LinkLost, "the node's answer was malformed");
@@ -355,25 +401,39 @@ fn take_for_client(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending,
     }
     match pending.plan.after {
         After::Learn => learn::learn_prepared(core, io, at.key, pending, answer, body),
-        After::Rewrite(table) => system_tables::show_proxy(core, io, at.key, pending, answer, body, table),
+        After::Rewrite(table) => {
+            system_tables::show_proxy(core, io, at.key, pending, answer, body, table)
+        }
         After::Local => local_pages::deliver_page(core, io, at.key, pending, answer, body),
         After::Agree => agreement::hold(core, io, at.key, pending, answer, body),
         After::Inspect => {
             reply::pass_on(core, io, pending, answer, Outcome::Ok);
             let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);
             let rest = split_response_prefix(prefix, body).map_or(&[][..], |(_, rest)| rest);
-            if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE) && answer.opcode == opcode::RESULT {
+            if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE)
+                && answer.opcode == opcode::RESULT
+            {
                 keep::fault(core, io, at.key, "a statement changed the keyspace of a shared link");
             }
         }
-        After::Deliver | After::Use | After::Unprepared | After::Lock | After::Transaction | After::Multiget => {
-            reply::pass_on(core, io, pending, answer, Outcome::Ok)
-        }
+        After::Deliver
+        | After::Use
+        | After::Unprepared
+        | After::Lock
+        | After::Transaction
+        | After::Multiget => reply::pass_on(core, io, pending, answer, Outcome::Ok),
     }
 }
 
 /// An ERROR: it goes to the client unless another attempt may do better, or it says what is not so.
-fn take_error(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending, answer: &Answer<'_>, body: &[u8]) {
+fn take_error(
+    core: &mut Core,
+    io: &mut Io,
+    at: LinkRef,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    body: &[u8],
+) {
     turned_away::penalise(core, at.key, answer.flags, body);
     if !unprepared::repair(core, io, at.key, pending, answer.flags, body)
         && !turned_away::send_on(core, io, at.key, pending, answer.flags, body)

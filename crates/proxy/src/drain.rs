@@ -4,13 +4,14 @@ use shunt_reactor::Io;
 
 use crate::client::{Stall, closing};
 use crate::core::Core;
+use crate::fleet::membership::run;
+use crate::fleet::peers::link;
 use crate::handover::agents;
-use crate::hop::link;
 use crate::link::keep;
-use crate::membership::run;
 use crate::metrics::Closing;
 
-/// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers is closed.
+/// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers
+/// is closed.
 pub(crate) fn start(core: &mut Core, io: &mut Io) {
     core.context.draining = true;
     for slot in core.clients.slots() {
@@ -25,14 +26,25 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
     let done: Vec<u32> = core
         .clients
         .iter()
-        .filter(|(_, client)| client.in_flight == 0 && client.switch.is_none() && io.backlog(client.conn) == 0)
+        .filter(|(_, client)| {
+            client.in_flight == 0 && client.switch.is_none() && io.backlog(client.conn) == 0
+        })
         .map(|(slot, _)| slot)
         .collect();
     for slot in done {
-        closing::close(core, io, slot, Closing::Draining, "the proxy is shutting down and owes it nothing");
+        closing::close(
+            core,
+            io,
+            slot,
+            Closing::Draining,
+            "the proxy is shutting down and owes it nothing",
+        );
     }
     // Without clients it may still have locks to hand over.
-    if core.clients.is_empty() && core.fleet.locks.has_left() && run::has_left(&core.fleet.membership) {
+    if core.clients.is_empty()
+        && core.fleet.locks.has_left()
+        && run::has_left(&core.fleet.membership)
+    {
         keep::close_all(core, io);
         link::close_all(core, io);
         agents::close_all(core, io);
@@ -46,7 +58,13 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
 /// The time to drain is over: closes everything.
 pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
     for slot in core.clients.slots() {
-        closing::close(core, io, slot, Closing::CutOff, "the proxy is shutting down and waits no longer");
+        closing::close(
+            core,
+            io,
+            slot,
+            Closing::CutOff,
+            "the proxy is shutting down and waits no longer",
+        );
     }
     keep::close_all(core, io);
     io.stop();

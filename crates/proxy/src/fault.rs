@@ -22,7 +22,8 @@ pub(crate) fn is_not_looked_up(message: &[u8], words: &[&str]) -> bool {
 /// True of a node's error that says that a role lacks a right. A node that could not read the
 /// rights, because replicas of `system_auth` are down, answers with the same code.
 pub(crate) fn is_right_missing(code: i32, message: &str) -> bool {
-    code == error_code::UNAUTHORIZED && !is_not_looked_up(message.as_bytes(), &["Unable to perform authorization"])
+    code == error_code::UNAUTHORIZED
+        && !is_not_looked_up(message.as_bytes(), &["Unable to perform authorization"])
 }
 
 /// Who caused an error.
@@ -69,10 +70,14 @@ impl FaultKind {
         }
     }
 
-    /// Whose fault it is. What is the client's would fail again; of anything else, asking again later may help.
+    /// Whose fault it is. What is the client's would fail again; of anything else, asking again
+    /// later may help.
     pub(crate) fn party(self) -> Party {
         match self {
-            FaultKind::Protocol | FaultKind::Invalid | FaultKind::Syntax | FaultKind::Unauthorized => Party::Client,
+            FaultKind::Protocol
+            | FaultKind::Invalid
+            | FaultKind::Syntax
+            | FaultKind::Unauthorized => Party::Client,
             FaultKind::Overloaded | FaultKind::Late | FaultKind::Unserved => Party::Proxy,
         }
     }
@@ -158,17 +163,25 @@ impl NodeError {
     /// written.
     pub(crate) fn says_not_carried_out(self) -> bool {
         use error_code::{
-            CAS_WRITE_UNKNOWN, CDC_WRITE_FAILURE, SERVER_ERROR, TRUNCATE_ERROR, WRITE_FAILURE, WRITE_TIMEOUT,
+            CAS_WRITE_UNKNOWN, CDC_WRITE_FAILURE, SERVER_ERROR, TRUNCATE_ERROR, WRITE_FAILURE,
+            WRITE_TIMEOUT,
         };
-        let of_unknown_fate =
-            [SERVER_ERROR, TRUNCATE_ERROR, WRITE_TIMEOUT, WRITE_FAILURE, CDC_WRITE_FAILURE, CAS_WRITE_UNKNOWN];
+        let of_unknown_fate = [
+            SERVER_ERROR,
+            TRUNCATE_ERROR,
+            WRITE_TIMEOUT,
+            WRITE_FAILURE,
+            CDC_WRITE_FAILURE,
+            CAS_WRITE_UNKNOWN,
+        ];
         !of_unknown_fate.contains(&self.0)
     }
 
-    /// True if it leaves open whether a login or keyspace is right: the node cannot serve, or cannot read its own
-    /// tables.
+    /// True if it leaves open whether a login or keyspace is right: the node cannot serve, or
+    /// cannot read its own tables.
     pub(crate) fn is_no_verdict(self) -> bool {
-        self.party() == Party::Node || matches!(self.0, error_code::READ_TIMEOUT | error_code::READ_FAILURE)
+        self.party() == Party::Node
+            || matches!(self.0, error_code::READ_TIMEOUT | error_code::READ_FAILURE)
     }
 }
 
@@ -200,7 +213,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_request_says_that_it_was_not_carried_out() {
-        use error_code::{INVALID, OVERLOADED, SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED, WRITE_TIMEOUT};
+        use error_code::{
+            INVALID, OVERLOADED, SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED, WRITE_TIMEOUT,
+        };
         for code in [INVALID, SYNTAX_ERROR, UNAUTHORIZED, OVERLOADED, 0x7777] {
             assert!(NodeError(code).says_not_carried_out(), "{code:#x}");
         }

@@ -1,5 +1,5 @@
-//! The end of a turn: what was begun on links is completed just before the loop writes each link's buffer in one system
-//! call. A frame that had better gather more stays open.
+//! The end of a turn: what was begun on links is completed just before the loop writes each link's
+//! buffer in one system call. A frame that had better gather more stays open.
 
 use shunt_reactor::Io;
 
@@ -60,9 +60,10 @@ pub(crate) fn links(links: &mut Links, context: &Context, io: &mut Io) -> u32 {
 
 /// True if the open frame should wait for more queries.
 ///
-/// A node takes the frames of a link one after the other, so while it works on one, the next is worth more full
-/// than early. It goes once it has as many queries as are unanswered (which bounds what waiting costs by what the
-/// node needs anyway), once there are enough to spread the cost of a frame, or after `gather_ns`.
+/// A node takes the frames of a link one after the other, so while it works on one, the next is
+/// worth more full than early. It goes once it has as many queries as are unanswered (which bounds
+/// what waiting costs by what the node needs anyway), once there are enough to spread the cost of a
+/// frame, or after `gather_ns`.
 #[inline]
 fn gathers(link: &Link, now_ns: u64, gather_ns: u64) -> bool {
     let LinkWriter::Aggregate(writer) = &link.writer else { return false };

@@ -37,7 +37,7 @@ impl PoolId {
     pub(crate) const NONE: PoolId = PoolId(u32::MAX);
 }
 
-/// A request that waits until a statement is prepared again, or the nodes agree. A number is not used again while the
-/// answer to an earlier one could still be on its way.
+/// A request that waits until a statement is prepared again, or the nodes agree. A number is not
+/// used again while the answer to an earlier one could still be on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u32);

@@ -1,4 +1,5 @@
-//! Bytes of clients, before they are decoded: compressed segments are weighed by what they say they hold.
+//! Bytes of clients, before they are decoded: compressed segments are weighed by what they say they
+//! hold.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::frame_v5::claimed_part;
@@ -23,7 +24,9 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> 
 /// line, for as much as it may then read: other segments may have come by then.
 #[inline(never)]
 fn inflate(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-    let is_free = |core: &Core| core.clients.get(slot).is_some_and(|client| client.segmented && !client.stalls.any());
+    let is_free = |core: &Core| {
+        core.clients.get(slot).is_some_and(|client| client.segmented && !client.stalls.any())
+    };
     if !is_free(core) {
         return decode::read(core, io, slot, data);
     }

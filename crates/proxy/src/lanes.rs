@@ -1,9 +1,10 @@
-//! What one core of the process has to say to another: locks that its clients ask for and another core keeps, their answers, and
-//! the words of the fleet.
+//! What one core of the process has to say to another: locks that its clients ask for and another
+//! core keeps, their answers, and the words of the fleet.
 //!
-//! All that a turn produces for a core goes there as one mail when the turn ends, so that nothing is locked per request. Mail of
-//! one core to another arrives in order. A core that does not take its mail gets no more requests once [`WAITING_BYTES_MAX`] wait for it;
-//! words and answers are few, or bounded by requests, and never left out.
+//! All that a turn produces for a core goes there as one mail when the turn ends, so that nothing
+//! is locked per request. Mail of one core to another arrives in order. A core that does not take
+//! its mail gets no more requests once [`WAITING_BYTES_MAX`] wait for it; words and answers are
+//! few, or bounded by requests, and never left out.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use shunt_locks::{Mode, Namespace, Ticket};
 
 use crate::control::post::Mailbox;
 use crate::control::state::CoreMail;
-use crate::fleet::Fleet;
-use crate::hop::Owners;
+use crate::fleet::peers::Owners;
+use crate::fleet::roster::Fleet;
 
 use crate::locks::outbox::{Held, Reply, Verdict};
 use crate::locks::request::{Operation, Request};
@@ -101,7 +102,8 @@ impl Batch {
             }
             Message::Answer { ticket, verdict, holder, waiters, length, list } => {
                 let (owner, list) = (text(usize::from(length)), text(list as usize));
-                let holder = holder.map(|(mode, fence, ttl_ms)| Held { owner, mode, fence, ttl_ms });
+                let holder =
+                    holder.map(|(mode, fence, ttl_ms)| Held { owner, mode, fence, ttl_ms });
                 Said::Answer(ticket, Reply { verdict, holder, waiters, list })
             }
             Message::Cancel(ticket, is_awaited) => Said::Cancel(ticket, is_awaited),
@@ -175,7 +177,8 @@ impl Lanes {
         let Some(batch) = self.batch(to) else { return false };
         let Request { ticket, namespace, operation, .. } = *request;
         let lengths = texts.map(|text| text.len() as u16);
-        batch.asked_bytes += size_of::<Message>() + texts.iter().map(|text| text.len()).sum::<usize>();
+        batch.asked_bytes +=
+            size_of::<Message>() + texts.iter().map(|text| text.len()).sum::<usize>();
         texts.iter().for_each(|text| batch.texts.extend_from_slice(text));
         batch.messages.push(Message::Ask { ticket, namespace, operation, lengths });
         true
@@ -194,7 +197,13 @@ impl Lanes {
     }
 
     /// Sends a transaction on, and whose share it counts to; `false`: too much waits for that core.
-    pub(crate) fn ask_transaction(&mut self, to: usize, ticket: Ticket, who: &str, message: &[u8]) -> bool {
+    pub(crate) fn ask_transaction(
+        &mut self,
+        to: usize,
+        ticket: Ticket,
+        who: &str,
+        message: &[u8],
+    ) -> bool {
         let waits = |batch: &Batch| batch.transaction_bytes + who.len() + message.len();
         if self.batches.get(to).is_none_or(|batch| waits(batch) > WAITING_BYTES_MAX) {
             return false;
@@ -215,7 +224,13 @@ impl Lanes {
     }
 
     /// Asks for the longest queues; `false`: too much waits for that core.
-    pub(crate) fn ask_longest(&mut self, to: usize, ticket: Ticket, namespace: Namespace, most: u32) -> bool {
+    pub(crate) fn ask_longest(
+        &mut self,
+        to: usize,
+        ticket: Ticket,
+        namespace: Namespace,
+        most: u32,
+    ) -> bool {
         let full = |batch: &Batch| batch.messages.len() * size_of::<Message>() > WAITING_BYTES_MAX;
         if self.batches.get(to).is_none_or(full) {
             return false;
@@ -225,7 +240,8 @@ impl Lanes {
         true
     }
 
-    /// Takes a request back; its answer may be on the way. `is_awaited`: it is answered once in any case.
+    /// Takes a request back; its answer may be on the way. `is_awaited`: it is answered once in any
+    /// case.
     pub(crate) fn cancel(&mut self, to: usize, ticket: Ticket, is_awaited: bool) {
         if let Some(batch) = self.batch(to) {
             batch.messages.push(Message::Cancel(ticket, is_awaited));
@@ -263,7 +279,14 @@ mod tests {
 
     fn request(name: &[u8]) -> Request<'_> {
         let operation = Operation::Look;
-        Request { ticket: Ticket(7), namespace: Namespace::Memory, operation, name, role: b"r", owner: b"" }
+        Request {
+            ticket: Ticket(7),
+            namespace: Namespace::Memory,
+            operation,
+            name,
+            role: b"r",
+            owner: b"",
+        }
     }
 
     fn lanes(room: usize) -> (Lanes, Arc<Mutex<Vec<CoreMail>>>) {
@@ -285,14 +308,19 @@ mod tests {
         let (mut lanes, taken) = lanes(1);
         lanes.ask(0, &request(b"first"));
         let holder = Held { owner: b"somebody", mode: Mode::Exclusive, fence: 5, ttl_ms: 6 };
-        let reply = Reply { holder: Some(holder), waiters: 2, list: b"list", ..Verdict::Granted.into() };
+        let reply =
+            Reply { holder: Some(holder), waiters: 2, list: b"list", ..Verdict::Granted.into() };
         lanes.answer(0, Ticket(9), &reply);
         lanes.ask(0, &request(b"second"));
         lanes.flush();
         let mail = taken.lock().expect("lock").pop();
         let Some(CoreMail::FromCore(batch)) = mail else { panic!("one mail") };
         let said: Vec<String> = batch.iter().map(|said| format!("{said:?}")).collect();
-        let expected = [Said::Ask(request(b"first")), Said::Answer(Ticket(9), reply), Said::Ask(request(b"second"))];
+        let expected = [
+            Said::Ask(request(b"first")),
+            Said::Answer(Ticket(9), reply),
+            Said::Ask(request(b"second")),
+        ];
         assert_eq!(said, expected.map(|said| format!("{said:?}")));
     }
 

@@ -5,14 +5,16 @@
 //! client bytes <- reply  <- disaggregate    <----------------------- [storage node]
 //! ```
 //!
-//! Each step is the module of that name; read in this order they follow one query. Events of the loop come in through
-//! [`service`]. One [`core::Core`] per event loop owns everything a query touches, split among owners ([`client::clients`],
-//! [`router`], [`link::links`], [`retained`], [`second`]): a step is a function that takes the owners it needs. Nothing is
-//! shared between cores on the data path.
+//! Each step is the module of that name; read in this order they follow one query. Events of the
+//! loop come in through [`service`]. One [`core::Core`] per event loop owns everything a query
+//! touches, split among owners ([`client::clients`], [`router`], [`link::links`], [`retained`],
+//! [`second`]): a step is a function that takes the owners it needs. Nothing is shared between
+//! cores on the data path.
 //!
-//! The cold parts lie beside it: how clients log in and leave ([`client`]), how links are opened and kept ([`link`]),
-//! second attempts by their cause ([`second`]), answers that the proxy looks into ([`answers`]). The control plane
-//! ([`control`]) watches the ring and posts what changed; [`fleet`] are the proxies that drivers are shown.
+//! The cold parts lie beside it: how clients log in and leave ([`client`]), how links are opened
+//! and kept ([`link`]), second attempts by their cause ([`second`]), answers that the proxy looks
+//! into ([`answers`]). The control plane ([`control`]) watches the ring and posts what changed;
+//! [`fleet`] are the proxies that drivers are shown.
 
 mod service;
 
@@ -27,13 +29,11 @@ mod reply;
 mod answers;
 mod client;
 mod link;
+pub mod fleet;
 pub mod handover;
-mod hop;
 mod locks;
-pub mod membership;
 mod multiget;
-mod own;
-mod second;
+mod retry;
 mod transactions;
 
 mod context;
@@ -56,7 +56,6 @@ pub mod prepared;
 pub mod admin;
 pub mod config;
 pub mod control;
-pub mod fleet;
 pub mod metrics;
 #[cfg(feature = "weakened")]
 pub mod weakened;

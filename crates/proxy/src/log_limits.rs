@@ -1,5 +1,6 @@
-//! How often a kind of log line may be written: what a client can cause is told once a second and kind for the whole
-//! process, with the number of those left out in between, so that no client fills a disk.
+//! How often a kind of log line may be written: what a client can cause is told once a second and
+//! kind for the whole process, with the number of those left out in between, so that no client
+//! fills a disk.
 //!
 //! Shared by the cores. Never asked per query.
 
@@ -30,8 +31,14 @@ pub(crate) enum Logged {
 }
 
 /// Kinds that are no [`Closing`].
-const OTHERS: [Logged; 6] =
-    [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow, Logged::Permission, Logged::Transactions, Logged::Observed];
+const OTHERS: [Logged; 6] = [
+    Logged::LongAnswer,
+    Logged::NoAccess,
+    Logged::LockRow,
+    Logged::Permission,
+    Logged::Transactions,
+    Logged::Observed,
+];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
 impl Logged {
@@ -79,7 +86,11 @@ impl Kind {
     fn take(&self, now_ns: u64) -> bool {
         let next = self.next_ns.load(Ordering::Relaxed);
         let after = now_ns.saturating_add(limits::LOG_INTERVAL_NS);
-        now_ns >= next && self.next_ns.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        now_ns >= next
+            && self
+                .next_ns
+                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 }
 
@@ -94,8 +105,8 @@ impl Default for LogLimits {
 }
 
 impl LogLimits {
-    /// Says whether a line of this kind may be written now: `Some` with the number of those left out before it, or
-    /// `None`.
+    /// Says whether a line of this kind may be written now: `Some` with the number of those left
+    /// out before it, or `None`.
     pub(crate) fn admit(&self, logged: Logged, now_ns: u64) -> Option<u64> {
         let kind = &self.0[logged.index()];
         if kind.take(now_ns) {
@@ -105,7 +116,8 @@ impl LogLimits {
         None
     }
 
-    /// Kinds of which lines were left out, none has come since, and a line may be written now; with their number.
+    /// Kinds of which lines were left out, none has come since, and a line may be written now; with
+    /// their number.
     pub(crate) fn overdue(&self, now_ns: u64) -> impl Iterator<Item = (Logged, u64)> + '_ {
         Logged::all().filter_map(move |logged| {
             let kind = &self.0[logged.index()];
@@ -136,7 +148,11 @@ mod tests {
             }
         }
         assert_eq!(written, 10);
-        assert_eq!(limits.admit(Logged::NoAccess, 0), Some(0), "kinds do not hold one another back");
+        assert_eq!(
+            limits.admit(Logged::NoAccess, 0),
+            Some(0),
+            "kinds do not hold one another back"
+        );
         assert_eq!(limits.overdue(10 * second - 1).count(), 0, "not before its time");
         let rest: Vec<_> = limits.overdue(10 * second).collect();
         assert_eq!(rest, [(Logged::LongAnswer, 1_000 - told)]);

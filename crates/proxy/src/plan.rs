@@ -8,7 +8,8 @@ use shunt_admin::RequestKind as QueryKind;
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;
 
-/// The kind of work that a request asks for; it decides the error when the request's fate is unknown.
+/// The kind of work that a request asks for; it decides the error when the request's fate is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Read,
@@ -50,7 +51,12 @@ impl After {
     pub(crate) fn is_for_the_proxy(self) -> bool {
         matches!(
             self,
-            After::Use | After::Unprepared | After::Local | After::Lock | After::Transaction | After::Multiget
+            After::Use
+                | After::Unprepared
+                | After::Local
+                | After::Lock
+                | After::Transaction
+                | After::Multiget
         )
     }
 }
@@ -67,8 +73,9 @@ pub(crate) struct Plan {
     pub(crate) kind: QueryKind,
     /// A lightweight transaction (IF).
     pub(crate) conditional: bool,
-    /// Not put into one frame or segment with others: conditional or a range read, which would hold them up; or one that a
-    /// node may be unable to read, two of which in one segment would end the connection.
+    /// Not put into one frame or segment with others: conditional or a range read, which would hold
+    /// them up; or one that a node may be unable to read, two of which in one segment would end the
+    /// connection.
     pub(crate) alone: bool,
     pub(crate) after: After,
     /// The prepared statement executed, in the core's table.
@@ -130,7 +137,8 @@ pub(crate) enum SystemTable {
 }
 
 impl SystemTable {
-    /// The table a SELECT reads, if it is one of these; `session` is the keyspace of unqualified names.
+    /// The table a SELECT reads, if it is one of these; `session` is the keyspace of unqualified
+    /// names.
     pub(crate) fn of(parsed: &Statement<'_>, session: Option<&str>) -> Option<SystemTable> {
         let (keyspace, table) = parsed.selected_table()?;
         if !keyspace.or(session.map(Identifier::exact))?.matches("system") {
@@ -152,7 +160,8 @@ impl SystemTable {
 const LOCAL_KEYSPACES: [&str; 5] =
     ["system", "system_schema", "system_views", "system_virtual_schema", "system_metrics"];
 
-/// True if a SELECT reads rows that are each node's own; `session` is the keyspace of unqualified names.
+/// True if a SELECT reads rows that are each node's own; `session` is the keyspace of unqualified
+/// names.
 pub(crate) fn reads_local_rows(parsed: &Statement<'_>, session: Option<&str>) -> bool {
     let Some((keyspace, _)) = parsed.selected_table() else { return false };
     let keyspace = keyspace.or(session.map(Identifier::exact));

@@ -1,9 +1,10 @@
-//! Prepared statements: what was learnt when a client prepared them, so that any core can route their execution and
-//! repair a node that does not know them.
+//! Prepared statements: what was learnt when a client prepared them, so that any core can route
+//! their execution and repair a node that does not know them.
 //!
-//! The store ([`PreparedStore`]) is shared by all cores and locked, but only when a statement is learnt or met for the
-//! first time; each core keeps its own table for the data path. A statement is in the store before its client gets the
-//! answer to PREPARE, so that an EXECUTE on any other connection finds it.
+//! The store ([`PreparedStore`]) is shared by all cores and locked, but only when a statement is
+//! learnt or met for the first time; each core keeps its own table for the data path. A statement
+//! is in the store before its client gets the answer to PREPARE, so that an EXECUTE on any other
+//! connection finds it.
 
 mod shape;
 mod store;
@@ -53,8 +54,8 @@ pub(crate) struct ResultColumn {
 pub struct PreparedStatement {
     /// The node's id for it (a hash of keyspace and text, the same on every node).
     pub(crate) id: Box<[u8]>,
-    /// `None`: it is longer than `PREPARED_TEXT_BYTES_MAX`. It is routed like any other, but cannot be prepared again
-    /// without its client, who is told so when a node does not know it.
+    /// `None`: it is longer than `PREPARED_TEXT_BYTES_MAX`. It is routed like any other, but cannot
+    /// be prepared again without its client, who is told so when a node does not know it.
     pub(crate) text: Option<Box<str>>,
     /// Keyspace its unqualified names mean: that of the session, or of PREPARE itself (v5).
     pub(crate) keyspace: Option<Box<str>>,
@@ -79,7 +80,8 @@ pub struct PreparedStatement {
     pub(crate) tables: Option<Box<[Named]>>,
     /// What it does with them.
     pub(crate) access: Access,
-    /// How it is asked in parts, or why it is not; none: it is no read of several partitions, or the option is off.
+    /// How it is asked in parts, or why it is not; none: it is no read of several partitions, or
+    /// the option is off.
     pub(crate) multiget: Option<Arc<Form>>,
     /// What it is as a transaction: by its text, or once it was carried out as one.
     pub(crate) transaction: OnceLock<Arc<Known>>,
@@ -91,7 +93,12 @@ pub struct PreparedStatement {
 
 impl PreparedStatement {
     /// A statement of which no more is known than this: it goes to any node.
-    pub(crate) fn opaque(id: &[u8], text: &str, parsed: &Statement<'_>, keyspace: Option<&str>) -> Self {
+    pub(crate) fn opaque(
+        id: &[u8],
+        text: &str,
+        parsed: &Statement<'_>,
+        keyspace: Option<&str>,
+    ) -> Self {
         Self {
             id: Box::from(id),
             text: (text.len() <= limits::PREPARED_TEXT_BYTES_MAX).then(|| Box::from(text)),
@@ -116,7 +123,8 @@ impl PreparedStatement {
         }
     }
 
-    /// One on the tables of locks; `statement`: if it has a form that is answered. `is_answered`: by the proxy itself, and not by nodes.
+    /// One on the tables of locks; `statement`: if it has a form that is answered. `is_answered`:
+    /// by the proxy itself, and not by nodes.
     pub(crate) fn on_locks(self, statement: Option<facade::Statement>, is_answered: bool) -> Self {
         let after = if is_answered { After::Lock } else { self.after };
         Self { locks: statement.map(Arc::new), names_locks: true, after, ..self }
@@ -138,9 +146,12 @@ impl PreparedStatement {
 
     /// About what it takes in memory.
     fn bytes(&self) -> usize {
-        let column = |column: &ResultColumn| column.name.len() + column.type_option.len() + size_of::<ResultColumn>();
+        let column = |column: &ResultColumn| {
+            column.name.len() + column.type_option.len() + size_of::<ResultColumn>()
+        };
         let columns = self.result_columns.iter().map(column).sum::<usize>();
-        let key = self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
+        let key =
+            self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
         let text = self.text.as_ref().map_or(0, |text| text.len());
         let locks = self.locks.as_ref().map_or(0, |statement| statement.bytes());
         let named = |(keyspace, table): &Named| {
@@ -158,10 +169,19 @@ impl PreparedStatement {
             Ok(split) => split.bytes(),
             Err(_) => size_of::<Form>(),
         });
-        size_of::<Self>() + multiget + self.id.len() + text + columns + key + locks + transaction + tables
+        size_of::<Self>()
+            + multiget
+            + self.id.len()
+            + text
+            + columns
+            + key
+            + locks
+            + transaction
+            + tables
     }
 
-    /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.
+    /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node
+    /// answered.
     pub(crate) fn learn(
         text: &str,
         parsed: &Statement<'_>,
@@ -178,7 +198,9 @@ impl PreparedStatement {
             _ => keyspace.map(Box::from),
         };
         let result_columns = match after_of(parsed, keyspace) {
-            After::Rewrite(_) => prepared.result.columns().map(|column| ResultColumn::of(&column)).collect(),
+            After::Rewrite(_) => {
+                prepared.result.columns().map(|column| ResultColumn::of(&column)).collect()
+            }
             _ => Box::default(),
         };
         Self {
@@ -197,11 +219,13 @@ impl ResultColumn {
     }
 }
 
-/// The markers of the partition key: as the node tells (v4 and later), else (v3) by the names of the key's columns.
+/// The markers of the partition key: as the node tells (v4 and later), else (v3) by the names of
+/// the key's columns.
 fn key_markers(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Box<[KeyMarker]> {
     let markers: Vec<_> = prepared.bind.markers().collect();
     let told: Vec<usize> = prepared.bind.partition_key().map(usize::from).collect();
-    let positions = if told.is_empty() { by_column_names(&markers, routing).unwrap_or_default() } else { told };
+    let positions =
+        if told.is_empty() { by_column_names(&markers, routing).unwrap_or_default() } else { told };
     let found = positions.iter().map(|index| {
         let name = Box::from(markers.get(*index)?.name);
         Some(KeyMarker { index: *index, name })
@@ -209,7 +233,10 @@ fn key_markers(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Box<[
     found.collect::<Option<Box<[_]>>>().unwrap_or_default()
 }
 
-fn by_column_names(markers: &[ColumnSpec<'_>], routing: Option<&RoutingTable>) -> Option<Vec<usize>> {
+fn by_column_names(
+    markers: &[ColumnSpec<'_>],
+    routing: Option<&RoutingTable>,
+) -> Option<Vec<usize>> {
     let first = markers.first()?;
     let table = routing?.table(first.keyspace, first.table)?;
     let position = |name: &str| {
@@ -223,10 +250,11 @@ fn by_column_names(markers: &[ColumnSpec<'_>], routing: Option<&RoutingTable>) -
 /// Statement ids as Cassandra makes them: MD5 of keyspace and text.
 pub(crate) const ID_BYTES: usize = 16;
 
-/// A core's table of statements by id, bounded in number and bytes: beyond either bound the one that came first leaves,
-/// and is found in the store when it is met again.
+/// A core's table of statements by id, bounded in number and bytes: beyond either bound the one
+/// that came first leaves, and is found in the store when it is met again.
 ///
-/// Every statement in it has a number, counted up with each one that comes, which is never another's.
+/// Every statement in it has a number, counted up with each one that comes, which is never
+/// another's.
 struct Shelf<T> {
     by_id: HashMap<u128, u32, BuildHasherDefault<IdHasher>>,
     items: VecDeque<(Arc<PreparedStatement>, T)>,
@@ -263,14 +291,19 @@ impl<T> Shelf<T> {
         let id = id_of(&statement.id)?;
         self.bytes += statement.bytes();
         if let Some(number) = self.by_id.get(&id).copied() {
-            let old = std::mem::replace(&mut self.items[number.wrapping_sub(self.first) as usize], (statement, more));
+            let old = std::mem::replace(
+                &mut self.items[number.wrapping_sub(self.first) as usize],
+                (statement, more),
+            );
             self.bytes -= old.0.bytes();
             return Some(number);
         }
         let number = self.first.wrapping_add(self.items.len() as u32);
         self.by_id.insert(id, number);
         self.items.push_back((statement, more));
-        while self.items.len() > limits::PREPARED_STATEMENTS_MAX || self.bytes > limits::PREPARED_BYTES_MAX {
+        while self.items.len() > limits::PREPARED_STATEMENTS_MAX
+            || self.bytes > limits::PREPARED_BYTES_MAX
+        {
             let Some((oldest, _)) = self.items.pop_front() else { break };
             self.first = self.first.wrapping_add(1);
             self.bytes -= oldest.bytes();
@@ -291,11 +324,16 @@ pub(crate) struct Learned<'a> {
 }
 
 impl Learned<'_> {
-    /// Token of the partition key among an EXECUTE's values; `None` if a part of it is absent, null or unset.
+    /// Token of the partition key among an EXECUTE's values; `None` if a part of it is absent, null
+    /// or unset.
     #[inline]
     pub(crate) fn token(&self, values: &Values<'_>, scratch: &mut Vec<u8>) -> Option<Token> {
         let value = |marker: &KeyMarker| {
-            let value = if values.is_named() { values.named(&marker.name) } else { values.get(marker.index) };
+            let value = if values.is_named() {
+                values.named(&marker.name)
+            } else {
+                values.get(marker.index)
+            };
             match value {
                 Some(Value::Bytes(bytes)) => Some(bytes),
                 _ => None,
@@ -380,8 +418,9 @@ impl PreparedCache {
         self.met.get(number).map(|(statement, _)| Arc::clone(statement))
     }
 
-    /// Remembers a statement for all cores, and what its clients may have known of its columns before. Whether the other
-    /// nodes had better be told of it: it is new, or its text is not kept, so that none could be told later.
+    /// Remembers a statement for all cores, and what its clients may have known of its columns
+    /// before. Whether the other nodes had better be told of it: it is new, or its text is not
+    /// kept, so that none could be told later.
     pub(crate) fn learn(&mut self, account: Account, mut statement: PreparedStatement) -> bool {
         let before = self.statement(&statement.id);
         if let Some(before) = &before {

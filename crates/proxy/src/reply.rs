@@ -1,7 +1,8 @@
 //! Answers to clients: the mirror image of [`crate::decode`].
 //!
-//! A body is copied once, from the link's receive buffer (or from where the proxy made it) behind what else goes to
-//! that client this turn. A client that does not take its replies is not read from until it does.
+//! A body is copied once, from the link's receive buffer (or from where the proxy made it) behind
+//! what else goes to that client this turn. A client that does not take its replies is not read
+//! from until it does.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
@@ -60,22 +61,42 @@ pub(crate) fn deliver(
 }
 
 /// The same where there is time to pass the whole core.
-pub(crate) fn pass_on(core: &mut Core, io: &mut Io, pending: &Pending, answer: &Answer<'_>, outcome: Outcome) {
+pub(crate) fn pass_on(
+    core: &mut Core,
+    io: &mut Io,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) {
     deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
 }
 
 /// Writes an answer in the client's own version and layout.
 #[inline]
-pub(crate) fn write(clients: &mut Clients, context: &Context, io: &mut Io, slot: u32, answer: &Answer<'_>) {
+pub(crate) fn write(
+    clients: &mut Clients,
+    context: &Context,
+    io: &mut Io,
+    slot: u32,
+    answer: &Answer<'_>,
+) {
     let Some((client, dirty)) = clients.for_writing(slot) else { return };
     let Answer { stream, flags, opcode, body } = *answer;
-    let header = Header { version: client.version, response: true, flags, stream, opcode, length: body.len() as u32 };
+    let header = Header {
+        version: client.version,
+        response: true,
+        flags,
+        stream,
+        opcode,
+        length: body.len() as u32,
+    };
     context.metrics.client_bytes_out.add((HEADER_BYTES + body.len()) as u64);
     let out = io.output(client.conn);
     if client.segmented {
         client.writer.push(out, &header.to_bytes(), body);
         if !client.dirty && client.is_away {
-            // What is written while a connection is being taken out moves with it: no segment may be open.
+            // What is written while a connection is being taken out moves with it: no segment may
+            // be open.
             client.writer.finish(out);
         } else if !std::mem::replace(&mut client.dirty, true) {
             dirty.push(slot);
@@ -84,7 +105,9 @@ pub(crate) fn write(clients: &mut Clients, context: &Context, io: &mut Io, slot:
         out.extend_from_slice(&header.to_bytes());
         out.extend_from_slice(body);
     }
-    if io.backlog(client.conn) > context.config.client_backlog_bytes && !client.stalls.has(Stall::REPLIES) {
+    if io.backlog(client.conn) > context.config.client_backlog_bytes
+        && !client.stalls.has(Stall::REPLIES)
+    {
         io.notify_drained(client.conn, context.config.client_backlog_bytes / 2);
         client.untaken_since_ns = io.now_ns();
         client.writes_taken = io.writes_of(client.conn);
@@ -98,7 +121,13 @@ pub(crate) fn message(core: &mut Core, io: &mut Io, slot: u32, op: u8, stream: i
 }
 
 /// Writes a message in this version: before STARTUP a client has none yet.
-pub(crate) fn message_in(core: &mut Core, io: &mut Io, slot: u32, version: u8, answer: &Answer<'_>) {
+pub(crate) fn message_in(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    version: u8,
+    answer: &Answer<'_>,
+) {
     let Some(client) = core.clients.get_mut(slot) else { return };
     let fixed = client.version;
     if fixed == 0 {

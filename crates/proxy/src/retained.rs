@@ -1,7 +1,8 @@
 //! The bytes of requests in flight, should they have to be sent again.
 //!
-//! They stay in the buffer that they were sent from (its link's sent log). What does not lie there in one piece, or has
-//! lain there so long that its buffer had better be given back, is a copy here.
+//! They stay in the buffer that they were sent from (its link's sent log). What does not lie there
+//! in one piece, or has lain there so long that its buffer had better be given back, is a copy
+//! here.
 
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;

@@ -1,16 +1,19 @@
 //! Requests to links: which node a request goes to.
 //!
-//! First the plan: what the request is, and the token of its partition key when that can be told. Then the choice: among
-//! the replicas of that token in the local datacentre the one with the fewest queries in flight; without a token any node
-//! of the local datacentre. A request the proxy does not understand is never refused: it goes to any node, is not
-//! repeated, and the node says what it thinks.
+//! First the plan: what the request is, and the token of its partition key when that can be told.
+//! Then the choice: among the replicas of that token in the local datacentre the one with the
+//! fewest queries in flight; without a token any node of the local datacentre. A request the proxy
+//! does not understand is never refused: it goes to any node, is not repeated, and the node says
+//! what it thinks.
 
 use shunt_language::transaction::{TEXT_BYTES_MAX, guard, mode};
 use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::split_request_prefix;
-use shunt_wire::cql::message::{Batch, BatchStatement, BytesMap, ExecuteRouting, Prepare, Query, Values};
+use shunt_wire::cql::message::{
+    Batch, BatchStatement, BytesMap, ExecuteRouting, Prepare, Query, Values,
+};
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
@@ -37,7 +40,12 @@ pub(crate) enum Choice {
 }
 
 /// Reads of a request other than EXECUTE what routing needs. An error means the body is malformed.
-pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u8]) -> Result<Plan, DecodeError> {
+pub(crate) fn plan(
+    router: &mut Router,
+    pool: PoolId,
+    header: &Header,
+    body: &[u8],
+) -> Result<Plan, DecodeError> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
     match header.opcode {
         opcode::QUERY => {
@@ -53,7 +61,9 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
             let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
             let after = if router.serves_locks && is_transaction(asked.text) {
                 After::Transaction
-            } else if router.takes_locks() && is_refused_on_locks(router, asked.text, asked.keyspace.or(session)) {
+            } else if router.takes_locks()
+                && is_refused_on_locks(router, asked.text, asked.keyspace.or(session))
+            {
                 After::Lock
             } else {
                 After::Learn
@@ -64,8 +74,8 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
     }
 }
 
-/// What is asked besides in a payload makes a transaction of any statement, or of what cannot be one an error: nothing that relies on a lock is
-/// carried out as if it did not.
+/// What is asked besides in a payload makes a transaction of any statement, or of what cannot be
+/// one an error: nothing that relies on a lock is carried out as if it did not.
 fn besides_of(payload: Option<&BytesMap<'_>>, plan: Plan) -> Plan {
     match payload {
         Some(payload) if plan.after != After::Unprepared && besides::is_asked(payload) => {
@@ -85,27 +95,30 @@ fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
         _ if is_guarded(parsed, text) => true,
         // What is longer is no change of a mode alone, and not taken apart to see that.
         Kind::Ddl => {
-            text.len() <= MODE_CHANGE_BYTES_MAX && mode::may_change_mode(text) && !matches!(mode::parse(text), Ok(None))
+            text.len() <= MODE_CHANGE_BYTES_MAX
+                && mode::may_change_mode(text)
+                && !matches!(mode::parse(text), Ok(None))
         }
         _ => false,
     }
 }
 
-/// True of a statement that names the lock which it relies on, where its conditions stand; or means to. No other is looked at any closer than for
-/// whether it has conditions.
+/// True of a statement that names the lock which it relies on, where its conditions stand; or means
+/// to. No other is looked at any closer than for whether it has conditions.
 #[inline]
 fn is_guarded(parsed: &Statement<'_>, text: &str) -> bool {
     parsed.conditional && guard::may_be_guarded(text) && !matches!(guard::guarded(text), Ok(None))
 }
 
-/// True if a text that is to be prepared is a transaction, or one because of the lock that it names.
+/// True if a text that is to be prepared is a transaction, or one because of the lock that it
+/// names.
 fn is_transaction(text: &str) -> bool {
     let parsed = statement::classify(text);
     parsed.kind == Kind::Transaction || is_guarded(&parsed, text)
 }
 
-/// True if a text that is to be prepared is on one of the tables of locks, and none of the forms that it may have; or if there is no
-/// form that it may have here.
+/// True if a text that is to be prepared is on one of the tables of locks, and none of the forms
+/// that it may have; or if there is no form that it may have here.
 #[cold]
 fn is_refused_on_locks(router: &Router, text: &str, session: Option<&str>) -> bool {
     match locks::read(&statement::classify(text), session, text) {
@@ -114,10 +127,14 @@ fn is_refused_on_locks(router: &Router, text: &str, session: Option<&str>) -> bo
     }
 }
 
-/// Reads of an EXECUTE what routing needs. By itself, so that what is found stays in registers: of all requests this is the
-/// one that there are most of.
+/// Reads of an EXECUTE what routing needs. By itself, so that what is found stays in registers: of
+/// all requests this is the one that there are most of.
 #[inline(always)]
-pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) -> Result<Plan, DecodeError> {
+pub(crate) fn plan_execute(
+    router: &mut Router,
+    header: &Header,
+    body: &[u8],
+) -> Result<Plan, DecodeError> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
     let execute = ExecuteRouting::decode(header.version, body)?;
     let mut plan = Plan {
@@ -156,8 +173,9 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
     Ok(plan)
 }
 
-/// Decides what happens to a request whose statement nobody prepared here: a proxy that restarted does not know what
-/// its clients prepared before. Asked again, their drivers prepare it, and it can be routed from then on.
+/// Decides what happens to a request whose statement nobody prepared here: a proxy that restarted
+/// does not know what its clients prepared before. Asked again, their drivers prepare it, and it
+/// can be routed from then on.
 #[cold]
 fn after_unknown(id: &[u8]) -> After {
     if id.len() == ID_BYTES { After::Unprepared } else { After::Inspect }
@@ -165,13 +183,16 @@ fn after_unknown(id: &[u8]) -> After {
 
 fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let parsed = statement::classify(query.text);
-    let placement = text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values);
+    let placement =
+        text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values);
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
     let session = query.params.keyspace.or(session);
     let is_on_locks = router.takes_locks() && locks::may_be_facade(&parsed, session, query.text);
     let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
-        false if router.serves_locks && is_on_transactions(&parsed, query.text) => After::Transaction,
+        false if router.serves_locks && is_on_transactions(&parsed, query.text) => {
+            After::Transaction
+        }
         false if is_routed(router, &parsed, query.text, session) => After::Transaction,
         false => after_of(&parsed, session),
     };
@@ -195,9 +216,12 @@ fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Optio
     let modes = &router.modes;
     !modes.is_empty()
         && match parsed.kind {
-            Kind::Batch if text.len() > statement::TEXT_BYTES_MAX && !modes.may_be_in(text) => false,
+            Kind::Batch if text.len() > statement::TEXT_BYTES_MAX && !modes.may_be_in(text) => {
+                false
+            }
             Kind::Batch if text.len() > TEXT_BYTES_MAX => true,
-            kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), Access::of(kind)),
+            kind => modes
+                .take_any(routed::tables_of(parsed, text, session).as_deref(), Access::of(kind)),
         }
 }
 
@@ -219,14 +243,16 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     (false, None)
                 }
                 Some((_, learned)) => {
-                    let is_on_locks =
-                        learned.statement.after == After::Lock || router.refuses_locks && learned.statement.names_locks;
+                    let is_on_locks = learned.statement.after == After::Lock
+                        || router.refuses_locks && learned.statement.names_locks;
                     if is_on_locks && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
                     is_transaction |= learned.statement.after == After::Transaction;
                     is_transaction |= !router.modes.is_empty()
-                        && router.modes.take_any(learned.statement.tables.as_deref(), Access::Write);
+                        && router
+                            .modes
+                            .take_any(learned.statement.tables.as_deref(), Access::Write);
                     let token = learned.token(&child.values, &mut router.key_scratch);
                     (learned.statement.conditional, learned.keyspace.zip(token))
                 }
@@ -283,9 +309,16 @@ fn text_placement(
     Some((routing.resolve_keyspace(&keyspace)?, token::token(scratch)))
 }
 
-/// The link a request takes, from the links its pool has open. `avoid`: a node that comes after all others.
+/// The link a request takes, from the links its pool has open. `avoid`: a node that comes after all
+/// others.
 #[inline]
-pub(crate) fn choose(router: &mut Router, links: &Links, pool: PoolId, plan: &Plan, avoid: Option<NodeId>) -> Choice {
+pub(crate) fn choose(
+    router: &mut Router,
+    links: &Links,
+    pool: PoolId,
+    plan: &Plan,
+    avoid: Option<NodeId>,
+) -> Choice {
     let Some(cluster) = router.cluster.as_ref() else { return Choice::Nothing };
     let Some(pool) = router.pools.get(pool) else { return Choice::Nothing };
     if pool.ready == 0 {
@@ -319,7 +352,12 @@ pub(crate) fn choose(router: &mut Router, links: &Links, pool: PoolId, plan: &Pl
 }
 
 /// The link to one of these nodes; `Nothing`: there is none to any of them that answers probes.
-pub(crate) fn choose_among(router: &Router, links: &Links, pool: PoolId, nodes: &[NodeId]) -> Choice {
+pub(crate) fn choose_among(
+    router: &Router,
+    links: &Links,
+    pool: PoolId,
+    nodes: &[NodeId],
+) -> Choice {
     let Some(pool) = router.pools.get(pool) else { return Choice::Nothing };
     match least_loaded(links, pool, nodes.iter(), None) {
         Choice::Link(link) if !is_responsive(links, link, None) => Choice::Nothing,
@@ -333,8 +371,9 @@ fn is_responsive(links: &Links, link: LinkKey, avoid: Option<NodeId>) -> bool {
     links.node(node).is_some_and(|state| !state.silent) && avoid != Some(node)
 }
 
-/// Chooses a link to that of these nodes which has the fewest queries in flight, its recent errors counted among them;
-/// the first of equals. Nodes that do not answer probes come last, as does the one to `avoid`.
+/// Chooses a link to that of these nodes which has the fewest queries in flight, its recent errors
+/// counted among them; the first of equals. Nodes that do not answer probes come last, as does the
+/// one to `avoid`.
 #[inline]
 fn least_loaded<'a>(
     links: &Links,

@@ -1,4 +1,5 @@
-//! The state that requests are routed by: the ring, the pools of links, the statements that were prepared.
+//! The state that requests are routed by: the ring, the pools of links, the statements that were
+//! prepared.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use shunt_topology::NodeId;
 use crate::client::Client;
 use crate::client::who::Who;
 use crate::control::state::ClusterState;
-use crate::fleet::Fleet;
+use crate::fleet::roster::Fleet;
 use crate::ids::PoolId;
 use crate::link::Pools;
 use crate::link::links::Links;
@@ -24,7 +25,8 @@ pub(crate) struct Router {
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// Counts the routing tables seen, so that a placement of an old one is recognised.
     pub(crate) generation: u32,
-    /// Class of the authenticator that every node asks for a login with, while the cluster's state has none.
+    /// Class of the authenticator that every node asks for a login with, while the cluster's state
+    /// has none.
     pub(crate) login_asked: Option<String>,
     pub(crate) pools: Pools,
     pub(crate) prepared: PreparedCache,
@@ -32,7 +34,8 @@ pub(crate) struct Router {
     pub(crate) serves_locks: bool,
     /// Statements on the tables of locks are refused: a fleet of other proxies answers them.
     pub(crate) refuses_locks: bool,
-    /// Tables of which statements are transactions, as they were read last: before any client is served.
+    /// Tables of which statements are transactions, as they were read last: before any client is
+    /// served.
     pub(crate) modes: TableModes,
     /// Where the search for any node starts.
     pub(crate) cursor: usize,
@@ -61,12 +64,13 @@ impl Router {
     /// Routes by this ring from now on.
     pub(crate) fn set_cluster(&mut self, cluster: Arc<ClusterState>) {
         // Where a fleet has its tables, its proxies answer for the tables of locks.
-        self.refuses_locks = !self.serves_locks && cluster.routing.keyspace(META_KEYSPACE).is_some();
+        self.refuses_locks =
+            !self.serves_locks && cluster.routing.keyspace(META_KEYSPACE).is_some();
         self.cluster = Some(cluster);
     }
 
-    /// True if statements on the tables of locks do not go to nodes. A node would say that a lock is granted which the fleet has
-    /// granted to somebody else.
+    /// True if statements on the tables of locks do not go to nodes. A node would say that a lock
+    /// is granted which the fleet has granted to somebody else.
     pub(crate) fn takes_locks(&self) -> bool {
         self.serves_locks || self.refuses_locks
     }
@@ -80,12 +84,19 @@ impl Router {
     /// A client as logs name it; one that is logging in, by who it says it is.
     pub(crate) fn who(&self, client: &Client) -> Who {
         let login = client.switch.filter(|switch| switch.login).map(|switch| switch.pool);
-        let names = login.or(client.pool).and_then(|pool| self.pools.get(pool)).map(|pool| &pool.names);
+        let names =
+            login.or(client.pool).and_then(|pool| self.pools.get(pool)).map(|pool| &pool.names);
         Who::new(client.peer, names, client.driver.clone())
     }
 
     /// A client no longer uses a pool; nodes that keep state per client are told.
-    pub(crate) fn leave_pool(&mut self, links: &mut Links, io: &mut Io, id: PoolId, client_id: u32) {
+    pub(crate) fn leave_pool(
+        &mut self,
+        links: &mut Links,
+        io: &mut Io,
+        id: PoolId,
+        client_id: u32,
+    ) {
         let Some(pool) = self.pools.get_mut(id) else { return };
         pool.clients = pool.clients.saturating_sub(1);
         if pool.clients == 0 {

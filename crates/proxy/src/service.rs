@@ -1,7 +1,8 @@
 //! Events of the event loop, handed to the steps that they are about.
 //!
-//! Sans-IO: a core never touches a socket, a clock or another thread. This file does what is due at the end of each event,
-//! of each turn of the loop, and at each tick; everything else is in the steps.
+//! Sans-IO: a core never touches a socket, a clock or another thread. This file does what is due at
+//! the end of each event, of each turn of the loop, and at each tick; everything else is in the
+//! steps.
 
 use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -13,20 +14,23 @@ use crate::core::{Core, Peer};
 use crate::decode;
 use crate::disaggregate;
 use crate::drain;
+use crate::fleet::membership::run;
+use crate::fleet::peers::link as peers;
+use crate::fleet::statements::heard;
 use crate::flush::{self, GATHER_TIMER};
 use crate::handover::{Handover, agents, links, moved};
-use crate::hop::link as hop;
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
 use crate::link::{handshake, keep, ring, watch};
-use crate::locks::{self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown, sweep};
-use crate::membership::run;
-use crate::own::heard;
+use crate::locks::{
+    self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown, sweep,
+};
 use crate::reply;
-use crate::second::{agreement, expired, lost};
+use crate::retry::{agreement, expired, lost};
 use crate::transactions::{
-    self, carry as transactions_carry, modes as transactions_modes, ruled as transactions_ruled, still,
+    self, carry as transactions_carry, modes as transactions_modes, ruled as transactions_ruled,
+    still,
 };
 use crate::window::WindowControl;
 
@@ -72,7 +76,7 @@ impl Service for Core {
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
         match self.connections.peer(conn) {
             Peer::Link(link) => handshake::connected(self, io, link),
-            Peer::Proxy(key) => hop::connected(self, io, key),
+            Peer::Proxy(key) => peers::connected(self, io, key),
             // An agent speaks first.
             Peer::Client(_) | Peer::Agent(_) | Peer::Nobody => {}
         }
@@ -86,7 +90,7 @@ impl Service for Core {
                 intake::received(self, io, slot, data)
             }
             Peer::Link(link) => disaggregate::received(self, io, link, data),
-            Peer::Proxy(key) => hop::received(self, io, key, data),
+            Peer::Proxy(key) => peers::received(self, io, key, data),
             Peer::Agent(index) => agents::received(self, io, index, data),
             Peer::Nobody => return data.len(),
         };
@@ -101,7 +105,7 @@ impl Service for Core {
                 closing::lost(self, io, slot, reason);
             }
             Peer::Link(link) => keep::lost(self, io, link, reason),
-            Peer::Proxy(key) => hop::lost(self, io, key),
+            Peer::Proxy(key) => peers::lost(self, io, key),
             Peer::Agent(index) => agents::lost(self, io, index, "its connection has ended"),
             Peer::Nobody => {}
         }
@@ -202,7 +206,10 @@ impl Service for Core {
 #[inline]
 fn settle(core: &mut Core, io: &mut Io) {
     lost::settle(core, io);
-    while !core.clients.inbox.is_empty() || core.fleet.locks.has_work() || core.fleet.transactions.has_work() {
+    while !core.clients.inbox.is_empty()
+        || core.fleet.locks.has_work()
+        || core.fleet.transactions.has_work()
+    {
         heard::settle(core, io);
         carry::out(core, io);
         transactions_carry::out(core, io);
@@ -226,7 +233,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     transactions_carry::tick(core, io);
     transactions_modes::tick(core, io);
     transactions_ruled::tick(core, io);
-    hop::tick(core, io);
+    peers::tick(core, io);
     if core.handover.is_some() {
         agents::tick(core, io);
         moved::tick(core, io);

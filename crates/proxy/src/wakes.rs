@@ -1,9 +1,11 @@
 //! When a core is to be woken for one purpose.
 //!
-//! A timer of the loop is not cancelled. Were one set for each earlier time, and another whenever one goes off, there would be ever more of
-//! them, and all would go off together each time: so what is set is known here, and nothing is set that is not earlier than all of it.
+//! A timer of the loop is not cancelled. Were one set for each earlier time, and another whenever
+//! one goes off, there would be ever more of them, and all would go off together each time: so what
+//! is set is known here, and nothing is set that is not earlier than all of it.
 //!
-//! This must never leave a time that was asked for without a timer at it or before; whoever is woken asks for the next time again.
+//! This must never leave a time that was asked for without a timer at it or before; whoever is
+//! woken asks for the next time again.
 
 /// Timers that are set.
 #[derive(Debug, Default)]
@@ -35,7 +37,8 @@ mod tests {
 
     use super::*;
 
-    /// Something short comes up again and again while something long is due: a wait beside a hold, or an answer before a heartbeat.
+    /// Something short comes up again and again while something long is due: a wait beside a hold,
+    /// or an answer before a heartbeat.
     #[test]
     fn timers_do_not_add_up_and_none_is_missing() {
         let (mut wakes, mut timers) = (Wakes::default(), BinaryHeap::new());

@@ -29,10 +29,11 @@ pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.fleet.membership.left_out = weakened.step;
     core.fleet.locks.leave_out(weakened.locks);
     core.fleet.transactions.leave_out(weakened.transactions, weakened.opening);
-    core.second.multigets.mistake = weakened.multiget;
+    core.retries.multigets.mistake = weakened.multiget;
 }
 
-/// Deletes rows of locks that say nothing any more as fast as it can, and waits for nobody who may know another mode of a table.
+/// Deletes rows of locks that say nothing any more as fast as it can, and waits for nobody who may
+/// know another mode of a table.
 pub fn hurry(core: &mut Core) {
     core.fleet.transactions.trust_modes();
     core.fleet.locks.sweep.pace = Pace {

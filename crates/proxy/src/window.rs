@@ -7,9 +7,9 @@ use crate::metrics::CoreMetrics;
 
 /// Chooses how long a turn of the loop is delayed to gather more work.
 ///
-/// Delaying the turn saves wake-ups at mid load. An idle loop would only add latency, and a saturated one gathers by
-/// itself, so the window opens between the two: when queries come faster than one per window, but a turn still
-/// carries few.
+/// Delaying the turn saves wake-ups at mid load. An idle loop would only add latency, and a
+/// saturated one gathers by itself, so the window opens between the two: when queries come faster
+/// than one per window, but a turn still carries few.
 pub(crate) struct WindowControl {
     setting: Window,
     window_ns: u64,

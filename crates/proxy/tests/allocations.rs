@@ -1,8 +1,9 @@
-//! A query allocates nothing once buffers have their size. Allocations are counted in the core alone, from the
-//! client's bytes to the node's and back, over 100,000 prepared statements with token routing, in every layout.
+//! A query allocates nothing once buffers have their size. Allocations are counted in the core
+//! alone, from the client's bytes to the node's and back, over 100,000 prepared statements with
+//! token routing, in every layout.
 //!
-//! Buffers grow to what the load needs, at first often, then ever more rarely: steady state is reached when a whole
-//! window passes without an allocation.
+//! Buffers grow to what the load needs, at first often, then ever more rarely: steady state is
+//! reached when a whole window passes without an allocation.
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
 #[path = "support/cluster.rs"]
@@ -29,7 +30,8 @@ use tokio::sync::mpsc;
 
 const QUERIES: u64 = 100_000;
 const WINDOWS_MAX: usize = 5;
-/// The load is heavier at first, so that buffers get their size: more queries in flight, with longer values.
+/// The load is heavier at first, so that buffers get their size: more queries in flight, with
+/// longer values.
 const WARM_UP: u64 = 30_000;
 const CLIENTS: usize = 24;
 const HEAVY: Load = Load { outstanding: 32, value_bytes: 500 };
@@ -63,7 +65,8 @@ struct Client {
     body: Vec<u8>,
 }
 
-const TEXTS: [&str; 2] = ["INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"];
+const TEXTS: [&str; 2] =
+    ["INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"];
 
 impl Client {
     fn new(proxy: SocketAddr, version: u8, compression: Option<Algorithm>) -> Client {
@@ -154,12 +157,18 @@ impl Service for Client {
 /// Makes a world of three nodes, one core, and clients of this kind, all at work.
 fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: bool) {
     let mut world = World::new(7, Options::calm());
-    let addresses: Vec<SocketAddr> = (1..=3).map(|node| format!("10.1.0.{node}:9042").parse().unwrap()).collect();
+    let addresses: Vec<SocketAddr> =
+        (1..=3).map(|node| format!("10.1.0.{node}:9042").parse().unwrap()).collect();
     let ring = Ring::even(&addresses, 4);
     for (index, address) in addresses.iter().enumerate() {
         let limits = AggregateLimits { count_max: 64, bytes_max: 65_536 };
         let aggregate = aggregate.then_some(limits);
-        let options = StubOptions { listeners: vec![index], echo: true, aggregate, ..StubOptions::new(ring.clone()) };
+        let options = StubOptions {
+            listeners: vec![index],
+            echo: true,
+            aggregate,
+            ..StubOptions::new(ring.clone())
+        };
         let node = world.add("node", Stub::new(options));
         world.listen(node, *address);
     }
@@ -182,9 +191,11 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
     world.listen(core, proxy);
     let state = cluster::state(&ring, cluster::nodes(&ring), Cells::default());
     world.post(core, CoreMail::Cluster(Arc::new(state)));
-    let clients: Vec<HostId<Client>> =
-        (0..CLIENTS).map(|_| world.add("client", Client::new(proxy, version, compression))).collect();
-    let answered = |world: &World| clients.iter().map(|client| world.host(*client).answered).sum::<u64>();
+    let clients: Vec<HostId<Client>> = (0..CLIENTS)
+        .map(|_| world.add("client", Client::new(proxy, version, compression)))
+        .collect();
+    let answered =
+        |world: &World| clients.iter().map(|client| world.host(*client).answered).sum::<u64>();
     let run = |world: &mut World, count: u64| {
         let target = answered(world) + count;
         while answered(world) < target {
@@ -201,9 +212,14 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
     let mut windows = Vec::new();
     while windows.last() != Some(&0) {
         assert!(windows.len() < WINDOWS_MAX, "allocations per {QUERIES} queries: {windows:?}");
-        let (elsewhere, before) = (metrics.routed.of(Routing::Any).get(), world.host(core).allocations);
+        let (elsewhere, before) =
+            (metrics.routed.of(Routing::Any).get(), world.host(core).allocations);
         run(&mut world, QUERIES);
-        assert_eq!(metrics.routed.of(Routing::Any).get(), elsewhere, "each goes to a replica by its key");
+        assert_eq!(
+            metrics.routed.of(Routing::Any).get(),
+            elsewhere,
+            "each goes to a replica by its key"
+        );
         windows.push(world.host(core).allocations - before);
     }
     assert!(metrics.outcomes.of(Outcome::Ok).get() >= QUERIES);

@@ -1,5 +1,6 @@
-//! Large answers that go from agents to clients on the clients' own connections, in a simulated world: whatever happens to proxies' links, agents and nodes,
-//! every request of a connected client is answered once and rightly, byte for byte.
+//! Large answers that go from agents to clients on the clients' own connections, in a simulated
+//! world: whatever happens to proxies' links, agents and nodes, every request of a connected client
+//! is answered once and rightly, byte for byte.
 
 mod support;
 
@@ -18,7 +19,8 @@ use support::client::ClientMail;
 use support::liar::Liar;
 use support::scene::{Scene, SceneOptions};
 
-/// Answers went over clients' own connections; of others that were offered: they were relayed at once, or after their client's connection was to leave.
+/// Answers went over clients' own connections; of others that were offered: they were relayed at
+/// once, or after their client's connection was to leave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     sent: u64,
@@ -55,12 +57,15 @@ fn scene(seed: u64, network: Options, threshold: u32) -> Scene {
 
 #[test]
 fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
-    // As a kernel is told by an agent: what it takes in of a client that nobody reads can always come back.
+    // As a kernel is told by an agent: what it takes in of a client that nobody reads can always
+    // come back.
     let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
-    let compressed = [(4, Some(Algorithm::Lz4)), (4, Some(Algorithm::Snappy)), (5, Some(Algorithm::Lz4))];
+    let compressed =
+        [(4, Some(Algorithm::Lz4)), (4, Some(Algorithm::Snappy)), (5, Some(Algorithm::Lz4))];
     for (version, compression) in [(3, None), (4, None), (5, None)].into_iter().chain(compressed) {
         scene.add_client(|client| {
-            (client.version, client.compression, client.value_bytes) = (version, compression, 300_000);
+            (client.version, client.compression, client.value_bytes) =
+                (version, compression, 300_000);
             (client.outstanding, client.keyed_only) = (16, true);
         });
     }
@@ -68,16 +73,23 @@ fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
     scene.wait_ready(10 * SECOND);
     scene.work(120, 120 * SECOND);
     assert_eq!(scene.sum(|client| client.tally.right), 720);
-    assert_eq!((scene.sum(|client| client.tally.refused), scene.sum(|client| client.tally.losses)), (0, 0));
+    assert_eq!(
+        (scene.sum(|client| client.tally.refused), scene.sum(|client| client.tally.losses)),
+        (0, 0)
+    );
     let counted = counted(&scene);
-    assert!(counted.sent > 100 && counted.bytes > counted.sent * (64 << 10) && counted.broken == 0, "{counted:?}");
+    assert!(
+        counted.sent > 100 && counted.bytes > counted.sent * (64 << 10) && counted.broken == 0,
+        "{counted:?}"
+    );
     scene.check_memory();
     scene.check_at_rest();
 }
 
 #[test]
 fn times_are_those_between_their_moments() {
-    // From one host to another, and from something that a loop could react to until it turns, always.
+    // From one host to another, and from something that a loop could react to until it turns,
+    // always.
     let (way, turn) = (3 * MILLISECOND, 7 * MICROSECOND);
     let even = Options {
         latency_ns: way..way + 1,
@@ -88,7 +100,8 @@ fn times_are_those_between_their_moments() {
     };
     let mut scene = scene(7, even, 64 << 10);
     scene.add_client(|client| {
-        (client.version, client.value_bytes, client.outstanding, client.keyed_only) = (4, 300_000, 1, true)
+        (client.version, client.value_bytes, client.outstanding, client.keyed_only) =
+            (4, 300_000, 1, true)
     });
     scene.world.run_for(SECOND);
     scene.wait_ready(10 * SECOND);
@@ -101,7 +114,8 @@ fn times_are_those_between_their_moments() {
     // The connection goes to the agent, is put in, and the proxy is told.
     let taking = turn + way + turn + turn + way + turn;
     assert_eq!(times(&metrics.taking), (sent, sent * taking));
-    // Before that the query goes to the node and its answer back, both by the agent; the answer is more than a window.
+    // Before that the query goes to the node and its answer back, both by the agent; the answer is
+    // more than a window.
     let (count, first_byte) = times(&metrics.first_byte);
     assert!(count == sent && first_byte >= sent * (2 * (way + turn) + taking), "{first_byte}");
     let (count, absence) = times(&metrics.absence);
@@ -116,7 +130,8 @@ fn every_answer_is_right_however_the_bytes_are_cut() {
         let mut scene = scene(seed, Options::calm(), 200);
         scene.add_client(|client| (client.outstanding, client.value_bytes) = (20, 3000));
         scene.add_client(|client| {
-            (client.version, client.compression, client.value_bytes) = (3, Some(Algorithm::Lz4), 20_000);
+            (client.version, client.compression, client.value_bytes) =
+                (3, Some(Algorithm::Lz4), 20_000);
         });
         scene.add_client(|client| (client.version, client.value_bytes) = (5, 3000));
         scene.wait_ready(10 * SECOND);
@@ -135,7 +150,8 @@ fn every_answer_is_right_however_the_bytes_are_cut() {
 #[test]
 fn an_agent_that_ends_loses_no_client_whose_connection_is_on_its_way() {
     for is_taken in [false, true] {
-        let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
+        let mut scene =
+            scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
         let client = scene.add_client(|client| {
             (client.value_bytes, client.outstanding, client.keyed_only) = (300_000, 1, true);
         });
@@ -143,7 +159,8 @@ fn an_agent_that_ends_loses_no_client_whose_connection_is_on_its_way() {
         scene.world.run_for(SECOND);
         scene.mail_clients(ClientMail::More(100));
         let agents = scene.agents.clone();
-        let is_so = |agent: &Agent| agent.metrics().offered.get() == 1 && (agent.taken() == 1) == is_taken;
+        let is_so =
+            |agent: &Agent| agent.metrics().offered.get() == 1 && (agent.taken() == 1) == is_taken;
         let any = |world: &World| agents.iter().copied().find(|agent| is_so(world.host(*agent)));
         assert!(scene.world.run_until(10 * SECOND, |world| any(world).is_some()));
         let agent = any(&scene.world).expect("it was so just now");
@@ -175,7 +192,8 @@ fn a_proxy_that_ends_gets_connections_back_although_the_control_connection_was_l
     nodes.iter().for_each(|node| scene.world.thaw(*node));
     let any = |world: &World| agents.iter().copied().find(|agent| world.host(*agent).taken() == 1);
     assert!(scene.world.run_until(SECOND, |world| any(world).is_some()));
-    let (agent, owed) = (any(&scene.world).expect("it was so just now"), scene.metrics[0].in_flight.get());
+    let (agent, owed) =
+        (any(&scene.world).expect("it was so just now"), scene.metrics[0].in_flight.get());
     assert!(owed > 4, "{owed}");
     let before = scene.world.host(client).tally;
     scene.world.post(core, CoreMail::Drain);
@@ -213,7 +231,8 @@ fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
         let mut scene = scene(seed, network(seed), 200);
         for (version, value_bytes) in [(4, 3000), (3, 300), (5, 20_000)] {
             scene.add_client(|client| {
-                (client.version, client.value_bytes, client.outstanding) = (version, value_bytes, 12);
+                (client.version, client.value_bytes, client.outstanding) =
+                    (version, value_bytes, 12);
             });
         }
         scene.mail_clients(ClientMail::More(200));
@@ -231,7 +250,11 @@ fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
         scene.world.run_for(30 * SECOND);
         let right = scene.sum(|client| client.tally.right);
         scene.work(20, 60 * SECOND);
-        assert_eq!(scene.sum(|client| client.tally.right), right + 60, "not all was answered in peace");
+        assert_eq!(
+            scene.sum(|client| client.tally.right),
+            right + 60,
+            "not all was answered in peace"
+        );
         scene.check_memory();
         scene.check_at_rest();
         let counted = counted(&scene);
@@ -258,10 +281,14 @@ fn no_agent_is_believed_to_have_the_connection_of_a_client_of_any_core() {
     // An agent that has the key comes in the place of another.
     scene.world.kill(scene.agents[0]);
     let liar = scene.world.add("liar", Liar::new(SharedKey::new(&[7; 32]).unwrap()));
-    scene.world.listen(liar, SocketAddr::new([10, 1, 0, 1].into(), scene.options.config.handover_agent_port));
+    scene.world.listen(
+        liar,
+        SocketAddr::new([10, 1, 0, 1].into(), scene.options.config.handover_agent_port),
+    );
     let owners = [0, 1].map(OwnerId);
-    let has_come =
-        |world: &mut World| world.with(liar, |liar, _| owners.into_iter().all(|owner| liar.has_control(owner)));
+    let has_come = |world: &mut World| {
+        world.with(liar, |liar, _| owners.into_iter().all(|owner| liar.has_control(owner)))
+    };
     assert!(scene.world.run_until(30 * SECOND, has_come), "not both cores have connected");
     // Clients are among those; all others are nobody's.
     let proxy = scene.proxy;

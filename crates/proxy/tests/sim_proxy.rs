@@ -1,6 +1,6 @@
-//! The whole proxy in a simulated world, by the thousand: whatever happens to nodes and network, every request of a
-//! connected client is answered once and rightly, no acknowledged write is lost, keys that all overwrite are registers, and once faults cease the proxy
-//! serves again.
+//! The whole proxy in a simulated world, by the thousand: whatever happens to nodes and network,
+//! every request of a connected client is answered once and rightly, no acknowledged write is lost,
+//! keys that all overwrite are registers, and once faults cease the proxy serves again.
 //!
 //! `SHUNT_SIM_SEEDS=1000` runs that many; a failure prints the command that replays its seed.
 
@@ -14,7 +14,8 @@ use support::chaos::{Chaos, network};
 use support::client::{ClientMail, ClientOptions};
 use support::scene::{Scene, SceneOptions};
 
-/// Keys that some of the clients share and overwrite. A history is searched for an order, so it must not be long.
+/// Keys that some of the clients share and overwrite. A history is searched for an order, so it
+/// must not be long.
 const REGISTERS: u32 = 12;
 
 /// Nodes, cores and clients of a seed.
@@ -24,10 +25,12 @@ fn drawn_scene(seed: u64) -> Scene {
     options.nodes = 1 + random.index(4);
     options.cores = 1 + random.index(2);
     let aggregate = random.below(3);
-    options.aggregate = (0..options.nodes).map(|node| aggregate == 1 || aggregate == 2 && node % 2 == 0).collect();
+    options.aggregate =
+        (0..options.nodes).map(|node| aggregate == 1 || aggregate == 2 && node % 2 == 0).collect();
     options.aggregate_port = random.chance(0.4).then_some(9142);
     if random.chance(0.3) {
-        options.credentials = vec![("ann".into(), "secret".into()), ("bob".into(), "secret".into())];
+        options.credentials =
+            vec![("ann".into(), "secret".into()), ("bob".into(), "secret".into())];
     }
     options.config.in_flight_max = if random.chance(0.3) { 4 } else { 1024 };
     options.config.client_backlog_bytes = if random.chance(0.5) { 2 << 10 } else { 1 << 20 };
@@ -51,7 +54,8 @@ fn draw_client(client: &mut ClientOptions, mut random: Random, protocol_max: u8,
         1 if client.version < 5 => Some(Algorithm::Snappy),
         _ => None,
     };
-    client.login = with_login.then(|| if random.chance(0.5) { ("ann", "secret") } else { ("bob", "secret") });
+    client.login =
+        with_login.then(|| if random.chance(0.5) { ("ann", "secret") } else { ("bob", "secret") });
     client.uses_keyspace = random.chance(0.3);
     client.registers = random.chance(0.3);
     client.dawdles = if random.chance(0.3) { 0.1 } else { 0.0 };
@@ -92,7 +96,8 @@ fn run(seed: u64) -> Scene {
         scene.work(20, 60 * SECOND);
         scene.wait_ready(60 * SECOND);
     }
-    let (right, refused) = (scene.sum(|client| client.tally.right), scene.sum(|client| client.tally.refused));
+    let (right, refused) =
+        (scene.sum(|client| client.tally.right), scene.sum(|client| client.tally.refused));
     scene.work(20, 30 * SECOND);
     if scene.sum(|client| client.tally.refused) != refused {
         scene.show_clients();

@@ -1,5 +1,5 @@
-//! One thread accepts for all loops and hands each connection to the one with the least to carry: with few heavy
-//! connections the kernel's own spreading (`SO_REUSEPORT`) is unfair.
+//! One thread accepts for all loops and hands each connection to the one with the least to carry:
+//! with few heavy connections the kernel's own spreading (`SO_REUSEPORT`) is unfair.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -24,8 +24,8 @@ const ACCEPTS_PER_ROUND: usize = 64;
 /// First and longest pause when the process is out of files or memory.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-/// Lines about accepts that failed are this far apart: whoever opens and closes connections at the limit of open files
-/// must not fill the log.
+/// Lines about accepts that failed are this far apart: whoever opens and closes connections at the
+/// limit of open files must not fill the log.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait for room when every mailbox is full.
 const FULL_WAIT: Duration = Duration::from_millis(1);
@@ -34,27 +34,30 @@ const FULL_WAIT: Duration = Duration::from_millis(1);
 pub struct CoreSlot<M> {
     /// The loop's mailbox.
     pub mailer: Mailer<M>,
-    /// Connections the loop carries: the acceptor counts up when it hands one over, and the loop counts down when one
-    /// is gone, if [`LoopOptions::load`](crate::LoopOptions::load) is the same counter.
+    /// Connections the loop carries: the acceptor counts up when it hands one over, and the loop
+    /// counts down when one is gone, if [`LoopOptions::load`](crate::LoopOptions::load) is the same
+    /// counter.
     pub load: Arc<AtomicUsize>,
 }
 
-/// Opens a listening socket with a long backlog. Fails as bind and listen do (address in use, no permission).
+/// Opens a listening socket with a long backlog. Fails as bind and listen do (address in use, no
+/// permission).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
-    // Those that come in have it from here. RFC 6093, section 6: an urgent byte is one as all others. Else the kernel would not say how many are
-    // behind it, and a connection would move without them.
+    // Those that come in have it from here. RFC 6093, section 6: an urgent byte is one as all
+    // others. Else the kernel would not say how many are behind it, and a connection would move
+    // without them.
     sockopt::set_socket_oobinline(&listener, true)?;
     rustix::net::bind(&listener, &address)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener.into())
 }
 
-/// Has the kernel take in about so many bytes, while nobody reads, of each connection that comes in on this listener from now on, instead of as many as it
-/// finds useful.
+/// Has the kernel take in about so many bytes, while nobody reads, of each connection that comes in
+/// on this listener from now on, instead of as many as it finds useful.
 ///
 /// # Errors
 /// The operating system refuses.
@@ -69,9 +72,12 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Starts accepting on `listeners`; [`Accepted::listener`] is the position in this list. Fails if the thread or
-    /// its eventfd cannot be had.
-    pub fn start<M: Send + 'static>(listeners: Vec<TcpListener>, cores: Vec<CoreSlot<M>>) -> io::Result<Acceptor> {
+    /// Starts accepting on `listeners`; [`Accepted::listener`] is the position in this list. Fails
+    /// if the thread or its eventfd cannot be had.
+    pub fn start<M: Send + 'static>(
+        listeners: Vec<TcpListener>,
+        cores: Vec<CoreSlot<M>>,
+    ) -> io::Result<Acceptor> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
@@ -88,7 +94,8 @@ impl Acceptor {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Stops accepting and closes the listening sockets; returns when that is done, and false if the thread had died before.
+    /// Stops accepting and closes the listening sockets; returns when that is done, and false if
+    /// the thread had died before.
     pub fn stop(mut self) -> bool {
         self.end()
     }
@@ -165,7 +172,8 @@ impl<M> Accepting<M> {
         }
     }
 
-    /// Accepts what is pending, up to a round's share; the next poll tells of the rest. False if told to stop.
+    /// Accepts what is pending, up to a round's share; the next poll tells of the rest. False if
+    /// told to stop.
     fn accept_pending(&mut self, position: usize) -> bool {
         for _ in 0..ACCEPTS_PER_ROUND {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -178,17 +186,20 @@ impl<M> Accepting<M> {
                     }
                 }
                 Err(Errno::AGAIN) => return true,
-                // The peer gave up while it was pending, or the network had an error for it alone: that one is gone.
+                // The peer gave up while it was pending, or the network had an error for it alone:
+                // that one is gone.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::NONET) => {}
                 Err(Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::HOSTUNREACH) => {}
-                // What was refused (EPERM, EOPNOTSUPP) may still be there, and would be refused again at once.
+                // What was refused (EPERM, EOPNOTSUPP) may still be there, and would be refused
+                // again at once.
                 Err(error) => return self.pause(error),
             }
         }
         true
     }
 
-    /// Most likely out of files or memory: what is pending stays in the kernel's queue until some connections have ended.
+    /// Most likely out of files or memory: what is pending stays in the kernel's queue until some
+    /// connections have ended.
     fn pause(&mut self, error: Errno) -> bool {
         if self.back_off == BACK_OFF_MIN
             && let Some(suppressed) = self.told.admit(Instant::now())
@@ -217,8 +228,11 @@ impl<M> Accepting<M> {
     /// Hands a connection over. False if told to stop while every mailbox was full.
     fn place(&mut self, position: usize, mut socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
         // A connection whose addresses or options cannot be had is gone already.
-        let local = rustix::net::getsockname(&socket).ok().and_then(|local| SocketAddr::try_from(local).ok());
-        let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare_accepted(&socket)) else {
+        let local = rustix::net::getsockname(&socket)
+            .ok()
+            .and_then(|local| SocketAddr::try_from(local).ok());
+        let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare_accepted(&socket))
+        else {
             return true;
         };
         let origin = Accepted { listener: position as u16, peer, local };
@@ -273,7 +287,8 @@ mod tests {
     #[test]
     fn accepts_that_fail_again_and_again_are_told_once_a_second() {
         let (mut told, start) = (Told::default(), Instant::now());
-        let lines: Vec<u64> = (0..1_000).filter_map(|step| told.admit(start + step * BACK_OFF_MIN)).collect();
+        let lines: Vec<u64> =
+            (0..1_000).filter_map(|step| told.admit(start + step * BACK_OFF_MIN)).collect();
         assert_eq!(lines, [vec![0], vec![99; 9]].concat());
     }
 

@@ -1,11 +1,14 @@
-//! The loop's pool of byte buffers. A connection holds a buffer only while it has bytes in it, so idle connections
-//! cost none, and the few buffers in use stay warm in the cache (last in, first out). Buffers are kept by size class:
-//! a reply of 100 bytes must not sit in a buffer that once held a megabyte.
+//! The loop's pool of byte buffers. A connection holds a buffer only while it has bytes in it, so
+//! idle connections cost none, and the few buffers in use stay warm in the cache (last in, first
+//! out). Buffers are kept by size class: a reply of 100 bytes must not sit in a buffer that once
+//! held a megabyte.
 //!
-//! A burst leaves many buffers behind, and each of them grows to the largest message it ever carries. So what a class
-//! did not need for a while is given back to the allocator, the coldest first: memory follows the load down again.
+//! A burst leaves many buffers behind, and each of them grows to the largest message it ever
+//! carries. So what a class did not need for a while is given back to the allocator, the coldest
+//! first: memory follows the load down again.
 
-/// Capacity of the smallest class; each next class is eight times larger: 1 KB, 8 KB, 64 KB, 512 KB, 4 MB.
+/// Capacity of the smallest class; each next class is eight times larger: 1 KB, 8 KB, 64 KB, 512
+/// KB, 4 MB.
 const CLASS_BYTES_MIN: usize = 1 << 10;
 const CLASS_SHIFT: u32 = 3;
 const CLASSES: usize = 5;
@@ -51,11 +54,18 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(bytes_max: usize) -> Pool {
         let class = |_| Class { idle: Vec::with_capacity(256), spare: 0 };
-        Pool { classes: std::array::from_fn(class), bytes: 0, bytes_max, trim_at_ns: 0, freed_much_ns: None }
+        Pool {
+            classes: std::array::from_fn(class),
+            bytes: 0,
+            bytes_max,
+            trim_at_ns: 0,
+            freed_much_ns: None,
+        }
     }
 
-    /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat larger one is as
-    /// good: buffers that grew while they were filled would otherwise pile up there.
+    /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat
+    /// larger one is as good: buffers that grew while they were filled would otherwise pile up
+    /// there.
     #[inline]
     pub(crate) fn take(&mut self, expected: usize) -> Vec<u8> {
         let class = class_for(expected);
@@ -70,7 +80,9 @@ impl Pool {
 
     #[cold]
     fn take_larger(&mut self, class: usize, expected: usize) -> Vec<u8> {
-        for larger in &mut self.classes[(class + 1).min(CLASSES)..(class + CLASSES_TRIED).min(CLASSES)] {
+        for larger in
+            &mut self.classes[(class + 1).min(CLASSES)..(class + CLASSES_TRIED).min(CLASSES)]
+        {
             if let Some(buffer) = larger.pop() {
                 self.bytes -= buffer.capacity();
                 return buffer;
@@ -83,7 +95,9 @@ impl Pool {
     #[inline]
     pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
-        if !(CLASS_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&capacity) || self.bytes + capacity > self.bytes_max {
+        if !(CLASS_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&capacity)
+            || self.bytes + capacity > self.bytes_max
+        {
             return;
         }
         buffer.clear();
@@ -91,7 +105,8 @@ impl Pool {
         self.classes[class_of(capacity)].idle.push(buffer);
     }
 
-    /// Once in a while: frees half of what no class needed since the last time, as long as more than a little is idle.
+    /// Once in a while: frees half of what no class needed since the last time, as long as more
+    /// than a little is idle.
     #[inline]
     pub(crate) fn trim(&mut self, now_ns: u64) {
         if now_ns >= self.trim_at_ns {
@@ -100,7 +115,8 @@ impl Pool {
         }
     }
 
-    /// When so much was freed that the operating system should have it, until it is [`given_back`](Pool::given_back).
+    /// When so much was freed that the operating system should have it, until it is
+    /// [`given_back`](Pool::given_back).
     #[inline]
     pub(crate) fn freed_much_ns(&self) -> Option<u64> {
         self.freed_much_ns
@@ -164,7 +180,9 @@ mod tests {
     #[test]
     fn a_buffer_is_at_least_as_large_as_asked_for() {
         let mut pool = Pool::new(64 << 20);
-        for expected in [0, 1, 1023, 1024, 1025, 8192, 8193, 65536, 65537, 524_288, 524_289, 4 << 20] {
+        for expected in
+            [0, 1, 1023, 1024, 1025, 8192, 8193, 65536, 65537, 524_288, 524_289, 4 << 20]
+        {
             let buffer = pool.take(expected);
             assert!(buffer.capacity() >= expected && buffer.is_empty(), "{expected}");
             pool.put(buffer);

@@ -1,8 +1,10 @@
-//! One slot of the connection table: the part of a connection's state that is the same whatever driver moves the bytes.
+//! One slot of the connection table: the part of a connection's state that is the same whatever
+//! driver moves the bytes.
 
 use crate::sent_log::LogTable;
 
-/// Life of a slot. The service's id is valid in `Connecting`, `Restoring`, `Open`, `Frozen`, `Parked` and `Ending`.
+/// Life of a slot. The service's id is valid in `Connecting`, `Restoring`, `Open`, `Frozen`,
+/// `Parked` and `Ending`.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) enum State {
     /// Nobody uses the slot.
@@ -10,8 +12,8 @@ pub(crate) enum State {
     Free,
     /// An outgoing connect is on its way; output is gathered.
     Connecting,
-    /// It comes from elsewhere and has no socket yet, or the service has not heard of it; output is gathered. Closed by
-    /// the service meanwhile if the id is no longer valid.
+    /// It comes from elsewhere and has no socket yet, or the service has not heard of it; output is
+    /// gathered. Closed by the service meanwhile if the id is no longer valid.
     Restoring,
     /// Bytes flow.
     Open,
@@ -23,13 +25,15 @@ pub(crate) enum State {
     Parked,
     /// Closed by the service; what was written is still being sent, what arrives is discarded.
     Flushing,
-    /// All was sent and the end of the stream announced; what arrives is discarded until the peer closes too.
+    /// All was sent and the end of the stream announced; what arrives is discarded until the peer
+    /// closes too.
     Lingering,
     /// Nothing more may happen on it; waits for the driver to let go of the slot.
     Closed,
 }
 
-/// A slot. Buffers have capacity only while there are bytes in them (or, for `output`, while it is marked dirty).
+/// A slot. Buffers have capacity only while there are bytes in them (or, for `output`, while it is
+/// marked dirty).
 #[derive(Default)]
 pub(crate) struct Connection {
     /// Odd while the service's id is valid.

@@ -1,5 +1,6 @@
-//! Datagrams of a loop: one socket, beside its connections. What a turn sends leaves at the end of it. Datagrams may be lost at any point, so
-//! what does not fit is dropped and counted, and nothing waits.
+//! Datagrams of a loop: one socket, beside its connections. What a turn sends leaves at the end of
+//! it. Datagrams may be lost at any point, so what does not fit is dropped and counted, and nothing
+//! waits.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,8 +21,8 @@ pub(crate) const BYTES_MAX: usize = 64 << 10;
 /// What the kernel is asked to hold while the loop is busy; it cuts this to `net.core.rmem_max`.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Opens sockets for datagrams at one address, one for each of so many loops: the kernel spreads senders over them. They never send a fragment:
-/// what does not fit the way is dropped.
+/// Opens sockets for datagrams at one address, one for each of so many loops: the kernel spreads
+/// senders over them. They never send a fragment: what does not fit the way is dropped.
 ///
 /// # Errors
 /// As bind: the address is in use or is not this host's, or there is no permission.
@@ -30,7 +31,8 @@ pub fn bind_datagrams(mut address: SocketAddr, count: usize) -> io::Result<Vec<U
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let mut sockets = Vec::new();
     for _ in 0..count {
-        let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+        let socket =
+            rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
         // Alone it must not share the address with another process that was started by mistake.
         sockopt::set_socket_reuseport(&socket, count > 1)?;
         let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES);
@@ -50,8 +52,11 @@ fn never_fragment(socket: &impl AsRawFd, is_ipv4: bool) -> io::Result<()> {
         false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
     };
     let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for the call, and the value is an int that lives as long, of the size that is given.
-    let outcome = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+    // SAFETY: the descriptor is open for the call, and the value is an int that lives as long, of
+    // the size that is given.
+    let outcome = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
+    };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -91,7 +96,8 @@ impl Datagrams {
                 [(to, end)] => usize::from(socket.send_to(&self.bytes[start..*end], *to).is_ok()),
                 _ => send_together(socket, &self.bytes, start, some),
             };
-            // A full buffer of the kernel, or an error that ICMP told of an earlier one: either way the one behind those that went is lost.
+            // A full buffer of the kernel, or an error that ICMP told of an earlier one: either way
+            // the one behind those that went is lost.
             let is_lost = sent < some.len();
             self.dropped += u64::from(is_lost);
             next += sent + usize::from(is_lost);
@@ -103,8 +109,14 @@ impl Datagrams {
     }
 }
 
-/// Hands the kernel these datagrams, the first of which begins at `start` of `bytes`; returns how many it took.
-fn send_together(socket: &UdpSocket, bytes: &[u8], mut start: usize, queue: &[(SocketAddr, usize)]) -> usize {
+/// Hands the kernel these datagrams, the first of which begins at `start` of `bytes`; returns how
+/// many it took.
+fn send_together(
+    socket: &UdpSocket,
+    bytes: &[u8],
+    mut start: usize,
+    queue: &[(SocketAddr, usize)],
+) -> usize {
     let mut names = [const { MaybeUninit::<SocketAddrAny>::uninit() }; AT_ONCE_MAX];
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; AT_ONCE_MAX];
     let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; AT_ONCE_MAX];
@@ -112,7 +124,10 @@ fn send_together(socket: &UdpSocket, bytes: &[u8], mut start: usize, queue: &[(S
     for ((to, end), ((name, part), message)) in queue.iter().zip(places) {
         let name = name.write(SocketAddrAny::from(*to));
         let payload = &bytes[start..*end];
-        let part = part.write(libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() });
+        let part = part.write(libc::iovec {
+            iov_base: payload.as_ptr().cast_mut().cast(),
+            iov_len: payload.len(),
+        });
         // SAFETY: numbers and pointers, for all of which zero is a value.
         let message = message.write(unsafe { std::mem::zeroed() });
         message.msg_hdr.msg_name = name.as_ptr().cast_mut().cast();
@@ -121,8 +136,9 @@ fn send_together(socket: &UdpSocket, bytes: &[u8], mut start: usize, queue: &[(S
         start = *end;
     }
     let count = queue.len().min(AT_ONCE_MAX) as libc::c_uint;
-    // SAFETY: the descriptor is open for the call; the first `count` messages were written above, and what they point to outlives it. The kernel
-    // only reads what is sent.
-    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
+    // SAFETY: the descriptor is open for the call; the first `count` messages were written above,
+    // and what they point to outlives it. The kernel only reads what is sent.
+    let sent =
+        unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
     usize::try_from(sent).unwrap_or(0)
 }

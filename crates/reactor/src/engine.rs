@@ -1,9 +1,10 @@
-//! The driver's side of [`Io`]: slots, the life of a connection, and the work that falls due without a socket event.
-//! `input.rs` and `output.rs` have the two directions of bytes. No system call is made here, so that the simulation
-//! runs the same code as the real drivers.
+//! The driver's side of [`Io`]: slots, the life of a connection, and the work that falls due
+//! without a socket event. `input.rs` and `output.rs` have the two directions of bytes. No system
+//! call is made here, so that the simulation runs the same code as the real drivers.
 //!
-//! A turn: the driver reports what happened (`admit`, `established`, `deliver` or `receive`, `ended`, `wrote`), then
-//! [`finish_turn`](crate::driver::finish_turn) runs what is due, flushes, and hands the driver its commands.
+//! A turn: the driver reports what happened (`admit`, `established`, `deliver` or `receive`,
+//! `ended`, `wrote`), then [`finish_turn`](crate::driver::finish_turn) runs what is due, flushes,
+//! and hands the driver its commands.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +16,12 @@ use crate::moving::{Frozen, NotFrozen};
 use crate::service::{CloseReason, ConnId, Service};
 use crate::timer::Due;
 
-/// A kept part up to this size is copied in front of the next read, which then can be large; a longer one means that a
-/// large message is arriving, and the next read goes straight behind it.
+/// A kept part up to this size is copied in front of the next read, which then can be large; a
+/// longer one means that a large message is arriving, and the next read goes straight behind it.
 pub(crate) const KEPT_COPY_MAX: usize = 16 << 10;
 
-/// An action that the service asked for and only a driver can do. Executed in order, after the turn's flush.
+/// An action that the service asked for and only a driver can do. Executed in order, after the
+/// turn's flush.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Command {
     /// Start an outgoing connection.
@@ -28,7 +30,8 @@ pub(crate) enum Command {
     Resume { index: u32 },
     /// All was sent: announce the end of the stream, go on reading.
     Shutdown { index: u32 },
-    /// Close the socket (with a reset if `reset`), then give the slot back with [`Io::release_slot`].
+    /// Close the socket (with a reset if `reset`), then give the slot back with
+    /// [`Io::release_slot`].
     Close { index: u32, reset: bool },
     /// Take the connection out, if it is still there: see `moves.rs`.
     Freeze { conn: ConnId },
@@ -70,8 +73,8 @@ impl Io {
         index
     }
 
-    /// A slot for a connection somebody else has accepted; `None` if there are as many as there may be. The driver
-    /// calls [`Service::accepted`] itself, once the socket is registered.
+    /// A slot for a connection somebody else has accepted; `None` if there are as many as there may
+    /// be. The driver calls [`Service::accepted`] itself, once the socket is registered.
     pub(crate) fn admit(&mut self) -> Option<u32> {
         if self.accepted >= self.connections_max {
             self.counters.refused += 1;
@@ -112,15 +115,21 @@ impl Io {
         let connection = &mut self.connections[index as usize];
         match connection.state {
             State::Connecting | State::Open | State::Restoring => {
-                let reason = if connection.state == State::Restoring { not_restored(reason) } else { reason };
+                let reason = if connection.state == State::Restoring {
+                    not_restored(reason)
+                } else {
+                    reason
+                };
                 connection.state = State::Ending;
                 let conn = self.id(index);
                 service.closed(self, conn, reason);
                 self.retire(index);
                 let connection = &mut self.connections[index as usize];
                 connection.peer_ended = true;
-                if reason == CloseReason::Peer && connection.backlog() > 0 && !connection.log_taken {
-                    // The peer may have closed only its own direction: what was answered still belongs to it.
+                if reason == CloseReason::Peer && connection.backlog() > 0 && !connection.log_taken
+                {
+                    // The peer may have closed only its own direction: what was answered still
+                    // belongs to it.
                     self.start_flushing(index);
                 } else {
                     self.finish(index, false);
@@ -132,7 +141,8 @@ impl Io {
         }
     }
 
-    /// As [`ended`](Io::ended), for a driver that finds out while no service is at hand; reported in the next turn.
+    /// As [`ended`](Io::ended), for a driver that finds out while no service is at hand; reported
+    /// in the next turn.
     pub(crate) fn fail(&mut self, index: u32, reason: CloseReason) {
         match self.connections[index as usize].state {
             State::Connecting | State::Open | State::Restoring => {
@@ -147,8 +157,10 @@ impl Io {
     pub(crate) fn release_slot(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         debug_assert_eq!(connection.state, State::Closed);
-        let old =
-            std::mem::replace(connection, Connection { generation: connection.generation, ..Connection::default() });
+        let old = std::mem::replace(
+            connection,
+            Connection { generation: connection.generation, ..Connection::default() },
+        );
         self.pool.put(old.output);
         self.pool.put(old.sending);
         self.pool.put(old.input);
@@ -169,8 +181,10 @@ impl Io {
     /// Closed by the service: send what there is, then say goodbye.
     pub(crate) fn start_closing(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
-        // A resume that is still to be carried out finds the connection closed, and leaves the driver as it is.
-        let reading_stopped = std::mem::replace(&mut connection.paused, false) || connection.resumed;
+        // A resume that is still to be carried out finds the connection closed, and leaves the
+        // driver as it is.
+        let reading_stopped =
+            std::mem::replace(&mut connection.paused, false) || connection.resumed;
         self.retire(index);
         self.start_flushing(index);
         if reading_stopped {
@@ -180,7 +194,8 @@ impl Io {
 
     pub(crate) fn start_flushing(&mut self, index: u32) {
         self.connections[index as usize].state = State::Flushing;
-        self.timers.set(self.now_ns.saturating_add(self.linger_ns), Due::Connection(self.id(index)));
+        self.timers
+            .set(self.now_ns.saturating_add(self.linger_ns), Due::Connection(self.id(index)));
         self.mark_dirty(index);
         self.flushed(index);
     }
@@ -228,7 +243,8 @@ impl Io {
         self.commands.push(Command::Close { index, reset });
     }
 
-    /// How long the driver may wait for events: `Some(0)` if something is due already, `None` for no limit.
+    /// How long the driver may wait for events: `Some(0)` if something is due already, `None` for
+    /// no limit.
     #[inline]
     pub(crate) fn wait_ns(&self, now_ns: u64) -> Option<u64> {
         let due = !(self.drained.is_empty()
@@ -242,8 +258,9 @@ impl Io {
         self.timers.next_ns().map(|at_ns| at_ns.saturating_sub(now_ns))
     }
 
-    /// Timers, what came about during the last flush, `drained`, and kept bytes of resumed connections. What falls due
-    /// while this runs waits for the next turn, so that a turn always ends.
+    /// Timers, what came about during the last flush, `drained`, and kept bytes of resumed
+    /// connections. What falls due while this runs waits for the next turn, so that a turn always
+    /// ends.
     pub(crate) fn run_due<S: Service>(&mut self, service: &mut S) {
         self.run_timers(service);
         self.pool.trim(self.now_ns);
@@ -291,11 +308,15 @@ impl Io {
             match self.timers.pop_due(self.now_ns) {
                 None => break,
                 Some(Due::Service(key)) => service.timer(self, key),
-                Some(Due::Connection(conn)) => match self.get(conn).map(|connection| connection.state) {
-                    Some(State::Connecting) => self.ended(conn.index, CloseReason::ConnectTimedOut, service),
-                    Some(State::Flushing | State::Lingering) => self.finish(conn.index, true),
-                    _ => {}
-                },
+                Some(Due::Connection(conn)) => {
+                    match self.get(conn).map(|connection| connection.state) {
+                        Some(State::Connecting) => {
+                            self.ended(conn.index, CloseReason::ConnectTimedOut, service)
+                        }
+                        Some(State::Flushing | State::Lingering) => self.finish(conn.index, true),
+                        _ => {}
+                    }
+                }
             }
         }
     }
@@ -304,7 +325,9 @@ impl Io {
 /// A connection that ended before it was restored was never there for the service.
 fn not_restored(reason: CloseReason) -> CloseReason {
     match reason {
-        CloseReason::Reset | CloseReason::Peer => CloseReason::ConnectFailed(io::ErrorKind::ConnectionReset),
+        CloseReason::Reset | CloseReason::Peer => {
+            CloseReason::ConnectFailed(io::ErrorKind::ConnectionReset)
+        }
         CloseReason::Error(kind) => CloseReason::ConnectFailed(kind),
         other => other,
     }
@@ -313,9 +336,9 @@ fn not_restored(reason: CloseReason) -> CloseReason {
 /// Translates an error of the operating system for the service.
 pub(crate) fn close_reason(error: io::ErrorKind) -> CloseReason {
     match error {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
-            CloseReason::Reset
-        }
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionAborted => CloseReason::Reset,
         other => CloseReason::Error(other),
     }
 }

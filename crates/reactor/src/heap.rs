@@ -1,8 +1,9 @@
-//! Free memory goes back to the operating system. An allocator keeps what lies between blocks in use, so a process that
-//! once held a burst would look as if it held it for ever.
+//! Free memory goes back to the operating system. An allocator keeps what lies between blocks in
+//! use, so a process that once held a burst would look as if it held it for ever.
 //!
-//! Trimming goes through the memory of all threads, a millisecond for some ten megabytes. So it is done for all loops
-//! of the process together, now and then, by a thread of its own: a loop that waited for it would serve nobody.
+//! Trimming goes through the memory of all threads, a millisecond for some ten megabytes. So it is
+//! done for all loops of the process together, now and then, by a thread of its own: a loop that
+//! waited for it would serve nobody.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,8 +13,8 @@ const INTERVAL_NS: u64 = 30_000_000_000;
 /// The process's.
 static TRIMMING: Trimming = Trimming::new();
 
-/// True if what was freed at `freed_ns` is given back, or is about to be. If not, it is too early: ask again in a later
-/// turn. Both times are of the monotonic clock.
+/// True if what was freed at `freed_ns` is given back, or is about to be. If not, it is too early:
+/// ask again in a later turn. Both times are of the monotonic clock.
 #[cold]
 pub(crate) fn give_back(freed_ns: u64, now_ns: u64) -> bool {
     // Other allocators give back by themselves, or there is no way to ask them.
@@ -25,7 +26,8 @@ fn trim() {}
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn trim() {
-    // SAFETY: declared as in malloc(3); it takes a number, locks what it needs and may be called at any time.
+    // SAFETY: declared as in malloc(3); it takes a number, locks what it needs and may be called at
+    // any time.
     unsafe extern "C" {
         safe fn malloc_trim(pad: usize) -> i32;
     }
@@ -56,12 +58,16 @@ impl Trimming {
             return false;
         }
         // Another loop may have been first, and its thread may have ended meanwhile.
-        let first = self.begun_ns.compare_exchange(begun_ns, now_ns, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let first = self
+            .begun_ns
+            .compare_exchange(begun_ns, now_ns, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
         let work = move || {
             trim();
             self.running.store(false, Ordering::Release);
         };
-        let begun = first && std::thread::Builder::new().name("heap-trim".into()).spawn(work).is_ok();
+        let begun =
+            first && std::thread::Builder::new().name("heap-trim".into()).spawn(work).is_ok();
         if !begun {
             self.running.store(false, Ordering::Release);
         }
@@ -155,6 +161,10 @@ mod tests {
         });
         super::trim();
         let after = resident_kib();
-        assert!(after + 100_000 < before, "{before} KiB before, {after} after, {} blocks", blocks.len());
+        assert!(
+            after + 100_000 < before,
+            "{before} KiB before, {after} after, {} blocks",
+            blocks.len()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! From the socket to the service: presenting bytes, keeping what was not consumed, and putting both together without
-//! copying large messages twice.
+//! From the socket to the service: presenting bytes, keeping what was not consumed, and putting
+//! both together without copying large messages twice.
 
 use std::io;
 
@@ -12,8 +12,8 @@ use crate::service::Service;
 const LARGE_ROOM_MIN: usize = 64 << 10;
 
 impl Io {
-    /// Hands over bytes that are already in memory. Bytes for a connection the service has closed are discarded, those
-    /// for a paused one kept.
+    /// Hands over bytes that are already in memory. Bytes for a connection the service has closed
+    /// are discarded, those for a paused one kept.
     #[inline]
     pub(crate) fn deliver<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) {
         self.counters.reads += 1;
@@ -35,8 +35,8 @@ impl Io {
         }
     }
 
-    /// Reads once with `read(buffer, bytes_max)`, which appends to the buffer, and hands over what came. Ends the
-    /// connection on the end of the stream and on errors.
+    /// Reads once with `read(buffer, bytes_max)`, which appends to the buffer, and hands over what
+    /// came. Ends the connection on the end of the stream and on errors.
     #[inline]
     pub(crate) fn receive<S: Service>(
         &mut self,
@@ -57,12 +57,17 @@ impl Io {
         match outcome {
             Ok(0) => self.end_of_stream(index, service),
             Ok(_) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
             Err(error) => self.ended(index, close_reason(error.kind()), service),
         }
     }
 
-    /// The usual read: into the loop's receive buffer, behind a copy of the (short or absent) kept part.
+    /// The usual read: into the loop's receive buffer, behind a copy of the (short or absent) kept
+    /// part.
     #[inline]
     fn receive_behind_copy<S: Service>(
         &mut self,
@@ -125,7 +130,8 @@ impl Io {
         let conn = self.id(index);
         let consumed = service.received(self, conn, data);
         debug_assert!(consumed <= data.len(), "consumed more than was there");
-        (self.connections[index as usize].generation == conn.generation).then_some(consumed.min(data.len()))
+        (self.connections[index as usize].generation == conn.generation)
+            .then_some(consumed.min(data.len()))
     }
 
     /// Presents the kept bytes, of which there are some.

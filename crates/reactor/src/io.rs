@@ -1,5 +1,6 @@
-//! The loop as a service sees it. Nothing here touches a socket: operations change the connection table, mark outputs
-//! dirty and queue commands; the driver acts on these at the end of the turn (`engine.rs` is its side of this struct).
+//! The loop as a service sees it. Nothing here touches a socket: operations change the connection
+//! table, mark outputs dirty and queue commands; the driver acts on these at the end of the turn
+//! (`engine.rs` is its side of this struct).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ pub struct Counters {
     pub connects: u64,
 }
 
-/// The clocks of a simulated host at this moment, which may be later than that at which its turn began.
+/// The clocks of a simulated host at this moment, which may be later than that at which its turn
+/// began.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SimulatedClock {
     pub(crate) boot_ns: u64,
@@ -88,14 +90,15 @@ pub struct Io {
 }
 
 impl Io {
-    /// Nanoseconds of a clock that never goes back and counts the time for which the machine was suspended (CLOCK_BOOTTIME), read once
-    /// per turn.
+    /// Nanoseconds of a clock that never goes back and counts the time for which the machine was
+    /// suspended (CLOCK_BOOTTIME), read once per turn.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The same clock, read anew: for who must know that this thread was not stopped since the turn began.
+    /// The same clock, read anew: for who must know that this thread was not stopped since the turn
+    /// began.
     #[inline]
     pub fn read_clock_ns(&self) -> u64 {
         self.simulated.map_or_else(crate::driver::clock::now_ns, |clock| clock.boot_ns)
@@ -110,8 +113,9 @@ impl Io {
         }
     }
 
-    /// Starts a connection; [`connected`](crate::Service::connected) or [`closed`](crate::Service::closed) follows in
-    /// a later turn, at most `timeout_ns` later. What is written before that is sent once it is connected.
+    /// Starts a connection; [`connected`](crate::Service::connected) or
+    /// [`closed`](crate::Service::closed) follows in a later turn, at most `timeout_ns` later. What
+    /// is written before that is sent once it is connected.
     pub fn connect(&mut self, to: SocketAddr, timeout_ns: u64) -> ConnId {
         let index = self.allocate(State::Connecting);
         let conn = self.id(index);
@@ -120,8 +124,9 @@ impl Io {
         conn
     }
 
-    /// Sends what was written, then closes. Nothing more is read, and no callback follows. The flush, and the wait for
-    /// the peer to close its side, are bounded by [`LoopOptions::linger_ns`].
+    /// Sends what was written, then closes. Nothing more is read, and no callback follows. The
+    /// flush, and the wait for the peer to close its side, are bounded by
+    /// [`LoopOptions::linger_ns`].
     pub fn close(&mut self, conn: ConnId) {
         let Some(connection) = self.get_mut(conn) else {
             return;
@@ -137,12 +142,16 @@ impl Io {
         }
     }
 
-    /// Closes at the end of this turn without sending what is still unsent; the peer sees a reset. No callback follows.
+    /// Closes at the end of this turn without sending what is still unsent; the peer sees a reset.
+    /// No callback follows.
     pub fn abort(&mut self, conn: ConnId) {
         let Some(connection) = self.get_mut(conn) else {
             return;
         };
-        if matches!(connection.state, State::Connecting | State::Open | State::Restoring | State::Parked) {
+        if matches!(
+            connection.state,
+            State::Connecting | State::Open | State::Restoring | State::Parked
+        ) {
             self.retire(conn.index);
             self.finish(conn.index, true);
         }
@@ -160,8 +169,8 @@ impl Io {
         self.connections.len() - self.free.len()
     }
 
-    /// The buffer that leaves in one write at the end of the turn. Append only. A dead connection gives a scratch
-    /// buffer that is thrown away.
+    /// The buffer that leaves in one write at the end of the turn. Append only. A dead connection
+    /// gives a scratch buffer that is thrown away.
     #[inline]
     pub fn output(&mut self, conn: ConnId) -> &mut Vec<u8> {
         match self.connections.get_mut(conn.index as usize) {
@@ -179,8 +188,8 @@ impl Io {
         }
     }
 
-    /// Sets whether what was written stays in [`output`](Io::output) over the end of the turn, until this is called again
-    /// with `false`. A connection that is closed sends it all the same.
+    /// Sets whether what was written stays in [`output`](Io::output) over the end of the turn,
+    /// until this is called again with `false`. A connection that is closed sends it all the same.
     #[inline]
     pub fn hold(&mut self, conn: ConnId, held: bool) {
         let Some(connection) = self.get_mut(conn) else {
@@ -197,8 +206,8 @@ impl Io {
         self.get(conn).map_or(0, Connection::backlog)
     }
 
-    /// Asks for one [`drained`](crate::Service::drained) once the backlog is at most `below` bytes, in this turn or a
-    /// later one. Asking again before it came replaces the mark.
+    /// Asks for one [`drained`](crate::Service::drained) once the backlog is at most `below` bytes,
+    /// in this turn or a later one. Asking again before it came replaces the mark.
     pub fn notify_drained(&mut self, conn: ConnId, below: usize) {
         let Some(connection) = self.get_mut(conn) else {
             return;
@@ -210,7 +219,8 @@ impl Io {
         }
     }
 
-    /// Stops presenting and reading. A reset seen while paused is reported at once, an end of stream after the resume.
+    /// Stops presenting and reading. A reset seen while paused is reported at once, an end of
+    /// stream after the resume.
     #[inline]
     pub fn pause_reading(&mut self, conn: ConnId) {
         if let Some(connection) = self.get_mut(conn) {
@@ -229,8 +239,9 @@ impl Io {
         }
     }
 
-    /// From now on the end of the peer's stream ends nothing: it is told by [`has_ended`](Io::has_ended) alone, for a peer that has no more to say may
-    /// still be listening.
+    /// From now on the end of the peer's stream ends nothing: it is told by
+    /// [`has_ended`](Io::has_ended) alone, for a peer that has no more to say may still be
+    /// listening.
     pub fn keep_end(&mut self, conn: ConnId) {
         if let Some(connection) = self.get_mut(conn) {
             connection.keeps_end = true;
@@ -255,14 +266,15 @@ impl Io {
         self.get(conn).map_or(0, Connection::unread)
     }
 
-    /// [`timer`](crate::Service::timer) is called with `key` once the clock has reached `at_ns`. There is no cancel:
-    /// services ignore keys that mean nothing any more.
+    /// [`timer`](crate::Service::timer) is called with `key` once the clock has reached `at_ns`.
+    /// There is no cancel: services ignore keys that mean nothing any more.
     #[inline]
     pub fn set_timer(&mut self, at_ns: u64, key: u64) {
         self.timers.set(at_ns, Due::Service(key));
     }
 
-    /// Sends a datagram at the end of this turn. It may be lost on its way, and is if the kernel has no room for it.
+    /// Sends a datagram at the end of this turn. It may be lost on its way, and is if the kernel
+    /// has no room for it.
     #[inline]
     pub fn send_datagram(&mut self, to: SocketAddr, bytes: &[u8]) {
         self.datagrams.push(to, bytes);
@@ -273,15 +285,16 @@ impl Io {
         self.datagrams.dropped
     }
 
-    /// Delays every turn that events start by this long, so that more of them are handled together; 0 switches it off.
-    /// At saturation the loop batches by itself and a window gains nothing.
+    /// Delays every turn that events start by this long, so that more of them are handled together;
+    /// 0 switches it off. At saturation the loop batches by itself and a window gains nothing.
     #[inline]
     pub fn set_window_ns(&mut self, window_ns: u64) {
         self.window_ns = window_ns;
     }
 
-    /// The loop returns after this turn's flush. Connections are closed as they are: a service that wants its last
-    /// bytes delivered closes them first and waits for [`connections`](Io::connections) to fall.
+    /// The loop returns after this turn's flush. Connections are closed as they are: a service that
+    /// wants its last bytes delivered closes them first and waits for
+    /// [`connections`](Io::connections) to fall.
     pub fn stop(&mut self) {
         self.stopping = true;
     }
@@ -310,9 +323,10 @@ impl Io {
         }
     }
 
-    /// Something in the present output buffer must be kept after it is sent: counts one up for that buffer and returns
-    /// its sequence number. The bytes are found again at their position in [`output`](Io::output) when they were
-    /// appended. Without a sent log, or on a dead connection, the number returned names nothing.
+    /// Something in the present output buffer must be kept after it is sent: counts one up for that
+    /// buffer and returns its sequence number. The bytes are found again at their position in
+    /// [`output`](Io::output) when they were appended. Without a sent log, or on a dead connection,
+    /// the number returned names nothing.
     #[inline]
     pub fn retain(&mut self, conn: ConnId) -> u32 {
         match self.get_mut(conn).and_then(|connection| connection.log.as_mut()) {
@@ -332,7 +346,8 @@ impl Io {
         }
     }
 
-    /// The whole buffer, whether sent, being sent or still filling; empty if nothing has this number.
+    /// The whole buffer, whether sent, being sent or still filling; empty if nothing has this
+    /// number.
     pub fn sent(&self, conn: ConnId, sequence: u32) -> &[u8] {
         let Some(connection) = self.get(conn) else {
             return &[];
@@ -354,14 +369,15 @@ impl Io {
         self.get(conn).and_then(|connection| connection.log.as_ref()).map_or(0, |log| log.bytes())
     }
 
-    /// Memory held by buffers that wait to be used again, in bytes; at most [`LoopOptions::pool_bytes_max`], and less
-    /// and less of it while the load does not need it.
+    /// Memory held by buffers that wait to be used again, in bytes; at most
+    /// [`LoopOptions::pool_bytes_max`], and less and less of it while the load does not need it.
     pub fn idle_buffer_bytes(&self) -> usize {
         self.pool.bytes()
     }
 
-    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Nothing of what is still
-    /// unsent will be sent after that, retained or not: the stream would have a gap.
+    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Nothing
+    /// of what is still unsent will be sent after that, retained or not: the stream would have a
+    /// gap.
     pub fn take_sent_log(&mut self, conn: ConnId) -> SentLog {
         let Some(connection) = self.get_mut(conn) else { return SentLog::default() };
         let Some(log) = connection.log.as_mut() else { return SentLog::default() };
@@ -369,7 +385,8 @@ impl Io {
         connection.log_taken = true;
         let output = std::mem::take(&mut connection.output);
         let sending = if connection.kernel_reads {
-            // Rare: the connection ended while a blocked send was in the kernel's hands. The original must stay.
+            // Rare: the connection ended while a blocked send was in the kernel's hands. The
+            // original must stay.
             connection.sending.clone()
         } else {
             connection.sent = 0;
@@ -380,12 +397,16 @@ impl Io {
 
     #[inline]
     pub(crate) fn get(&self, conn: ConnId) -> Option<&Connection> {
-        self.connections.get(conn.index as usize).filter(|connection| connection.generation == conn.generation)
+        self.connections
+            .get(conn.index as usize)
+            .filter(|connection| connection.generation == conn.generation)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
-        self.connections.get_mut(conn.index as usize).filter(|connection| connection.generation == conn.generation)
+        self.connections
+            .get_mut(conn.index as usize)
+            .filter(|connection| connection.generation == conn.generation)
     }
 
     pub(crate) fn new(options: &LoopOptions, driver_name: &'static str) -> Io {

@@ -10,13 +10,16 @@
 //!            driver: epoll | uring | sim
 //! ```
 //!
-//! A turn of the loop: wait for events, read the clock once, hand over everything that arrived, then mail, timers and
-//! other due work, [`Service::turn_ended`], and one write for each connection that got output. All that one turn
-//! produced for a connection leaves in one write; that is where aggregation comes from.
+//! A turn of the loop: wait for events, read the clock once, hand over everything that arrived,
+//! then mail, timers and other due work, [`Service::turn_ended`], and one write for each connection
+//! that got output. All that one turn produced for a connection leaves in one write; that is where
+//! aggregation comes from.
 //!
-//! A connection can also leave its loop and go on in another one, on this host or elsewhere: see [`moving`].
+//! A connection can also leave its loop and go on in another one, on this host or elsewhere: see
+//! [`moving`].
 //!
-//! A loop may have one socket for datagrams as well ([`bind_datagrams`], [`Io::send_datagram`], [`Service::datagram`]); a simulated host has none.
+//! A loop may have one socket for datagrams as well ([`bind_datagrams`], [`Io::send_datagram`],
+//! [`Service::datagram`]); a simulated host has none.
 //!
 //! In steady state a turn allocates nothing: buffers come from a pool, lists keep their capacity.
 

@@ -1,5 +1,6 @@
-//! How other threads reach a loop: a bounded queue under a lock, and an eventfd that wakes the loop when the queue was
-//! empty before. It carries configuration, cluster state and accepted connections, never a query.
+//! How other threads reach a loop: a bounded queue under a lock, and an eventfd that wakes the loop
+//! when the queue was empty before. It carries configuration, cluster state and accepted
+//! connections, never a query.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +31,8 @@ struct Shared<M> {
 }
 
 impl<M> Shared<M> {
-    /// A poisoned lock means that a poster panicked between two complete operations; the queue is sound.
+    /// A poisoned lock means that a poster panicked between two complete operations; the queue is
+    /// sound.
     fn lock(&self) -> MutexGuard<'_, Queue<M>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,7 +72,8 @@ impl<M> Mailer<M> {
         })
     }
 
-    /// Hands an accepted connection to the loop; gives the socket back if the queue is full or the loop is gone.
+    /// Hands an accepted connection to the loop; gives the socket back if the queue is full or the
+    /// loop is gone.
     pub fn adopt(&self, socket: impl Into<OwnedFd>, origin: Accepted) -> Result<(), OwnedFd> {
         self.shared.push(Item::Connection(socket.into(), origin)).map_err(|item| match item {
             Item::Connection(socket, _) => socket,
@@ -96,7 +99,10 @@ pub fn mailbox<M>(capacity: usize) -> io::Result<(Mailer<M>, Inbox<M>)> {
     let wake = Wake::new()?;
     let queue = Mutex::new(Queue { items: VecDeque::with_capacity(capacity), closed: false });
     let shared = Arc::new(Shared { queue, capacity, wake });
-    Ok((Mailer { shared: shared.clone() }, Inbox { shared, taken: VecDeque::with_capacity(capacity) }))
+    Ok((
+        Mailer { shared: shared.clone() },
+        Inbox { shared, taken: VecDeque::with_capacity(capacity) },
+    ))
 }
 
 impl<M> Inbox<M> {
@@ -166,8 +172,10 @@ mod tests {
     fn an_adopted_connection_wakes_the_loop() {
         let (mailer, mut inbox) = mailbox::<u32>(2).unwrap();
         let is_readable = |inbox: &Inbox<u32>| {
-            let mut events = [rustix::event::PollFd::new(&inbox.shared.wake, rustix::event::PollFlags::IN)];
-            rustix::event::poll(&mut events, Some(&rustix::event::Timespec::default())).unwrap() == 1
+            let mut events =
+                [rustix::event::PollFd::new(&inbox.shared.wake, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut events, Some(&rustix::event::Timespec::default())).unwrap()
+                == 1
         };
         let address = ([127, 0, 0, 1], 9042).into();
         let origin = Accepted { listener: 0, peer: address, local: address };

@@ -1,5 +1,6 @@
-//! Connections that leave the loop and come into it: the engine's part of [`moving`](crate::moving), the same for every
-//! driver. The driver moves the socket at the end of the turn; what came of it is told early in the next one.
+//! Connections that leave the loop and come into it: the engine's part of
+//! [`moving`](crate::moving), the same for every driver. The driver moves the socket at the end of
+//! the turn; what came of it is told early in the next one.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -11,17 +12,20 @@ use crate::moving::{Frozen, FrozenLimits, NotFrozen};
 use crate::service::{CloseReason, ConnId, Service};
 
 impl Io {
-    /// Takes the connection out of the loop at the end of this turn, after its flush. [`frozen`](Service::frozen)
-    /// follows, unless the connection is closed first. From then until `frozen` the connection takes output, which
-    /// becomes the end of [`Frozen::unsent`]; a close in between does nothing (who wants it closed restores it first).
+    /// Takes the connection out of the loop at the end of this turn, after its flush.
+    /// [`frozen`](Service::frozen) follows, unless the connection is closed first. From then until
+    /// `frozen` the connection takes output, which becomes the end of [`Frozen::unsent`]; a close
+    /// in between does nothing (who wants it closed restores it first).
     pub fn freeze(&mut self, conn: ConnId) {
         if self.is_open(conn) {
             self.commands.push(Command::Freeze { conn });
         }
     }
 
-    /// [`unacknowledged`](Service::unacknowledged) follows early in the next turn, unless the connection has ended by then. A connection of whose bytes
-    /// some are on their way is better not frozen: what acknowledges them finds nobody, and its peer hears of nothing until a timer sends them again.
+    /// [`unacknowledged`](Service::unacknowledged) follows early in the next turn, unless the
+    /// connection has ended by then. A connection of whose bytes some are on their way is better
+    /// not frozen: what acknowledges them finds nobody, and its peer hears of nothing until a timer
+    /// sends them again.
     pub fn ask_unacknowledged(&mut self, conn: ConnId) {
         if self.is_open(conn) {
             self.commands.push(Command::Look { conn });
@@ -29,11 +33,12 @@ impl Io {
     }
 
     /// Puts a connection in at the end of this turn. [`restored`](Service::restored) follows, or
-    /// [`closed`](Service::closed) with [`CloseReason::ConnectFailed`]: `PermissionDenied` without CAP_NET_ADMIN,
-    /// `AddrInUse` if the connection lives here already, `AddrNotAvailable` if the host does not have the local address,
-    /// `NotFound` if a twin's depot does not have it, `Unsupported` without a mover. What is unread is then presented
-    /// by `received`, and what was written meanwhile is sent behind what is unsent. A connection that is closed before
-    /// it was restored is restored all the same and then closed, so that its peer is told.
+    /// [`closed`](Service::closed) with [`CloseReason::ConnectFailed`]: `PermissionDenied` without
+    /// CAP_NET_ADMIN, `AddrInUse` if the connection lives here already, `AddrNotAvailable` if the
+    /// host does not have the local address, `NotFound` if a twin's depot does not have it,
+    /// `Unsupported` without a mover. What is unread is then presented by `received`, and what was
+    /// written meanwhile is sent behind what is unsent. A connection that is closed before it was
+    /// restored is restored all the same and then closed, so that its peer is told.
     ///
     /// It counts as an accepted connection but is never refused for there being too many.
     pub fn restore(&mut self, frozen: Frozen) -> ConnId {
@@ -48,19 +53,24 @@ impl Io {
         self.id(index)
     }
 
-    /// For use inside [`frozen`](Service::frozen), which has brought the connection: its id stays valid, and what is written to it is gathered, until
-    /// [`restore_parked`](Io::restore_parked). Who writes to it need not know that it is elsewhere. Closed meanwhile, it is forgotten here, and
-    /// nobody is told.
+    /// For use inside [`frozen`](Service::frozen), which has brought the connection: its id stays
+    /// valid, and what is written to it is gathered, until [`restore_parked`](Io::restore_parked).
+    /// Who writes to it need not know that it is elsewhere. Closed meanwhile, it is forgotten here,
+    /// and nobody is told.
     pub fn park(&mut self, conn: ConnId) {
-        if let Some(connection) = self.get_mut(conn).filter(|connection| connection.state == State::Frozen) {
+        if let Some(connection) =
+            self.get_mut(conn).filter(|connection| connection.state == State::Frozen)
+        {
             connection.state = State::Parked;
         }
     }
 
-    /// As [`restore`](Io::restore), under the id that the connection had; false if that is no parked connection's. What was written meanwhile is sent behind
-    /// what is unsent.
+    /// As [`restore`](Io::restore), under the id that the connection had; false if that is no
+    /// parked connection's. What was written meanwhile is sent behind what is unsent.
     pub fn restore_parked(&mut self, conn: ConnId, frozen: Frozen) -> bool {
-        let Some(connection) = self.get_mut(conn).filter(|connection| connection.state == State::Parked) else {
+        let Some(connection) =
+            self.get_mut(conn).filter(|connection| connection.state == State::Parked)
+        else {
             return false;
         };
         connection.state = State::Restoring;
@@ -69,7 +79,8 @@ impl Io {
         true
     }
 
-    /// Whether a connection may be frozen as far as the loop knows, and how much the kernel may still hold of it.
+    /// Whether a connection may be frozen as far as the loop knows, and how much the kernel may
+    /// still hold of it.
     pub(crate) fn may_freeze(&self, conn: ConnId) -> Result<FrozenLimits, NotFrozen> {
         let connection = self.get(conn).ok_or(NotFrozen::NotEstablished)?;
         if connection.state != State::Open {
@@ -85,18 +96,21 @@ impl Io {
         })
     }
 
-    /// The driver has let the socket go, with what the kernel held of the connection, or could not. Adds the loop's part.
+    /// The driver has let the socket go, with what the kernel held of the connection, or could not.
+    /// Adds the loop's part.
     pub(crate) fn froze(&mut self, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
         let outcome = outcome.map(|mut frozen| {
             let connection = &mut self.connections[conn.index as usize];
             connection.state = State::Frozen;
             frozen.unsent.extend_from_slice(&connection.sending[connection.sent..]);
             let kept = &connection.input[connection.input_start..];
-            frozen.state.receive_sequence = frozen.state.receive_sequence.wrapping_sub(kept.len() as u32);
+            frozen.state.receive_sequence =
+                frozen.state.receive_sequence.wrapping_sub(kept.len() as u32);
             frozen.unread.splice(0..0, kept.iter().copied());
             connection.input_start = 0;
             connection.sent = 0;
-            let (input, sending) = (std::mem::take(&mut connection.input), std::mem::take(&mut connection.sending));
+            let (input, sending) =
+                (std::mem::take(&mut connection.input), std::mem::take(&mut connection.sending));
             self.pool.put(input);
             self.pool.put(sending);
             frozen
@@ -110,7 +124,8 @@ impl Io {
         Some(self.moves.waiting.swap_remove(position).1)
     }
 
-    /// The driver has a socket for the slot, or failed to make one. `frozen` is what it has not put into the socket.
+    /// The driver has a socket for the slot, or failed to make one. `frozen` is what it has not put
+    /// into the socket.
     pub(crate) fn restore_ended(&mut self, index: u32, outcome: Result<Frozen, io::ErrorKind>) {
         let connection = &mut self.connections[index as usize];
         let closed = connection.generation.is_multiple_of(2);

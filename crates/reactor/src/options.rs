@@ -14,17 +14,20 @@ use crate::moving::{FrozenLimits, Intake, Mover};
 pub struct LoopOptions {
     /// Most bytes taken from one connection by one read.
     pub receive_buffer_bytes: usize,
-    /// Most connections at a time; accepted ones beyond it are closed at once. Outgoing ones are not counted against
-    /// it: they are the service's own.
+    /// Most connections at a time; accepted ones beyond it are closed at once. Outgoing ones are
+    /// not counted against it: they are the service's own.
     pub connections_max: usize,
     /// Most bytes of idle buffers kept for use again.
     pub pool_bytes_max: usize,
-    /// How long a connection closed by the service may take to send what was written and to be closed by the peer.
+    /// How long a connection closed by the service may take to send what was written and to be
+    /// closed by the peer.
     pub linger_ns: u64,
-    /// Counted down by one when an accepted connection is gone. Give the same counter to the acceptor's
-    /// [`CoreSlot`](crate::CoreSlot), which counts it up, and the load is right without the service's help.
+    /// Counted down by one when an accepted connection is gone. Give the same counter to the
+    /// acceptor's [`CoreSlot`](crate::CoreSlot), which counts it up, and the load is right without
+    /// the service's help.
     pub load: Option<Arc<AtomicUsize>>,
-    /// Where datagrams come from and leave by, bound with [`bind_datagrams`](crate::bind_datagrams); epoll only.
+    /// Where datagrams come from and leave by, bound with
+    /// [`bind_datagrams`](crate::bind_datagrams); epoll only.
     pub datagrams: Option<Arc<UdpSocket>>,
     /// How many of these the kernel is handed in one call, at most 32.
     pub datagrams_at_once: usize,
@@ -56,8 +59,8 @@ impl Default for LoopOptions {
 /// Which driver moves the bytes.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub enum IoChoice {
-    /// The loop decides. That is epoll: both drivers cost the same per query in every measurement so far, and epoll
-    /// needs less kernel memory and works where containers forbid io_uring.
+    /// The loop decides. That is epoll: both drivers cost the same per query in every measurement
+    /// so far, and epoll needs less kernel memory and works where containers forbid io_uring.
     #[default]
     Auto,
     /// epoll, level-triggered.

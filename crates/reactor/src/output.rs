@@ -1,12 +1,13 @@
-//! From the service to the socket. A connection has at most one buffer being sent; what is written meanwhile gathers
-//! in the next one. The driver's part: [`begin_send`](Io::begin_send), one write of [`unsent`](Io::unsent), and
-//! [`wrote`](Io::wrote) for each success.
+//! From the service to the socket. A connection has at most one buffer being sent; what is written
+//! meanwhile gathers in the next one. The driver's part: [`begin_send`](Io::begin_send), one write
+//! of [`unsent`](Io::unsent), and [`wrote`](Io::wrote) for each success.
 
 use crate::connection::State;
 use crate::io::Io;
 use crate::service::ConnId;
 
-/// A kept buffer counts with its capacity, so small ones must not be as large as the last large one was.
+/// A kept buffer counts with its capacity, so small ones must not be as large as the last large one
+/// was.
 const EXPECTED_WITH_LOG_MAX: usize = 64 << 10;
 
 impl Io {
@@ -19,7 +20,8 @@ impl Io {
         }
     }
 
-    /// Makes the output the buffer being sent. False if there is nothing to send, or nothing may be sent now.
+    /// Makes the output the buffer being sent. False if there is nothing to send, or nothing may be
+    /// sent now.
     #[inline]
     pub(crate) fn begin_send(&mut self, index: u32) -> bool {
         let connection = &mut self.connections[index as usize];
@@ -57,7 +59,8 @@ impl Io {
         &connection.sending[connection.sent..]
     }
 
-    /// One write succeeded and the kernel took `count` bytes. True if nothing is left of the buffer.
+    /// One write succeeded and the kernel took `count` bytes. True if nothing is left of the
+    /// buffer.
     #[inline]
     pub(crate) fn wrote(&mut self, index: u32, count: usize) -> bool {
         self.counters.writes += 1;

@@ -2,7 +2,8 @@
 
 use crate::ConnId;
 
-/// A service's word on each connection, found by its index; what was said of the last user of an index says nothing of the next.
+/// A service's word on each connection, found by its index; what was said of the last user of an
+/// index says nothing of the next.
 #[derive(Clone, Debug)]
 pub struct Peers<P>(Vec<(u32, P)>);
 
@@ -16,7 +17,10 @@ impl<P: Copy + Default + PartialEq> Peers<P> {
     /// Who it is; the default one of a connection of which nothing was said.
     #[inline]
     pub fn of(&self, conn: ConnId) -> P {
-        let found = self.0.get(conn.index as usize).filter(|(generation, _)| *generation == conn.generation);
+        let found = self
+            .0
+            .get(conn.index as usize)
+            .filter(|(generation, _)| *generation == conn.generation);
         found.map(|(_, peer)| *peer).unwrap_or_default()
     }
 
@@ -42,7 +46,10 @@ mod tests {
         let mut peers = Peers::default();
         let conn = |index, generation| ConnId { index, generation };
         peers.set(conn(3, 1), 'a');
-        assert_eq!((peers.of(conn(3, 1)), peers.of(conn(3, 2)), peers.of(conn(2, 1))), ('a', '\0', '\0'));
+        assert_eq!(
+            (peers.of(conn(3, 1)), peers.of(conn(3, 2)), peers.of(conn(2, 1))),
+            ('a', '\0', '\0')
+        );
         peers.set(conn(3, 2), 'b');
         // That of the former one comes late.
         peers.set(conn(3, 1), '\0');

@@ -14,8 +14,8 @@ use crate::service::Service;
 /// Mail and adopted connections handed over in one turn; the others wait for the next.
 const MAIL_PER_TURN: usize = 256;
 
-/// Runs one loop on the calling thread until the service calls [`Io::stop`]. Fails if the driver cannot be set up or
-/// waiting for events fails, which leaves no way to go on.
+/// Runs one loop on the calling thread until the service calls [`Io::stop`]. Fails if the driver
+/// cannot be set up or waiting for events fails, which leaves no way to go on.
 pub fn run<S: Service>(
     choice: IoChoice,
     options: LoopOptions,
@@ -31,7 +31,10 @@ pub fn run<S: Service>(
         }
         IoChoice::Uring => {
             if options.datagrams.is_some() {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "datagrams need the epoll driver"));
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "datagrams need the epoll driver",
+                ));
             }
             let driver = Uring::new(inbox.wake_fd())?;
             turns(&mut io, driver, service, inbox)
@@ -89,7 +92,12 @@ fn turn<S: Service, D: SocketDriver>(
 
 /// Mail and accepted connections.
 #[cold]
-fn hand_over<S: Service, D: SocketDriver>(io: &mut Io, driver: &mut D, service: &mut S, inbox: &mut Inbox<S::Mail>) {
+fn hand_over<S: Service, D: SocketDriver>(
+    io: &mut Io,
+    driver: &mut D,
+    service: &mut S,
+    inbox: &mut Inbox<S::Mail>,
+) {
     for _ in 0..MAIL_PER_TURN {
         match inbox.next() {
             None => break,

@@ -1,7 +1,8 @@
-//! The sent log keeps the bytes of in-flight requests so that they can be sent again over another connection, without
-//! copying them: an output buffer that the kernel has taken completely is put here instead of back into the pool, for
-//! as long as its retain count is above 0. The table holds only live buffers; slots are used again, and the sequence
-//! number carries the slot's cycle so that a stale number is noticed.
+//! The sent log keeps the bytes of in-flight requests so that they can be sent again over another
+//! connection, without copying them: an output buffer that the kernel has taken completely is put
+//! here instead of back into the pool, for as long as its retain count is above 0. The table holds
+//! only live buffers; slots are used again, and the sequence number carries the slot's cycle so
+//! that a stale number is noticed.
 
 /// "No buffer": given out when nothing can be kept, and ignored by every operation.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -83,7 +84,8 @@ impl LogTable {
         None
     }
 
-    /// Counts one reason less; gives the buffer back if that was the last one and it was sent completely.
+    /// Counts one reason less; gives the buffer back if that was the last one and it was sent
+    /// completely.
     #[inline]
     pub(crate) fn release(&mut self, sequence: u32) -> Option<Vec<u8>> {
         let index = self.index_of(sequence)?;
@@ -118,7 +120,8 @@ impl LogTable {
         self.filling != NONE
     }
 
-    /// Turns the table into what is handed to the service, with the buffers not yet sent put to their places.
+    /// Turns the table into what is handed to the service, with the buffers not yet sent put to
+    /// their places.
     pub(crate) fn into_log(mut self, filling: Vec<u8>, sending: Vec<u8>) -> SentLog {
         if self.filling != NONE {
             self.slots[self.filling as usize].buffer = filling;
@@ -162,7 +165,8 @@ impl LogTable {
     }
 }
 
-/// The retained buffers of a connection that ended, taken with [`Io::take_sent_log`](crate::Io::take_sent_log).
+/// The retained buffers of a connection that ended, taken with
+/// [`Io::take_sent_log`](crate::Io::take_sent_log).
 #[derive(Default, Debug)]
 pub struct SentLog {
     slots: Vec<Slot>,

@@ -1,5 +1,5 @@
-//! The parts of the loop that a service sees besides [`Io`]: connection ids, the origin of an accepted connection, the
-//! reasons a connection ends, and the callbacks themselves.
+//! The parts of the loop that a service sees besides [`Io`]: connection ids, the origin of an
+//! accepted connection, the reasons a connection ends, and the callbacks themselves.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use crate::Io;
 use crate::moving::{Frozen, NotFrozen};
 
-/// Names one connection of one loop. The generation changes when the slot is used again, so a stale id never reaches
-/// somebody else's connection: every operation on it does nothing.
+/// Names one connection of one loop. The generation changes when the slot is used again, so a stale
+/// id never reaches somebody else's connection: every operation on it does nothing.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct ConnId {
     /// Slot in the loop's connection table; small and dense, fit for indexing a `Vec`.
@@ -35,7 +35,8 @@ pub enum CloseReason {
     Peer,
     /// The peer reset the connection.
     Reset,
-    /// An outgoing connect was refused or could not be started, or a connection could not be restored.
+    /// An outgoing connect was refused or could not be started, or a connection could not be
+    /// restored.
     ConnectFailed(io::ErrorKind),
     /// An outgoing connect did not complete within its time.
     ConnectTimedOut,
@@ -43,7 +44,8 @@ pub enum CloseReason {
     Error(io::ErrorKind),
 }
 
-/// Sans-IO code driven by the loop. Every callback runs on the loop's own thread and must not block.
+/// Sans-IO code driven by the loop. Every callback runs on the loop's own thread and must not
+/// block.
 pub trait Service {
     /// The mail that other threads may post to this loop.
     type Mail: Send + 'static;
@@ -57,30 +59,34 @@ pub trait Service {
     /// An outgoing [`Io::connect`] completed.
     fn connected(&mut self, io: &mut Io, conn: ConnId);
 
-    /// `data` is everything received and not yet consumed. Returns how many bytes were consumed; the rest is kept and
-    /// presented again in front of what arrives next. A connection paused inside this call is not presented again
-    /// until it is resumed; on resume the kept bytes are presented even if nothing new arrived.
+    /// `data` is everything received and not yet consumed. Returns how many bytes were consumed;
+    /// the rest is kept and presented again in front of what arrives next. A connection paused
+    /// inside this call is not presented again until it is resumed; on resume the kept bytes are
+    /// presented even if nothing new arrived.
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize;
 
-    /// The peer or the operating system closed the connection, or a connect failed. Called exactly once, and never
-    /// after [`Io::close`] or [`Io::abort`]. The id is still valid during this call (for the sent log), dead afterwards.
+    /// The peer or the operating system closed the connection, or a connect failed. Called exactly
+    /// once, and never after [`Io::close`] or [`Io::abort`]. The id is still valid during this call
+    /// (for the sent log), dead afterwards.
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason);
 
     /// The backlog fell to what was asked for with [`Io::notify_drained`].
     fn drained(&mut self, io: &mut Io, conn: ConnId);
 
-    /// What came of [`Io::freeze`]. With `Ok` the id is still valid during this call, and dead afterwards; with `Err` the
-    /// connection goes on as before.
+    /// What came of [`Io::freeze`]. With `Ok` the id is still valid during this call, and dead
+    /// afterwards; with `Err` the connection goes on as before.
     fn frozen(&mut self, _io: &mut Io, _conn: ConnId, _outcome: Result<Frozen, NotFrozen>) {}
 
-    /// A connection that was put in with [`Io::restore`] is alive: what it brought along that is unread is presented
-    /// next, and what is unsent is on its way.
+    /// A connection that was put in with [`Io::restore`] is alive: what it brought along that is
+    /// unread is presented next, and what is unsent is on its way.
     fn restored(&mut self, _io: &mut Io, _conn: ConnId) {}
 
-    /// What came of [`Io::ask_unacknowledged`]: so many bytes were written to the connection that its peer has not acknowledged.
+    /// What came of [`Io::ask_unacknowledged`]: so many bytes were written to the connection that
+    /// its peer has not acknowledged.
     fn unacknowledged(&mut self, _io: &mut Io, _conn: ConnId, _bytes: usize) {}
 
-    /// A datagram came for [`LoopOptions::datagrams`](crate::LoopOptions::datagrams). Who it says it is from is not to be believed.
+    /// A datagram came for [`LoopOptions::datagrams`](crate::LoopOptions::datagrams). Who it says
+    /// it is from is not to be believed.
     fn datagram(&mut self, _io: &mut Io, _from: SocketAddr, _data: &[u8]) {}
 
     /// A timer set with [`Io::set_timer`] is due.
@@ -89,6 +95,7 @@ pub trait Service {
     /// Something was posted by another thread.
     fn mail(&mut self, io: &mut Io, mail: Self::Mail);
 
-    /// All events of the turn were handed over; what is written now still leaves in this turn's flush.
+    /// All events of the turn were handed over; what is written now still leaves in this turn's
+    /// flush.
     fn turn_ended(&mut self, io: &mut Io);
 }

@@ -1,5 +1,6 @@
-//! What the mailbox shares between threads: locks, and the eventfd that wakes a loop. With the feature `loom` these are
-//! twins, so that models (`mailbox/models.rs`) go through every order in which threads can meet in them.
+//! What the mailbox shares between threads: locks, and the eventfd that wakes a loop. With the
+//! feature `loom` these are twins, so that models (`mailbox/models.rs`) go through every order in
+//! which threads can meet in them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

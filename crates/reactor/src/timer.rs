@@ -1,5 +1,5 @@
-//! Timers of one loop: a binary heap by time, first set first for equal times. There is no cancel: whoever gets a
-//! timer checks whether it still means something.
+//! Timers of one loop: a binary heap by time, first set first for equal times. There is no cancel:
+//! whoever gets a timer checks whether it still means something.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

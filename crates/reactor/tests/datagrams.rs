@@ -1,10 +1,13 @@
-//! Datagrams between real sockets: what comes is handed over with its sender, and what is sent leaves with the turn.
+//! Datagrams between real sockets: what comes is handed over with its sender, and what is sent
+//! leaves with the turn.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shunt_reactor::{Accepted, CloseReason, ConnId, Io, IoChoice, LoopOptions, Service, bind_datagrams, mailbox, run};
+use shunt_reactor::{
+    Accepted, CloseReason, ConnId, Io, IoChoice, LoopOptions, Service, bind_datagrams, mailbox, run,
+};
 
 /// Far beyond what anything takes here.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -105,7 +108,8 @@ fn datagrams_come_and_go() {
         let socket = bind_datagrams(address.parse().unwrap(), 1).unwrap().remove(0);
         let echo = socket.local_addr().unwrap();
         let (_mailer, inbox) = mailbox(1).unwrap();
-        let server = std::thread::spawn(move || run(IoChoice::Epoll, options(socket), &mut Echo, inbox));
+        let server =
+            std::thread::spawn(move || run(IoChoice::Epoll, options(socket), &mut Echo, inbox));
         let client = UdpSocket::bind(address).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let answer = |text: &str| {

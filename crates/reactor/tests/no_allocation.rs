@@ -1,5 +1,5 @@
-//! In steady state a turn allocates nothing: counted over real sockets, with both drivers, with small messages,
-//! messages in pieces, and a link whose sent buffers are retained.
+//! In steady state a turn allocates nothing: counted over real sockets, with both drivers, with
+//! small messages, messages in pieces, and a link whose sent buffers are retained.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and wait")]
 
@@ -9,7 +9,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 
-use shunt_reactor::{Accepted, CloseReason, ConnId, Io, IoChoice, LoopOptions, Service, mailbox, probe_uring, run};
+use shunt_reactor::{
+    Accepted, CloseReason, ConnId, Io, IoChoice, LoopOptions, Service, mailbox, probe_uring, run,
+};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -47,12 +49,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const FRAME: usize = 70;
-/// Round trips counted together. Buffers grow to what the load needs, at first often, then ever more rarely; steady
-/// state is reached when a whole window passes without an allocation.
+/// Round trips counted together. Buffers grow to what the load needs, at first often, then ever
+/// more rarely; steady state is reached when a whole window passes without an allocation.
 const WINDOW: u64 = 20_000;
 const WINDOWS_MAX: usize = 30;
 
-/// A small proxy: frames from clients go to one link, what comes back from it goes to the client named in the frame.
+/// A small proxy: frames from clients go to one link, what comes back from it goes to the client
+/// named in the frame.
 struct Relay {
     link: ConnId,
     link_address: std::net::SocketAddr,
@@ -182,7 +185,11 @@ fn relay(choice: IoChoice) {
             counts.push(allocations);
         }
         stop.shutdown(std::net::Shutdown::Both).unwrap();
-        assert_eq!(counts.last(), Some(&0), "allocations in windows of {WINDOW} round trips: {counts:?}");
+        assert_eq!(
+            counts.last(),
+            Some(&0),
+            "allocations in windows of {WINDOW} round trips: {counts:?}"
+        );
         println!("allocations in windows of {WINDOW} round trips: {counts:?}");
     });
 }

@@ -1,5 +1,5 @@
-//! Out of file descriptors the acceptor waits and goes on; those who were waiting get served. Alone in its process,
-//! because the limit is the process's.
+//! Out of file descriptors the acceptor waits and goes on; those who were waiting get served. Alone
+//! in its process, because the limit is the process's.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shunt_reactor::{
-    Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Service, listen, mailbox, run,
+    Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Service, listen,
+    mailbox, run,
 };
 
 /// Far beyond what anything takes here.
@@ -39,13 +40,15 @@ impl Service for Echo {
     fn turn_ended(&mut self, _io: &mut Io) {}
 }
 
-/// The kernel takes a file for `accept` before it looks if anybody waits, so the acceptor's last look of a round may have the only
-/// free one for a moment.
+/// The kernel takes a file for `accept` before it looks if anybody waits, so the acceptor's last
+/// look of a round may have the only free one for a moment.
 fn connect(to: SocketAddr) -> TcpStream {
     let until = Instant::now() + PATIENCE;
     loop {
         match TcpStream::connect(to) {
-            Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) && Instant::now() < until => {}
+            Err(error)
+                if error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
+                    && Instant::now() < until => {}
             other => return other.unwrap(),
         }
     }
@@ -54,7 +57,8 @@ fn connect(to: SocketAddr) -> TcpStream {
 #[test]
 fn the_acceptor_survives() {
     let (mailer, inbox) = mailbox(64).unwrap();
-    let core = std::thread::spawn(move || run(IoChoice::Epoll, LoopOptions::default(), &mut Echo, inbox));
+    let core =
+        std::thread::spawn(move || run(IoChoice::Epoll, LoopOptions::default(), &mut Echo, inbox));
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let slot = CoreSlot { mailer: mailer.clone(), load: Arc::new(AtomicUsize::new(0)) };

@@ -64,7 +64,8 @@ fn close_sends_what_was_written_and_is_not_reported() {
             io.output(conn).extend_from_slice(b"into the void");
         });
         pair.world.run_for(60 * SECOND);
-        // The linger ends a close that takes longer; then the rest is lost and the peer sees a reset.
+        // The linger ends a close that takes longer; then the rest is lost and the peer sees a
+        // reset.
         match pair.called().closed()[..] {
             [CloseReason::Peer] => assert_eq!(pair.called().bytes(), vec![9; 20_000]),
             [CloseReason::Reset] => assert!(pair.called().bytes().len() <= 20_000),
@@ -129,7 +130,8 @@ fn all_that_a_turn_wrote_leaves_in_one_write() {
 
 #[test]
 fn what_is_held_leaves_when_it_is_let_go_and_not_before() {
-    // A window too small for what is held, so that the peer's reading wakes the connection meanwhile.
+    // A window too small for what is held, so that the peer's reading wakes the connection
+    // meanwhile.
     let mut pair = Pair::new(6, Options { window_bytes: 100..101, ..Options::calm() });
     pair.caller_io(|io, conn| io.output(conn).resize(5_000, 1));
     for part in [b"one ", b"two "] {
@@ -200,12 +202,16 @@ fn released_buffers_are_no_longer_kept() {
     pair.settle();
     assert!(pair.caller_io(|io, conn| io.retained_bytes(conn)) > 0);
     pair.caller_io(|io, conn| (0..3).for_each(|_| io.release(conn, sequence)));
-    assert_eq!(pair.caller_io(|io, conn| (io.retained_bytes(conn), io.sent(conn, sequence).len())), (0, 0));
+    assert_eq!(
+        pair.caller_io(|io, conn| (io.retained_bytes(conn), io.sent(conn, sequence).len())),
+        (0, 0)
+    );
 }
 
 #[test]
 fn small_writes_after_a_large_one_are_kept_in_small_buffers() {
-    let mut pair = Pair::new(13, Options { window_bytes: 8 << 20..(8 << 20) + 1, ..Options::calm() });
+    let mut pair =
+        Pair::new(13, Options { window_bytes: 8 << 20..(8 << 20) + 1, ..Options::calm() });
     pair.caller_io(|io, conn| {
         io.keep_sent(conn);
         io.output(conn).resize(16 << 20, 7);
@@ -237,9 +243,17 @@ fn timers_and_mail_come_in_order_and_not_early() {
         pair.world.run_for(9 * MILLISECOND);
         assert!(!pair.caller().seen.iter().any(|seen| matches!(seen, Seen::Timer(_))));
         pair.settle();
-        let seen = |wanted: fn(&Seen) -> Option<u64>| pair.caller().seen.iter().filter_map(wanted).collect::<Vec<_>>();
-        assert_eq!(seen(|seen| if let Seen::Timer(key) = seen { Some(*key) } else { None }), [10, 20, 30]);
-        assert_eq!(seen(|seen| if let Seen::Mail(n) = seen { Some(u64::from(*n)) } else { None }), [0, 1, 2, 3, 4]);
+        let seen = |wanted: fn(&Seen) -> Option<u64>| {
+            pair.caller().seen.iter().filter_map(wanted).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            seen(|seen| if let Seen::Timer(key) = seen { Some(*key) } else { None }),
+            [10, 20, 30]
+        );
+        assert_eq!(
+            seen(|seen| if let Seen::Mail(n) = seen { Some(u64::from(*n)) } else { None }),
+            [0, 1, 2, 3, 4]
+        );
         assert!(pair.world.now_ns() > start);
     });
 }
@@ -266,8 +280,9 @@ fn what_a_burst_of_output_took_is_given_back() {
     let mut pair = Pair::new(12, Options::calm());
     // Each connection holds a buffer of its own until the burst is over.
     let address = pair.address;
-    let connections =
-        pair.world.with(pair.caller, |_, io| (0..200).map(|_| io.connect(address, SECOND)).collect::<Vec<_>>());
+    let connections = pair.world.with(pair.caller, |_, io| {
+        (0..200).map(|_| io.connect(address, SECOND)).collect::<Vec<_>>()
+    });
     pair.settle();
     pair.world.with(pair.caller, |_, io| {
         for &conn in &connections {

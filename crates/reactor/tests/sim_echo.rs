@@ -1,4 +1,5 @@
-//! Byte streams through a simulated network: whole under every kind of delay and cut, and restarted after losses.
+//! Byte streams through a simulated network: whole under every kind of delay and cut, and restarted
+//! after losses.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
@@ -32,7 +33,8 @@ fn scene(seed: u64, options: Options, frames: u32, frame_bytes_max: u64) -> Scen
 impl Scene {
     fn run(&mut self, seconds: u64) {
         let clients = self.clients.clone();
-        let all_done = |world: &mut World| clients.iter().all(|&client| world.host(client).inner.done());
+        let all_done =
+            |world: &mut World| clients.iter().all(|&client| world.host(client).inner.done());
         assert!(self.world.run_until(seconds * SECOND, all_done), "clients are stuck");
     }
 
@@ -53,15 +55,23 @@ fn streams_come_through_whole_in_crumbs() {
         // One frame beyond the bound at most: the server looks after every frame.
         assert!(server.backlog_most <= 4096 + 3004);
         paused += server.paused;
-        partial += scene.clients.iter().map(|&client| scene.world.host(client).inner.partial_answers).sum::<u32>();
+        partial += scene
+            .clients
+            .iter()
+            .map(|&client| scene.world.host(client).inner.partial_answers)
+            .sum::<u32>();
     });
-    assert!(partial > 0 && paused > 0, "the world was too smooth: {partial} partial answers, {paused} pauses");
+    assert!(
+        partial > 0 && paused > 0,
+        "the world was too smooth: {partial} partial answers, {paused} pauses"
+    );
 }
 
 #[test]
 fn large_frames_are_gathered() {
     for_seeds(10, |seed| {
-        let mut scene = scene(seed, Options { window_bytes: 4096..65_536, ..Options::crumbs() }, 6, 300_000);
+        let mut scene =
+            scene(seed, Options { window_bytes: 4096..65_536, ..Options::crumbs() }, 6, 300_000);
         scene.run(3600);
         assert_eq!(scene.losses(), 0);
     });

@@ -29,14 +29,18 @@ fn a_frozen_host_keeps_its_connections_and_goes_on_after_the_thaw() {
     pair.caller_io(|io, conn| io.output(conn).resize(3000, 1));
     let late = pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
     pair.settle();
-    // The kernel of the frozen host takes a window of bytes and the connection; the service sees neither.
+    // The kernel of the frozen host takes a window of bytes and the connection; the service sees
+    // neither.
     assert_eq!(pair.caller_io(|io, conn| io.backlog(conn)), 2000);
     assert!(pair.caller().seen.contains(&Seen::Connected(late)));
     assert_eq!(pair.called().seen.len(), 1);
     pair.world.thaw(pair.called);
     pair.settle();
     assert_eq!(pair.called().bytes().len(), 3000);
-    assert_eq!(pair.called().seen.iter().filter(|seen| matches!(seen, Seen::Accepted(..))).count(), 2);
+    assert_eq!(
+        pair.called().seen.iter().filter(|seen| matches!(seen, Seen::Accepted(..))).count(),
+        2
+    );
     assert_eq!((pair.caller().closed(), pair.called().closed()), (vec![], vec![]));
 }
 
@@ -63,7 +67,10 @@ fn a_killed_host_ends_its_connections_and_refuses_until_its_restart() {
         assert!(matches!(pair.caller().closed()[..], [CloseReason::Reset | CloseReason::Peer]));
         pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
         pair.settle();
-        assert_eq!(pair.caller().closed()[1..], [CloseReason::ConnectFailed(ErrorKind::ConnectionRefused)]);
+        assert_eq!(
+            pair.caller().closed()[1..],
+            [CloseReason::ConnectFailed(ErrorKind::ConnectionRefused)]
+        );
         pair.world.restart(pair.called, Checked::new(Script::new()));
         let again = pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
         pair.settle();
@@ -95,7 +102,10 @@ fn a_half_open_connection_is_given_up_in_the_end() {
     assert_eq!((pair.caller().closed(), pair.called().closed()), (vec![], vec![]));
     pair.world.run_for(50 * SECOND);
     let timed_out = [CloseReason::Error(ErrorKind::TimedOut)];
-    assert_eq!((pair.caller().closed(), pair.called().closed()), (timed_out.to_vec(), timed_out.to_vec()));
+    assert_eq!(
+        (pair.caller().closed(), pair.called().closed()),
+        (timed_out.to_vec(), timed_out.to_vec())
+    );
     assert_eq!(pair.called().bytes(), b"");
 }
 
@@ -117,7 +127,10 @@ fn a_short_cut_delays_and_a_long_one_breaks() {
         pair.world.cut(pair.caller, pair.called);
         pair.world.run_for(100 * SECOND);
         let timed_out = [CloseReason::Error(ErrorKind::TimedOut)];
-        assert_eq!((pair.caller().closed(), pair.called().closed()), (timed_out.to_vec(), timed_out.to_vec()));
+        assert_eq!(
+            (pair.caller().closed(), pair.called().closed()),
+            (timed_out.to_vec(), timed_out.to_vec())
+        );
     });
 }
 

@@ -1,4 +1,5 @@
-//! Connections that move between simulated hosts: under traffic and faults, and at the moments at which it goes wrong.
+//! Connections that move between simulated hosts: under traffic and faults, and at the moments at
+//! which it goes wrong.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
@@ -41,11 +42,22 @@ impl Journey {
         let mut world = World::new(seed, options);
         let stations = ["one", "two"].map(|name| world.add(name, Checked::new(Station::default())));
         world.listen(stations[0], address());
-        let client = world.add("client", Checked::new(Client::new(seed, address(), u32::MAX, 3000)));
+        let client =
+            world.add("client", Checked::new(Client::new(seed, address(), u32::MAX, 3000)));
         let here = stations[0];
         assert!(world.run_until(10 * SECOND, |world| world.host(here).inner.conn.is_some()));
         let random = Random::new(seed ^ 0x6a6f_7572);
-        Journey { world, client, stations, random, at: 0, moves: 0, refused: 0, restore_failures: 0, kept: None }
+        Journey {
+            world,
+            client,
+            stations,
+            random,
+            at: 0,
+            moves: 0,
+            refused: 0,
+            restore_failures: 0,
+            kept: None,
+        }
     }
 
     fn station(&self, at: usize) -> &Station {
@@ -85,7 +97,8 @@ impl Journey {
     fn restore(&mut self) -> bool {
         let there = self.stations[self.at];
         let frozen = self.kept.clone().unwrap();
-        let (restored, closed) = (self.station(self.at).restored.len(), self.station(self.at).closed.len());
+        let (restored, closed) =
+            (self.station(self.at).restored.len(), self.station(self.at).closed.len());
         self.world.with(there, |_, io| io.restore(frozen));
         let told = |world: &mut World| {
             let station = &world.host(there).inner;
@@ -119,7 +132,13 @@ fn a_connection_moves_a_hundred_times_under_traffic_and_no_byte_is_lost_or_doubl
             assert!(journey.step(), "the connection ended");
         }
         let before = journey.frames();
-        assert!(journey.world.run_until(60 * SECOND, |world| world.host(journey.client).inner.conn().is_some()));
+        assert!(
+            journey.world.run_until(60 * SECOND, |world| world
+                .host(journey.client)
+                .inner
+                .conn()
+                .is_some())
+        );
         journey.world.run_for(10 * SECOND);
         assert!(journey.frames() > before + 10, "traffic stands still after the moves");
         assert_eq!(journey.world.host(journey.client).inner.losses, 0);
@@ -142,7 +161,10 @@ fn under_every_mixture_of_faults_a_move_keeps_the_bytes_right_or_ends_the_connec
         failures += journey.restore_failures;
         ends += u32::from(journey.moves + journey.refused < MOVES);
     });
-    assert!(moves > 500 && failures > 0 && ends > 0, "{moves} moves, {failures} failures, {ends} ends");
+    assert!(
+        moves > 500 && failures > 0 && ends > 0,
+        "{moves} moves, {failures} failures, {ends} ends"
+    );
 }
 
 #[test]
@@ -171,8 +193,9 @@ impl Scene {
 
     fn with(options: Options, loop_options: LoopOptions) -> Scene {
         let mut world = World::new(1, options);
-        let stations =
-            ["one", "two"].map(|name| world.add_with(name, loop_options.clone(), Checked::new(Station::default())));
+        let stations = ["one", "two"].map(|name| {
+            world.add_with(name, loop_options.clone(), Checked::new(Station::default()))
+        });
         world.listen(stations[0], address());
         let client = world.add("client", Checked::new(Script::new()));
         let out = world.with(client, |_, io| io.connect(address(), SECOND));
@@ -243,7 +266,10 @@ fn an_end_of_stream_that_arrives_while_a_connection_is_nowhere_comes_after_the_b
     scene.world.with(scene.client, |_, io| io.close(out));
     scene.world.run_for(SECOND);
     scene.restore(1, frozen);
-    assert_eq!((scene.station(1).echo.frames, &*scene.station(1).closed), (1, &[CloseReason::Peer][..]));
+    assert_eq!(
+        (scene.station(1).echo.frames, &*scene.station(1).closed),
+        (1, &[CloseReason::Peer][..])
+    );
 }
 
 #[test]
@@ -274,7 +300,11 @@ fn a_connection_has_one_end_only() {
     scene.world.run_for(SECOND);
     scene.restore(0, frozen);
     let old = CloseReason::ConnectFailed(ErrorKind::InvalidData);
-    assert_eq!(scene.station(0).closed.last(), Some(&old), "a state from before the bytes that were sent since");
+    assert_eq!(
+        scene.station(0).closed.last(),
+        Some(&old),
+        "a state from before the bytes that were sent since"
+    );
 }
 
 #[test]
@@ -299,7 +329,10 @@ fn bytes_that_are_not_the_connections_own_are_refused() {
     ];
     for spoilt in cases {
         scene.restore(1, spoilt);
-        assert_eq!(scene.station(1).closed.last(), Some(&CloseReason::ConnectFailed(ErrorKind::InvalidData)));
+        assert_eq!(
+            scene.station(1).closed.last(),
+            Some(&CloseReason::ConnectFailed(ErrorKind::InvalidData))
+        );
     }
     scene.restore(1, frozen);
     scene.world.run_for(5 * SECOND);
@@ -319,7 +352,8 @@ fn what_is_written_until_the_service_is_told_moves_too() {
         io.output(conn).extend_from_slice(b"after it");
     });
     scene.world.run_for(MILLISECOND);
-    let frozen = scene.world.with(scene.stations[0], |station, _| station.inner.frozen.take()).unwrap();
+    let frozen =
+        scene.world.with(scene.stations[0], |station, _| station.inner.frozen.take()).unwrap();
     assert_eq!(frozen.unsent, b"after it");
     scene.restore(1, frozen);
     assert_eq!(scene.client().bytes(), b"before the end of the turn, after it");
@@ -355,9 +389,15 @@ fn a_connection_closed_before_it_is_restored_is_closed_towards_its_peer() {
             assert!(!io.is_open(conn));
         });
         scene.world.run_for(10 * SECOND);
-        let (bytes, reason) =
-            if abort { (&b""[..], CloseReason::Reset) } else { (&b"the rest and the end"[..], CloseReason::Peer) };
-        assert_eq!((scene.client().bytes().as_slice(), scene.client().closed().as_slice()), (bytes, &[reason][..]));
+        let (bytes, reason) = if abort {
+            (&b""[..], CloseReason::Reset)
+        } else {
+            (&b"the rest and the end"[..], CloseReason::Peer)
+        };
+        assert_eq!(
+            (scene.client().bytes().as_slice(), scene.client().closed().as_slice()),
+            (bytes, &[reason][..])
+        );
         assert_eq!((scene.station(1).restored.len(), scene.station(1).closed.len()), (0, 0));
         assert_eq!(scene.world.io(scene.stations[1]).connections(), 0);
     }
@@ -378,7 +418,10 @@ fn a_connection_that_its_peer_has_ended_is_not_frozen() {
 #[test]
 fn a_connection_with_long_queues_is_not_frozen_and_goes_on() {
     let limits = FrozenLimits { output_bytes_max: 1000, unread_bytes_max: 1000 };
-    let mut scene = Scene::with(Options::calm(), LoopOptions { frozen_limits: limits, ..LoopOptions::default() });
+    let mut scene = Scene::with(
+        Options::calm(),
+        LoopOptions { frozen_limits: limits, ..LoopOptions::default() },
+    );
     let conn = scene.station(0).conn.unwrap();
     scene.world.with(scene.stations[0], |_, io| io.pause_reading(conn));
     let text = [b'x'; 1200];
@@ -391,7 +434,10 @@ fn a_connection_with_long_queues_is_not_frozen_and_goes_on() {
     });
     scene.world.run_for(SECOND);
     assert_eq!(scene.freeze(), None);
-    assert!(matches!(scene.station(0).not_frozen[..], [NotFrozen::TooLong(_), NotFrozen::TooLong(_)]));
+    assert!(matches!(
+        scene.station(0).not_frozen[..],
+        [NotFrozen::TooLong(_), NotFrozen::TooLong(_)]
+    ));
     scene.world.with(scene.stations[0], |_, io| io.hold(conn, false));
     scene.world.run_for(SECOND);
     assert_eq!(scene.client().bytes(), frame(&text));

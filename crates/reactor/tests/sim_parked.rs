@@ -110,7 +110,9 @@ fn closed_meanwhile_its_id_is_gone_and_its_peer_hears_nothing() {
         let mut scene = Scene::new();
         let (conn, frozen) = (scene.conn, scene.frozen.clone());
         scene.writes(b"nobody reads that");
-        scene.world.with(scene.here, |_, io| if is_aborted { io.abort(conn) } else { io.close(conn) });
+        scene
+            .world
+            .with(scene.here, |_, io| if is_aborted { io.abort(conn) } else { io.close(conn) });
         scene.world.run_for(SECOND);
         assert!(!scene.world.io(scene.here).is_open(conn));
         assert_eq!(scene.world.io(scene.here).connections(), 0);

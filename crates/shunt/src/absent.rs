@@ -1,4 +1,5 @@
-//! `shunt node` and `shunt up` in a build without the embedded node: they are not listed, and say how to get them.
+//! `shunt node` and `shunt up` in a build without the embedded node: they are not listed, and say
+//! how to get them.
 
 use std::ffi::OsString;
 

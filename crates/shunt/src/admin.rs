@@ -57,10 +57,17 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) {
 /// Why an address was refused, and what to do.
 pub(crate) fn cannot_listen(flag: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "; another process has it, so stop that or choose another address",
+        std::io::ErrorKind::AddrInUse => {
+            "; another process has it, so stop that or choose another address"
+        }
         std::io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
-        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege (CAP_NET_BIND_SERVICE)",
+        std::io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need a privilege (CAP_NET_BIND_SERVICE)"
+        }
         _ => "",
     };
-    Failure { exit: Exit::CannotListen, message: format!("cannot listen on {address} ({flag}): {error}{advice}") }
+    Failure {
+        exit: Exit::CannotListen,
+        message: format!("cannot listen on {address} ({flag}): {error}{advice}"),
+    }
 }

@@ -240,10 +240,12 @@ pub(crate) enum Command {
     /// Answer a dispatcher's requests, beside a stock HTTP server
     #[command(after_help = format!("{AGENT_EXAMPLES}\n{}", exit::HELP))]
     Agent(Box<AgentCommand>),
-    /// Read keys of several Redis servers at once: a sidecar that splits MGET, over TCP or in datagrams
+    /// Read keys of several Redis servers at once: a sidecar that splits MGET, over TCP or in
+    /// datagrams
     #[command(after_help = format!("{MULTIGET_EXAMPLES}\n{}", exit::HELP))]
     Multiget(Box<Multiget>),
-    /// Load the programs that steer packets of connections which were handed over, or split multigets; show or remove them
+    /// Load the programs that steer packets of connections which were handed over, or split
+    /// multigets; show or remove them
     #[command(after_help = format!("{SWITCH_EXAMPLES}\n{}", exit::HELP))]
     Switch(Box<Switch>),
     /// Check a configuration without starting anything
@@ -318,18 +320,27 @@ mod tests {
             let parsed = Cli::try_parse_from(std::iter::once("shunt").chain(arguments.split(' ')));
             assert!(parsed.is_ok(), "{arguments}: {parsed:?}");
         }
-        for arguments in ["lock --wait 10q job -- true", "lock --ttl 2s job -- true", "fleet init --lease-ms 6h"] {
+        for arguments in
+            ["lock --wait 10q job -- true", "lock --ttl 2s job -- true", "fleet init --lease-ms 6h"]
+        {
             let error = Cli::try_parse_from(std::iter::once("shunt").chain(arguments.split(' ')));
             let error = error.expect_err(arguments).to_string();
-            assert!(error.contains("are allowed") && error.contains("such as"), "{arguments}: {error}");
+            assert!(
+                error.contains("are allowed") && error.contains("such as"),
+                "{arguments}: {error}"
+            );
         }
     }
 
     #[test]
     fn help_names_examples_and_exit_codes() {
-        let of_every_build = [&["shunt", "--help"][..], &["shunt", "help", "proxy"], &["shunt", "help", "locks"]];
+        let of_every_build =
+            [&["shunt", "--help"][..], &["shunt", "help", "proxy"], &["shunt", "help", "locks"]];
         let of_the_node = [&["shunt", "up", "--help"][..], &["shunt", "help", "node"]];
-        for path in of_every_build.into_iter().chain(of_the_node.into_iter().filter(|_| cfg!(feature = "node"))) {
+        for path in of_every_build
+            .into_iter()
+            .chain(of_the_node.into_iter().filter(|_| cfg!(feature = "node")))
+        {
             let help = Cli::try_parse_from(path).expect_err("help ends the parsing").to_string();
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
         }

@@ -1,6 +1,8 @@
-//! `shunt doctor`: looks at what a fleet's locks need of the ring, and says what to do where it is not so.
+//! `shunt doctor`: looks at what a fleet's locks need of the ring, and says what to do where it is
+//! not so.
 //!
-//! It only reads. What each node has of its own (settings, clock) is asked of each; a proxy shows none of that, so it is not asked.
+//! It only reads. What each node has of its own (settings, clock) is asked of each; a proxy shows
+//! none of that, so it is not asked.
 
 mod answer;
 mod report;
@@ -11,9 +13,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use shunt_fleet::schema::{FACADE_KEYSPACE, FACADE_TABLES, FORMAT, FORMAT_MIN, META_KEYSPACE};
-use shunt_fleet::{BadRow, CLOCK_OFFSET_MAX_US, FleetRow, Incarnation, Level, MemberRow, Outcome, State, Statement};
+use shunt_fleet::{
+    BadRow, CLOCK_OFFSET_MAX_US, FleetRow, Incarnation, Level, MemberRow, Outcome, State, Statement,
+};
 use shunt_proxy::control::client::{Client, Failed, Table};
-use shunt_proxy::membership::tool::{self, There};
+use shunt_proxy::fleet::membership::tool::{self, There};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
@@ -55,7 +59,10 @@ type Unreadable = Vec<(Incarnation, BadRow)>;
 /// Looks, prints, and says by the exit code what was the worst.
 pub(crate) fn run(doctor: &Doctor) -> Exit {
     let mut report = Report::new(doctor.json);
-    let done = doctor.access.connect_within(LIMIT).and_then(|mut client| look(doctor, &mut client, &mut report));
+    let done = doctor
+        .access
+        .connect_within(LIMIT)
+        .and_then(|mut client| look(doctor, &mut client, &mut report));
     if let Err(failed) = done {
         report.error(
             "ring",
@@ -75,8 +82,9 @@ pub(crate) fn run(doctor: &Doctor) -> Exit {
 fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(), Failed> {
     let first = client.address().to_string();
     if client.is_proxy() {
-        let message =
-            format!("{first} is a proxy: --contact-points has to name nodes, which alone tell of their settings");
+        let message = format!(
+            "{first} is a proxy: --contact-points has to name nodes, which alone tell of their settings"
+        );
         return Err(Failed { code: Some(0), message });
     }
     let ring = ring(client, report)?;
@@ -85,9 +93,15 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
     for other in ring.others.iter().take(NODES_MAX) {
         let Some(other) = other else { continue };
         let asked = doctor.access.connect_to(std::slice::from_ref(other), LIMIT);
-        if let Err(failed) = asked.and_then(|mut client| node(&mut client, other, gc_grace, report)) {
+        if let Err(failed) = asked.and_then(|mut client| node(&mut client, other, gc_grace, report))
+        {
             let what = format!("cannot be asked: {}", failed.message);
-            report.warning("node", other, &what, "look at it; with too few nodes no lock is granted");
+            report.warning(
+                "node",
+                other,
+                &what,
+                "look at it; with too few nodes no lock is granted",
+            );
         }
     }
     let Some(fleet) = fleet(doctor, client, &ring, report)? else { return Ok(()) };
@@ -100,7 +114,10 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
 fn ring(client: &mut Client, report: &mut Report) -> Result<Ring, Failed> {
     let columns = "schema_version, data_center";
     let local = one(client, &format!("SELECT {columns} FROM system.local"))?;
-    let peers = one(client, &format!("SELECT {columns}, native_address, native_port FROM system.peers_v2"))?;
+    let peers = one(
+        client,
+        &format!("SELECT {columns}, native_address, native_port FROM system.peers_v2"),
+    )?;
     let versions: BTreeSet<Option<&[u8]>> = (0..peers.rows.len())
         .map(|row| peers.get(row, "schema_version"))
         .chain([local.get(0, "schema_version")])
@@ -116,7 +133,9 @@ fn ring(client: &mut Client, report: &mut Report) -> Result<Ring, Failed> {
     }
     let datacentres = (0..peers.rows.len()).filter_map(|row| text(&peers, row, "data_center"));
     Ok(Ring {
-        others: (0..peers.rows.len()).map(|row| address(&peers, row).map(|at| at.to_string())).collect(),
+        others: (0..peers.rows.len())
+            .map(|row| address(&peers, row).map(|at| at.to_string()))
+            .collect(),
         datacentres: datacentres.chain(text(&local, 0, "data_center")).collect(),
     })
 }
@@ -127,12 +146,19 @@ fn gc_grace(client: &mut Client) -> Result<Option<u64>, Failed> {
         client,
         "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = 'shunt_meta' AND table_name = 'lock'",
     )?;
-    let seconds = table.get(0, "gc_grace_seconds").and_then(|bytes| Some(i32::from_be_bytes(bytes.try_into().ok()?)));
+    let seconds = table
+        .get(0, "gc_grace_seconds")
+        .and_then(|bytes| Some(i32::from_be_bytes(bytes.try_into().ok()?)));
     Ok(seconds.and_then(|seconds| u64::try_from(seconds).ok()))
 }
 
 /// What is one node's own: settings and clock.
-fn node(client: &mut Client, name: &str, gc_grace: Option<u64>, report: &mut Report) -> Result<(), Failed> {
+fn node(
+    client: &mut Client,
+    name: &str,
+    gc_grace: Option<u64>,
+    report: &mut Report,
+) -> Result<(), Failed> {
     match one(client, "SELECT name, value FROM system_views.settings") {
         Ok(table) => {
             let all =
@@ -160,7 +186,8 @@ fn node(client: &mut Client, name: &str, gc_grace: Option<u64>, report: &mut Rep
     let (began, wall) = (Instant::now(), SystemTime::now());
     let table = one(client, "SELECT now() AS now FROM system.local")?;
     let took_us = i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX);
-    let here_us = i64::try_from(wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
+    let here_us = i64::try_from(wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
+        .unwrap_or(i64::MAX);
     let Some(there_us) = table.get(0, "now").and_then(time_us) else { return Ok(()) };
     // It was read somewhen while the statement was under way.
     let off_us = there_us - here_us.saturating_add(took_us / 2);
@@ -179,13 +206,20 @@ fn node(client: &mut Client, name: &str, gc_grace: Option<u64>, report: &mut Rep
     Ok(())
 }
 
-fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report) -> Result<Option<FleetRow>, Failed> {
+fn fleet(
+    doctor: &Doctor,
+    client: &mut Client,
+    ring: &Ring,
+    report: &mut Report,
+) -> Result<Option<FleetRow>, Failed> {
     let read = Statement::ReadFleet { serial: false };
     let init = format!("shunt fleet init --name {}", doctor.name);
     let fleet = match tool::ask(client, &doctor.name, &read, &read.consistencies(Level::Serial)) {
         Ok(Outcome::Fleet(Some(row))) => *row,
         Ok(Outcome::UnknownFormat(format)) => {
-            let what = format!("its rows have format {format}, this version knows {FORMAT_MIN} to {FORMAT}");
+            let what = format!(
+                "its rows have format {format}, this version knows {FORMAT_MIN} to {FORMAT}"
+            );
             report.error("format", "", &what, "use the version of Shunt that the proxies have");
             return Ok(None);
         }
@@ -195,14 +229,27 @@ fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report)
         }
         Ok(_) => {
             let what = crate::fleet::no_fleet(client, &doctor.name);
-            report.error("fleet", "", &what, "name the one that is there (--name), or make one where there is none");
+            report.error(
+                "fleet",
+                "",
+                &what,
+                "name the one that is there (--name), or make one where there is none",
+            );
             return Ok(None);
         }
         Err(failed) if failed.code.is_some() => {
             let is_missing = failed.code == Some(error_code::INVALID);
-            let advice =
-                if is_missing { &init } else { "see which nodes are down, and if the role may read shunt_meta" };
-            report.error("fleet", "", &format!("its row cannot be read: {}", failed.message), advice);
+            let advice = if is_missing {
+                &init
+            } else {
+                "see which nodes are down, and if the role may read shunt_meta"
+            };
+            report.error(
+                "fleet",
+                "",
+                &format!("its row cannot be read: {}", failed.message),
+                advice,
+            );
             return Ok(None);
         }
         Err(failed) => return Err(failed),
@@ -218,7 +265,10 @@ fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report)
         Level::Serial if ring.datacentres.len() > 1 => report.warning(
             "level",
             "",
-            &format!("{level} over {} datacentres: every renewal waits for the far ones", ring.datacentres.len()),
+            &format!(
+                "{level} over {} datacentres: every renewal waits for the far ones",
+                ring.datacentres.len()
+            ),
             "make a fleet of one datacentre (--datacentre), if its proxies all live there",
         ),
         Level::LocalSerial => report.ok("level", "", &format!("{level} in {datacentre}")),
@@ -246,16 +296,27 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
     }
     if table.get(0, "durable_writes") == Some(&[0]) {
         let what = "durable_writes is off: what nodes acknowledged is gone when they end";
-        report.error("durable", META_KEYSPACE, what, "ALTER KEYSPACE shunt_meta WITH durable_writes = true");
+        report.error(
+            "durable",
+            META_KEYSPACE,
+            what,
+            "ALTER KEYSPACE shunt_meta WITH durable_writes = true",
+        );
     }
     Ok(())
 }
 
-fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Result<(), Failed> {
+fn members(
+    doctor: &Doctor,
+    client: &mut Client,
+    fleet: &FleetRow,
+    report: &mut Report,
+) -> Result<(), Failed> {
     let (rows, unreadable) = read_members(doctor, client, fleet)?;
     let (silent, last) = silent(doctor, client, fleet, &rows)?;
     for address in &silent {
-        let what = "its row says that it lives, and its lease was not renewed while that was looked at";
+        let what =
+            "its row says that it lives, and its lease was not renewed while that was looked at";
         let advice = "see if it runs and reaches the nodes; if no other lives nobody declares it dead, and nobody serves its locks";
         report.warning("members", address, what, advice);
     }
@@ -269,35 +330,65 @@ fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut 
         );
     }
     for (incarnation, bad) in &unreadable {
-        report.error("members", &incarnation.to_string(), &bad.to_string(), "see who wrote to shunt_meta.member");
+        report.error(
+            "members",
+            &incarnation.to_string(),
+            &bad.to_string(),
+            "see who wrote to shunt_meta.member",
+        );
     }
     let of_state = |state| rows.iter().filter(move |row| row.state == state);
     for row in of_state(State::Live).filter(|row| row.format > FORMAT || row.format < FORMAT_MIN) {
-        let what = format!("it knows formats up to {}, this version {FORMAT_MIN} to {FORMAT}", row.format);
-        report.warning("members", &row.address, &what, "finish the upgrade: all proxies of one version");
+        let what =
+            format!("it knows formats up to {}, this version {FORMAT_MIN} to {FORMAT}", row.format);
+        report.warning(
+            "members",
+            &row.address,
+            &what,
+            "finish the upgrade: all proxies of one version",
+        );
     }
     for row in of_state(State::Dead) {
         let what = "it is dead, and what it left undone is not done yet";
-        report.warning("members", &row.address, what, "look again in a minute; for long only if no proxy lives");
+        report.warning(
+            "members",
+            &row.address,
+            what,
+            "look again in a minute; for long only if no proxy lives",
+        );
     }
     match of_state(State::Live).filter(|row| !row.leaving).count().saturating_sub(silent.len()) {
-        0 => report.warning("members", "", "no proxy is a member: nobody serves locks", "start proxies with --fleet"),
-        1 => report.warning("members", "", "one proxy: when it dies nobody takes over", "start another"),
+        0 => report.warning(
+            "members",
+            "",
+            "no proxy is a member: nobody serves locks",
+            "start proxies with --fleet",
+        ),
+        1 => report.warning(
+            "members",
+            "",
+            "one proxy: when it dies nobody takes over",
+            "start another",
+        ),
         count => report.ok("members", "", &format!("{count} live")),
     }
     Ok(())
 }
 
-/// Addresses of more than one live member that has renewed its lease between two readings. One that has not may be a former start of a
-/// proxy, or may have ended meanwhile.
+/// Addresses of more than one live member that has renewed its lease between two readings. One that
+/// has not may be a former start of a proxy, or may have ended meanwhile.
 fn shared_addresses<'a>(first: &[MemberRow], last: &'a [MemberRow]) -> Vec<&'a str> {
     let has_renewed = |row: &&MemberRow| {
         let before = first.iter().find(|before| before.incarnation == row.incarnation);
         row.state == State::Live && before.is_some_and(|before| row.beat > before.beat)
     };
-    let mut live: Vec<&str> = last.iter().filter(has_renewed).map(|row| row.address.as_str()).collect();
+    let mut live: Vec<&str> =
+        last.iter().filter(has_renewed).map(|row| row.address.as_str()).collect();
     live.sort_unstable();
-    live.chunk_by(|one, next| one == next).filter(|same| same.len() > 1).map(|same| same[0]).collect()
+    live.chunk_by(|one, next| one == next)
+        .filter(|same| same.len() > 1)
+        .map(|same| same[0])
+        .collect()
 }
 
 fn read_members(
@@ -308,19 +399,22 @@ fn read_members(
     let read = Statement::ReadMembers { serial: false };
     match tool::ask(client, &doctor.name, &read, &read.consistencies(fleet.level))? {
         Outcome::Members { rows, unreadable } => Ok((rows, unreadable)),
-        other => Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
+        other => {
+            Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") })
+        }
     }
 }
 
-/// Addresses of members that count as live, and do not renew their leases within one; those that stay renew them three times as often. And
-/// the rows that were read last.
+/// Addresses of members that count as live, and do not renew their leases within one; those that
+/// stay renew them three times as often. And the rows that were read last.
 fn silent(
     doctor: &Doctor,
     client: &mut Client,
     fleet: &FleetRow,
     rows: &[MemberRow],
 ) -> Result<(Vec<String>, Vec<MemberRow>), Failed> {
-    let mut silent: Vec<&MemberRow> = rows.iter().filter(|row| row.state == State::Live && !row.leaving).collect();
+    let mut silent: Vec<&MemberRow> =
+        rows.iter().filter(|row| row.state == State::Live && !row.leaving).collect();
     let mut last = rows.to_vec();
     let until = Instant::now() + Duration::from_millis(u64::try_from(fleet.lease_ms).unwrap_or(0));
     while !silent.is_empty() && Instant::now() < until {
@@ -328,8 +422,10 @@ fn silent(
         (last, _) = read_members(doctor, client, fleet)?;
         // Who has left or died meanwhile is told of by its new state, the next time.
         silent.retain(|seen| {
-            last.iter()
-                .any(|row| row.incarnation == seen.incarnation && (row.state, row.beat) == (State::Live, seen.beat))
+            last.iter().any(|row| {
+                row.incarnation == seen.incarnation
+                    && (row.state, row.beat) == (State::Live, seen.beat)
+            })
         });
     }
     Ok((silent.into_iter().map(|row| row.address.clone()).collect(), last))
@@ -340,7 +436,10 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
     let (mut empty, all) = (0, FACADE_TABLES.len());
     for statement in FACADE_TABLES {
         let start = format!("CREATE TABLE IF NOT EXISTS {FACADE_KEYSPACE}.");
-        let name = statement.strip_prefix(start.as_str()).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+        let name = statement
+            .strip_prefix(start.as_str())
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap_or_default();
         let table = format!("{FACADE_KEYSPACE}.{name}");
         if let There::Anothers(why) = tool::look(client, statement)? {
             report.error(
@@ -351,19 +450,32 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
             );
             continue;
         }
-        match client.query(&format!("SELECT * FROM {table} LIMIT 1"), &[], Consistency::QUORUM, None) {
+        match client.query(
+            &format!("SELECT * FROM {table} LIMIT 1"),
+            &[],
+            Consistency::QUORUM,
+            None,
+        ) {
             Ok(found) if found.rows.is_empty() => empty += 1,
             Ok(_) => {
                 let advice = format!(
                     "find out who writes to it past the proxies, take MODIFY from that role, and TRUNCATE {table} at a node"
                 );
-                report.error("facades", &table, "it has a row, which shows a lock that nobody holds", &advice);
+                report.error(
+                    "facades",
+                    &table,
+                    "it has a row, which shows a lock that nobody holds",
+                    &advice,
+                );
             }
             Err(failed) if failed.code.is_some() => {
                 let is_missing = failed.code == Some(error_code::INVALID);
                 let makes = "run `shunt fleet init` again, which makes what is missing";
-                let advice =
-                    if is_missing { makes } else { "see which nodes are down, and if the role may read shunt" };
+                let advice = if is_missing {
+                    makes
+                } else {
+                    "see which nodes are down, and if the role may read shunt"
+                };
                 report.error("facades", &table, &failed.message, advice);
             }
             Err(failed) => return Err(failed),
@@ -398,12 +510,22 @@ mod tests {
     #[test]
     fn only_members_that_were_seen_to_renew_share_an_address() {
         let first = [member(1, "a:1", 5), member(2, "a:1", 9), member(3, "b:1", 1)];
-        let last = |beats: [i64; 2]| vec![member(1, "a:1", beats[0]), member(2, "a:1", beats[1]), member(3, "b:1", 2)];
+        let last = |beats: [i64; 2]| {
+            vec![member(1, "a:1", beats[0]), member(2, "a:1", beats[1]), member(3, "b:1", 2)]
+        };
         assert_eq!(shared_addresses(&first, &last([6, 10])), ["a:1"]);
-        assert_eq!(shared_addresses(&first, &last([5, 10])), [""; 0], "a former start, not declared dead yet");
+        assert_eq!(
+            shared_addresses(&first, &last([5, 10])),
+            [""; 0],
+            "a former start, not declared dead yet"
+        );
         let mut dead = last([6, 10]);
         dead[0].state = State::Dead;
         assert_eq!(shared_addresses(&first, &dead), [""; 0], "it was declared dead meanwhile");
-        assert_eq!(shared_addresses(&first, &[member(3, "b:1", 2), member(4, "b:1", 1)]), [""; 0], "it is new");
+        assert_eq!(
+            shared_addresses(&first, &[member(3, "b:1", 2), member(4, "b:1", 1)]),
+            [""; 0],
+            "it is new"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What is wrong with the options of `shunt dispatch`, `shunt agent` and `shunt multiget`: all of it, each with the place
-//! in the configuration file that it came from.
+//! What is wrong with the options of `shunt dispatch`, `shunt agent` and `shunt multiget`: all of
+//! it, each with the place in the configuration file that it came from.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -36,7 +36,8 @@ pub(crate) struct Sources {
     pub(crate) file: PathBuf,
     /// Where in it the options stand that the command line does not have, too.
     pub(crate) places: BTreeMap<String, Place>,
-    /// What could not be read, in the file or on the command line; the command has its defaults instead.
+    /// What could not be read, in the file or on the command line; the command has its defaults
+    /// instead.
     pub(crate) unread: Vec<String>,
 }
 
@@ -70,17 +71,25 @@ impl Faults {
         read.map_err(|fault| self.0.push(fault)).ok()
     }
 
-    /// An option does nothing, and whoever gave it believes that it does: refuses all values but the default.
+    /// An option does nothing, and whoever gave it believes that it does: refuses all values but
+    /// the default.
     pub(crate) fn refuse_idle(&mut self, flag: &'static str, is_default: bool, without: &str) {
         if !is_default {
-            self.add(flag, format!("it does nothing without {without}: leave it out, or give that"));
+            self.add(
+                flag,
+                format!("it does nothing without {without}: leave it out, or give that"),
+            );
         }
     }
 
     /// Fails with a line for each of them, and for what was not read before.
     pub(crate) fn finish(self, sources: &Sources) -> Result<(), Failure> {
-        let lines: Vec<String> =
-            sources.unread.iter().cloned().chain(self.0.iter().map(|fault| sources.line(fault))).collect();
+        let lines: Vec<String> = sources
+            .unread
+            .iter()
+            .cloned()
+            .chain(self.0.iter().map(|fault| sources.line(fault)))
+            .collect();
         if lines.is_empty() {
             return Ok(());
         }

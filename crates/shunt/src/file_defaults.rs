@@ -1,5 +1,6 @@
-//! The configuration file of `shunt dispatch`, `shunt agent` and `shunt multiget`: TOML, the options' names with `_` for `-`. What it says are defaults of the
-//! command line, so that an option that is given there goes before it.
+//! The configuration file of `shunt dispatch`, `shunt agent` and `shunt multiget`: TOML, the
+//! options' names with `_` for `-`. What it says are defaults of the command line, so that an
+//! option that is given there goes before it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use crate::settings::{one_line, place_of};
 /// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
-/// Parses the command line. If that is not possible, or help was asked for, the text is out, and the process ends with this status.
+/// Parses the command line. If that is not possible, or help was asked for, the text is out, and
+/// the process ends with this status.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
     let (sources, error) = match read(arguments) {
         Ok(read) => return Ok(read),
@@ -34,8 +36,8 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
     if error.use_stderr() { Err(Exit::Configuration) } else { Err(Exit::Done) }
 }
 
-/// Parses the command line, with all that cannot be read of the commands that have such a file: options that are wrong
-/// are left out, so that what else is wrong is found, too.
+/// Parses the command line, with all that cannot be read of the commands that have such a file:
+/// options that are wrong are left out, so that what else is wrong is found, too.
 fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::Error)> {
     let mut command = Cli::command();
     let mut sources = Sources::default();
@@ -47,8 +49,9 @@ fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::
     }
     loop {
         let matched = command.clone().try_get_matches_from(&arguments);
-        let parsed =
-            matched.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+        let parsed = matched.and_then(|matches| {
+            Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        });
         let error = match parsed {
             Ok(cli) => return Ok((cli, sources)),
             Err(error) => error,
@@ -61,20 +64,32 @@ fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::
     }
 }
 
-/// Whether all that is missing could not be read, and that was said: that it is missing is no news then.
+/// Whether all that is missing could not be read, and that was said: that it is missing is no news
+/// then.
 fn is_told(error: &clap::Error, unread: &[String]) -> bool {
-    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return false };
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return false;
+    };
     let is_told = |option: &String| {
         let flag = option.split(' ').next().unwrap_or_default();
-        let (flag, key) = (format!("{flag}: "), format!("`{}`: ", flag.trim_start_matches('-').replace('-', "_")));
+        let (flag, key) = (
+            format!("{flag}: "),
+            format!("`{}`: ", flag.trim_start_matches('-').replace('-', "_")),
+        );
         unread.iter().any(|line| line.contains(&flag) || line.contains(&key))
     };
     error.kind() == ErrorKind::MissingRequiredArgument && missing.iter().all(is_told)
 }
 
-/// Where on the command line an option stands that is wrong, and a line about it; `None`: something else is wrong.
-fn left_out(arguments: &[OsString], error: &clap::Error) -> Option<(String, std::ops::Range<usize>)> {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+/// Where on the command line an option stands that is wrong, and a line about it; `None`: something
+/// else is wrong.
+fn left_out(
+    arguments: &[OsString],
+    error: &clap::Error,
+) -> Option<(String, std::ops::Range<usize>)> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
     let flag = option.split([' ', '=']).next().filter(|flag| flag.starts_with("--"))?;
     let wrong = tokens_of(arguments, flag);
     let message = match error.kind() {
@@ -89,9 +104,14 @@ fn tokens_of(arguments: &[OsString], flag: &str) -> std::ops::Range<usize> {
     let text = |at: usize| arguments.get(at).map(|word| word.to_string_lossy());
     let with_value = format!("{flag}=");
     let is_it = |word: &str| word == flag || word.starts_with(&with_value);
-    let Some(start) = (0..arguments.len()).find(|at| text(*at).is_some_and(|word| is_it(&word))) else { return 0..0 };
+    let Some(start) = (0..arguments.len()).find(|at| text(*at).is_some_and(|word| is_it(&word)))
+    else {
+        return 0..0;
+    };
     let mut end = start + 1;
-    while text(start).is_some_and(|word| word == flag) && text(end).is_some_and(|word| !word.starts_with('-')) {
+    while text(start).is_some_and(|word| word == flag)
+        && text(end).is_some_and(|word| !word.starts_with('-'))
+    {
         end += 1;
     }
     start..end
@@ -99,7 +119,9 @@ fn tokens_of(arguments: &[OsString], flag: &str) -> std::ops::Range<usize> {
 
 /// What is wrong with a value; `None`: something else is.
 fn why(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return None };
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
     match (error.kind(), std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
         (ErrorKind::ValueValidation, Some(why), _) => Some(format!("{why}, found `{value}`")),
         (ErrorKind::InvalidValue, _, Some(ContextValue::Strings(valid))) if !value.is_empty() => {
@@ -190,7 +212,10 @@ fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Comman
         }
         let place = place_of(&text, value.span());
         match texts(value.get_ref()) {
-            None => found.push((place, format!("`{key}`: a text, a number, or a list of these is expected"))),
+            None => found.push((
+                place,
+                format!("`{key}`: a text, a number, or a list of these is expected"),
+            )),
             Some(texts) => match fault_of(&command, names, &flag, &texts) {
                 Some(why) => found.push((place, format!("`{key}`: {why}"))),
                 None => {
@@ -201,7 +226,8 @@ fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Comman
         }
     }
     found.sort_by_key(|(place, _)| *place);
-    let lines: Vec<String> = found.iter().map(|(place, message)| sources.at(*place, message)).collect();
+    let lines: Vec<String> =
+        found.iter().map(|(place, message)| sources.at(*place, message)).collect();
     sources.unread.extend(lines);
     with_values(command, names, values)
 }
@@ -209,7 +235,8 @@ fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Comman
 /// The message for a key that does not exist.
 fn unknown(key: &str, known: &[String]) -> String {
     let likely = known.iter().map(|flag| flag.replace('-', "_"));
-    let nearest = likely.max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+    let nearest =
+        likely.max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
     let hint = nearest.filter(|near| strsim::jaro_winkler(near, key) >= LIKENESS_MIN);
     let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     format!("unknown key `{key}`{hint}")
@@ -221,7 +248,9 @@ fn fault_of(command: &Command, names: &[String], flag: &str, texts: &[String]) -
     let line = std::iter::once("shunt".to_owned()).chain(names.iter().cloned()).chain(values);
     let error = command.clone().try_get_matches_from(line).err()?;
     match error.kind() {
-        ErrorKind::ArgumentConflict if texts.len() > 1 => Some("one value is expected, found a list".to_owned()),
+        ErrorKind::ArgumentConflict if texts.len() > 1 => {
+            Some("one value is expected, found a list".to_owned())
+        }
         _ => why(&error),
     }
 }
@@ -229,13 +258,18 @@ fn fault_of(command: &Command, names: &[String], flag: &str, texts: &[String]) -
 /// The long flags of a command, but for those that are about the command line itself.
 fn options(command: &Command, names: &[String]) -> Vec<String> {
     let found = names.iter().try_fold(command, |command, name| command.find_subcommand(name));
-    let flags = found.into_iter().flat_map(Command::get_arguments).filter_map(|argument| argument.get_long());
+    let flags = found
+        .into_iter()
+        .flat_map(Command::get_arguments)
+        .filter_map(|argument| argument.get_long());
     flags.filter(|flag| *flag != "config").map(str::to_owned).collect()
 }
 
 fn with_values(command: Command, names: &[String], values: Vec<(String, Vec<String>)>) -> Command {
     match names.split_first() {
-        Some((first, rest)) => command.mut_subcommand(first, |inner| with_values(inner, rest, values)),
+        Some((first, rest)) => {
+            command.mut_subcommand(first, |inner| with_values(inner, rest, values))
+        }
         None => command.mut_args(|argument| {
             let given = values.iter().find(|(flag, _)| argument.get_long() == Some(flag));
             match given {
@@ -256,7 +290,8 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
         }
         DeValue::Array(values) => {
             let one = |value: &DeValue<'_>| if value.is_array() { None } else { texts(value) };
-            let each: Option<Vec<Vec<String>>> = values.iter().map(|value| one(value.get_ref())).collect();
+            let each: Option<Vec<Vec<String>>> =
+                values.iter().map(|value| one(value.get_ref())).collect();
             each.map(|all| all.concat())
         }
         _ => None,
@@ -285,23 +320,34 @@ mod tests {
 
     #[test]
     fn a_file_has_what_the_command_line_does_not() {
-        for line in
-            ["shunt dispatch --config FILE --clients-max 9", "shunt check dispatch --config=FILE --clients-max 9"]
-        {
+        for line in [
+            "shunt dispatch --config FILE --clients-max 9",
+            "shunt check dispatch --config=FILE --clients-max 9",
+        ] {
             let text = format!("{:?}", parsed(GOOD, line).unwrap().command);
-            for part in ["127.0.0.1:80", "10.0.0.1:7000", "10.0.0.2:7000", "clients_max: 9", "head_timeout_ms: 5s"] {
+            for part in [
+                "127.0.0.1:80",
+                "10.0.0.1:7000",
+                "10.0.0.2:7000",
+                "clients_max: 9",
+                "head_timeout_ms: 5s",
+            ] {
                 assert!(text.contains(part), "{part} in {text}");
             }
         }
-        let agent =
-            "listen = \"127.0.0.1:7000\"\nupstream = \"127.0.0.1:80\"\nkey_file = \"key\"\nvip = [\"192.0.2.1:80\"]\n";
-        assert!(matches!(parsed(agent, "shunt agent --config FILE").unwrap().command, Some(cli::Command::Agent(_))));
+        let agent = "listen = \"127.0.0.1:7000\"\nupstream = \"127.0.0.1:80\"\nkey_file = \"key\"\nvip = [\"192.0.2.1:80\"]\n";
+        assert!(matches!(
+            parsed(agent, "shunt agent --config FILE").unwrap().command,
+            Some(cli::Command::Agent(_))
+        ));
     }
 
     #[test]
     fn an_option_that_is_given_replaces_all_that_the_file_has_of_it() {
-        let text =
-            format!("{:?}", parsed(GOOD, "shunt dispatch --config FILE --backend 10.0.0.3:7000").unwrap().command);
+        let text = format!(
+            "{:?}",
+            parsed(GOOD, "shunt dispatch --config FILE --backend 10.0.0.3:7000").unwrap().command
+        );
         assert!(text.contains("10.0.0.3:7000") && !text.contains("10.0.0.1:7000"), "{text}");
     }
 
@@ -314,7 +360,10 @@ mod tests {
             ("listen = [[\"127.0.0.1:80\"]]\n", "`listen`: a text, a number, or a list"),
             ("clients_max = true\n", "`clients_max`: a text"),
             ("listen = \n", ":1:"),
-            ("listen = [\"127.0.0.1:80\"]\nclients_max = [1, 2]\n", ":2:15: `clients_max`: one value is expected"),
+            (
+                "listen = [\"127.0.0.1:80\"]\nclients_max = [1, 2]\n",
+                ":2:15: `clients_max`: one value is expected",
+            ),
             ("handover = \"perhaps\"\n", ":1:12: `handover`: there are off, auto, found `perhaps`"),
             (
                 "clients_max = \"many\"\nlisten = \"127.0.0.1:80\"\nbackend = \"h:1\"\nkey_file = \"k\"\n",
@@ -324,12 +373,15 @@ mod tests {
             let problems = parsed(text, "shunt dispatch --config FILE").unwrap_err().join("\n");
             assert!(problems.contains(expected), "{text}: {problems}");
         }
-        let line = "shunt dispatch --config FILE --no-such-flag 5 --clients-max many --cores=0 --log info";
+        let line =
+            "shunt dispatch --config FILE --no-such-flag 5 --clients-max many --cores=0 --log info";
         let problems = parsed(GOOD, line).unwrap_err();
         assert_eq!(problems.len(), 3, "{problems:?}");
-        for (problem, expected) in
-            problems.iter().zip(["'--no-such-flag'", "--clients-max: ", "--cores: 1 to 1024 are allowed, found `0`"])
-        {
+        for (problem, expected) in problems.iter().zip([
+            "'--no-such-flag'",
+            "--clients-max: ",
+            "--cores: 1 to 1024 are allowed, found `0`",
+        ]) {
             assert!(problem.contains(expected) && problem.lines().count() == 1, "{problem}");
         }
     }
@@ -337,11 +389,18 @@ mod tests {
     #[test]
     fn the_commands_within_multiget_have_one_each() {
         let text = "server = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]\nresend_ms = \"5ms\"\n";
-        for line in ["shunt multiget serve --config FILE", "shunt check multiget serve --config FILE"] {
+        for line in
+            ["shunt multiget serve --config FILE", "shunt check multiget serve --config FILE"]
+        {
             let parsed = format!("{:?}", parsed(text, line).unwrap().command);
-            assert!(parsed.contains("10.0.0.2:6379") && parsed.contains("resend_ms: 5ms"), "{parsed}");
+            assert!(
+                parsed.contains("10.0.0.2:6379") && parsed.contains("resend_ms: 5ms"),
+                "{parsed}"
+            );
         }
-        let problems = parsed("alow = \"10.0.0.0/8\"\n", "shunt multiget shim --config FILE").unwrap_err().join("\n");
+        let problems = parsed("alow = \"10.0.0.0/8\"\n", "shunt multiget shim --config FILE")
+            .unwrap_err()
+            .join("\n");
         assert!(problems.contains("did you mean `allow`?"), "{problems}");
     }
 

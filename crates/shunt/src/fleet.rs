@@ -12,7 +12,7 @@ use shunt_fleet::schema::{FORMAT, FORMAT_MIN, Replication};
 use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
 use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::client::{Client, Failed};
-use shunt_proxy::membership::tool::{self, Founded};
+use shunt_proxy::fleet::membership::tool::{self, Founded};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
@@ -35,9 +35,12 @@ pub(crate) struct Fleet {
 /// The commands about fleets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Make the tables of a fleet and its row, once, before its first proxy starts; what is there is left as it is
-    #[command(after_help = "Examples:\n  shunt fleet init --contact-points 10.0.0.1 --datacentre dc1\n  \
-                            shunt fleet init --contact-points 10.0.0.1 --replicas 3 --name orders")]
+    /// Make the tables of a fleet and its row, once, before its first proxy starts; what is there
+    /// is left as it is
+    #[command(
+        after_help = "Examples:\n  shunt fleet init --contact-points 10.0.0.1 --datacentre dc1\n  \
+                            shunt fleet init --contact-points 10.0.0.1 --replicas 3 --name orders"
+    )]
     Init(Init),
     /// Show the members, and whose the locks are
     #[command(after_help = "Examples:\n  shunt fleet status --contact-points 10.0.0.1\n  \
@@ -46,15 +49,18 @@ pub(crate) enum FleetCommand {
                             sealed, dead with its shards taken over")]
     Status(Status),
     /// Make a proxy hand its locks over, leave the fleet and stop, as SIGTERM does
-    #[command(after_help = "Example:\n  shunt fleet drain 10.0.0.5:9042 --contact-points 10.0.0.1\n\n\
-                            Exit codes: 0 it has left, 1 it has not left in time or died meanwhile")]
+    #[command(
+        after_help = "Example:\n  shunt fleet drain 10.0.0.5:9042 --contact-points 10.0.0.1\n\n\
+                            Exit codes: 0 it has left, 1 it has not left in time or died meanwhile"
+    )]
     Drain(Drain),
 }
 
 /// Where to connect to, and as whom.
 #[derive(Args, Debug)]
 pub(crate) struct Access {
-    /// Whom to ask, any of them will do: HOST or HOST:PORT. Nodes; for `lock` and `locks` proxies of the fleet
+    /// Whom to ask, any of them will do: HOST or HOST:PORT. Nodes; for `lock` and `locks` proxies
+    /// of the fleet
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1:9042")]
     contact_points: Vec<String>,
     /// Role to log in with
@@ -76,16 +82,19 @@ pub(crate) struct Init {
     /// Replicas of the tables; there must be as many nodes, in the datacentre if one is given
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     replicas: u32,
-    /// The one datacentre in which the fleet lives: its proxies agree there. Without it they agree over all datacentres
+    /// The one datacentre in which the fleet lives: its proxies agree there. Without it they agree
+    /// over all datacentres
     #[arg(long, value_name = "NAME")]
     datacentre: Option<String>,
     /// How long a proxy that is silent keeps its locks to itself: milliseconds, or with a unit
     #[arg(long, value_name = "MS", default_value_t = shunt_fleet::LEASE_MS_DEFAULT, value_parser = |text: &str| millis(text, shunt_fleet::LEASE_MS))]
     lease_ms: i32,
-    /// Longest TTL of locks in memory: milliseconds, or with a unit; so long none are granted after a proxy has died
+    /// Longest TTL of locks in memory: milliseconds, or with a unit; so long none are granted after
+    /// a proxy has died
     #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = |text: &str| millis(text, 1_000..=600_000))]
     max_ttl_ms: i32,
-    /// Make it although the ring has another fleet. They share the rows of durable locks, so it must not run beside the other
+    /// Make it although the ring has another fleet. They share the rows of durable locks, so it
+    /// must not run beside the other
     #[arg(long)]
     beside_others: bool,
 }
@@ -145,8 +154,8 @@ impl Access {
         Client::connect(hosts, credentials.as_ref(), limit)
     }
 
-    /// The same, to a proxy of the fleet. Elsewhere statements on locks are about rows: there are none to be read, and what is
-    /// written keeps nobody from a lock.
+    /// The same, to a proxy of the fleet. Elsewhere statements on locks are about rows: there are
+    /// none to be read, and what is written keeps nobody from a lock.
     ///
     /// # Errors
     /// As [`Access::connect`]; or what answers keeps no locks.
@@ -163,7 +172,8 @@ impl Access {
         Err(Failed { code: Some(error_code::INVALID), message })
     }
 
-    /// The same, to a node: a proxy shows itself in place of the nodes, and one of a fleet refuses changes of its tables.
+    /// The same, to a node: a proxy shows itself in place of the nodes, and one of a fleet refuses
+    /// changes of its tables.
     ///
     /// # Errors
     /// As [`Access::connect`]; or what answers is a proxy.
@@ -172,12 +182,15 @@ impl Access {
         if !client.is_proxy() {
             return Ok(client);
         }
-        let message = format!("{} is a proxy: --contact-points has to name nodes, {which}", client.address());
+        let message =
+            format!("{} is a proxy: --contact-points has to name nodes, {which}", client.address());
         Err(Failed { code: Some(error_code::INVALID), message })
     }
 
     fn credentials(&self) -> Result<Option<Credentials>, Failed> {
-        let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else { return Ok(None) };
+        let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else {
+            return Ok(None);
+        };
         // What is wrong on this host is no node's silence: the code is that of a wrong command line
         let failed = |error| Failed {
             code: Some(error_code::INVALID),
@@ -205,7 +218,8 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
             Exit::Done
         }
         Err(failed) => {
-            let hint = if failed.code.is_none() { ". --contact-points says whom to ask" } else { "" };
+            let hint =
+                if failed.code.is_none() { ". --contact-points says whom to ask" } else { "" };
             eprintln!("error: {}{hint}", failed.message);
             if failed.code.is_none() { Exit::NoRing } else { Exit::Configuration }
         }
@@ -213,9 +227,12 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
 }
 
 fn init(init: &Init) -> Result<String, Failed> {
-    let mut client = init.access.connect_to_nodes("which have the fleet's tables and know the datacentres")?;
+    let mut client =
+        init.access.connect_to_nodes("which have the fleet's tables and know the datacentres")?;
     let (level, replication) = match &init.datacentre {
-        Some(name) => (Level::LocalSerial, Replication::Datacentres(vec![(name.clone(), init.replicas)])),
+        Some(name) => {
+            (Level::LocalSerial, Replication::Datacentres(vec![(name.clone(), init.replicas)]))
+        }
         None => (Level::Serial, Replication::Simple(init.replicas)),
     };
     let row = NewFleet {
@@ -241,10 +258,15 @@ fn init(init: &Init) -> Result<String, Failed> {
     let founded = tool::found(&mut client, name, row.clone(), &replication)?;
     let tables = tables(&founded);
     if founded.is_new {
-        return Ok(format!("fleet {name} is made; start its proxies with --fleet {name}\n{tables}"));
+        return Ok(format!(
+            "fleet {name} is made; start its proxies with --fleet {name}\n{tables}"
+        ));
     }
     let (there, _) = read(&mut client, name)?;
-    Ok(format!("fleet {name} was there before, and is left as it is{}\n{tables}", differences(&there, &row)))
+    Ok(format!(
+        "fleet {name} was there before, and is left as it is{}\n{tables}",
+        differences(&there, &row)
+    ))
 }
 
 /// Which tables were made: of one that was dropped while there is a fleet, all rows are gone.
@@ -258,7 +280,11 @@ fn tables(founded: &Founded) -> String {
 fn differences(there: &FleetRow, wanted: &NewFleet) -> String {
     let pairs = [
         ("lease in ms", there.lease_ms.to_string(), wanted.lease_ms.to_string()),
-        ("longest TTL in memory in ms", there.max_ttl_ms.to_string(), wanted.max_ttl_ms.to_string()),
+        (
+            "longest TTL in memory in ms",
+            there.max_ttl_ms.to_string(),
+            wanted.max_ttl_ms.to_string(),
+        ),
         ("level", there.level.name().to_owned(), wanted.level.name().to_owned()),
         ("datacentre", format!("{:?}", there.datacentre), format!("{:?}", wanted.datacentre)),
     ];
@@ -268,7 +294,12 @@ fn differences(there: &FleetRow, wanted: &NewFleet) -> String {
 
 /// The fleets of the ring.
 fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
-    let fleets = match client.query("SELECT cluster FROM shunt_meta.fleet", &[], Consistency::QUORUM, None) {
+    let fleets = match client.query(
+        "SELECT cluster FROM shunt_meta.fleet",
+        &[],
+        Consistency::QUORUM,
+        None,
+    ) {
         Ok(fleets) => fleets,
         // There is no such keyspace or table yet.
         Err(failed) if failed.code == Some(error_code::INVALID) => return Ok(Vec::new()),
@@ -281,7 +312,9 @@ fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
 /// What is said where a fleet is not there. Another is refused while there is one.
 pub(crate) fn no_fleet(client: &mut Client, name: &str) -> String {
     match fleets(client) {
-        Ok(known) if !known.is_empty() => format!("there is no fleet {name}; the ring has {}", known.join(", ")),
+        Ok(known) if !known.is_empty() => {
+            format!("there is no fleet {name}; the ring has {}", known.join(", "))
+        }
         _ => format!("there is no fleet {name}: `shunt fleet init` makes it"),
     }
 }
@@ -324,7 +357,9 @@ fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), F
     let read = Statement::ReadMembers { serial: false };
     match tool::ask(client, name, &read, &read.consistencies(fleet.level))? {
         Outcome::Members { rows, .. } => Ok((*fleet, rows)),
-        other => Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
+        other => {
+            Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") })
+        }
     }
 }
 
@@ -352,7 +387,8 @@ mod tests {
     #[test]
     fn what_is_made_is_told_from_what_was_there() {
         let named = |tables: &[&str]| tables.iter().map(|table| (*table).to_owned()).collect();
-        let mut founded = Founded { is_new: true, made: named(&["a.b", "a.c"]), were_there: Vec::new() };
+        let mut founded =
+            Founded { is_new: true, made: named(&["a.b", "a.c"]), were_there: Vec::new() };
         assert_eq!(tables(&founded), "tables made: a.b, a.c\n");
         founded.were_there = named(&["a.d"]);
         assert_eq!(tables(&founded), "tables made: a.b, a.c\ntables found: a.d\n");
@@ -371,7 +407,8 @@ mod tests {
         };
         let mut there = row();
         assert_eq!(differences(&there, &wanted), "");
-        (there.lease_ms, there.level, there.datacentre) = (9_000, Level::LocalSerial, "dc1".to_owned());
+        (there.lease_ms, there.level, there.datacentre) =
+            (9_000, Level::LocalSerial, "dc1".to_owned());
         let said = differences(&there, &wanted);
         assert_eq!(
             said,

@@ -1,8 +1,9 @@
 //! `shunt lock`: runs a command while it holds a lock.
 //!
-//! The command must not run on as if it held a lock that it has lost. So the time of the lock is counted from before it was asked for,
-//! it is renewed at a third of that time, and when it could not be renewed until a tenth of the time is left, the command is
-//! told to end (SIGTERM), and made to five seconds later (SIGKILL).
+//! The command must not run on as if it held a lock that it has lost. So the time of the lock is
+//! counted from before it was asked for, it is renewed at a third of that time, and when it could
+//! not be renewed until a tenth of the time is left, the command is told to end (SIGTERM), and made
+//! to five seconds later (SIGKILL).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -33,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The exit code of shells for a command that cannot be run.
 const NO_PROGRAM: u8 = 127;
-/// A lock with this time, seconds, is renewed after its owner has died, if the fleet has the default lease.
+/// A lock with this time, seconds, is renewed after its owner has died, if the fleet has the
+/// default lease.
 const TTL_SURVIVES: u32 = 10;
 
 /// `shunt lock`.
@@ -41,7 +43,8 @@ const TTL_SURVIVES: u32 = 10;
 pub(crate) struct Lock {
     #[command(flatten)]
     access: Access,
-    /// How long the lock is held unless it is renewed, which is done while the command runs: whole seconds, or with a unit, as in 1m
+    /// How long the lock is held unless it is renewed, which is done while the command runs: whole
+    /// seconds, or with a unit, as in 1m
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = |text: &str| seconds(text, 3..=86_400))]
     ttl: u32,
     /// How long to wait for it: whole seconds, or with a unit, as in 1m; 0 to try once
@@ -53,7 +56,8 @@ pub(crate) struct Lock {
     /// A lock in memory: faster, and nobody's for a while after a proxy has died
     #[arg(long)]
     fast: bool,
-    /// Who holds it. Two that say the same are taken for one: both commands run at once [default: host, process and time]
+    /// Who holds it. Two that say the same are taken for one: both commands run at once [default:
+    /// host, process and time]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
     /// Exit code when somebody else has it to the end of the wait
@@ -62,7 +66,8 @@ pub(crate) struct Lock {
     /// Name of the lock
     #[arg(value_name = "NAME")]
     name: String,
-    /// The command with its arguments; it finds the lock's name and fence in SHUNT_LOCK_NAME and SHUNT_LOCK_FENCE
+    /// The command with its arguments; it finds the lock's name and fence in SHUNT_LOCK_NAME and
+    /// SHUNT_LOCK_FENCE
     #[arg(value_name = "COMMAND", required = true, last = true)]
     command: Vec<String>,
 }
@@ -89,9 +94,11 @@ struct Proxy<'a> {
     client: Option<Client>,
 }
 
-/// Runs the command under the lock; its exit code is that of the command, if that has run to its end.
+/// Runs the command under the lock; its exit code is that of the command, if that has run to its
+/// end.
 pub(crate) fn run(lock: &Lock) -> ExitCode {
-    let (program, arguments) = lock.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    let (program, arguments) =
+        lock.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     // Before the lock: nobody is to be kept out for a command that does not run.
     if !is_program(program) {
         eprintln!("error: {program}: no such program");
@@ -117,8 +124,12 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
         }
     };
     let mut command = Command::new(program);
-    command.args(arguments).env("SHUNT_LOCK_NAME", &lock.name).env("SHUNT_LOCK_FENCE", held.fence.to_string());
-    let ended = command.spawn().and_then(|child| Running { child }.wait_and_renew(&mut proxy, &held));
+    command
+        .args(arguments)
+        .env("SHUNT_LOCK_NAME", &lock.name)
+        .env("SHUNT_LOCK_FENCE", held.fence.to_string());
+    let ended =
+        command.spawn().and_then(|child| Running { child }.wait_and_renew(&mut proxy, &held));
     let code = match ended {
         Ok(Some(status)) => code_of(status),
         Ok(None) => {
@@ -136,8 +147,9 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
 
 /// True if there is such a program, by its path or in a directory of PATH.
 fn is_program(name: &str) -> bool {
-    let may_run =
-        |path: &Path| path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    let may_run = |path: &Path| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
     if name.contains('/') {
         return may_run(Path::new(name));
     }
@@ -154,7 +166,8 @@ fn code_of(status: ExitStatus) -> u8 {
 /// A text that nobody else has.
 fn owner() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{}:{}:{:x}", host.trim(), std::process::id(), now.as_micros())
 }
 
@@ -172,7 +185,8 @@ impl Proxy<'_> {
         first.into_iter().chain(more.iter().cloned()).map(Some).collect()
     }
 
-    /// Carries out a statement. After one that nothing answered, the next goes to whichever proxy answers then.
+    /// Carries out a statement. After one that nothing answered, the next goes to whichever proxy
+    /// answers then.
     fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
         let client = match self.client.take() {
             Some(client) => client,
@@ -181,7 +195,9 @@ impl Proxy<'_> {
         };
         let client = self.client.insert(client);
         let answer = client.query(text, values, Consistency::ONE, None);
-        if answer.as_ref().is_err_and(|failed| failed.code.is_none_or(|code| code == error_code::IS_BOOTSTRAPPING)) {
+        if answer.as_ref().is_err_and(|failed| {
+            failed.code.is_none_or(|code| code == error_code::IS_BOOTSTRAPPING)
+        }) {
             self.client = None;
         }
         answer
@@ -203,8 +219,9 @@ impl Proxy<'_> {
             let values = self.values(&[mode.to_vec(), round_ms.to_be_bytes().to_vec()]);
             match self.query(&text, &values) {
                 Ok(table) => {
-                    let fence =
-                        table.get(0, "fence").and_then(|fence| Some(i64::from_be_bytes(fence.try_into().ok()?)));
+                    let fence = table
+                        .get(0, "fence")
+                        .and_then(|fence| Some(i64::from_be_bytes(fence.try_into().ok()?)));
                     let is_granted = table.get(0, "[applied]") == Some(&[1]);
                     // Asked before, and the answer was lost.
                     let was_granted = table.get(0, "owner") == Some(self.owner.as_bytes());
@@ -227,7 +244,9 @@ impl Proxy<'_> {
                         return Err(Refused::Held(holder_of(&table)));
                     }
                 }
-                Err(failed) if is_final(&failed) || left.is_zero() => return Err(Refused::Failed(failed)),
+                Err(failed) if is_final(&failed) || left.is_zero() => {
+                    return Err(Refused::Failed(failed));
+                }
                 Err(_) => pause(PAUSE),
             }
             is_first = false;
@@ -248,7 +267,8 @@ impl Proxy<'_> {
 
     /// What cannot be released ends with its time.
     fn release(&mut self, held: &Held) {
-        let text = format!("DELETE FROM shunt.{} WHERE name = ? AND owner = ? IF fence = ?", self.table());
+        let text =
+            format!("DELETE FROM shunt.{} WHERE name = ? AND owner = ? IF fence = ?", self.table());
         let values = self.values(&[held.fence.to_be_bytes().to_vec()]);
         for _ in 0..3 {
             if self.query(&text, &values).is_ok() {
@@ -269,7 +289,10 @@ fn holder_of(table: &Table) -> String {
     let owner = table.get(0, "owner").map(shown);
     match (owner, number("fence", 8), number("ttl_ms", 4)) {
         (Some(owner), Some(fence), Some(ttl_ms)) => {
-            format!("{owner} (fence {fence}, {:.1} s left unless it renews it)", ttl_ms as f64 / 1_000.0)
+            format!(
+                "{owner} (fence {fence}, {:.1} s left unless it renews it)",
+                ttl_ms as f64 / 1_000.0
+            )
         }
         (Some(owner), ..) => owner,
         _ => "somebody else".to_owned(),
@@ -278,7 +301,9 @@ fn holder_of(table: &Table) -> String {
 
 /// True if asking again would be answered in the same way.
 fn is_final(failed: &Failed) -> bool {
-    failed.code.is_some_and(|code| code == error_code::BAD_CREDENTIALS || code >= error_code::SYNTAX_ERROR)
+    failed
+        .code
+        .is_some_and(|code| code == error_code::BAD_CREDENTIALS || code >= error_code::SYNTAX_ERROR)
 }
 
 fn pause(time: Duration) {
@@ -297,8 +322,13 @@ struct Running {
 }
 
 impl Running {
-    /// Waits for its end and renews the lock until then. None: the lock was lost, and the command stopped.
-    fn wait_and_renew(mut self, proxy: &mut Proxy<'_>, held: &Held) -> std::io::Result<Option<ExitStatus>> {
+    /// Waits for its end and renews the lock until then. None: the lock was lost, and the command
+    /// stopped.
+    fn wait_and_renew(
+        mut self,
+        proxy: &mut Proxy<'_>,
+        held: &Held,
+    ) -> std::io::Result<Option<ExitStatus>> {
         let signals = runtime()?;
         let (mut terminate, mut interrupt) = {
             let _inside = signals.enter();
@@ -369,8 +399,12 @@ mod tests {
     fn the_holder_is_named_without_what_a_terminal_acts_upon() {
         let columns = ["owner", "fence", "ttl_ms"].map(str::to_owned).to_vec();
         let owner = Some(b"me\x1b]0;you\x07".to_vec());
-        let row = vec![owner, Some(7_i64.to_be_bytes().to_vec()), Some(1_500_i32.to_be_bytes().to_vec())];
+        let row =
+            vec![owner, Some(7_i64.to_be_bytes().to_vec()), Some(1_500_i32.to_be_bytes().to_vec())];
         let table = Table { columns, rows: vec![row] };
-        assert_eq!(holder_of(&table), "me\\u{1b}]0;you\\u{7} (fence 7, 1.5 s left unless it renews it)");
+        assert_eq!(
+            holder_of(&table),
+            "me\\u{1b}]0;you\\u{7} (fence 7, 1.5 s left unless it renews it)"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! `shunt locks`: who holds locks and who waits for them, and taking a lock from its holder.
 //!
-//! One lock is shown by its queue, which the proxy that owns the lock tells. All locks are asked of each proxy of the fleet, for each
-//! knows its own: so many of each, those with the longest queues first. The proxies are asked side by side, and those that do
-//! not answer are named.
+//! One lock is shown by its queue, which the proxy that owns the lock tells. All locks are asked of
+//! each proxy of the fleet, for each knows its own: so many of each, those with the longest queues
+//! first. The proxies are asked side by side, and those that do not answer are named.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,8 @@ use crate::print;
 
 /// How long one proxy may take to connect, and for a statement.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Time limit for each other proxy of the fleet: one that has died is among them until it is declared dead.
+/// Time limit for each other proxy of the fleet: one that has died is among them until it is
+/// declared dead.
 const OTHERS_LIMIT: Duration = Duration::from_secs(2);
 /// A proxy tells of so many who hold a lock or wait for it, and of no more.
 const QUEUE_MAX: usize = 1_000;
@@ -39,10 +40,12 @@ pub(crate) struct Locks {
     /// Locks to show at most
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1_000), conflicts_with = "name")]
     limit: u32,
-    /// Take the lock from whoever holds it; needs --force. With --fast the one in memory, else the durable one
+    /// Take the lock from whoever holds it; needs --force. With --fast the one in memory, else the
+    /// durable one
     #[arg(long, requires = "name")]
     release: bool,
-    /// Yes: the holder hears of it only when it renews, and until then only fences keep out what it does
+    /// Yes: the holder hears of it only when it renews, and until then only fences keep out what it
+    /// does
     #[arg(long, requires = "release")]
     force: bool,
     /// The lock to show, with all who wait for it [default: all locks, the longest queues first]
@@ -132,7 +135,11 @@ fn queue_statement(fast: Option<bool>) -> String {
 
 /// Reads the queues of a name. After a proxy has died, its durable locks are known long before its
 /// locks in memory. So this returns what is known at once, with the reason why the rest is missing.
-fn read_queues(asker: &mut impl Ask, only_fast: bool, name: &[u8]) -> Result<(Table, Option<Failed>), Failed> {
+fn read_queues(
+    asker: &mut impl Ask,
+    only_fast: bool,
+    name: &[u8],
+) -> Result<(Table, Option<Failed>), Failed> {
     let values = [Some(name.to_vec())];
     loop {
         let unserved = match asker.query(&queue_statement(only_fast.then_some(true)), &values) {
@@ -156,7 +163,10 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
     let (table, missing) = read_queues(&mut asker, locks.fast, name.as_bytes())?;
     if let Some(failed) = missing {
-        eprintln!("warning: the holder of the lock of this name in memory is not known: {}", failed.message);
+        eprintln!(
+            "warning: the holder of the lock of this name in memory is not known: {}",
+            failed.message
+        );
     }
     if table.rows.is_empty() {
         print(&format!("nobody holds lock {} or waits for it\n", shown(name.as_bytes())));
@@ -168,11 +178,15 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     );
     for row in 0..table.rows.len() {
         let text_of = |column| shown(table.get(row, column).unwrap_or_default());
-        let fence = bigint(&table, row, "fence").map_or_else(|| "-".to_owned(), |fence| fence.to_string());
+        let fence =
+            bigint(&table, row, "fence").map_or_else(|| "-".to_owned(), |fence| fence.to_string());
         let left = left(int(&table, row, "ttl_ms"));
         let (owner, role) = (text_of("owner"), text_of("role"));
         let (kept, state, mode) = (kept(&table, row), text_of("state"), text_of("mode"));
-        let _ = writeln!(text, "{kept:<8} {state:<8} {owner:<28} {role:<12} {mode:<4} {fence:>17} {left:>10}");
+        let _ = writeln!(
+            text,
+            "{kept:<8} {state:<8} {owner:<28} {role:<12} {mode:<4} {fence:>17} {left:>10}"
+        );
     }
     print(&text);
     if table.rows.len() >= QUEUE_MAX {
@@ -181,10 +195,12 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     Ok(Exit::Done)
 }
 
-/// Takes a lock from its holders. Each is named with its fence, so that nobody who comes after them loses it.
+/// Takes a lock from its holders. Each is named with its fence, so that nobody who comes after them
+/// loses it.
 fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
-    let queue = asker.insist(&queue_statement(Some(locks.fast)), &[Some(name.as_bytes().to_vec())])?;
+    let queue =
+        asker.insist(&queue_statement(Some(locks.fast)), &[Some(name.as_bytes().to_vec())])?;
     let holders = holders(&queue, locks.fast);
     let lock = shown(name.as_bytes());
     if holders.is_empty() {
@@ -206,9 +222,12 @@ fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
             );
             return Err(Failed { code: Some(0), message });
         }
-        let values = [name.as_bytes().to_vec(), owner.clone(), fence.to_be_bytes().to_vec()].map(Some);
+        let values =
+            [name.as_bytes().to_vec(), owner.clone(), fence.to_be_bytes().to_vec()].map(Some);
         let said = match asker.insist(&text, &values) {
-            Ok(table) if table.get(0, "[applied]") == Some(&[1]) => format!("lock {lock} was taken from {who}\n"),
+            Ok(table) if table.get(0, "[applied]") == Some(&[1]) => {
+                format!("lock {lock} was taken from {who}\n")
+            }
             Ok(_) => format!("{who} does not hold lock {lock} any more\n"),
             Err(failed) if failed.code == Some(error_code::UNAUTHORIZED) => {
                 let message = format!(
@@ -229,7 +248,11 @@ fn holders(table: &Table, fast: bool) -> Vec<Holder> {
     let rows = rows.filter(|row| (table.get(*row, "fast") == Some(&[1])) == fast);
     let holder = |row| {
         let text = |column| table.get(row, column).unwrap_or_default().to_vec();
-        Some(Holder { owner: text("owner"), role: text("role"), fence: bigint(table, row, "fence")? })
+        Some(Holder {
+            owner: text("owner"),
+            role: text("role"),
+            fence: bigint(table, row, "fence")?,
+        })
     };
     rows.filter_map(holder).collect()
 }
@@ -245,7 +268,8 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     let mut client = locks.access.connect_to_locks(LIMIT)?;
     let others = others(&mut client)?;
     let first = (client.address().to_string(), Some(client));
-    let proxies = others.into_iter().map(|address| (address.to_string(), None)).chain([first]).collect();
+    let proxies =
+        others.into_iter().map(|address| (address.to_string(), None)).chain([first]).collect();
     let told = side_by_side(proxies, |(address, client)| {
         let connected = match client {
             Some(client) => Ok(client),
@@ -301,7 +325,10 @@ fn lines_of(asker: &mut Asker, locks: &Locks, proxy: &str) -> Result<Vec<Line>, 
     };
     let mut lines = Vec::new();
     for (from, kept) in tables {
-        let text = format!("SELECT name, owner, fence, ttl_ms, waiters FROM shunt.{from} LIMIT {}", locks.limit);
+        let text = format!(
+            "SELECT name, owner, fence, ttl_ms, waiters FROM shunt.{from} LIMIT {}",
+            locks.limit
+        );
         let table = asker.insist(&text, &[])?;
         for row in 0..table.rows.len() {
             let name = shown(table.get(row, "name").unwrap_or_default());
@@ -310,7 +337,9 @@ fn lines_of(asker: &mut Asker, locks: &Locks, proxy: &str) -> Result<Vec<Line>, 
             let fence = bigint(&table, row, "fence");
             let fence_text = fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
             let left = left(int(&table, row, "ttl_ms"));
-            let text = format!("{kept:<8} {name:<40} {owner:<28} {fence_text:>17} {left:>10} {waiters:>7}  {proxy}\n");
+            let text = format!(
+                "{kept:<8} {name:<40} {owner:<28} {fence_text:>17} {left:>10} {waiters:>7}  {proxy}\n"
+            );
             lines.push(Line { waiters, fence, text });
         }
     }
@@ -344,7 +373,10 @@ fn kept(table: &Table, row: usize) -> &'static str {
 }
 
 fn left(ttl_ms: Option<u32>) -> String {
-    ttl_ms.map_or_else(|| "-".to_owned(), |ttl_ms| format!("{}.{} s", ttl_ms / 1_000, ttl_ms % 1_000 / 100))
+    ttl_ms.map_or_else(
+        || "-".to_owned(),
+        |ttl_ms| format!("{}.{} s", ttl_ms / 1_000, ttl_ms % 1_000 / 100),
+    )
 }
 
 /// A text of somebody else's, without what a terminal would act upon, and not too long.
@@ -368,7 +400,8 @@ mod tests {
 
     use super::*;
 
-    /// A proxy that serves what `serves` says, and notes what it was asked; time for three attempts.
+    /// A proxy that serves what `serves` says, and notes what it was asked; time for three
+    /// attempts.
     struct Script {
         serves: fn(&str) -> Result<Table, Failed>,
         asked: Vec<String>,
@@ -396,10 +429,14 @@ mod tests {
 
     #[test]
     fn a_durable_lock_is_shown_at_once_while_locks_in_memory_are_not_known() {
-        let serves: fn(&str) -> _ = |text| if text.contains("fast = false") { Ok(one_row()) } else { unserved() };
+        let serves: fn(&str) -> _ =
+            |text| if text.contains("fast = false") { Ok(one_row()) } else { unserved() };
         let mut script = Script { serves, asked: Vec::new() };
         let (table, missing) = read_queues(&mut script, false, b"n").unwrap();
-        assert_eq!((table, missing.map(|failed| failed.message)), (one_row(), Some("not yet".to_owned())));
+        assert_eq!(
+            (table, missing.map(|failed| failed.message)),
+            (one_row(), Some("not yet".to_owned()))
+        );
         assert_eq!(script.asked, ["", " AND fast = false"], "no time passed");
     }
 

@@ -33,7 +33,9 @@ impl FilterHandle {
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     // A lone word would be taken for a target, so that `inof` would switch all logs off.
     if text.is_empty() || !text.contains(['=', ',']) && text.parse::<LevelFilter>().is_err() {
-        return Err(format!("`{text}` is no level; there are error, warn, info, debug, trace and off"));
+        return Err(format!(
+            "`{text}` is no level; there are error, warn, info, debug, trace and off"
+        ));
     }
     EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
 }
@@ -45,7 +47,10 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
 pub(crate) fn start(log: &str, format: LogFormat) -> Result<FilterHandle, String> {
     let (filter, handle) = reload::Layer::new(filter(log)?);
     let ansi = std::io::stderr().is_terminal();
-    let started = tracing_subscriber::registry().with(filter).with(layer(format, ansi, std::io::stderr)).try_init();
+    let started = tracing_subscriber::registry()
+        .with(filter)
+        .with(layer(format, ansi, std::io::stderr))
+        .try_init();
     started.map_err(|error| error.to_string())?;
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "internal error")));
     Ok(FilterHandle(handle))
@@ -59,8 +64,14 @@ where
 {
     match format {
         LogFormat::Text => {
-            let fields = format::debug_fn(move |out, field, value| field_as_text(out, ansi, field.name(), value));
-            fmt::layer().with_writer(writer).with_ansi(ansi).fmt_fields(fields.delimited(" ")).boxed()
+            let fields = format::debug_fn(move |out, field, value| {
+                field_as_text(out, ansi, field.name(), value)
+            });
+            fmt::layer()
+                .with_writer(writer)
+                .with_ansi(ansi)
+                .fmt_fields(fields.delimited(" "))
+                .boxed()
         }
         LogFormat::Json => {
             let events = JsonEvents(format::format().json().flatten_event(true));
@@ -70,7 +81,12 @@ where
 }
 
 /// Writes a field as `name=value`, and the message alone.
-fn field_as_text(out: &mut Writer<'_>, ansi: bool, name: &str, value: &dyn Debug) -> std::fmt::Result {
+fn field_as_text(
+    out: &mut Writer<'_>,
+    ansi: bool,
+    name: &str,
+    value: &dyn Debug,
+) -> std::fmt::Result {
     match (name.strip_prefix("r#").unwrap_or(name), ansi) {
         ("message", _) => {}
         // The name in italics, and the sign not so bright.
@@ -80,8 +96,8 @@ fn field_as_text(out: &mut Writer<'_>, ansi: bool, name: &str, value: &dyn Debug
     write!(Printable(out), "{value:?}")
 }
 
-/// Takes text of whoever it may be, and passes on what prints: a node or a client is not to begin a line of its own, nor
-/// to move a terminal's cursor.
+/// Takes text of whoever it may be, and passes on what prints: a node or a client is not to begin a
+/// line of its own, nor to move a terminal's cursor.
 pub(crate) struct Printable<'a, W>(pub(crate) &'a mut W);
 
 impl<W: Write> Write for Printable<'_, W> {
@@ -106,7 +122,12 @@ where
     N: for<'a> FormatFields<'a> + 'static,
     format::Format<format::Json>: FormatEvent<S, N>,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
         if !event.fields().any(|field| LISTS.contains(&field.name())) {
             return self.0.format_event(context, out, event);
         }
@@ -151,7 +172,8 @@ mod tests {
     fn written(format: LogFormat, ansi: bool, events: impl FnOnce()) -> String {
         let written = Written::default();
         let copy = written.clone();
-        let subscriber = tracing_subscriber::registry().with(layer(format, ansi, move || copy.clone()));
+        let subscriber =
+            tracing_subscriber::registry().with(layer(format, ansi, move || copy.clone()));
         tracing::subscriber::with_default(subscriber, events);
         let bytes = written.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -160,7 +182,8 @@ mod tests {
     /// A node names its datacentre as it likes.
     #[test]
     fn no_name_makes_a_line_of_its_own_or_moves_the_cursor() {
-        const NAME: &str = "dc\n2026-01-01 ERROR shunt: forged\r\t\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\0";
+        const NAME: &str =
+            "dc\n2026-01-01 ERROR shunt: forged\r\t\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\0";
         let event = || {
             let _entered = tracing::error_span!("proxy", address = %NAME).entered();
             tracing::info!(datacentre = %NAME, again = NAME, "connected to {NAME} \"Größe\" 'ü'");
@@ -170,20 +193,34 @@ mod tests {
             let own = |text: &str| text.replace("\u{1b}[", "");
             let line = if ansi { own(&text) } else { text.clone() };
             let line = line.strip_suffix('\n').unwrap();
-            assert!(line.chars().all(|char| !char.is_control() && !"\u{202e}\u{2028}".contains(char)), "{line:?}");
-            let plain = r"dc\n2026-01-01 ERROR shunt: forged\r\t\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\0";
+            assert!(
+                line.chars().all(|char| !char.is_control() && !"\u{202e}\u{2028}".contains(char)),
+                "{line:?}"
+            );
+            let plain =
+                r"dc\n2026-01-01 ERROR shunt: forged\r\t\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\0";
             assert_eq!(text.matches(plain).count(), 4, "{text:?}");
             assert!(text.contains("\"Größe\" 'ü'"), "{text:?}");
-            assert!(ansi || text.contains(&format!("'ü' datacentre={plain} again=\"{plain}\"")), "{text:?}");
+            assert!(
+                ansi || text.contains(&format!("'ü' datacentre={plain} again=\"{plain}\"")),
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn keys_are_a_list_in_json() {
-        let line = written(LogFormat::Json, false, || tracing::info!(keys = ?["cores", "io"], "configuration applied"));
+        let line = written(
+            LogFormat::Json,
+            false,
+            || tracing::info!(keys = ?["cores", "io"], "configuration applied"),
+        );
         let event: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(event["keys"], serde_json::json!(["cores", "io"]), "{line}");
-        assert_eq!((&event["message"], &event["level"]), (&"configuration applied".into(), &"INFO".into()));
+        assert_eq!(
+            (&event["message"], &event["level"]),
+            (&"configuration applied".into(), &"INFO".into())
+        );
         assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
     }
 

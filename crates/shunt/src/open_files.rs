@@ -1,4 +1,5 @@
-//! The limit of open files: each client needs one, and both the proxy and the embedded node are told how many there may be.
+//! The limit of open files: each client needs one, and both the proxy and the embedded node are
+//! told how many there may be.
 
 use shunt_reactor::raise_fd_limit;
 use tracing::warn;

@@ -1,4 +1,5 @@
-//! Times on the command lines of the commands about locks. They take the units that the proxy's options take.
+//! Times on the command lines of the commands about locks. They take the units that the proxy's
+//! options take.
 
 use std::ops::RangeInclusive;
 
@@ -10,10 +11,19 @@ use shunt_proxy::config::{Kind as _, Millis};
 /// The text is none, or not in the range; says what is allowed.
 pub(crate) fn seconds(text: &str, allowed: RangeInclusive<u64>) -> Result<u32, String> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let read = if plain { text.parse().ok() } else { ms(text).filter(|ms| ms % 1_000 == 0).map(|ms| ms / 1_000) };
-    let value = read.filter(|value| allowed.contains(value)).and_then(|value| value.try_into().ok());
+    let read = if plain {
+        text.parse().ok()
+    } else {
+        ms(text).filter(|ms| ms % 1_000 == 0).map(|ms| ms / 1_000)
+    };
+    let value =
+        read.filter(|value| allowed.contains(value)).and_then(|value| value.try_into().ok());
     value.ok_or_else(|| {
-        format!("whole seconds are allowed, {} to {}, such as `10`, `10s` or `1m`", allowed.start(), allowed.end())
+        format!(
+            "whole seconds are allowed, {} to {}, such as `10`, `10s` or `1m`",
+            allowed.start(),
+            allowed.end()
+        )
     })
 }
 
@@ -24,7 +34,11 @@ pub(crate) fn seconds(text: &str, allowed: RangeInclusive<u64>) -> Result<u32, S
 pub(crate) fn millis(text: &str, allowed: RangeInclusive<i32>) -> Result<i32, String> {
     let value = ms(text).and_then(|ms| ms.try_into().ok()).filter(|value| allowed.contains(value));
     value.ok_or_else(|| {
-        format!("{} to {} milliseconds are allowed, such as `6000` or `6s`", allowed.start(), allowed.end())
+        format!(
+            "{} to {} milliseconds are allowed, such as `6000` or `6s`",
+            allowed.start(),
+            allowed.end()
+        )
     })
 }
 
@@ -38,7 +52,8 @@ mod tests {
 
     #[test]
     fn seconds_take_units_and_a_plain_number_is_seconds() {
-        for (text, expected) in [("10", 10), ("10s", 10), ("2m", 120), ("3000ms", 3), ("1.5m", 90), ("0", 0), ("0s", 0)]
+        for (text, expected) in
+            [("10", 10), ("10s", 10), ("2m", 120), ("3000ms", 3), ("1.5m", 90), ("0", 0), ("0s", 0)]
         {
             assert_eq!(seconds(text, 0..=86_400), Ok(expected), "{text}");
         }

@@ -40,6 +40,11 @@ mod tests {
     fn programs_that_are_missing_are_named() {
         assert_eq!(kernel_programs(""), "yes");
         let text = kernel_programs("handover, multiget");
-        assert!(text.starts_with("no, ") && text.contains("handover, multiget") && text.contains("relayed"), "{text}");
+        assert!(
+            text.starts_with("no, ")
+                && text.contains("handover, multiget")
+                && text.contains("relayed"),
+            "{text}"
+        );
     }
 }

@@ -1,6 +1,7 @@
-//! Documents that say what the program says: options, metrics and exit codes are all in the pages of [`OPERATIONS`] and
-//! `docs/node.md`, the example file is valid, and links between documents lead somewhere. The options of the proxy are
-//! compared word by word by `settings/tests/manual.rs`.
+//! Documents that say what the program says: options, metrics and exit codes are all in the pages
+//! of [`OPERATIONS`] and `docs/node.md`, the example file is valid, and links between documents
+//! lead somewhere. The options of the proxy are compared word by word by
+//! `settings/tests/manual.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use shunt_admin::Pages;
 use shunt_agent::AgentAdmin;
 use shunt_dispatch::DispatchAdmin;
-use shunt_http::{LocksHttp, Order};
+use shunt_locks_http::{LocksHttp, Order};
 use shunt_multiget::{ShimAdmin, SidecarAdmin};
 use shunt_node::run::{Nodes, NodesOptions};
 use shunt_proxy::admin::Admin;
@@ -108,7 +109,8 @@ fn names_in(pages: &Arc<Pages>) -> BTreeSet<String> {
 
 /// Words of letters, digits and `extra`.
 fn words<'t>(text: &'t str, extra: &'static str) -> impl Iterator<Item = &'t str> {
-    text.split(move |c: char| !(c.is_ascii_alphanumeric() || extra.contains(c))).filter(|word| !word.is_empty())
+    text.split(move |c: char| !(c.is_ascii_alphanumeric() || extra.contains(c)))
+        .filter(|word| !word.is_empty())
 }
 
 fn assert_none(rule: &str, offenders: Vec<String>) {
@@ -117,7 +119,8 @@ fn assert_none(rule: &str, offenders: Vec<String>) {
 
 /// Flags, and rows of a table that begin with one, that the other does not have.
 fn check_options(page: &str, text: &str, flags: &[String]) {
-    let missing = flags.iter().filter(|flag| *flag != "help" && !text.contains(&format!("| `--{flag}` |")));
+    let missing =
+        flags.iter().filter(|flag| *flag != "help" && !text.contains(&format!("| `--{flag}` |")));
     assert_none(&format!("options that the table of {page} lacks"), missing.cloned().collect());
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
     let stale = rows.filter(|row| !flags.iter().any(|flag| flag == row)).map(str::to_owned);
@@ -160,10 +163,14 @@ fn check_metrics(page: &str, text: &str, metrics: &BTreeSet<String>) {
     // Names of crates, as in log directives, and of keyspaces begin like metrics.
     let crates = ["shunt_proxy", "shunt_meta"];
     let stale = words(text, "_").filter(|word| {
-        let known = metrics.contains(*word) || metrics.contains(&base(word)) || crates.contains(word);
+        let known =
+            metrics.contains(*word) || metrics.contains(&base(word)) || crates.contains(word);
         word.starts_with("shunt_") && !known
     });
-    assert_none(&format!("metrics of {page} that do not exist"), stale.map(str::to_owned).collect());
+    assert_none(
+        &format!("metrics of {page} that do not exist"),
+        stale.map(str::to_owned).collect(),
+    );
 }
 
 #[test]
@@ -182,7 +189,8 @@ fn handover_pages() -> [Arc<Pages>; 2] {
     [Pages::new("0", vec![dispatcher, agent]), proxy_pages()]
 }
 
-/// After the first of a row, whose name is whole, names have no prefix there. Values of labels are explained as well.
+/// After the first of a row, whose name is whole, names have no prefix there. Values of labels are
+/// explained as well.
 #[test]
 fn metrics_of_hand_over_are_documented_with_all_reasons() {
     let page = "docs/hand-over.md";
@@ -194,19 +202,29 @@ fn metrics_of_hand_over_are_documented_with_all_reasons() {
         rest.starts_with('_').then(|| rest.to_owned())
     };
     let pages = handover_pages();
-    let names: BTreeSet<String> = pages.iter().flat_map(names_in).filter(|name| rest(name).is_some()).collect();
+    let names: BTreeSet<String> =
+        pages.iter().flat_map(names_in).filter(|name| rest(name).is_some()).collect();
     assert!(names.len() > 2 * NAMES_MIN, "{names:?}");
     let is_known = |name: &&String| {
-        known.contains(name.as_str()) || rest(name.as_str()).is_some_and(|rest| known.contains(rest.as_str()))
+        known.contains(name.as_str())
+            || rest(name.as_str()).is_some_and(|rest| known.contains(rest.as_str()))
     };
-    assert_none(&format!("metrics that {page} lacks"), names.iter().filter(|name| !is_known(name)).cloned().collect());
+    assert_none(
+        &format!("metrics that {page} lacks"),
+        names.iter().filter(|name| !is_known(name)).cloned().collect(),
+    );
     let base = |word: &str| word.strip_suffix("_count").unwrap_or(word).to_owned();
     let stale = known.iter().filter(|word| rest(word).is_some() && !names.contains(&base(word)));
-    assert_none(&format!("metrics of {page} that do not exist"), stale.map(|word| (*word).to_owned()).collect());
+    assert_none(
+        &format!("metrics of {page} that do not exist"),
+        stale.map(|word| (*word).to_owned()).collect(),
+    );
     let mut missing = Vec::new();
     for shown in pages.iter().map(|pages| pages.render().unwrap()) {
         for line in shown.lines().filter(|line| rest(line).is_some()) {
-            let label = ["reason", "outcome", "way"].iter().find_map(|label| line.split_once(&format!("{label}=\"")));
+            let label = ["reason", "outcome", "way"]
+                .iter()
+                .find_map(|label| line.split_once(&format!("{label}=\"")));
             let value = label.and_then(|(_, after)| after.split('"').next()).unwrap_or_default();
             if !value.is_empty() && !known.contains(value) {
                 missing.push(line.to_owned());
@@ -222,7 +240,11 @@ fn multiget_metrics() -> BTreeSet<String> {
     names_in(&Pages::new(
         "0",
         vec![
-            SidecarAdmin::new(vec![Arc::default()], vec![(address, address)], shunt_multiget::mode::Mode::Cli),
+            SidecarAdmin::new(
+                vec![Arc::default()],
+                vec![(address, address)],
+                shunt_multiget::mode::Mode::Cli,
+            ),
             ShimAdmin::new(vec![Arc::default()], address),
         ],
     ))
@@ -236,7 +258,9 @@ fn options_and_metrics_of_multiget_are_documented() {
     for command in ["serve", "shim"] {
         let output = shunt(&["multiget", command, "--help"]);
         let help = String::from_utf8(output.stdout).unwrap();
-        let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split([' ', '=']).next());
+        let flags = help
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("--")?.split([' ', '=']).next());
         let flags: Vec<&str> = flags.filter(|flag| *flag != "help").collect();
         assert!(flags.len() >= 10, "{flags:?}");
         let missing = flags.iter().filter(|flag| !known.contains(format!("--{flag}").as_str()));
@@ -245,7 +269,8 @@ fn options_and_metrics_of_multiget_are_documented() {
             missing.map(|flag| (*flag).to_owned()).collect(),
         );
     }
-    let ours = |name: &String| name.starts_with("shunt_sidecar_") || name.starts_with("shunt_shim_");
+    let ours =
+        |name: &String| name.starts_with("shunt_sidecar_") || name.starts_with("shunt_shim_");
     let metrics: BTreeSet<String> = multiget_metrics().into_iter().filter(ours).collect();
     check_metrics(page, &text, &metrics);
 }
@@ -265,7 +290,10 @@ fn the_readme_names_the_two_commands_first() {
     let text = read("README.md");
     let first_screen: Vec<&str> = text.lines().take(40).collect();
     for command in ["make run", "make test"] {
-        assert!(first_screen.iter().any(|line| line.starts_with(command)), "`{command}` is not in the first screen");
+        assert!(
+            first_screen.iter().any(|line| line.starts_with(command)),
+            "`{command}` is not in the first screen"
+        );
     }
 }
 
@@ -318,7 +346,8 @@ fn fault(from: &Path, target: &str) -> Option<String> {
     if !path.exists() {
         return Some(format!("{target}: no such file"));
     }
-    let known = anchor.is_empty() || anchors(&fs::read_to_string(&path).unwrap()).iter().any(|known| known == anchor);
+    let known = anchor.is_empty()
+        || anchors(&fs::read_to_string(&path).unwrap()).iter().any(|known| known == anchor);
     (!known).then(|| format!("{target}: no such heading"))
 }
 
@@ -332,7 +361,9 @@ fn links_between_documents_lead_somewhere() {
                 checked += 1;
                 let target = rest.split(')').next().unwrap_or_default();
                 let place = path.strip_prefix(root()).unwrap().display();
-                offenders.extend(fault(&path, target).map(|why| format!("{place}:{}: {why}", number + 1)));
+                offenders.extend(
+                    fault(&path, target).map(|why| format!("{place}:{}: {why}", number + 1)),
+                );
             }
         }
     }
@@ -352,8 +383,11 @@ fn threads_of(source: &str) -> Vec<String> {
     let starts = ["thread::Builder::new().name(", "threads::spawn("];
     let arguments = starts.iter().flat_map(|start| source.split(start).skip(1));
     // Who is told the name by another has none of its own.
-    let given = arguments.filter_map(|after| after.split([';', '|', '\n']).next()?.split('"').nth(1));
-    given.map(|name| name.split_once('{').map_or(name.to_owned(), |(start, _)| format!("{start}N"))).collect()
+    let given =
+        arguments.filter_map(|after| after.split([';', '|', '\n']).next()?.split('"').nth(1));
+    given
+        .map(|name| name.split_once('{').map_or(name.to_owned(), |(start, _)| format!("{start}N")))
+        .collect()
 }
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -371,7 +405,10 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn every_thread_is_in_the_list_of_threads() {
     let (mut threads, mut files) = (BTreeSet::new(), Vec::new());
-    for name in ["admin", "http", "language", "node", "proxy", "reactor", "shunt", "storage", "topology", "wire"] {
+    for name in [
+        "admin", "http", "language", "node", "proxy", "reactor", "shunt", "storage", "topology",
+        "wire",
+    ] {
         sources(&root().join("crates").join(name).join("src"), &mut files);
     }
     for path in files {

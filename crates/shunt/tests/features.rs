@@ -1,4 +1,5 @@
-//! A build without the embedded node has nothing of RocksDB, and so needs no C++ compiler and no libclang.
+//! A build without the embedded node has nothing of RocksDB, and so needs no C++ compiler and no
+//! libclang.
 
 use std::process::Command;
 
@@ -9,8 +10,19 @@ const OF_THE_STORE: [&str; 7] =
 /// Names of all crates that the binary is built from, those that only its build needs among them.
 fn crates(features: &[&str]) -> Vec<String> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["tree", "-p", "shunt", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
-    let output = cargo.arg("--locked").args(features).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    cargo.args([
+        "tree",
+        "-p",
+        "shunt",
+        "--edges",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    let output =
+        cargo.arg("--locked").args(features).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let output = output.expect("cargo");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -21,7 +33,10 @@ fn crates(features: &[&str]) -> Vec<String> {
 fn without_the_embedded_node_nothing_of_its_store_is_built() {
     let (with, without) = (crates(&[]), crates(&["--no-default-features"]));
     for name in OF_THE_STORE {
-        assert!(with.iter().any(|built| built == name), "{name} is not among what the node needs: {with:?}");
+        assert!(
+            with.iter().any(|built| built == name),
+            "{name} is not among what the node needs: {with:?}"
+        );
         assert!(!without.iter().any(|built| built == name), "{name} is built without the node");
     }
     assert!(without.iter().any(|built| built == "shunt-proxy"), "{without:?}");

@@ -31,7 +31,9 @@ pub(crate) fn holds_pins(directory: &Path) -> bool {
 pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem> {
     let mut found = Vec::new();
     match role {
-        Role::MultigetClient => return vips.iter().filter_map(|vip| not_on_the_way(*vip)).collect(),
+        Role::MultigetClient => {
+            return vips.iter().filter_map(|vip| not_on_the_way(*vip)).collect();
+        }
         // What they let through, and what else comes, is none of theirs.
         Role::MultigetGateway => return found,
         Role::Dispatcher | Role::Backend | Role::Gateway => {}
@@ -80,7 +82,8 @@ fn not_here(vip: IpAddr) -> Option<Problem> {
     })
 }
 
-/// Nothing is sent to an address that this host knows no way to, and so nothing comes by the program.
+/// Nothing is sent to an address that this host knows no way to, and so nothing comes by the
+/// program.
 fn not_on_the_way(vip: SocketAddr) -> Option<Problem> {
     let from = if vip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let way = UdpSocket::bind(from).and_then(|socket| socket.connect(vip));
@@ -97,7 +100,11 @@ fn not_on_the_way(vip: SocketAddr) -> Option<Problem> {
 /// The greater of what is set for all interfaces and for this one, which is what counts.
 fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
     let read = |of: &str| -> Option<u8> {
-        fs::read_to_string(format!("/proc/sys/net/{family}/conf/{of}/{name}")).ok()?.trim().parse().ok()
+        fs::read_to_string(format!("/proc/sys/net/{family}/conf/{of}/{name}"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
     };
     read("all").into_iter().chain(read(interface)).max()
 }
@@ -108,11 +115,15 @@ mod tests {
 
     #[test]
     fn an_address_that_the_host_does_not_have_is_named_with_what_to_do() {
-        let vips = ["192.0.2.77:80".parse().expect("address"), "127.0.0.1:80".parse().expect("address")];
+        let vips =
+            ["192.0.2.77:80".parse().expect("address"), "127.0.0.1:80".parse().expect("address")];
         let found = problems("lo", Role::Backend, &vips);
-        let certain: Vec<_> = found.iter().filter(|problem| problem.text.contains("ip addr add")).collect();
+        let certain: Vec<_> =
+            found.iter().filter(|problem| problem.text.contains("ip addr add")).collect();
         assert!(
-            certain.len() == 1 && certain[0].is_certain && certain[0].text.contains("ip addr add 192.0.2.77/32 dev lo")
+            certain.len() == 1
+                && certain[0].is_certain
+                && certain[0].text.contains("ip addr add 192.0.2.77/32 dev lo")
         );
         assert!(!problems("lo", Role::Dispatcher, &vips).iter().any(|problem| problem.is_certain));
     }

@@ -102,12 +102,19 @@ mod tests {
 
     #[test]
     fn a_flow_is_what_its_key_says_whatever_its_addresses_are() {
-        for (local, peer) in [("10.0.0.1:80", "192.168.1.9:40000"), ("[2001:db8::1]:443", "[fe80::2]:1")] {
-            let flow = Flow { local: local.parse().expect("address"), peer: peer.parse().expect("address") };
+        for (local, peer) in
+            [("10.0.0.1:80", "192.168.1.9:40000"), ("[2001:db8::1]:443", "[fe80::2]:1")]
+        {
+            let flow = Flow {
+                local: local.parse().expect("address"),
+                peer: peer.parse().expect("address"),
+            };
             assert_eq!(Flow::of_key(&flow.key()), flow);
         }
-        let flow =
-            Flow { local: "10.0.0.1:80".parse().expect("address"), peer: "1.2.3.4:258".parse().expect("address") };
+        let flow = Flow {
+            local: "10.0.0.1:80".parse().expect("address"),
+            peer: "1.2.3.4:258".parse().expect("address"),
+        };
         assert_eq!(flow.key()[10..16], [0xff, 0xff, 1, 2, 3, 4]);
         assert_eq!((&flow.key()[32..34], &flow.key()[34..36]), (&[1, 2][..], &[0, 80][..]));
     }
@@ -115,7 +122,10 @@ mod tests {
     #[test]
     fn hardware_addresses_are_of_one_host() {
         let mac: Mac = "02:00:5e:10:00:Ff".parse().expect("address");
-        assert_eq!((mac, mac.to_string().as_str()), (Mac([2, 0, 0x5e, 0x10, 0, 0xff]), "02:00:5e:10:00:ff"));
+        assert_eq!(
+            (mac, mac.to_string().as_str()),
+            (Mac([2, 0, 0x5e, 0x10, 0, 0xff]), "02:00:5e:10:00:ff")
+        );
         for bad in [
             "",
             "02:00:5e:10:00",

@@ -1,4 +1,5 @@
-//! The table of dispatchers behind one virtual address, worked from outside. Its layout is that of bpf/gateway.bpf.c.
+//! The table of dispatchers behind one virtual address, worked from outside. Its layout is that of
+//! bpf/gateway.bpf.c.
 //!
 //! | map | key | value |
 //! |---|---|---|
@@ -47,7 +48,8 @@ pub enum Placed {
     New,
     /// Packets of those that were.
     Kept,
-    /// Packets of connections that were not known, or whose dispatcher is gone, and which were placed then.
+    /// Packets of connections that were not known, or whose dispatcher is gone, and which were
+    /// placed then.
     Unknown,
     /// Packets for which there was no dispatcher.
     Nowhere,
@@ -102,12 +104,13 @@ impl Gateway {
     /// The dispatchers, each with its key.
     #[must_use]
     pub fn targets(&self) -> Vec<(u32, Target)> {
-        let all =
-            (0..self.dispatchers.len()).filter_map(|key| Some((key, read(&self.dispatchers.get(&key, 0).ok()?)?)));
+        let all = (0..self.dispatchers.len())
+            .filter_map(|key| Some((key, read(&self.dispatchers.get(&key, 0).ok()?)?)));
         all.collect()
     }
 
-    /// These dispatchers and no others, from now on. One that was there keeps its key, and its connections by that.
+    /// These dispatchers and no others, from now on. One that was there keeps its key, and its
+    /// connections by that.
     ///
     /// # Errors
     /// There are more than [`DISPATCHERS_MAX`], or the kernel refuses.
@@ -130,8 +133,10 @@ impl Gateway {
 /// What is to be written so that those that are there become these; none if they are too many.
 fn placed_in(there: &[(u32, Target)], wanted: &[Target]) -> Option<Vec<(u32, Option<Target>)>> {
     let mut writes = Vec::new();
-    let key_of = |target: &Target| there.iter().find(|(_, old)| old.mac == target.mac).map(|(key, _)| *key);
-    let mut free = (0..DISPATCHERS_MAX as u32).filter(|key| !there.iter().any(|(used, _)| used == key));
+    let key_of =
+        |target: &Target| there.iter().find(|(_, old)| old.mac == target.mac).map(|(key, _)| *key);
+    let mut free =
+        (0..DISPATCHERS_MAX as u32).filter(|key| !there.iter().any(|(used, _)| used == key));
     for target in wanted {
         match key_of(target) {
             Some(key) if there.contains(&(key, *target)) => {}
@@ -181,7 +186,8 @@ mod tests {
 
     #[test]
     fn dispatchers_keep_their_keys_and_those_that_come_are_there_before_others_go() {
-        let (one, two, three) = (target(1, State::TakesNew), target(2, State::TakesNew), target(3, State::TakesNew));
+        let (one, two, three) =
+            (target(1, State::TakesNew), target(2, State::TakesNew), target(3, State::TakesNew));
         assert_eq!(placed_in(&[], &[one, two]), Some(vec![(0, Some(one)), (1, Some(two))]));
         let there = [(0, one), (1, two)];
         assert_eq!(placed_in(&there, &[two, one]), Some(vec![]));

@@ -1,4 +1,5 @@
-//! Steering: where packets of a moved connection go, by programs that the kernel runs for each packet.
+//! Steering: where packets of a moved connection go, by programs that the kernel runs for each
+//! packet.
 //!
 //! ```text
 //!                         dispatcher's host                             backend's host
@@ -8,14 +9,18 @@
 //!            drops resets of what is elsewhere              drops resets of what is not here
 //! ```
 //!
-//! Where one virtual address has several dispatchers, packets come to a gateway first ([`Gateway`], [bpf/gateway.bpf.c](../../../bpf/gateway.bpf.c)), which
-//! sends all those of a connection to one of them.
+//! Where one virtual address has several dispatchers, packets come to a gateway first ([`Gateway`],
+//! [bpf/gateway.bpf.c](../../../bpf/gateway.bpf.c)), which sends all those of a connection to one
+//! of them.
 //!
-//! A multiget that is one datagram becomes one for each server at the way out of its client's host, or at a gateway ([`Splitter`], [bpf/multiget.bpf.c](../../../bpf/multiget.bpf.c)).
+//! A multiget that is one datagram becomes one for each server at the way out of its client's host,
+//! or at a gateway ([`Splitter`], [bpf/multiget.bpf.c](../../../bpf/multiget.bpf.c)).
 //!
-//! [`load`] takes a privileged user once: it attaches the programs ([bpf/handover.bpf.c](../../../bpf/handover.bpf.c)) to an interface and pins
-//! them and their maps, so that they outlive every process. [`Steering`] works the maps afterwards, and needs no more than the pins' files allow.
-//! Entries have leases, so that what a process has left behind when it died ends by itself.
+//! [`load`] takes a privileged user once: it attaches the programs
+//! ([bpf/handover.bpf.c](../../../bpf/handover.bpf.c)) to an interface and pins them and their
+//! maps, so that they outlive every process. [`Steering`] works the maps afterwards, and needs no
+//! more than the pins' files allow. Entries have leases, so that what a process has left behind
+//! when it died ends by itself.
 
 mod check;
 mod error;
@@ -37,5 +42,6 @@ pub use multiget::{Parts, SERVERS_MAX, Shim, Sources, Split, Splitter, find_host
 pub use neighbours::neighbours;
 pub use rate::Rate;
 
-/// Files of programs that the build could not compile, with commas; empty: it has all, and otherwise it can load none.
+/// Files of programs that the build could not compile, with commas; empty: it has all, and
+/// otherwise it can load none.
 pub const MISSING_PROGRAMS: &str = env!("SHUNT_MISSING_PROGRAMS");

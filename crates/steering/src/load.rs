@@ -32,7 +32,8 @@ pub enum Role {
 }
 
 /// All roles.
-const ROLES: [Role; 5] = [Role::Dispatcher, Role::Backend, Role::Gateway, Role::MultigetClient, Role::MultigetGateway];
+const ROLES: [Role; 5] =
+    [Role::Dispatcher, Role::Backend, Role::Gateway, Role::MultigetClient, Role::MultigetGateway];
 
 /// Which packets a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,8 @@ impl Role {
     }
 }
 
-/// Attaches the programs of this role to an interface, for these virtual addresses, and pins them and their maps in this directory.
+/// Attaches the programs of this role to an interface, for these virtual addresses, and pins them
+/// and their maps in this directory.
 ///
 /// # Errors
 /// What is missing, and what to do about it. Nothing is left behind then.
@@ -76,7 +78,8 @@ pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Re
     load_and(interface, role, pins, || serve(pins, vips, 1))
 }
 
-/// As [`load`], of a role that splits multigets for these addresses into parts for these servers. At a gateway those of these sources alone.
+/// As [`load`], of a role that splits multigets for these addresses into parts for these servers.
+/// At a gateway those of these sources alone.
 ///
 /// # Errors
 /// What is missing, and what to do about it. Nothing is left behind then.
@@ -103,7 +106,12 @@ fn serve(pins: &Path, vips: &[SocketAddr], how: u32) -> Result<(), Error> {
     vips.iter().try_for_each(|vip| services.serve(*vip, how))
 }
 
-fn load_and(interface: &str, role: Role, pins: &Path, fill: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+fn load_and(
+    interface: &str,
+    role: Role,
+    pins: &Path,
+    fill: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
     interface_index(interface)?;
     if !pins.parent().is_some_and(holds_pins) {
         return Err(Error::NoPins(pins.to_owned()));
@@ -116,12 +124,16 @@ fn load_and(interface: &str, role: Role, pins: &Path, fill: impl FnOnce() -> Res
                 return Err(Error::Loaded(pins.to_owned()));
             }
             clean(pins)?;
-            fs::create_dir(pins).map_err(|error| Error::Kernel("make a directory for the pins", error.to_string()))?;
+            fs::create_dir(pins).map_err(|error| {
+                Error::Kernel("make a directory for the pins", error.to_string())
+            })?;
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return Err(Error::NotAllowed("make a directory for the pins"));
         }
-        Err(error) => return Err(Error::Kernel("make a directory for the pins", error.to_string())),
+        Err(error) => {
+            return Err(Error::Kernel("make a directory for the pins", error.to_string()));
+        }
     }
     let done = attach(interface, role, pins).and_then(|()| fill());
     if done.is_err() {
@@ -146,10 +158,12 @@ pub fn interface_index(interface: &str) -> Result<u32, Error> {
 /// # Errors
 /// This process may not give files away.
 pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
-    let maps = ROLES.into_iter().filter(|role| role.is_at(pins)).flat_map(|role| role.maps().iter());
+    let maps =
+        ROLES.into_iter().filter(|role| role.is_at(pins)).flat_map(|role| role.maps().iter());
     let paths: BTreeSet<_> = maps.map(|name| pins.join(name)).chain([pins.to_owned()]).collect();
     for path in paths {
-        std::os::unix::fs::chown(&path, Some(user), None).map_err(|_| Error::NotAllowed("give the pins to a user"))?;
+        std::os::unix::fs::chown(&path, Some(user), None)
+            .map_err(|_| Error::NotAllowed("give the pins to a user"))?;
     }
     Ok(())
 }
@@ -220,12 +234,18 @@ fn attach(interface: &str, role: Role, pins: &Path) -> Result<(), Error> {
         let program: &mut SchedClassifier =
             found.try_into().map_err(|error| Error::Kernel("load the programs", chain(&error)))?;
         program.load().map_err(|error| Error::Kernel("load the programs", chain(&error)))?;
-        let attached =
-            program.attach_with_options(interface, direction, TcAttachOptions::TcxOrder(LinkOrder::default()));
+        let attached = program.attach_with_options(
+            interface,
+            direction,
+            TcAttachOptions::TcxOrder(LinkOrder::default()),
+        );
         let id = attached.map_err(|error| Error::OldKernel(chain(&error)))?;
-        let link = program.take_link(id).map_err(|error| Error::Kernel("attach the programs", chain(&error)))?;
+        let link = program
+            .take_link(id)
+            .map_err(|error| Error::Kernel("attach the programs", chain(&error)))?;
         let link: FdLink = link.try_into().map_err(|error| Error::OldKernel(chain(&error)))?;
-        link.pin(pins.join(name)).map_err(|error| Error::Kernel("pin the programs", chain(&error)))?;
+        link.pin(pins.join(name))
+            .map_err(|error| Error::Kernel("pin the programs", chain(&error)))?;
     }
     Ok(())
 }

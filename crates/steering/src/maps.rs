@@ -19,7 +19,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::Error;
 use crate::flow::{FLOW_BYTES, Flow, Mac, SERVICE_BYTES, service_key};
 
-pub(crate) const MAPS: [&str; 5] = ["steered_flows", "seen_flows", "owned_flows", "services", "counters"];
+pub(crate) const MAPS: [&str; 5] =
+    ["steered_flows", "seen_flows", "owned_flows", "services", "counters"];
 
 type Flows<const BYTES: usize> = HashMap<MapData, [u8; FLOW_BYTES], [u8; BYTES]>;
 /// Bytes of an entry of a steered connection, or of one that is here.
@@ -31,7 +32,8 @@ const SEEN_BYTES: usize = 32;
 pub struct Seen {
     /// Packets from the client.
     pub packets: u64,
-    /// The first acknowledgement, a sequence number, and how many bytes more the client has acknowledged since.
+    /// The first acknowledgement, a sequence number, and how many bytes more the client has
+    /// acknowledged since.
     pub acknowledged: Option<(u32, u64)>,
     /// The sequence number behind the client's last byte.
     pub sequence_end: Option<u32>,
@@ -95,7 +97,9 @@ impl Services {
 
     /// The programs look at packets for this address from now on, in this way if they know several.
     pub(crate) fn serve(&mut self, local: SocketAddr, how: u32) -> Result<(), Error> {
-        self.0.insert(service_key(local), how, 0).map_err(|error| of_entry("virtual addresses", &error))
+        self.0
+            .insert(service_key(local), how, 0)
+            .map_err(|error| of_entry("virtual addresses", &error))
     }
 }
 
@@ -122,8 +126,12 @@ pub(crate) fn pinned(pins: &Path, name: &str) -> Result<MapData, Error> {
     let path = pins.join(name);
     match fs::symlink_metadata(&path) {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NotLoaded(pins.to_owned())),
-        Err(_) => return Err(Error::NotAllowed("look into the pins' directory, or one that it is in")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::NotLoaded(pins.to_owned()));
+        }
+        Err(_) => {
+            return Err(Error::NotAllowed("look into the pins' directory, or one that it is in"));
+        }
     }
     MapData::from_pin(&path).map_err(|error| of_map(OPEN, &error))
 }
@@ -155,33 +163,42 @@ impl Steering {
         &self.pins
     }
 
-    /// Packets of this connection go to this host from now on, for as long as the lease; again: the lease begins anew.
+    /// Packets of this connection go to this host from now on, for as long as the lease; again: the
+    /// lease begins anew.
     ///
     /// # Errors
     /// There are as many as there may be, or the kernel refuses.
     pub fn steer(&mut self, flow: &Flow, to: Mac, lease: Duration) -> Result<(), Error> {
         let key = flow.key();
-        // Before the first packet is sent on: none is missed. What was seen under an entry that is over was another connection's, perhaps.
-        let is_renewed = self.steered.get(&key, 0).is_ok_and(|entry| !is_over(&entry, boot_time_ns()));
+        // Before the first packet is sent on: none is missed. What was seen under an entry that is
+        // over was another connection's, perhaps.
+        let is_renewed =
+            self.steered.get(&key, 0).is_ok_and(|entry| !is_over(&entry, boot_time_ns()));
         if !is_renewed || self.seen.get(&key, 0).is_err() {
-            self.seen.insert(key, [0; SEEN_BYTES], 0).map_err(|error| of_entry("moved connections", &error))?;
+            self.seen
+                .insert(key, [0; SEEN_BYTES], 0)
+                .map_err(|error| of_entry("moved connections", &error))?;
         }
         let mut value = entry(lease);
         value[8..14].copy_from_slice(&to.0);
         self.steered.insert(key, value, 0).map_err(|error| of_entry("moved connections", &error))
     }
 
-    /// Packets of this connection go nowhere from now on, for as long as the lease: they are noted, and dropped. Again: the lease begins anew.
+    /// Packets of this connection go nowhere from now on, for as long as the lease: they are noted,
+    /// and dropped. Again: the lease begins anew.
     ///
     /// # Errors
     /// There are as many as there may be, or the kernel refuses.
     pub fn hold(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
         let mut value = entry(lease);
         value[14..].copy_from_slice(&1u16.to_ne_bytes());
-        self.steered.insert(flow.key(), value, 0).map_err(|error| of_entry("moved connections", &error))
+        self.steered
+            .insert(flow.key(), value, 0)
+            .map_err(|error| of_entry("moved connections", &error))
     }
 
-    /// Packets of this connection come to this host's sockets again. Nothing is wrong if they did before.
+    /// Packets of this connection come to this host's sockets again. Nothing is wrong if they did
+    /// before.
     pub fn unsteer(&mut self, flow: &Flow) {
         let key = flow.key();
         // What is not there needs not be removed.
@@ -222,7 +239,8 @@ impl Steering {
         self.put_owned(flow, lease, true, false)
     }
 
-    /// The client has ended this connection: what this host's kernel says to that gets out, for as long as the lease.
+    /// The client has ended this connection: what this host's kernel says to that gets out, for as
+    /// long as the lease.
     ///
     /// # Errors
     /// There are as many as there may be, or the kernel refuses.
@@ -235,11 +253,19 @@ impl Steering {
         let _ = self.owned.remove(&flow.key());
     }
 
-    fn put_owned(&mut self, flow: &Flow, lease: Duration, is_ready: bool, may_end: bool) -> Result<(), Error> {
+    fn put_owned(
+        &mut self,
+        flow: &Flow,
+        lease: Duration,
+        is_ready: bool,
+        may_end: bool,
+    ) -> Result<(), Error> {
         let mut value = entry(lease);
         value[8..12].copy_from_slice(&u32::from(is_ready).to_ne_bytes());
         value[12..].copy_from_slice(&u32::from(may_end).to_ne_bytes());
-        self.owned.insert(flow.key(), value, 0).map_err(|error| of_entry("connections that are here", &error))
+        self.owned
+            .insert(flow.key(), value, 0)
+            .map_err(|error| of_entry("connections that are here", &error))
     }
 
     /// Connections whose packets go elsewhere, those past their leases too.
@@ -254,12 +280,15 @@ impl Steering {
         self.owned.keys().filter_map(Result::ok).map(|key| Flow::of_key(&key)).collect()
     }
 
-    /// Removes entries past their leases, which the programs do not follow any more. How many there were.
+    /// Removes entries past their leases, which the programs do not follow any more. How many there
+    /// were.
     pub fn sweep(&mut self) -> usize {
         let now_ns = boot_time_ns();
         let over = |flows: &Flows<ENTRY_BYTES>| {
             let all = flows.iter().filter_map(Result::ok);
-            all.filter(|(_, value)| is_over(value, now_ns)).map(|(key, _)| Flow::of_key(&key)).collect::<Vec<_>>()
+            all.filter(|(_, value)| is_over(value, now_ns))
+                .map(|(key, _)| Flow::of_key(&key))
+                .collect::<Vec<_>>()
         };
         let (steered, owned) = (over(&self.steered), over(&self.owned));
         steered.iter().for_each(|flow| self.unsteer(flow));

@@ -1,4 +1,5 @@
-//! The table of servers that parts of a multiget go to, worked from outside. Its layout is that of bpf/multiget.bpf.c.
+//! The table of servers that parts of a multiget go to, worked from outside. Its layout is that of
+//! bpf/multiget.bpf.c.
 //!
 //! | map | key | value |
 //! |---|---|---|
@@ -24,7 +25,8 @@ use crate::maps::{Counters, OPEN, of_entry, of_map, pinned};
 use crate::neighbours::neighbours;
 use crate::rate::Rate;
 
-pub(crate) const MAPS: [&str; 6] = ["servers", "allowed", "costs", "sources", "services", "counters"];
+pub(crate) const MAPS: [&str; 6] =
+    ["servers", "allowed", "costs", "sources", "services", "counters"];
 
 /// Servers that a program can know: their number is one byte.
 pub const SERVERS_MAX: usize = 256;
@@ -167,8 +169,8 @@ impl Splitter {
     /// The shims, each with the number of its server.
     #[must_use]
     pub fn shims(&self) -> Vec<(u32, Shim)> {
-        let all =
-            (0..self.servers.len()).filter_map(|number| Some((number, read(&self.servers.get(&number, 0).ok()?)?)));
+        let all = (0..self.servers.len())
+            .filter_map(|number| Some((number, read(&self.servers.get(&number, 0).ok()?)?)));
         all.collect()
     }
 
@@ -191,10 +193,13 @@ impl Splitter {
     /// There are as many as there may be, or the kernel refuses.
     pub(crate) fn allow(&mut self, address: IpAddr, bits: u8) -> Result<(), Error> {
         let map = Map::LpmTrie(pinned(&self.pins, "allowed")?);
-        let mut allowed = LpmTrie::<_, [u8; 16], u32>::try_from(map).map_err(|error| of_map(OPEN, &error))?;
+        let mut allowed =
+            LpmTrie::<_, [u8; 16], u32>::try_from(map).map_err(|error| of_map(OPEN, &error))?;
         // Those of IPv4 are in a network of IPv6.
         let bits = u32::from(bits) + if address.is_ipv4() { 96 } else { 0 };
-        allowed.insert(&Key::new(bits, mapped(address)), 1, 0).map_err(|error| of_entry("sources", &error))
+        allowed
+            .insert(&Key::new(bits, mapped(address)), 1, 0)
+            .map_err(|error| of_entry("sources", &error))
     }
 
     /// So often may each source ask a gateway from now on.
@@ -233,7 +238,10 @@ fn read(bytes: &[u8; SERVER_BYTES]) -> Option<Shim> {
     let (mut octets, mut mac) = ([0; 16], [0; 6]);
     octets.copy_from_slice(&bytes[..16]);
     mac.copy_from_slice(&bytes[18..24]);
-    let address = SocketAddr::new(IpAddr::from(octets).to_canonical(), u16::from_be_bytes([bytes[16], bytes[17]]));
+    let address = SocketAddr::new(
+        IpAddr::from(octets).to_canonical(),
+        u16::from_be_bytes([bytes[16], bytes[17]]),
+    );
     (number(28) != 0).then(|| Shim { address, mac: Mac(mac), interface: number(24) })
 }
 
@@ -245,13 +253,15 @@ pub fn find_hosts(hosts: &[IpAddr], within: Duration) -> Result<HashMap<IpAddr, 
     let until = Instant::now() + within;
     loop {
         let known = neighbours().unwrap_or_default();
-        let missing: Vec<IpAddr> = hosts.iter().filter(|host| !known.contains_key(host)).copied().collect();
+        let missing: Vec<IpAddr> =
+            hosts.iter().filter(|host| !known.contains_key(host)).copied().collect();
         let Some(first) = missing.first() else { return Ok(known) };
         if Instant::now() >= until {
             return Err(*first);
         }
         for host in missing {
-            // Whatever becomes of it: before it can be sent, the kernel has to know where to. Port 9 is that of what is thrown away.
+            // Whatever becomes of it: before it can be sent, the kernel has to know where to. Port
+            // 9 is that of what is thrown away.
             let from = if host.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let _ = UdpSocket::bind(from).and_then(|socket| socket.send_to(&[], (host, 9)));
         }
@@ -266,8 +276,11 @@ mod tests {
     #[test]
     fn a_server_is_what_its_bytes_say() {
         for address in ["10.0.0.7:9700", "[2001:db8::7]:1"] {
-            let shim =
-                Shim { address: address.parse().expect("address"), mac: Mac([2, 0, 0, 0, 1, 7]), interface: 7 << 20 };
+            let shim = Shim {
+                address: address.parse().expect("address"),
+                mac: Mac([2, 0, 0, 0, 1, 7]),
+                interface: 7 << 20,
+            };
             assert_eq!(read(&bytes(&shim)), Some(shim));
         }
         assert_eq!(read(&[0; SERVER_BYTES]), None);

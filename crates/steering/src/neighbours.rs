@@ -1,10 +1,13 @@
-//! Which hardware addresses the hosts have that this one has spoken with, as the kernel knows (RTM_GETNEIGH, rtnetlink(7)).
+//! Which hardware addresses the hosts have that this one has spoken with, as the kernel knows
+//! (RTM_GETNEIGH, rtnetlink(7)).
 
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -42,7 +45,8 @@ pub fn neighbours() -> io::Result<HashMap<IpAddr, Mac>> {
 /// Reads what came at once; true if it was the last.
 fn read_answer(mut bytes: &[u8], found: &mut HashMap<IpAddr, Mac>) -> io::Result<bool> {
     while !bytes.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).map_err(io::Error::other)?;
+        let message =
+            NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).map_err(io::Error::other)?;
         match &message.payload {
             NetlinkPayload::Done(_) => return Ok(true),
             NetlinkPayload::Error(error) => return Err(error.to_io()),
@@ -61,8 +65,12 @@ fn read_answer(mut bytes: &[u8], found: &mut HashMap<IpAddr, Mac>) -> io::Result
 /// A host and its hardware address, if it has one that is known.
 fn entry(of: &NeighbourMessage) -> Option<(IpAddr, Mac)> {
     let address = of.attributes.iter().find_map(|attribute| match attribute {
-        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::from(*address)),
-        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::from(*address)),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
+            Some(IpAddr::from(*address))
+        }
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
+            Some(IpAddr::from(*address))
+        }
         _ => None,
     })?;
     let mac = of.attributes.iter().find_map(|attribute| match attribute {
@@ -85,7 +93,9 @@ mod tests {
                 IpAddr::V6(address) => NeighbourAddress::Inet6(address),
             })
         }));
-        message.attributes.extend(mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.to_vec())));
+        message
+            .attributes
+            .extend(mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.to_vec())));
         message
     }
 
@@ -107,7 +117,8 @@ mod tests {
 
     #[test]
     fn the_kernel_says_whom_it_knows() {
-        // Whether it knows somebody is not ours to say; that it answers, and that the answer is understood, is.
+        // Whether it knows somebody is not ours to say; that it answers, and that the answer is
+        // understood, is.
         let known = neighbours().expect("an answer");
         assert!(known.values().all(|mac| mac.0[0] & 1 == 0));
     }

@@ -1,7 +1,9 @@
-//! How often a source may have multigets split by a gateway: the model of what bpf/multiget.bpf.c does.
+//! How often a source may have multigets split by a gateway: the model of what bpf/multiget.bpf.c
+//! does.
 //!
-//! Of each source one number is kept, the time at which all is used up that it has asked for. So a processor needs one exchange for a request and no lock, and what was not
-//! heard of for a second is as if it had never been there: it may be forgotten.
+//! Of each source one number is kept, the time at which all is used up that it has asked for. So a
+//! processor needs one exchange for a request and no lock, and what was not heard of for a second
+//! is as if it had never been there: it may be forgotten.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -33,7 +35,8 @@ impl Rate {
         SECOND_NS.checked_div(self.cost_ns)
     }
 
-    /// True if a request is let in now; `due_ns` is when all is used up that its source has asked for, 0 of one that was not seen.
+    /// True if a request is let in now; `due_ns` is when all is used up that its source has asked
+    /// for, 0 of one that was not seen.
     pub fn admit(self, due_ns: &mut u64, now_ns: u64) -> bool {
         let after_ns = now_ns.max(*due_ns) + self.cost_ns;
         let is_let_in = after_ns - now_ns <= SECOND_NS;

@@ -1,12 +1,16 @@
-//! Measures the schema catalogue against names in every row: bytes on disk after compaction, time to encode and decode, and
-//! throughput of whole rows at 95, 50 and 5 % reads (CaSSanDra, Menon et al., ICDE 2014, section V).
+//! Measures the schema catalogue against names in every row: bytes on disk after compaction, time
+//! to encode and decode, and throughput of whole rows at 95, 50 and 5 % reads (CaSSanDra, Menon et
+//! al., ICDE 2014, section V).
 //!
 //! `cargo run --release -p shunt-storage --example catalogue [ROWS] [ROUNDS] [DIRECTORY]`
 //!
-//! Every round has rows of its own. A line of JSON for each way to store them, as `shunt bench run catalogue` reads them.
+//! Every round has rows of its own. A line of JSON for each way to store them, as `shunt bench run
+//! catalogue` reads them.
 
 use shunt_storage::catalogue::{Catalogue, Limits, RecordView, decode_row, encode_row};
-use shunt_storage::engine::{Engine, EngineOptions, Found, Merger, ReadTier, RocksEngine, Stall, Verdict, Write};
+use shunt_storage::engine::{
+    Engine, EngineOptions, Found, Merger, ReadTier, RocksEngine, Stall, Verdict, Write,
+};
 use shunt_storage::row::{Cell, CellValue, ColumnId, Row, TableId};
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -39,7 +43,8 @@ impl Merger for Keep {
     }
 }
 
-/// Names in every row; timestamps as 8 bytes each, as wide-column stores have had them, or as differences.
+/// Names in every row; timestamps as 8 bytes each, as wide-column stores have had them, or as
+/// differences.
 fn named(row: &Row, names: &[String], differences: bool) -> Vec<u8> {
     let mut out = vec![row.cells.len() as u8];
     out.extend_from_slice(&row.cells[0].timestamp.to_be_bytes());
@@ -59,7 +64,11 @@ fn named(row: &Row, names: &[String], differences: bool) -> Vec<u8> {
 }
 
 /// Bytes on disk of these records after compaction.
-fn disk_bytes(directory: &Path, records: &[Vec<u8>], compression: bool) -> Result<u64, Box<dyn Error>> {
+fn disk_bytes(
+    directory: &Path,
+    records: &[Vec<u8>],
+    compression: bool,
+) -> Result<u64, Box<dyn Error>> {
     let options = EngineOptions { compression, ..EngineOptions::default() };
     let engine = RocksEngine::open(directory, &options, Arc::new(Keep))?;
     for (number, record) in records.iter().enumerate() {
@@ -81,13 +90,20 @@ const CATALOGUE: usize = 2;
 type Figures = BTreeMap<String, f64>;
 
 /// Nanoseconds that `work` takes for each of `count`.
-fn ns_each(count: usize, work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
+fn ns_each(
+    count: usize,
+    work: impl FnOnce() -> Result<(), Box<dyn Error>>,
+) -> Result<f64, Box<dyn Error>> {
     let begun = Instant::now();
     work()?;
     Ok(begun.elapsed().as_nanos() as f64 / count as f64)
 }
 
-fn measure_bytes(data: &Data, directory: &Path, found: &mut [Figures; 3]) -> Result<(), Box<dyn Error>> {
+fn measure_bytes(
+    data: &Data,
+    directory: &Path,
+    found: &mut [Figures; 3],
+) -> Result<(), Box<dyn Error>> {
     let catalogue = Catalogue::in_memory(Limits::default());
     let mut ours = Vec::with_capacity(data.rows.len());
     let encode_ns = ns_each(data.rows.len(), || {
@@ -111,10 +127,12 @@ fn measure_bytes(data: &Data, directory: &Path, found: &mut [Figures; 3]) -> Res
         }
         Ok(())
     })?;
-    for (name, ns) in [("encode_ns", encode_ns), ("decode_ns", decode_ns), ("column_ns", column_ns)] {
+    for (name, ns) in [("encode_ns", encode_ns), ("decode_ns", decode_ns), ("column_ns", column_ns)]
+    {
         found[CATALOGUE].insert(name.into(), ns);
     }
-    let encoded = |differences| data.rows.iter().map(|row| named(row, &data.columns, differences)).collect();
+    let encoded =
+        |differences| data.rows.iter().map(|row| named(row, &data.columns, differences)).collect();
     let records: [Vec<Vec<u8>>; 3] = [encoded(false), encoded(true), ours];
     for (name, compression) in [("row_bytes", false), ("row_bytes_compressed", true)] {
         for (figures, records) in found.iter_mut().zip(&records) {
@@ -139,15 +157,28 @@ fn decode_named(record: &[u8], ids: &HashMap<&[u8], u32>) -> Option<Row> {
         let (value, after) = after.split_at_checked(usize::from(*length))?;
         let column = ColumnId(*ids.get(name)?);
         let timestamp = first + i64::from(*difference);
-        cells.push(Cell { column, path: None, timestamp, expiry: None, value: CellValue::Live(value.to_vec()) });
+        cells.push(Cell {
+            column,
+            path: None,
+            timestamp,
+            expiry: None,
+            value: CellValue::Live(value.to_vec()),
+        });
         rest = after;
     }
     Some(Row { cells, ..Row::default() })
 }
 
-/// Whole rows read and written at some share of reads: how many a second, with names in the rows and with the catalogue.
-fn measure_mixed(data: &Data, round: u64, directory: &Path, found: &mut [Figures; 3]) -> Result<(), Box<dyn Error>> {
-    let names: HashMap<&[u8], u32> = data.columns.iter().zip(0..).map(|(name, id)| (name.as_bytes(), id)).collect();
+/// Whole rows read and written at some share of reads: how many a second, with names in the rows
+/// and with the catalogue.
+fn measure_mixed(
+    data: &Data,
+    round: u64,
+    directory: &Path,
+    found: &mut [Figures; 3],
+) -> Result<(), Box<dyn Error>> {
+    let names: HashMap<&[u8], u32> =
+        data.columns.iter().zip(0..).map(|(name, id)| (name.as_bytes(), id)).collect();
     let catalogue = Catalogue::in_memory(Limits::default());
     let encode = |arm: usize, row: &Row| {
         let mut out = Vec::new();
@@ -159,7 +190,11 @@ fn measure_mixed(data: &Data, round: u64, directory: &Path, found: &mut [Figures
     };
     let count = data.rows.len() as u64;
     let filled = |arm: usize| -> Result<RocksEngine, Box<dyn Error>> {
-        let engine = RocksEngine::open(&directory.join(ARMS[arm]), &EngineOptions::default(), Arc::new(Keep))?;
+        let engine = RocksEngine::open(
+            &directory.join(ARMS[arm]),
+            &EngineOptions::default(),
+            Arc::new(Keep),
+        )?;
         for (number, row) in data.rows.iter().enumerate() {
             engine.write(&[Write::Put(stored(number as u64), encode(arm, row))], Stall::Wait)?;
         }
@@ -174,11 +209,13 @@ fn measure_mixed(data: &Data, round: u64, directory: &Path, found: &mut [Figures
             for _ in 0..ops {
                 let number = random.below(count);
                 if random.below(100) >= percent {
-                    let write = Write::Put(stored(number), encode(*arm, &data.rows[number as usize]));
+                    let write =
+                        Write::Put(stored(number), encode(*arm, &data.rows[number as usize]));
                     engine.write(&[write], Stall::Wait)?;
                     continue;
                 }
-                let Found::Value { bytes, .. } = engine.get(&stored(number), ReadTier::Disk)? else {
+                let Found::Value { bytes, .. } = engine.get(&stored(number), ReadTier::Disk)?
+                else {
                     return Err("a row is not there".into());
                 };
                 black_box(match *arm {
@@ -186,7 +223,10 @@ fn measure_mixed(data: &Data, round: u64, directory: &Path, found: &mut [Figures
                     _ => decode_named(&bytes, &names).ok_or("a record is broken")?,
                 });
             }
-            found[*arm].insert(format!("rows_per_s_{percent}"), ops as f64 / begun.elapsed().as_secs_f64());
+            found[*arm].insert(
+                format!("rows_per_s_{percent}"),
+                ops as f64 / begun.elapsed().as_secs_f64(),
+            );
         }
     }
     Ok(())
@@ -211,9 +251,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             measure_mixed(&data, round, directory.path(), &mut found)?;
             for (arm, figures) in ARMS.iter().zip(&found) {
                 let point = data.name;
-                let figures: Vec<_> = figures.iter().map(|(name, value)| format!("\"{name}\": {value:.2}")).collect();
+                let figures: Vec<_> =
+                    figures.iter().map(|(name, value)| format!("\"{name}\": {value:.2}")).collect();
                 let figures = figures.join(", ");
-                println!(r#"{{"arm": "{arm}", "point": "{point}", "round": {round}, "figures": {{{figures}}}}}"#);
+                println!(
+                    r#"{{"arm": "{arm}", "point": "{point}", "round": {round}, "figures": {{{figures}}}}}"#
+                );
             }
         }
     }

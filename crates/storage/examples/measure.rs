@@ -31,7 +31,10 @@ fn per_op(name: &str, ops: usize, begun: Instant) {
 }
 
 fn measure_times(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
-    let store = Store::open(&directory.join("times"), StoreOptions { reserve_bytes: 0, ..StoreOptions::default() })?;
+    let store = Store::open(
+        &directory.join("times"),
+        StoreOptions { reserve_bytes: 0, ..StoreOptions::default() },
+    )?;
     let count = data.rows.len();
     let late = Durability::Periodic { interval: Duration::from_secs(10) };
     println!("times, {count} rows of the paper's data:");
@@ -78,7 +81,9 @@ fn measure_times(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
     println!("  compaction took {:.1} s", begun.elapsed().as_secs_f64());
     measure_reads(&store, count)?;
     println!("  {:?}", store.figures());
-    for (name, count) in store.engine_statistics().into_iter().filter(|(name, _)| name.contains("bloom")) {
+    for (name, count) in
+        store.engine_statistics().into_iter().filter(|(name, _)| name.contains("bloom"))
+    {
         println!("  {name} {count}");
     }
     Ok(())
@@ -91,13 +96,23 @@ fn measure_reads(store: &Store, count: usize) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     for _ in 0..ops {
         let key = key(random.below(count as u64));
-        black_box(store.read_row(TABLE, PartitionKey(&key), Target::Row(b""), START_US / 1_000_000)?);
+        black_box(store.read_row(
+            TABLE,
+            PartitionKey(&key),
+            Target::Row(b""),
+            START_US / 1_000_000,
+        )?);
     }
     per_op("read of a row", ops, begun);
     let begun = Instant::now();
     for _ in 0..ops {
         let key = key(count as u64 + random.below(count as u64));
-        black_box(store.read_row(TABLE, PartitionKey(&key), Target::Row(b""), START_US / 1_000_000)?);
+        black_box(store.read_row(
+            TABLE,
+            PartitionKey(&key),
+            Target::Row(b""),
+            START_US / 1_000_000,
+        )?);
     }
     per_op("read of a row that is not there", ops, begun);
     let begun = Instant::now();
@@ -107,7 +122,8 @@ fn measure_reads(store: &Store, count: usize) -> Result<(), Box<dyn Error>> {
     }
     per_op("read of a partition that is not there", ops, begun);
     let after = store.figures();
-    let classes: Vec<u64> = after.fragments.iter().zip(&before.fragments).map(|(now, then)| now - then).collect();
+    let classes: Vec<u64> =
+        after.fragments.iter().zip(&before.fragments).map(|(now, then)| now - then).collect();
     println!("  fragments per read, up to {FRAGMENT_CLASSES:?} and more: {classes:?}");
     Ok(())
 }

@@ -1,12 +1,14 @@
-//! Measures reads of whole rows: out of the row cache's memory, off its SSD, out of the engine's block cache; and writes of
-//! rows that are cached, which are merged in or dropped.
+//! Measures reads of whole rows: out of the row cache's memory, off its SSD, out of the engine's
+//! block cache; and writes of rows that are cached, which are merged in or dropped.
 //!
 //! `cargo run --release -p shunt-storage --example point_reads [ROWS] [DIRECTORY]`
 
 use allocation_counter::measure;
 use shunt_storage::catalogue::ValueView;
 use shunt_storage::engine::ReadTier;
-use shunt_storage::row::{Cell, CellValue, ColumnId, Fragment, Liveness, PartitionKey, Row, TableId};
+use shunt_storage::row::{
+    Cell, CellValue, ColumnId, Fragment, Liveness, PartitionKey, Row, TableId,
+};
 use shunt_storage::row_cache::{RowCacheOptions, SsdAdmission, SsdOptions};
 use shunt_storage::store::{Durability, Mutation, Read, RowRef};
 use shunt_storage::{Store, StoreOptions, Target};
@@ -28,19 +30,35 @@ fn key(number: usize) -> Vec<u8> {
 /// Ten columns of ten bytes, or the given ones.
 fn row(columns: std::ops::Range<u32>, timestamp: i64, liveness: bool) -> Row {
     let value = CellValue::Live(b"0123456789".to_vec());
-    let cell = |column| Cell { column: ColumnId(column), path: None, timestamp, expiry: None, value: value.clone() };
+    let cell = |column| Cell {
+        column: ColumnId(column),
+        path: None,
+        timestamp,
+        expiry: None,
+        value: value.clone(),
+    };
     let liveness = liveness.then_some(Liveness { timestamp, expiry: None });
     Row { liveness, cells: columns.map(cell).collect(), ..Row::default() }
 }
 
 fn write(store: &Store, key: &[u8], row: Row) -> Result<(), Box<dyn Error>> {
     let (partition, target) = (PartitionKey(key), Target::Row(b""));
-    store.apply(&[Mutation { table: TABLE, partition, target, fragment: Fragment::Row(row) }], LATE)?;
+    store.apply(
+        &[Mutation { table: TABLE, partition, target, fragment: Fragment::Row(row) }],
+        LATE,
+    )?;
     Ok(())
 }
 
-fn filled(directory: &Path, rows: usize, row_cache: Option<RowCacheOptions>) -> Result<Store, Box<dyn Error>> {
-    let store = Store::open(directory, StoreOptions { reserve_bytes: 0, row_cache, ..StoreOptions::default() })?;
+fn filled(
+    directory: &Path,
+    rows: usize,
+    row_cache: Option<RowCacheOptions>,
+) -> Result<Store, Box<dyn Error>> {
+    let store = Store::open(
+        directory,
+        StoreOptions { reserve_bytes: 0, row_cache, ..StoreOptions::default() },
+    )?;
     for number in 0..rows {
         write(&store, &key(number), row(0..10, NOW_S * 1_000_000, true))?;
     }
@@ -72,9 +90,14 @@ fn look(store: &Store, key: &[u8]) {
     let bytes = store.with_row(place, NOW_S, ReadTier::Memory, |row| {
         let Some(RowRef::InPlace(view)) = row else { return 0 };
         let cells = (0..10).filter_map(|column| view.column(ColumnId(column)).ok().flatten());
-        cells.map(|cell| if let ValueView::Live(bytes) = cell.value { bytes.len() } else { 0 }).sum::<usize>()
+        cells
+            .map(|cell| if let ValueView::Live(bytes) = cell.value { bytes.len() } else { 0 })
+            .sum::<usize>()
     });
-    assert!(black_box(bytes).is_ok_and(|bytes| bytes == Read::Ready(100)), "a row of ten columns of ten bytes");
+    assert!(
+        black_box(bytes).is_ok_and(|bytes| bytes == Read::Ready(100)),
+        "a row of ten columns of ten bytes"
+    );
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -85,7 +108,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{rows} rows of ten columns of ten bytes");
     let store = filled(&directory.path().join("plain"), rows, None)?;
     timed("read, block cache", rows, |key| read(&store, key));
-    timed("update of one column", rows, |key| drop(write(&store, key, row(3..4, NOW_S * 1_000_000 + 1, false))));
+    timed("update of one column", rows, |key| {
+        drop(write(&store, key, row(3..4, NOW_S * 1_000_000 + 1, false)))
+    });
     timed("read, block cache and memtable", rows, |key| read(&store, key));
     let memory = RowCacheOptions { memory_bytes: rows * 1024, ..RowCacheOptions::default() };
     let store = filled(&directory.path().join("memory"), rows, Some(memory))?;
@@ -98,7 +123,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:?}", store.figures().row_cache);
     let mut ssd = SsdOptions::new(directory.path().join("ssd"), (rows as u64 * 1024).max(8 << 20));
     ssd.admission = SsdAdmission::All;
-    let small = RowCacheOptions { memory_bytes: rows * 32, ssd: Some(ssd), ..RowCacheOptions::default() };
+    let small =
+        RowCacheOptions { memory_bytes: rows * 32, ssd: Some(ssd), ..RowCacheOptions::default() };
     let store = filled(&directory.path().join("small"), rows, Some(small))?;
     timed("read, row cache on SSD for most", rows, |key| read(&store, key));
     println!("{:?}", store.figures().row_cache);

@@ -1,11 +1,13 @@
-//! Measures what many deletions of ranges in one partition, and many elements of one collection, cost whoever reads there:
-//! the first read after they were written, the median of 21 more, a slice, and a flush of them.
+//! Measures what many deletions of ranges in one partition, and many elements of one collection,
+//! cost whoever reads there: the first read after they were written, the median of 21 more, a
+//! slice, and a flush of them.
 //!
 //! `cargo run --release -p shunt-storage --example range_deletes [COUNT ..]`
 
 use shunt_storage::engine::{EngineOptions, ReadTier};
 use shunt_storage::row::{
-    Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, RangeTombstone, Row, TableId,
+    Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, RangeTombstone,
+    Row, TableId,
 };
 use shunt_storage::store::{Durability, Mutation, Read, Slice};
 use shunt_storage::{Store, StoreOptions, Target};
@@ -28,12 +30,17 @@ fn cell(path: Option<Vec<u8>>) -> Cell {
 }
 
 fn write(store: &Store, target: Target<'_>, fragment: Fragment) -> Result<(), Box<dyn Error>> {
-    store.apply(&[Mutation { table: TABLE, partition: PartitionKey(PARTITION), target, fragment }], LATE)?;
+    store.apply(
+        &[Mutation { table: TABLE, partition: PartitionKey(PARTITION), target, fragment }],
+        LATE,
+    )?;
     Ok(())
 }
 
 /// Times `act`: the first time, and the median of the next.
-fn timed(mut act: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<[Duration; 2], Box<dyn Error>> {
+fn timed(
+    mut act: impl FnMut() -> Result<(), Box<dyn Error>>,
+) -> Result<[Duration; 2], Box<dyn Error>> {
     let mut times = Vec::new();
     for _ in 0..22 {
         let begun = Instant::now();
@@ -52,20 +59,35 @@ fn timed(mut act: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<[Duratio
 fn measure(count: usize, collection: bool) -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let engine = EngineOptions { memtable_bytes: 256 << 20, ..EngineOptions::default() };
-    let store = Store::open(directory.path(), StoreOptions { reserve_bytes: 0, engine, ..StoreOptions::default() })?;
+    let store = Store::open(
+        directory.path(),
+        StoreOptions { reserve_bytes: 0, engine, ..StoreOptions::default() },
+    )?;
     let liveness = Some(Liveness { timestamp: NOW_S * 1_000_000, expiry: None });
     let row = |path| Fragment::Row(Row { liveness, cells: vec![cell(path)], ..Row::default() });
     let begun = Instant::now();
     for number in 0..count {
         if collection {
-            write(&store, Target::Row(&clustering(0)), row(Some(clustering(number * 7919 % count))))?;
+            write(
+                &store,
+                Target::Row(&clustering(0)),
+                row(Some(clustering(number * 7919 % count))),
+            )?;
             continue;
         }
         // Disjoint, in no order; every other row is in one.
         let at = number * 7919 % count * 2;
         let deletion = Deletion { timestamp: NOW_S * 1_000_000 + number as i64, local: NOW_S };
-        let range = RangeTombstone::new(Bound::Included(clustering(at)), Bound::Excluded(clustering(at + 1)), deletion);
-        write(&store, Target::Header, Fragment::Header(Header { deletion: None, ranges: vec![range] }))?;
+        let range = RangeTombstone::new(
+            Bound::Included(clustering(at)),
+            Bound::Excluded(clustering(at + 1)),
+            deletion,
+        );
+        write(
+            &store,
+            Target::Header,
+            Fragment::Header(Header { deletion: None, ranges: vec![range] }),
+        )?;
     }
     if !collection {
         for number in 0..200.min(count) {
@@ -75,8 +97,12 @@ fn measure(count: usize, collection: bool) -> Result<(), Box<dyn Error>> {
     let wrote = begun.elapsed() / count as u32;
     let target = clustering(usize::from(!collection));
     let on_loop = |times: &mut u32| -> Result<(), Box<dyn Error>> {
-        let read =
-            store.with_row((TABLE, PartitionKey(PARTITION), Target::Row(&target)), NOW_S, ReadTier::Memory, |_| ())?;
+        let read = store.with_row(
+            (TABLE, PartitionKey(PARTITION), Target::Row(&target)),
+            NOW_S,
+            ReadTier::Memory,
+            |_| (),
+        )?;
         *times += u32::from(read == Read::WouldBlock);
         Ok(())
     };
@@ -107,7 +133,8 @@ fn measure(count: usize, collection: bool) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut counts: Vec<usize> = std::env::args().skip(1).map(|count| count.parse()).collect::<Result<_, _>>()?;
+    let mut counts: Vec<usize> =
+        std::env::args().skip(1).map(|count| count.parse()).collect::<Result<_, _>>()?;
     if counts.is_empty() {
         counts = vec![100, 2_000, 10_000, 100_000];
     }

@@ -1,11 +1,14 @@
-//! The row cache on a slow disk: CaSSanDra's experiment (Menon et al., ICDE 2014, section V), scaled down.
+//! The row cache on a slow disk: CaSSanDra's experiment (Menon et al., ICDE 2014, section V),
+//! scaled down.
 //!
-//! Rows of 5 columns of 75 bytes, fragmented over files first; then reads and updates of single columns in the 'latest'
-//! distribution, in a closed loop. Arms: no row cache; memory; the same memory and an SSD; memory and SSD in the budget of
-//! that memory; memory of the budget of both. Every arm begins with the same data, warms its caches up while the disk is
-//! fast, and is measured while it is slow.
+//! Rows of 5 columns of 75 bytes, fragmented over files first; then reads and updates of single
+//! columns in the 'latest' distribution, in a closed loop. Arms: no row cache; memory; the same
+//! memory and an SSD; memory and SSD in the budget of that memory; memory of the budget of both.
+//! Every arm begins with the same data, warms its caches up while the disk is fast, and is measured
+//! while it is slow.
 //!
-//! `experiments/slow-disk run cargo run --release -p shunt-storage --example row_cache -- --cache DIRECTORY`
+//! `experiments/slow-disk run cargo run --release -p shunt-storage --example row_cache -- --cache
+//! DIRECTORY`
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,7 +19,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use shunt_storage::engine::EngineOptions;
-use shunt_storage::row::{Cell, CellValue, ColumnId, Fragment, Liveness, PartitionKey, Row, TableId};
+use shunt_storage::row::{
+    Cell, CellValue, ColumnId, Fragment, Liveness, PartitionKey, Row, TableId,
+};
 use shunt_storage::row_cache::{RowCacheOptions, RowCacheStatistics, SsdAdmission, SsdOptions};
 use shunt_storage::store::{Durability, Mutation, StoreFigures};
 use shunt_storage::{Store, StoreOptions, Target};
@@ -67,14 +72,20 @@ impl Plan {
         let mut given = BTreeMap::new();
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
-            let name = name.strip_prefix("--").ok_or(format!("{name}: options are `--name value`"))?.to_owned();
+            let name = name
+                .strip_prefix("--")
+                .ok_or(format!("{name}: options are `--name value`"))?
+                .to_owned();
             given.insert(name.clone(), arguments.next().ok_or(format!("--{name} has no value"))?);
         }
         let mut number = |name: &str, default: u64| -> Outcome<u64> {
-            given.remove(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("--{name} {text}").into()))
+            given.remove(name).map_or(Ok(default), |text| {
+                text.parse().map_err(|_| format!("--{name} {text}").into())
+            })
         };
         let (rows, threads) = (number("rows", 400_000)?, number("threads", 8)?);
-        let (seconds, warm_up, iops) = (number("seconds", 20)?, number("warm-up", 300_000)?, number("iops", 300)?);
+        let (seconds, warm_up, iops) =
+            (number("seconds", 20)?, number("warm-up", 300_000)?, number("iops", 300)?);
         let reads = given.remove("reads").unwrap_or_else(|| "95,85,75".to_owned());
         let (slow, device) = (given.remove("limit"), given.remove("device"));
         let data = given.remove("data").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -90,7 +101,11 @@ impl Plan {
             seconds,
             warm_up,
             reads_percent: reads.split(',').map(str::parse).collect::<Result<_, _>>()?,
-            disk: slow.zip(device).map(|(limit, device)| SlowDisk { limit: limit.into(), device, iops }),
+            disk: slow.zip(device).map(|(limit, device)| SlowDisk {
+                limit: limit.into(),
+                device,
+                iops,
+            }),
         })
     }
 
@@ -163,7 +178,12 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 /// Values of some columns of a row.
-fn fragment(random: &mut Random, columns: impl Iterator<Item = u32>, timestamp: i64, whole: bool) -> Fragment {
+fn fragment(
+    random: &mut Random,
+    columns: impl Iterator<Item = u32>,
+    timestamp: i64,
+    whole: bool,
+) -> Fragment {
     let mut value = || (0..VALUE_BYTES).map(|_| b' ' + (random.next() >> 20) as u8 % 95).collect();
     let cell = |column| Cell {
         column: ColumnId(column),
@@ -205,12 +225,21 @@ fn load(plan: &Plan) -> Outcome<PathBuf> {
     let zipf = Zipf::new(plan.rows);
     for at in 0..plan.rows {
         let (number, column) = (zipf.latest(&mut random), random.below(u64::from(COLUMNS)) as u32);
-        write(&store, number, fragment(&mut random, column..column + 1, START_US + 1 + at as i64, false))?;
+        write(
+            &store,
+            number,
+            fragment(&mut random, column..column + 1, START_US + 1 + at as i64, false),
+        )?;
     }
     store.flush()?;
     let ticket = store.apply(&[], Durability::Batch)?;
     store.wait_durable(ticket)?;
-    println!("{} rows, {:.1} MB of values, {:?}", plan.rows, plan.row_bytes() as f64 / 1e6, store.figures().sizes);
+    println!(
+        "{} rows, {:.1} MB of values, {:?}",
+        plan.rows,
+        plan.row_bytes() as f64 / 1e6,
+        store.figures().sizes
+    );
     Ok(directory)
 }
 
@@ -224,7 +253,14 @@ struct Counts {
 }
 
 /// Reads and updates until told to stop, or so many.
-fn client(store: &Store, zipf: &Zipf, reads_percent: u64, seed: u64, most: u64, counts: &Counts) -> Outcome<Vec<u32>> {
+fn client(
+    store: &Store,
+    zipf: &Zipf,
+    reads_percent: u64,
+    seed: u64,
+    most: u64,
+    counts: &Counts,
+) -> Outcome<Vec<u32>> {
     let mut random = Random(seed | 1);
     let mut latencies = Vec::new();
     for at in 0..most {
@@ -234,7 +270,12 @@ fn client(store: &Store, zipf: &Zipf, reads_percent: u64, seed: u64, most: u64, 
         let number = zipf.latest(&mut random);
         if random.below(100) < reads_percent {
             let begun = Instant::now();
-            let row = store.read_row(TABLE, PartitionKey(&key(number)), Target::Row(b""), START_US / 1_000_000)?;
+            let row = store.read_row(
+                TABLE,
+                PartitionKey(&key(number)),
+                Target::Row(b""),
+                START_US / 1_000_000,
+            )?;
             let took = begun.elapsed();
             if row.is_none_or(|row| row.cells.len() != COLUMNS as usize) {
                 return Err(format!("row {number} is not whole").into());
@@ -278,7 +319,12 @@ fn statistics(figures: &StoreFigures) -> RowCacheStatistics {
     figures.row_cache.unwrap_or_default()
 }
 
-fn run_arm(plan: &Plan, loaded: &Store, cache: Option<RowCacheOptions>, percent: u64) -> Outcome<Measured> {
+fn run_arm(
+    plan: &Plan,
+    loaded: &Store,
+    cache: Option<RowCacheOptions>,
+    percent: u64,
+) -> Outcome<Measured> {
     let directory = plan.data.join("arm");
     remove(&directory)?;
     loaded.snapshot(&directory)?;
@@ -288,33 +334,35 @@ fn run_arm(plan: &Plan, loaded: &Store, cache: Option<RowCacheOptions>, percent:
     }
     let store = Store::open(&directory, store_options(cache))?;
     let zipf = Zipf::new(plan.rows);
-    let work = |most: u64, seconds: Option<u64>, seed: u64| -> Outcome<(Counts, Vec<u32>, Duration)> {
-        let counts = Counts::default();
-        let begun = Instant::now();
-        let latencies = thread::scope(|scope| -> Outcome<Vec<u32>> {
-            let (store, zipf, counts) = (&store, &zipf, &counts);
-            let start = |thread: usize| {
-                let seed = (seed + thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                scope.spawn(move || client(store, zipf, percent, seed, most, counts))
-            };
-            let threads: Vec<_> = (0..plan.threads).map(start).collect();
-            if let Some(seconds) = seconds {
-                let (_never, waits) = std::sync::mpsc::channel::<()>();
-                let _ = waits.recv_timeout(Duration::from_secs(seconds));
-                counts.stop.store(true, Ordering::Relaxed);
-            }
-            let mut all = Vec::new();
-            for thread in threads {
-                all.extend(thread.join().map_err(|_| "a client panicked")??);
-            }
-            Ok(all)
-        })?;
-        Ok((counts, latencies, begun.elapsed()))
-    };
+    let work =
+        |most: u64, seconds: Option<u64>, seed: u64| -> Outcome<(Counts, Vec<u32>, Duration)> {
+            let counts = Counts::default();
+            let begun = Instant::now();
+            let latencies = thread::scope(|scope| -> Outcome<Vec<u32>> {
+                let (store, zipf, counts) = (&store, &zipf, &counts);
+                let start = |thread: usize| {
+                    let seed = (seed + thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    scope.spawn(move || client(store, zipf, percent, seed, most, counts))
+                };
+                let threads: Vec<_> = (0..plan.threads).map(start).collect();
+                if let Some(seconds) = seconds {
+                    let (_never, waits) = std::sync::mpsc::channel::<()>();
+                    let _ = waits.recv_timeout(Duration::from_secs(seconds));
+                    counts.stop.store(true, Ordering::Relaxed);
+                }
+                let mut all = Vec::new();
+                for thread in threads {
+                    all.extend(thread.join().map_err(|_| "a client panicked")??);
+                }
+                Ok(all)
+            })?;
+            Ok((counts, latencies, begun.elapsed()))
+        };
     work(plan.warm_up / plan.threads as u64, None, 1)?;
     plan.disk.as_ref().map_or(Ok(()), |disk| disk.slow(true))?;
     work(u64::MAX, Some(plan.seconds / 4), 1000)?;
-    let (before, disk_before) = (store.figures(), plan.disk.as_ref().map_or(Ok(0), SlowDisk::reads)?);
+    let (before, disk_before) =
+        (store.figures(), plan.disk.as_ref().map_or(Ok(0), SlowDisk::reads)?);
     let (counts, mut latencies, took) = work(u64::MAX, Some(plan.seconds), 2000)?;
     let (after, disk_after) = (store.figures(), plan.disk.as_ref().map_or(Ok(0), SlowDisk::reads)?);
     plan.disk.as_ref().map_or(Ok(()), |disk| disk.slow(false))?;
@@ -394,7 +442,11 @@ fn main() -> Outcome<()> {
                 ..SsdOptions::new(&plan.cache, part(ssd))
             });
             let memory_bytes = part(memory) as usize;
-            let cache = (memory > 0).then(|| RowCacheOptions { memory_bytes, ssd: tier, ..RowCacheOptions::default() });
+            let cache = (memory > 0).then(|| RowCacheOptions {
+                memory_bytes,
+                ssd: tier,
+                ..RowCacheOptions::default()
+            });
             let measured = run_arm(&plan, &loaded, cache, *percent)?;
             let first = *first.get_or_insert(measured.ops_per_second);
             println!(

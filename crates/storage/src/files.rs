@@ -10,7 +10,8 @@ thread_local! {
     static FAILS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The next directory that this thread syncs is not. For tests: no file system fails in this on demand.
+/// The next directory that this thread syncs is not. For tests: no file system fails in this on
+/// demand.
 #[doc(hidden)]
 pub fn fail_next_directory_sync() {
     FAILS.set(true);
@@ -21,8 +22,9 @@ pub fn fail_next_directory_sync() {
 pub enum ReplaceError {
     /// It is as it was.
     Unchanged(io::Error),
-    /// It has the new contents, and may have the old ones again after a power failure: its directory could not be synced.
-    /// Whoever goes on as if it were as it was goes on without what lies there.
+    /// It has the new contents, and may have the old ones again after a power failure: its
+    /// directory could not be synced. Whoever goes on as if it were as it was goes on without what
+    /// lies there.
     Undurable(io::Error),
 }
 
@@ -52,8 +54,8 @@ impl From<ReplaceError> for io::Error {
     }
 }
 
-/// Replaces the file at `path`: after a crash it has the old contents or the new, never half of them. Durable when this
-/// returns. For one caller at a time.
+/// Replaces the file at `path`: after a crash it has the old contents or the new, never half of
+/// them. Durable when this returns. For one caller at a time.
 ///
 /// # Errors
 /// What the file system says, and which of the two the file has now.

@@ -4,17 +4,18 @@
 //! table (4, big endian)  token (8)  length of the rest (1 or 3)  partition key  part (1)  clustering
 //! ```
 //!
-//! The length makes a partition's keys a range of their own: no partition is the beginning of another. Partitions are in
-//! the order of their tokens; those of one token (which is as good as never) by length, then by bytes. In a partition
-//! the header comes first, then the static row, then the rows by their clustering bytes.
+//! The length makes a partition's keys a range of their own: no partition is the beginning of
+//! another. Partitions are in the order of their tokens; those of one token (which is as good as
+//! never) by length, then by bytes. In a partition the header comes first, then the static row,
+//! then the rows by their clustering bytes.
 
 use crate::row::{PartitionKey, TableId};
 
 /// Longest partition key after the token, as in Cassandra.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
-/// Longest clustering. The columns of a row may have 65,535 bytes, as in Cassandra; bytes that are in order take more:
-/// two for each zero, and a few for each column and for each value within one.
+/// Longest clustering. The columns of a row may have 65,535 bytes, as in Cassandra; bytes that are
+/// in order take more: two for each zero, and a few for each column and for each value within one.
 pub const CLUSTERING_BYTES_MAX: usize = 256 << 10;
 
 /// The table of the storage's own records.
@@ -56,7 +57,9 @@ impl std::fmt::Display for KeyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             KeyError::Table => write!(f, "table {} is kept for the storage itself", OWN_TABLE.0),
-            KeyError::PartitionTooShort(bytes) => write!(f, "a partition of {bytes} bytes has no token"),
+            KeyError::PartitionTooShort(bytes) => {
+                write!(f, "a partition of {bytes} bytes has no token")
+            }
             KeyError::PartitionTooLong(bytes) => {
                 write!(f, "partition key of {bytes} bytes, longer than {KEY_BYTES_MAX}")
             }
@@ -70,13 +73,20 @@ impl std::fmt::Display for KeyError {
 impl std::error::Error for KeyError {}
 
 /// Encodes the table and partition: all keys of the partition begin with it.
-pub(crate) fn partition_prefix(table: TableId, partition: PartitionKey<'_>) -> Result<Vec<u8>, KeyError> {
+pub(crate) fn partition_prefix(
+    table: TableId,
+    partition: PartitionKey<'_>,
+) -> Result<Vec<u8>, KeyError> {
     let mut key = Vec::with_capacity(TABLE_BYTES + partition.0.len() + 40);
     put_partition(&mut key, table, partition)?;
     Ok(key)
 }
 
-fn put_partition(key: &mut Vec<u8>, table: TableId, partition: PartitionKey<'_>) -> Result<(), KeyError> {
+fn put_partition(
+    key: &mut Vec<u8>,
+    table: TableId,
+    partition: PartitionKey<'_>,
+) -> Result<(), KeyError> {
     if table == OWN_TABLE {
         return Err(KeyError::Table);
     }
@@ -100,7 +110,11 @@ fn put_partition(key: &mut Vec<u8>, table: TableId, partition: PartitionKey<'_>)
 }
 
 /// The key of a record.
-pub(crate) fn record(table: TableId, partition: PartitionKey<'_>, target: Target<'_>) -> Result<Vec<u8>, KeyError> {
+pub(crate) fn record(
+    table: TableId,
+    partition: PartitionKey<'_>,
+    target: Target<'_>,
+) -> Result<Vec<u8>, KeyError> {
     let mut key = partition_prefix(table, partition)?;
     push_target(&mut key, target)?;
     Ok(key)
@@ -155,7 +169,8 @@ pub(crate) fn prefix_bytes(key: &[u8]) -> usize {
     end.min(key.len())
 }
 
-/// Splits a key into its parts, for readers and for error messages. `None` if it is not one of ours.
+/// Splits a key into its parts, for readers and for error messages. `None` if it is not one of
+/// ours.
 pub(crate) fn split(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
     let prefix = prefix_bytes(key);
     let target = match key.get(prefix..)? {
@@ -220,9 +235,14 @@ mod tests {
     #[test]
     fn keys_that_do_not_fit_are_refused() {
         let long = vec![0; KEY_BYTES_MAX + 9];
-        let refused = |table, partition: &[u8], target| record(TableId(table), PartitionKey(partition), target).err();
+        let refused = |table, partition: &[u8], target| {
+            record(TableId(table), PartitionKey(partition), target).err()
+        };
         assert_eq!(refused(1, b"short", Target::Static), Some(KeyError::PartitionTooShort(5)));
-        assert_eq!(refused(1, &long, Target::Static), Some(KeyError::PartitionTooLong(KEY_BYTES_MAX + 1)));
+        assert_eq!(
+            refused(1, &long, Target::Static),
+            Some(KeyError::PartitionTooLong(KEY_BYTES_MAX + 1))
+        );
         assert_eq!(refused(1, &long[..20], Target::Row(&long)), None);
         let long = vec![0; CLUSTERING_BYTES_MAX + 1];
         let too_long = KeyError::ClusteringTooLong(CLUSTERING_BYTES_MAX + 1);

@@ -1,11 +1,12 @@
 //! How the engine merges fragments of rows and headers, and what it forgets while compacting.
 //!
-//! Many fragments may be put on one key before anybody merges them: what it takes may not grow faster than they do (but for a
-//! logarithm), so they are merged all together and never one after another into what has grown already.
+//! Many fragments may be put on one key before anybody merges them: what it takes may not grow
+//! faster than they do (but for a logarithm), so they are merged all together and never one after
+//! another into what has grown already.
 
 use crate::catalogue::{
-    Catalogue, DecodeError, decode_header, decode_row, decode_unmerged, encode_header, encode_row, encode_unmerged,
-    needs_purge,
+    Catalogue, DecodeError, decode_header, decode_row, decode_unmerged, encode_header, encode_row,
+    encode_unmerged, needs_purge,
 };
 use crate::engine::{Merger, Verdict};
 use crate::key::{self, OWN_TABLE, Target};
@@ -53,7 +54,8 @@ pub(crate) struct RowMerger {
 
 impl RowMerger {
     fn rows(&self, table: TableId, parts: &[&[u8]], purge: bool) -> Result<Vec<u8>, DecodeError> {
-        let rows: Vec<Row> = parts.iter().map(|part| decode_row(part, &self.catalogue)).collect::<Result<_, _>>()?;
+        let rows: Vec<Row> =
+            parts.iter().map(|part| decode_row(part, &self.catalogue)).collect::<Result<_, _>>()?;
         let mut merged = Row::merge_all(rows);
         if purge {
             let now = (self.clock)();
@@ -64,13 +66,19 @@ impl RowMerger {
         Ok(out)
     }
 
-    fn merge_parts(&self, key: &[u8], parts: &[&[u8]], purge: bool) -> Result<Vec<u8>, DecodeError> {
+    fn merge_parts(
+        &self,
+        key: &[u8],
+        parts: &[&[u8]],
+        purge: bool,
+    ) -> Result<Vec<u8>, DecodeError> {
         match key::split(key) {
             Some((table, _, Target::Row(_) | Target::Static)) => self.rows(table, parts, purge),
-            // Deletions of partitions and ranges are forgotten by a sweep alone: compaction does not know which rows
-            // they still cover.
+            // Deletions of partitions and ranges are forgotten by a sweep alone: compaction does
+            // not know which rows they still cover.
             Some((_, _, Target::Header)) => {
-                let headers: Vec<Header> = parts.iter().map(|part| decode_header(part)).collect::<Result<_, _>>()?;
+                let headers: Vec<Header> =
+                    parts.iter().map(|part| decode_header(part)).collect::<Result<_, _>>()?;
                 let merged = Header::merge_all(headers);
                 let mut out = Vec::new();
                 encode_header(&merged, &mut out);
@@ -89,7 +97,8 @@ impl Merger for RowMerger {
             None => base.into_iter().chain(fragments.iter().copied()).collect(),
         };
         if !purge && self.looks_for_schemas.load(Ordering::Acquire) {
-            // The fragments may stay as they are for long: what they name is in use, whatever the row that they make names.
+            // The fragments may stay as they are for long: what they name is in use, whatever the
+            // row that they make names.
             parts.iter().for_each(|part| self.catalogue.note_use(part));
         }
         if let ([part], false) = (&parts[..], purge) {
@@ -100,7 +109,8 @@ impl Merger for RowMerger {
             encode_unmerged(parts.iter().copied(), &mut out);
             out
         };
-        // A reader looks for one place in a header: that is less than it takes to put a header together.
+        // A reader looks for one place in a header: that is less than it takes to put a header
+        // together.
         if !purge && matches!(key::split(key), Some((_, _, Target::Header))) {
             return apart();
         }
@@ -116,7 +126,11 @@ impl Merger for RowMerger {
 
     fn verdict(&self, key: &[u8], value: &[u8]) -> Verdict {
         let table = match key::split(key) {
-            Some((table, _, Target::Row(_) | Target::Static)) if table != OWN_TABLE && needs_purge(value) => table,
+            Some((table, _, Target::Row(_) | Target::Static))
+                if table != OWN_TABLE && needs_purge(value) =>
+            {
+                table
+            }
             _ => return Verdict::Keep,
         };
         let Ok(row) = decode_row(value, &self.catalogue) else { return Verdict::Keep };

@@ -1,5 +1,5 @@
-//! The readers of raw bytes that are the crate's own business, each beside its writer: for the fuzz targets and for the
-//! tests that keep old formats readable. No part of the interface.
+//! The readers of raw bytes that are the crate's own business, each beside its writer: for the fuzz
+//! targets and for the tests that keep old formats readable. No part of the interface.
 
 use crate::catalogue::{self, CatalogueError};
 use crate::engine::{self, LOGS, LogMark, ManifestMark, Noted};
@@ -12,7 +12,11 @@ use std::path::Path;
 ///
 /// # Errors
 /// A part that does not fit into a key.
-pub fn key(table: TableId, partition: PartitionKey<'_>, target: Target<'_>) -> Result<Vec<u8>, KeyError> {
+pub fn key(
+    table: TableId,
+    partition: PartitionKey<'_>,
+    target: Target<'_>,
+) -> Result<Vec<u8>, KeyError> {
     key::record(table, partition, target)
 }
 
@@ -21,17 +25,21 @@ pub fn split_key(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
     key::split(key)
 }
 
-/// A schema of the catalogue: its id, table and columns, and whether records say which of these they have.
+/// A schema of the catalogue: its id, table and columns, and whether records say which of these
+/// they have.
 pub type CatalogueSchema = (u32, TableId, Vec<ColumnId>, bool);
 
-/// The file `catalogue`: its schemas, the first id that was not given out, and where the last whole entry ends.
+/// The file `catalogue`: its schemas, the first id that was not given out, and where the last whole
+/// entry ends.
 ///
 /// # Errors
 /// What is wrong, where in the file.
 pub fn decode_catalogue(bytes: &[u8]) -> Result<(Vec<CatalogueSchema>, u32, u64), CatalogueError> {
     let (contents, end) = catalogue::read_file(Path::new("catalogue"), bytes)?;
     let schemas = contents.schemas.iter();
-    let schemas = schemas.map(|schema| (schema.id, schema.table, schema.columns.to_vec(), schema.base)).collect();
+    let schemas = schemas
+        .map(|schema| (schema.id, schema.table, schema.columns.to_vec(), schema.base))
+        .collect();
     Ok((schemas, contents.next_id, end))
 }
 
@@ -45,7 +53,8 @@ pub fn prefix_bytes(key: &[u8]) -> usize {
     key::prefix_bytes(key)
 }
 
-/// The contents of the file `synced`: number of the last write; number, length and checksum of the manifest; logs.
+/// The contents of the file `synced`: number of the last write; number, length and checksum of the
+/// manifest; logs.
 pub type Synced = (u64, (u64, u64, u32), [LogMark; LOGS]);
 
 /// The file `synced`.
@@ -65,12 +74,16 @@ pub fn log_records(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The log number that an edit of RocksDB's manifest sets: `None` if the edit is not understood.
-#[allow(clippy::option_option, reason = "an edit that is not understood is not one without a log number")]
+#[allow(
+    clippy::option_option,
+    reason = "an edit that is not understood is not one without a log number"
+)]
 pub fn log_number(edit: &[u8]) -> Option<Option<u64>> {
     engine::log_number(edit)
 }
 
-/// A record of the row cache on SSD: its key, what is cached (`None`: that there is no such row) and its epoch.
+/// A record of the row cache on SSD: its key, what is cached (`None`: that there is no such row)
+/// and its epoch.
 pub type CacheRecord<'a> = (&'a [u8], Option<&'a [u8]>, u32);
 
 /// A page of these records; `None` if they do not fit.
@@ -89,7 +102,9 @@ pub fn cache_page(records: &[CacheRecord<'_>], sequence: u64) -> Option<Vec<u8>>
 
 /// All records of a page with their slots.
 pub fn cache_records(page: &[u8], sequence: u64) -> Vec<(u8, CacheRecord<'_>)> {
-    page::records(page, sequence).map(|(slot, Record { key, payload, epoch })| (slot, (key, payload, epoch))).collect()
+    page::records(page, sequence)
+        .map(|(slot, Record { key, payload, epoch })| (slot, (key, payload, epoch)))
+        .collect()
 }
 
 /// The record in a slot of a page, or why it is none.

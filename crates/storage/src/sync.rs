@@ -1,6 +1,6 @@
-//! What the row cache decides races by: std's types, or with the feature `loom` their twins, so that models
-//! (`row_cache/models.rs`) go through every order in which threads can meet in them. What only counts, and the SSD tier's
-//! own parts, are not among them.
+//! What the row cache decides races by: std's types, or with the feature `loom` their twins, so
+//! that models (`row_cache/models.rs`) go through every order in which threads can meet in them.
+//! What only counts, and the SSD tier's own parts, are not among them.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};

@@ -1,15 +1,16 @@
-//! A process that writes is killed with SIGKILL at random moments, many times over one directory. What it had acknowledged
-//! as durable is there when the directory is opened again; a control without durability shows that the test can see a
-//! loss.
+//! A process that writes is killed with SIGKILL at random moments, many times over one directory.
+//! What it had acknowledged as durable is there when the directory is opened again; a control
+//! without durability shows that the test can see a loss.
 //!
-//! The process that dies is this test's own executable, started again with the directory in an environment variable.
-//! `SHUNT_CRASH_ROUNDS` sets the number of kills.
+//! The process that dies is this test's own executable, started again with the directory in an
+//! environment variable. `SHUNT_CRASH_ROUNDS` sets the number of kills.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
 
 use shunt_storage::engine::EngineOptions;
 use shunt_storage::row::{
-    Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, RangeTombstone, Row, TableId,
+    Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, RangeTombstone,
+    Row, TableId,
 };
 use shunt_storage::store::{Durability, Mutation, Slice, Ticket, check};
 use shunt_storage::{Store, StoreOptions, Target};
@@ -43,7 +44,11 @@ impl Random {
 
 /// Small memtables: flushes and compactions are under way at every moment.
 fn options() -> StoreOptions {
-    let engine = EngineOptions { memtable_bytes: 256 << 10, block_cache_bytes: 4 << 20, ..EngineOptions::default() };
+    let engine = EngineOptions {
+        memtable_bytes: 256 << 10,
+        block_cache_bytes: 4 << 20,
+        ..EngineOptions::default()
+    };
     StoreOptions { engine, reserve_bytes: 0, write_back_fragments: 3, ..StoreOptions::default() }
 }
 
@@ -53,8 +58,8 @@ fn partition(writer: u8, key: u64) -> Vec<u8> {
     bytes
 }
 
-/// Version `version` of a key: two rows in one batch, a column that changes from version to version, and now and then a
-/// deletion of what a range had before.
+/// Version `version` of a key: two rows in one batch, a column that changes from version to
+/// version, and now and then a deletion of what a range had before.
 fn mutations(partition: &[u8], version: i64) -> Vec<Mutation<'_>> {
     let cell = |column, value: Vec<u8>| Cell {
         column: ColumnId(column),
@@ -71,18 +76,27 @@ fn mutations(partition: &[u8], version: i64) -> Vec<Mutation<'_>> {
         ],
         ..Row::default()
     };
-    let mutation = |target, fragment| Mutation { table: TABLE, partition: PartitionKey(partition), target, fragment };
-    let mut batch =
-        vec![mutation(Target::Row(b"a"), Fragment::Row(row())), mutation(Target::Row(b"b"), Fragment::Row(row()))];
+    let mutation = |target, fragment| Mutation {
+        table: TABLE,
+        partition: PartitionKey(partition),
+        target,
+        fragment,
+    };
+    let mut batch = vec![
+        mutation(Target::Row(b"a"), Fragment::Row(row())),
+        mutation(Target::Row(b"b"), Fragment::Row(row())),
+    ];
     if version % 10 == 0 {
         let deletion = Deletion { timestamp: version - 1, local: 1 };
-        let ranges = vec![RangeTombstone::new(Bound::Included(b"a".to_vec()), Bound::Unbounded, deletion)];
+        let ranges =
+            vec![RangeTombstone::new(Bound::Included(b"a".to_vec()), Bound::Unbounded, deletion)];
         batch.push(mutation(Target::Header, Fragment::Header(Header { deletion: None, ranges })));
     }
     batch
 }
 
-/// Not a test of its own: what the killed process runs. Without the variable it checks that there is nothing to do.
+/// Not a test of its own: what the killed process runs. Without the variable it checks that there
+/// is nothing to do.
 #[test]
 fn child() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -133,7 +147,8 @@ fn acknowledge(writer: u8, written: Option<(Ticket, u64, i64)>) {
 
 /// The version of a key in the store. Both of its rows have the same: they were written together.
 fn stored(store: &Store, partition: &[u8]) -> Option<i64> {
-    let mut rows = store.read_partition(TABLE, PartitionKey(partition), &Slice::default(), 1).unwrap();
+    let mut rows =
+        store.read_partition(TABLE, PartitionKey(partition), &Slice::default(), 1).unwrap();
     let mut versions = Vec::new();
     while let Some((_, row)) = rows.next().unwrap() {
         let CellValue::Live(bytes) = &row.cells[0].value else { panic!("{row:?}") };
@@ -148,7 +163,8 @@ fn stored(store: &Store, partition: &[u8]) -> Option<i64> {
     }
 }
 
-/// Lets a child write until some number of acknowledgements, kills it, and collects all it acknowledged.
+/// Lets a child write until some number of acknowledgements, kills it, and collects all it
+/// acknowledged.
 fn kill_one(directory: &Path, durability: &str, acks: u64, newest: &mut BTreeMap<(u8, u64), i64>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
@@ -166,7 +182,8 @@ fn kill_one(directory: &Path, durability: &str, acks: u64, newest: &mut BTreeMap
             break;
         }
         let Some(position) = line.find("ack ") else { continue };
-        let numbers: Vec<i64> = line[position + 4..].split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let numbers: Vec<i64> =
+            line[position + 4..].split_whitespace().map(|word| word.parse().unwrap()).collect();
         let known = newest.entry((numbers[0] as u8, numbers[1] as u64)).or_insert(0);
         *known = (*known).max(numbers[2]);
         seen += 1;

@@ -1,20 +1,20 @@
-//! Everything that lies on disk, as the version that began each format wrote it: `fixtures` has the bytes, this file the
-//! values. They are read to these values for as long as the format is read, and what today's version writes of the values
-//! is these bytes.
+//! Everything that lies on disk, as the version that began each format wrote it: `fixtures` has the
+//! bytes, this file the values. They are read to these values for as long as the format is read,
+//! and what today's version writes of the values is these bytes.
 //!
-//! `SHUNT_WRITE_FIXTURES=1` writes those that are missing and never one that is there: see "Changing a format" in
-//! CONTRIBUTING.md.
+//! `SHUNT_WRITE_FIXTURES=1` writes those that are missing and never one that is there: see
+//! "Changing a format" in CONTRIBUTING.md.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
 
 use shunt_storage::catalogue::{
-    Catalogue, DecodeError, Limits, decode_header, decode_row, decode_unmerged, encode_header, encode_row,
-    encode_unmerged,
+    Catalogue, DecodeError, Limits, decode_header, decode_row, decode_unmerged, encode_header,
+    encode_row, encode_unmerged,
 };
 use shunt_storage::engine::{EngineOptions, LogMark};
 use shunt_storage::row::{
-    Cell, CellValue, ColumnId, Cut, Deletion, Expiry, Fragment, Header, Liveness, PartitionKey, RangeTombstone, Row,
-    TableId,
+    Cell, CellValue, ColumnId, Cut, Deletion, Expiry, Fragment, Header, Liveness, PartitionKey,
+    RangeTombstone, Row, TableId,
 };
 use shunt_storage::store::{Durability, Mutation, check};
 use shunt_storage::{Store, StoreError, StoreOptions, Target, raw};
@@ -35,7 +35,8 @@ fn is_writing() -> bool {
     std::env::var_os("SHUNT_WRITE_FIXTURES").is_some()
 }
 
-/// The bytes of a fixture; `written` is what today's version makes of its values, `version` where its version stands.
+/// The bytes of a fixture; `written` is what today's version makes of its values, `version` where
+/// its version stands.
 fn kept(name: &str, written: &[u8], version: &str) -> Vec<u8> {
     let path = fixture(name);
     if is_writing() && !path.exists() {
@@ -87,18 +88,39 @@ fn rows() -> Vec<(&'static str, Row)> {
         element(b"a", CellValue::Tombstone { local: 1_790_000_003 }),
         element(b"b", CellValue::Live(Vec::new())),
     ];
-    let own = Some(Liveness { timestamp: TIMESTAMP - 9, expiry: Some(Expiry { ttl: 2, at: 1_790_000_002 }) });
+    let own = Some(Liveness {
+        timestamp: TIMESTAMP - 9,
+        expiry: Some(Expiry { ttl: 2, at: 1_790_000_002 }),
+    });
     let key = Cell { timestamp: 0, ..live(ColumnId::KEY_AS_WRITTEN.0, b"\x00\x01K") };
     vec![
         (
             "exact",
-            Row { liveness, cells: vec![live(1, b"same"), live(2, b"long"), live(3, b"four")], ..Row::default() },
+            Row {
+                liveness,
+                cells: vec![live(1, b"same"), live(2, b"long"), live(3, b"four")],
+                ..Row::default()
+            },
         ),
-        ("base", Row { liveness, cells: vec![live(2, b"two"), live(300, b"three hundred")], ..Row::default() }),
-        ("inline", Row { liveness, cells: vec![live(9, b"nine"), live(1000, b"")], ..Row::default() }),
+        (
+            "base",
+            Row {
+                liveness,
+                cells: vec![live(2, b"two"), live(300, b"three hundred")],
+                ..Row::default()
+            },
+        ),
+        (
+            "inline",
+            Row { liveness, cells: vec![live(9, b"nine"), live(1000, b"")], ..Row::default() },
+        ),
         (
             "expiring",
-            Row { liveness: Some(Liveness { timestamp: TIMESTAMP, expiry }), cells: every_cell, ..Row::default() },
+            Row {
+                liveness: Some(Liveness { timestamp: TIMESTAMP, expiry }),
+                cells: every_cell,
+                ..Row::default()
+            },
         ),
         ("own-liveness", Row { liveness: own, cells: vec![live(1, b"v"), key], ..Row::default() }),
         (
@@ -106,7 +128,10 @@ fn rows() -> Vec<(&'static str, Row)> {
             Row {
                 liveness,
                 deletion: Some(DELETION),
-                complex: vec![(ColumnId(1), DELETION), (ColumnId(4), Deletion { timestamp: TIMESTAMP, ..DELETION })],
+                complex: vec![
+                    (ColumnId(1), DELETION),
+                    (ColumnId(4), Deletion { timestamp: TIMESTAMP, ..DELETION }),
+                ],
                 cells: elements,
             },
         ),
@@ -119,14 +144,21 @@ fn rows() -> Vec<(&'static str, Row)> {
 fn catalogue() -> Catalogue {
     let catalogue = Catalogue::in_memory(Limits { exact: 1, bases: 1, ..Limits::default() });
     for columns in [&[1, 2, 3][..], &[300]] {
-        let row = Row { cells: columns.iter().map(|column| live(*column, b"")).collect(), ..Row::default() };
+        let row = Row {
+            cells: columns.iter().map(|column| live(*column, b"")).collect(),
+            ..Row::default()
+        };
         encode_row(&row, TABLE, &catalogue, &mut Vec::new());
     }
     catalogue
 }
 
 fn header() -> Header {
-    let range = |start, end, timestamp| RangeTombstone { start, end, deletion: Deletion { timestamp, ..DELETION } };
+    let range = |start, end, timestamp| RangeTombstone {
+        start,
+        end,
+        deletion: Deletion { timestamp, ..DELETION },
+    };
     let ranges = vec![
         range(Cut::Start, Cut::Before(b"a".to_vec()), TIMESTAMP),
         range(Cut::After(b"b".to_vec()), Cut::After(b"c".to_vec()), TIMESTAMP + 1),
@@ -197,7 +229,8 @@ fn keys() {
     for (name, partition, target) in places {
         let name = format!("key-1/{name}");
         let written = raw::key(TABLE, PartitionKey(partition), target).unwrap();
-        let bytes = kept(&name, &written, "FORMAT in store/directory.rs: keys have none of their own");
+        let bytes =
+            kept(&name, &written, "FORMAT in store/directory.rs: keys have none of their own");
         match raw::split_key(&bytes) {
             Some(found) if found == (TABLE, partition.to_vec(), target) => {}
             other => unread(&name, other),
@@ -210,15 +243,20 @@ fn keys() {
 fn the_file_of_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("catalogue");
-    let opened = Catalogue::open(&path, Limits { exact: 1, bases: 1, ..Limits::default() }).unwrap();
+    let opened =
+        Catalogue::open(&path, Limits { exact: 1, bases: 1, ..Limits::default() }).unwrap();
     for columns in [&[1, 2, 3][..], &[300]] {
-        let row = Row { cells: columns.iter().map(|column| live(*column, b"")).collect(), ..Row::default() };
+        let row = Row {
+            cells: columns.iter().map(|column| live(*column, b"")).collect(),
+            ..Row::default()
+        };
         encode_row(&row, TABLE, &opened, &mut Vec::new());
         opened.persist().unwrap();
     }
     let bytes = kept("catalogue-1", &fs::read(&path).unwrap(), "VERSION in catalogue/file.rs");
     let columns = |columns: &[u32]| columns.iter().copied().map(ColumnId).collect::<Vec<_>>();
-    let schemas = vec![(0, TABLE, columns(&[1, 2, 3]), false), (1, TABLE, columns(&[1, 2, 3, 300]), true)];
+    let schemas =
+        vec![(0, TABLE, columns(&[1, 2, 3]), false), (1, TABLE, columns(&[1, 2, 3, 300]), true)];
     match raw::decode_catalogue(&bytes) {
         Ok(found) if found == (schemas, 2, bytes.len() as u64) => {}
         other => unread("catalogue-1", other),
@@ -231,7 +269,8 @@ fn the_file_of_schemas() {
     assert_eq!(fs::read(&path).unwrap(), later, "and left as it is");
 }
 
-/// Its length is its version: the first had the number of the write alone, the second the manifest too.
+/// Its length is its version: the first had the number of the write alone, the second the manifest
+/// too.
 #[test]
 fn the_file_of_what_was_synced() {
     let mut logs = [LogMark::default(); 8];
@@ -240,25 +279,41 @@ fn the_file_of_what_was_synced() {
     let manifest = (5, 300, 0xCAFE_F00D);
     let written = raw::encode_synced((77, manifest, logs));
     kept("synced-3", &written, "it is told by the file's length, in engine/noted.rs");
-    let shorter = |length: usize| [&written[..length], &crc32fast::hash(&written[..length]).to_le_bytes()].concat();
+    let shorter = |length: usize| {
+        [&written[..length], &crc32fast::hash(&written[..length]).to_le_bytes()].concat()
+    };
     kept("synced-2", &shorter(28), "it is told by the file's length, in engine/noted.rs");
     kept("synced-1", &shorter(8), "it is told by the file's length, in engine/noted.rs");
     let none = [LogMark::default(); 8];
-    let said =
-        [("synced-1", (77, (0, 0, 0), none)), ("synced-2", (77, manifest, none)), ("synced-3", (77, manifest, logs))];
+    let said = [
+        ("synced-1", (77, (0, 0, 0), none)),
+        ("synced-2", (77, manifest, none)),
+        ("synced-3", (77, manifest, logs)),
+    ];
     for (name, said) in said {
         match raw::decode_synced(&fs::read(fixture(name)).unwrap()) {
             Some(found) if found == said => {}
             other => unread(name, other),
         }
     }
-    // One that is longer than any says nothing, as one that is damaged: what it would say is checked, not needed.
+    // One that is longer than any says nothing, as one that is damaged: what it would say is
+    // checked, not needed.
     assert_eq!(raw::decode_synced(&[&written[..], &[0; 16]].concat()), None);
 }
 
 fn options() -> StoreOptions {
-    let engine = EngineOptions { block_cache_bytes: 1 << 20, memtable_bytes: 1 << 20, ..EngineOptions::default() };
-    StoreOptions { create: false, engine, clock: Arc::new(|| NOW), reserve_bytes: 0, ..StoreOptions::default() }
+    let engine = EngineOptions {
+        block_cache_bytes: 1 << 20,
+        memtable_bytes: 1 << 20,
+        ..EngineOptions::default()
+    };
+    StoreOptions {
+        create: false,
+        engine,
+        clock: Arc::new(|| NOW),
+        reserve_bytes: 0,
+        ..StoreOptions::default()
+    }
 }
 
 fn partition(number: u8) -> [u8; 9] {
@@ -270,7 +325,8 @@ fn write_store(directory: &Path) {
     let store = Store::open(directory, StoreOptions { create: true, ..options() }).unwrap();
     let put = |number: u8, target, fragment| {
         let partition = partition(number);
-        let mutation = Mutation { table: TABLE, partition: PartitionKey(&partition), target, fragment };
+        let mutation =
+            Mutation { table: TABLE, partition: PartitionKey(&partition), target, fragment };
         store.wait_durable(store.apply(&[mutation], Durability::Batch).unwrap()).unwrap();
     };
     for (number, (name, row)) in rows().into_iter().enumerate() {
@@ -278,9 +334,21 @@ fn write_store(directory: &Path) {
     }
     store.flush().unwrap();
     put(0, Target::Row(b"exact"), Fragment::Row(newer()));
-    put(9, Target::Static, Fragment::Row(Row { cells: vec![live(1, b"static")], ..Row::default() }));
-    put(9, Target::Row(b"bb"), Fragment::Row(Row { cells: vec![live(1, b"covered")], ..Row::default() }));
-    put(9, Target::Row(b"ca"), Fragment::Row(Row { cells: vec![live(1, b"not covered")], ..Row::default() }));
+    put(
+        9,
+        Target::Static,
+        Fragment::Row(Row { cells: vec![live(1, b"static")], ..Row::default() }),
+    );
+    put(
+        9,
+        Target::Row(b"bb"),
+        Fragment::Row(Row { cells: vec![live(1, b"covered")], ..Row::default() }),
+    );
+    put(
+        9,
+        Target::Row(b"ca"),
+        Fragment::Row(Row { cells: vec![live(1, b"not covered")], ..Row::default() }),
+    );
     put(9, Target::Header, Fragment::Header(header()));
 }
 
@@ -295,7 +363,8 @@ fn copy_store(from: &Path, to: &Path) {
         for entry in fs::read_dir(from.join(below)).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            let left_out = keep.is_some_and(|names| names.iter().any(|other| name.starts_with(other)));
+            let left_out =
+                keep.is_some_and(|names| names.iter().any(|other| name.starts_with(other)));
             if entry.path().is_file() && name != "LOCK" && !left_out {
                 fs::copy(entry.path(), to.join(below).join(name)).unwrap();
             }
@@ -322,13 +391,21 @@ fn a_data_directory() {
         Ok(problems) if problems.is_empty() => {}
         other => unread(name, other),
     }
-    let store = Store::open(directory.path(), options()).unwrap_or_else(|error| unread(name, error));
+    let store =
+        Store::open(directory.path(), options()).unwrap_or_else(|error| unread(name, error));
     let is = |value: &[u8]| CellValue::Live(value.to_vec());
     // With all its times.
-    let base = store.read_row(TABLE, PartitionKey(&partition(1)), Target::Row(b"base"), NOW).unwrap();
+    let base =
+        store.read_row(TABLE, PartitionKey(&partition(1)), Target::Row(b"base"), NOW).unwrap();
     assert_eq!(base.as_ref(), rows().iter().find(|(name, _)| *name == "base").map(|(_, row)| row));
-    assert_eq!(values(&store, 0, Target::Row(b"exact")), [(1, is(b"same")), (2, is(b"newer")), (3, is(b"four"))]);
-    assert_eq!(values(&store, 1, Target::Row(b"base")), [(2, is(b"two")), (300, is(b"three hundred"))]);
+    assert_eq!(
+        values(&store, 0, Target::Row(b"exact")),
+        [(1, is(b"same")), (2, is(b"newer")), (3, is(b"four"))]
+    );
+    assert_eq!(
+        values(&store, 1, Target::Row(b"base")),
+        [(2, is(b"two")), (300, is(b"three hundred"))]
+    );
     assert_eq!(values(&store, 2, Target::Row(b"inline")), [(9, is(b"nine")), (1000, is(b""))]);
     let expiring = [(1, is(b"expires")), (2, is(b"later")), (3, is(b"stays"))];
     assert_eq!(values(&store, 3, Target::Row(b"expiring"))[..3], expiring);
@@ -362,18 +439,23 @@ fn a_data_directory_of_a_version_to_come_is_refused_and_left_alone() {
     copy_store(&fixture("store-1"), directory.path());
     fs::write(directory.path().join("FORMAT"), "shunt storage 2\n").unwrap();
     let before = names(directory.path());
-    let refused = Store::open(directory.path(), StoreOptions { create: true, ..options() }).err().unwrap();
+    let refused =
+        Store::open(directory.path(), StoreOptions { create: true, ..options() }).err().unwrap();
     assert!(matches!(refused, StoreError::Format { .. }), "{refused:?}");
     let message = refused.to_string();
     assert!(message.contains("not a data directory that this version can read"), "{message}");
-    assert!(message.contains("it says \"shunt storage 2\", expected \"shunt storage 1\""), "{message}");
+    assert!(
+        message.contains("it says \"shunt storage 2\", expected \"shunt storage 1\""),
+        "{message}"
+    );
     assert_eq!(names(directory.path()), before);
 }
 
 fn names(directory: &Path) -> Vec<String> {
     let all = [directory.to_owned(), directory.join("db")];
     let entries = all.iter().flat_map(|directory| fs::read_dir(directory).unwrap());
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path().display().to_string()).collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().path().display().to_string()).collect();
     names.sort();
     names
 }

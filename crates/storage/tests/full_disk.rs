@@ -1,8 +1,8 @@
-//! A disk that really fills up: writes are refused with the reason, reads go on, writes go on when there is room again, and
-//! nothing that was acknowledged is lost.
+//! A disk that really fills up: writes are refused with the reason, reads go on, writes go on when
+//! there is room again, and nothing that was acknowledged is lost.
 //!
-//! The disk is a small tmpfs in a mount namespace of its own, in which this executable starts itself again. Where the
-//! kernel does not let one be made, the test says so and proves nothing.
+//! The disk is a small tmpfs in a mount namespace of its own, in which this executable starts
+//! itself again. Where the kernel does not let one be made, the test says so and proves nothing.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
 
@@ -19,8 +19,14 @@ const TABLE: TableId = TableId(1);
 
 /// Without a reserve: the engine itself runs into the end of the disk.
 fn options() -> StoreOptions {
-    let engine = EngineOptions { memtable_bytes: 1 << 20, compression: false, ..EngineOptions::default() };
-    StoreOptions { engine, reserve_bytes: 1, watch_interval: Duration::from_millis(20), ..StoreOptions::default() }
+    let engine =
+        EngineOptions { memtable_bytes: 1 << 20, compression: false, ..EngineOptions::default() };
+    StoreOptions {
+        engine,
+        reserve_bytes: 1,
+        watch_interval: Duration::from_millis(20),
+        ..StoreOptions::default()
+    }
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -32,7 +38,12 @@ fn write(store: &Store, number: u64) -> Result<(), StoreError> {
     let cell = Cell { column: ColumnId(0), path: None, timestamp: 1, expiry: None, value };
     let fragment = Fragment::Row(Row { cells: vec![cell], ..Row::default() });
     let key = key(number);
-    let mutation = Mutation { table: TABLE, partition: PartitionKey(&key), target: Target::Row(b""), fragment };
+    let mutation = Mutation {
+        table: TABLE,
+        partition: PartitionKey(&key),
+        target: Target::Row(b""),
+        fragment,
+    };
     store.wait_durable(store.apply(&[mutation], Durability::Batch)?)
 }
 
@@ -94,7 +105,9 @@ fn a_full_disk_is_read_only_until_there_is_room() {
         .env(DISK, disk.path())
         .status();
     match status.as_ref().map(|status| status.code()) {
-        Ok(Some(1 | 77)) | Err(_) => eprintln!("no small disk can be made here: nothing was tested"),
+        Ok(Some(1 | 77)) | Err(_) => {
+            eprintln!("no small disk can be made here: nothing was tested")
+        }
         Ok(code) => assert_eq!(code, Some(0)),
     }
 }

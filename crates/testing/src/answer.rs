@@ -1,9 +1,11 @@
-//! Answers of a server, and what a test reads from them. An answer of another kind than asked for fails the test.
+//! Answers of a server, and what a test reads from them. An answer of another kind than asked for
+//! fails the test.
 
 use shunt_wire::aggregate::{AggregateReader, Entry};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
-    ErrorMessage, Prepared, ResponsePrefix, ResultMessage, Row, Rows as EncodedRows, split_response_prefix,
+    ErrorMessage, Prepared, ResponsePrefix, ResultMessage, Row, Rows as EncodedRows,
+    split_response_prefix,
 };
 
 /// All values of all rows, as they came.
@@ -39,7 +41,8 @@ impl Answer {
     }
 
     fn split(&self) -> (ResponsePrefix<'_>, &[u8]) {
-        split_response_prefix(self.header.flags, &self.body).expect("tracing id, warnings or payload of an answer")
+        split_response_prefix(self.header.flags, &self.body)
+            .expect("tracing id, warnings or payload of an answer")
     }
 
     /// Tracing id, warnings and custom payload.
@@ -94,7 +97,8 @@ impl Answer {
         self.encoded_rows().rows().map(|row| first(row.expect("a row"))).collect()
     }
 
-    /// The answers in the aggregated frame that it must be, each with the number of the client that it is for.
+    /// The answers in the aggregated frame that it must be, each with the number of the client that
+    /// it is for.
     pub fn entries(&self) -> Vec<(u32, Answer)> {
         assert_eq!(self.opcode(), opcode::AGGREGATE, "{:?}", self.header);
         let entries = AggregateReader::new(&self.body).expect("a count");

@@ -31,7 +31,8 @@ impl Client {
 
     /// Connects with this handshake, which has to succeed.
     pub fn open(address: SocketAddr, handshake: Handshake) -> Client {
-        Client::try_open(address, handshake).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
+        Client::try_open(address, handshake)
+            .unwrap_or_else(|error| panic!("connect to {address}: {error}"))
     }
 
     /// Connects with this handshake. A refusal of the server fails the test.
@@ -42,7 +43,8 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        let mut client = Client { stream, cql: crate::Client::new(handshake), received: Vec::new() };
+        let mut client =
+            Client { stream, cql: crate::Client::new(handshake), received: Vec::new() };
         let mut out = Vec::new();
         client.cql.start(&mut out);
         client.stream.write_all(&out)?;
@@ -84,7 +86,10 @@ impl Client {
     ///
     /// # Errors
     /// The connection is gone. What was sent may have been carried out all the same.
-    pub fn try_send<B: AsRef<[u8]>>(&mut self, requests: impl IntoIterator<Item = (i16, u8, B)>) -> io::Result<()> {
+    pub fn try_send<B: AsRef<[u8]>>(
+        &mut self,
+        requests: impl IntoIterator<Item = (i16, u8, B)>,
+    ) -> io::Result<()> {
         let mut out = Vec::new();
         for (stream, opcode, body) in requests {
             self.cql.request(&mut out, stream, opcode, body.as_ref());
@@ -183,7 +188,8 @@ impl Client {
     /// Sends texts together and waits for their answers; `None` for those that never come.
     pub fn pipeline(&mut self, texts: &[String]) -> Vec<Option<Answer>> {
         let bodies: Vec<_> = texts.iter().map(|text| self.query_body(text)).collect();
-        let requests = bodies.iter().enumerate().map(|(stream, body)| (stream as i16, opcode::QUERY, body));
+        let requests =
+            bodies.iter().enumerate().map(|(stream, body)| (stream as i16, opcode::QUERY, body));
         let mut answers = vec![None; texts.len()];
         if self.try_send(requests).is_err() {
             return answers;

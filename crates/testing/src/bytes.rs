@@ -1,6 +1,7 @@
 //! Requests as bytes, right and wrong in every way that the framing allows.
 //!
-//! Segments and their checksums are written from the specification once more, apart from the product's own.
+//! Segments and their checksums are written from the specification once more, apart from the
+//! product's own.
 
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
@@ -34,13 +35,15 @@ pub fn options(version: u8, stream: i16) -> Vec<u8> {
 
 /// STARTUP that asks for this compression, by its name.
 pub fn startup(version: u8, compression: Option<&str>) -> Vec<u8> {
-    let options = [("CQL_VERSION", "3.0.0")].into_iter().chain(compression.map(|name| ("COMPRESSION", name)));
+    let options =
+        [("CQL_VERSION", "3.0.0")].into_iter().chain(compression.map(|name| ("COMPRESSION", name)));
     request(version, 0, opcode::STARTUP, &body(|out| encode::startup(out, options)))
 }
 
 /// STARTUP of a driver that says its name and version.
 pub fn startup_of(version: u8, driver: &str, driver_version: &str) -> Vec<u8> {
-    let options = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", driver), ("DRIVER_VERSION", driver_version)];
+    let options =
+        [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", driver), ("DRIVER_VERSION", driver_version)];
     request(version, 0, opcode::STARTUP, &body(|out| encode::startup(out, options)))
 }
 
@@ -51,12 +54,22 @@ pub fn auth_response(version: u8, token: &[u8]) -> Vec<u8> {
 
 /// QUERY at consistency ONE.
 pub fn query(version: u8, stream: i16, text: &str) -> Vec<u8> {
-    request(version, stream, opcode::QUERY, &body(|out| encode::query_simple(out, version, text, Consistency::ONE)))
+    request(
+        version,
+        stream,
+        opcode::QUERY,
+        &body(|out| encode::query_simple(out, version, text, Consistency::ONE)),
+    )
 }
 
 /// PREPARE.
 pub fn prepare(version: u8, stream: i16, text: &str) -> Vec<u8> {
-    request(version, stream, opcode::PREPARE, &body(|out| encode::prepare(out, version, text, None)))
+    request(
+        version,
+        stream,
+        opcode::PREPARE,
+        &body(|out| encode::prepare(out, version, text, None)),
+    )
 }
 
 /// EXECUTE of a statement with these values; in v5 with a metadata id of zeros.
@@ -66,7 +79,12 @@ pub fn execute(version: u8, stream: i16, id: &[u8], values: &[&[u8]]) -> Vec<u8>
         list.push(Value::Bytes(value));
     }
     let params = QueryParams { values: list.values(), ..QueryParams::simple(Consistency::ONE) };
-    request(version, stream, opcode::EXECUTE, &body(|out| encode::execute(out, version, id, Some(&[0; 16]), &params)))
+    request(
+        version,
+        stream,
+        opcode::EXECUTE,
+        &body(|out| encode::execute(out, version, id, Some(&[0; 16]), &params)),
+    )
 }
 
 /// `INSERT` into the table all nodes know, as text, with this key and a value of so many bytes.
@@ -92,11 +110,22 @@ pub fn said_compressed(envelope: Vec<u8>) -> Vec<u8> {
 }
 
 /// One aggregated frame of requests of this client.
-pub fn aggregate<'b>(client_id: u32, requests: impl IntoIterator<Item = (Header, &'b [u8])>) -> Vec<u8> {
+pub fn aggregate<'b>(
+    client_id: u32,
+    requests: impl IntoIterator<Item = (Header, &'b [u8])>,
+) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
     for (header, body) in requests {
-        writer.push(&mut frame, header.stream, client_id, header.version, header.flags, header.opcode, body);
+        writer.push(
+            &mut frame,
+            header.stream,
+            client_id,
+            header.version,
+            header.flags,
+            header.opcode,
+            body,
+        );
     }
     writer.finish(&mut frame);
     frame
@@ -113,7 +142,8 @@ pub fn segment(payload: &[u8], self_contained: bool) -> Vec<u8> {
     segment_with_lengths(&lengths.to_le_bytes()[..3], payload)
 }
 
-/// One v5 segment of a connection with LZ4, which claims that the payload decompresses to so many bytes (0: is plain).
+/// One v5 segment of a connection with LZ4, which claims that the payload decompresses to so many
+/// bytes (0: is plain).
 pub fn segment_lz4(payload: &[u8], uncompressed_len: usize) -> Vec<u8> {
     let lengths = payload.len() as u64 | (uncompressed_len as u64) << 17 | 1 << 34;
     segment_with_lengths(&lengths.to_le_bytes()[..5], payload)

@@ -1,5 +1,5 @@
-//! The client without I/O: bytes of the connection come in as they arrive, answers go out; requests go into a buffer
-//! that whoever holds the connection sends.
+//! The client without I/O: bytes of the connection come in as they arrive, answers go out; requests
+//! go into a buffer that whoever holds the connection sends.
 
 use std::collections::VecDeque;
 
@@ -122,8 +122,8 @@ impl Client {
         self.output.finish(out);
     }
 
-    /// Takes what arrived and appends to `out` what the handshake sends next. Returns how many bytes were used: the
-    /// others have to be given again, in front of what follows.
+    /// Takes what arrived and appends to `out` what the handshake sends next. Returns how many
+    /// bytes were used: the others have to be given again, in front of what follows.
     ///
     /// # Errors
     /// The bytes cannot be CQL.
@@ -135,7 +135,8 @@ impl Client {
             let startup_taken = matches!(header.opcode, opcode::READY | opcode::AUTHENTICATE);
             if self.agreed.is_none() && startup_taken {
                 self.agreed = Some(header);
-                // "The first response ... is the last message that is not framed" (v5, section 2.3.1).
+                // "The first response ... is the last message that is not framed" (v5, section
+                // 2.3.1).
                 if header.version >= 5 {
                     self.output.start_segments(compression.is_some());
                 } else {
@@ -193,12 +194,19 @@ impl Client {
     }
 
     fn check_header(&self, header: &Header) {
-        // Before it has looked at STARTUP, a server does not know which version the client wants to hear.
+        // Before it has looked at STARTUP, a server does not know which version the client wants to
+        // hear.
         let early = self.step == Step::Startup && header.opcode == opcode::ERROR;
-        assert!(header.response && (header.version == self.handshake.version || early), "{header:?}");
+        assert!(
+            header.response && (header.version == self.handshake.version || early),
+            "{header:?}"
+        );
         if header.opcode == opcode::EVENT {
             let registered = !self.handshake.events.is_empty();
-            assert!(header.stream == EVENT_STREAM && registered, "an event for a client that registered for none");
+            assert!(
+                header.stream == EVENT_STREAM && registered,
+                "an event for a client that registered for none"
+            );
         }
     }
 }

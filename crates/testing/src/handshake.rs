@@ -51,12 +51,17 @@ impl Handshake {
         let mut body = Vec::new();
         let opcode = match step {
             Step::Startup => {
-                let compression = self.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
-                encode::startup(&mut body, [("CQL_VERSION", "3.0.0")].into_iter().chain(compression));
+                let compression =
+                    self.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
+                encode::startup(
+                    &mut body,
+                    [("CQL_VERSION", "3.0.0")].into_iter().chain(compression),
+                );
                 opcode::STARTUP
             }
             Step::Login => {
-                let (user, password) = self.login.as_ref().expect("the server asked for a login that nobody has");
+                let (user, password) =
+                    self.login.as_ref().expect("the server asked for a login that nobody has");
                 encode::auth_response(&mut body, Some(format!("\0{user}\0{password}").as_bytes()));
                 opcode::AUTH_RESPONSE
             }
@@ -73,7 +78,9 @@ impl Handshake {
                 encode::prepare(&mut body, self.version, &self.statements[prepared], None);
                 opcode::PREPARE
             }
-            Step::Manual | Step::Ready | Step::Refused => unreachable!("nothing is sent at step {step:?}"),
+            Step::Manual | Step::Ready | Step::Refused => {
+                unreachable!("nothing is sent at step {step:?}")
+            }
         };
         (opcode, body)
     }

@@ -1,5 +1,5 @@
-//! The CQL client of the tests. Only a dev-dependency: what users run speaks CQL through code of its own, which this
-//! client is to find faults in.
+//! The CQL client of the tests. Only a dev-dependency: what users run speaks CQL through code of
+//! its own, which this client is to find faults in.
 //!
 //! ```text
 //!  blocking::Client (TcpStream)      ─┐
@@ -9,9 +9,10 @@
 //!  Watched: any Service in the sim world, its allocations counted
 //! ```
 //!
-//! [`Client`] does no I/O. It opens a connection as its [`Handshake`] says (STARTUP, login, REGISTER, USE, PREPARE) and
-//! then frames requests and takes answers apart as the two sides agreed: bare, with compressed bodies, or in segments.
-//! A test that wants to go wrong at any of this writes its own bytes.
+//! [`Client`] does no I/O. It opens a connection as its [`Handshake`] says (STARTUP, login,
+//! REGISTER, USE, PREPARE) and then frames requests and takes answers apart as the two sides
+//! agreed: bare, with compressed bodies, or in segments. A test that wants to go wrong at any of
+//! this writes its own bytes.
 
 pub mod answer;
 pub mod blocking;

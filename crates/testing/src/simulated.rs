@@ -1,5 +1,5 @@
-//! The client in the simulated world, under a test's full control: it sends what it is told to, right or wrong, and
-//! keeps what it receives.
+//! The client in the simulated world, under a test's full control: it sends what it is told to,
+//! right or wrong, and keeps what it receives.
 
 use std::net::SocketAddr;
 
@@ -147,7 +147,8 @@ impl Service for Client {
     fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
         self.reads += 1;
         // It does its handshake by hand: nothing is sent by itself.
-        let used = self.cql.receive(data, &mut Vec::new()).expect("what the server sends is well-formed");
+        let used =
+            self.cql.receive(data, &mut Vec::new()).expect("what the server sends is well-formed");
         while let Some(answer) = self.cql.next_answer() {
             self.count += 1;
             if !self.discards_answers {

@@ -1,13 +1,13 @@
-//! A service whose allocations are counted while it serves. What counts them is the test's, so that only tests that
-//! count have another allocator.
+//! A service whose allocations are counted while it serves. What counts them is the test's, so that
+//! only tests that count have another allocator.
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 /// Runs the function once and returns how many allocations it made.
 pub type Measure = fn(&mut dyn FnMut()) -> u64;
 
-/// A service whose callbacks for bytes are watched while `counting`: they come with every request. The others come with
-/// connections and timers, however many requests there are.
+/// A service whose callbacks for bytes are watched while `counting`: they come with every request.
+/// The others come with connections and timers, however many requests there are.
 pub struct Watched<S> {
     /// The service.
     pub service: S,
@@ -29,7 +29,8 @@ impl<S> Watched<S> {
             return call(&mut self.service);
         }
         let (mut call, mut result) = (Some(call), None);
-        self.allocations += (self.measure)(&mut || result = call.take().map(|call| call(&mut self.service)));
+        self.allocations +=
+            (self.measure)(&mut || result = call.take().map(|call| call(&mut self.service)));
         result.expect("it was called")
     }
 }

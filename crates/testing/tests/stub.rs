@@ -1,4 +1,5 @@
-//! The client against a stub node: every version, framing and step of the handshake; on a socket and simulated.
+//! The client against a stub node: every version, framing and step of the handshake; on a socket
+//! and simulated.
 
 use std::net::SocketAddr;
 
@@ -41,7 +42,10 @@ fn a_blocking_client_finds_what_it_wrote_in_every_layout() {
         let handshake = Handshake {
             keyspace: Some("bench".into()),
             events: vec!["STATUS_CHANGE"],
-            statements: vec!["INSERT INTO kv (k, v) VALUES (?, ?)".into(), "SELECT v FROM kv WHERE k = ?".into()],
+            statements: vec![
+                "INSERT INTO kv (k, v) VALUES (?, ?)".into(),
+                "SELECT v FROM kv WHERE k = ?".into(),
+            ],
             ..Handshake::new(version).compressed(compression)
         };
         let mut client = blocking::Client::open(stub.addresses()[0], handshake);
@@ -50,7 +54,10 @@ fn a_blocking_client_finds_what_it_wrote_in_every_layout() {
         assert_eq!((insert.metadata_id.is_some(), insert.id == select.id), (version == 5, false));
         client.run("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)");
         assert_eq!(client.column("SELECT v FROM kv WHERE k = 0x01"), [[2]]);
-        assert_eq!(client.rows("SELECT k, v FROM kv WHERE k = 0x01"), [[Some(vec![1]), Some(vec![2])]]);
+        assert_eq!(
+            client.rows("SELECT k, v FROM kv WHERE k = 0x01"),
+            [[Some(vec![1]), Some(vec![2])]]
+        );
         assert_eq!(client.prepare("SELECT v FROM kv WHERE k = ?"), client.statements()[1]);
     }
 }
@@ -61,8 +68,11 @@ fn a_pipeline_has_an_answer_for_each_text() {
     for (version, compression) in LAYOUTS {
         let handshake = Handshake::new(version).compressed(compression);
         let mut client = blocking::Client::open(stub.addresses()[0], handshake);
-        let texts =
-            ["INSERT INTO bench.kv (k, v) VALUES (0x07, 0x08)", "SELECT v FROM bench.kv WHERE k = 0x07", "WHAT"];
+        let texts = [
+            "INSERT INTO bench.kv (k, v) VALUES (0x07, 0x08)",
+            "SELECT v FROM bench.kv WHERE k = 0x07",
+            "WHAT",
+        ];
         let answers = client.pipeline(&texts.map(str::to_owned));
         let [Some(insert), Some(select), Some(_)] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!((insert.rows().len(), select.first_column()), (0, vec![vec![8]]));
@@ -71,12 +81,15 @@ fn a_pipeline_has_an_answer_for_each_text() {
 
 #[test]
 fn nobody_there_is_an_error_and_no_panic() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
+    let closed =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
     assert!(blocking::Client::try_open(closed, Handshake::new(4)).is_err());
 }
 
 /// A stub, and a client of it that has sent nothing yet.
-fn simulation(change: impl FnOnce(&mut StubOptions)) -> (World, HostId<Stub>, HostId<simulated::Client>) {
+fn simulation(
+    change: impl FnOnce(&mut StubOptions),
+) -> (World, HostId<Stub>, HostId<simulated::Client>) {
     let mut world = World::new(1, Options::crumbs());
     let address: SocketAddr = "10.1.0.1:9042".parse().expect("an address");
     let mut options = StubOptions::new(Ring::even(&[address], 1));
@@ -87,7 +100,11 @@ fn simulation(change: impl FnOnce(&mut StubOptions)) -> (World, HostId<Stub>, Ho
     (world, stub, client)
 }
 
-fn exchange(world: &mut World, client: HostId<simulated::Client>, sent: &[u8]) -> Vec<shunt_testing::Answer> {
+fn exchange(
+    world: &mut World,
+    client: HostId<simulated::Client>,
+    sent: &[u8],
+) -> Vec<shunt_testing::Answer> {
     world.with(client, |client, io| client.send(io, sent));
     world.run_for(20 * SECOND);
     world.with(client, |client, _| std::mem::take(&mut client.answers))
@@ -100,7 +117,9 @@ fn a_simulated_client_frames_as_agreed_and_sends_what_it_is_told() {
         world.with(client, |client, _| client.expect_compression(compression));
         let startup = bytes::startup(version, compression.map(Algorithm::name));
         assert_eq!(exchange(&mut world, client, &startup)[0].opcode(), opcode::READY);
-        world.with(client, |client, io| client.push(io, Header::request(version, 3, opcode::OPTIONS), &[]));
+        world.with(client, |client, io| {
+            client.push(io, Header::request(version, 3, opcode::OPTIONS), &[])
+        });
         let answer = exchange(&mut world, client, &[]).remove(0);
         assert_eq!((answer.stream(), answer.opcode()), (3, opcode::SUPPORTED));
         assert!(Supported::decode(answer.message()).is_ok());
@@ -122,9 +141,14 @@ fn a_segment_made_by_hand_is_one_and_a_damaged_one_is_not() {
     exchange(&mut world, client, &bytes::startup(5, None));
     let query = bytes::query(5, 1, "SELECT key FROM system.local");
     let (head, tail) = query.split_at(20);
-    let parts = [bytes::segment(head, false), bytes::segment(tail, false), bytes::framed(5, query.clone())].concat();
+    let parts =
+        [bytes::segment(head, false), bytes::segment(tail, false), bytes::framed(5, query.clone())]
+            .concat();
     let answers = exchange(&mut world, client, &parts);
-    assert_eq!(answers.iter().map(|answer| answer.first_column()).collect::<Vec<_>>(), [[b"local"], [b"local"]]);
+    assert_eq!(
+        answers.iter().map(|answer| answer.first_column()).collect::<Vec<_>>(),
+        [[b"local"], [b"local"]]
+    );
     let mut damaged = bytes::segment(&query, true);
     *damaged.last_mut().expect("bytes") ^= 1;
     assert_eq!(exchange(&mut world, client, &damaged)[0].error().0, PROTOCOL_ERROR);
@@ -133,7 +157,9 @@ fn a_segment_made_by_hand_is_one_and_a_damaged_one_is_not() {
 /// The client without I/O against a stub in memory, its bytes given a few at a time.
 #[test]
 fn a_login_and_events() {
-    for (version, password) in [(3, "right"), (4, "right"), (5, "right"), (4, "wrong"), (5, "wrong")] {
+    for (version, password) in
+        [(3, "right"), (4, "right"), (5, "right"), (4, "wrong"), (5, "wrong")]
+    {
         let (mut world, stub, client) =
             simulation(|options| options.credentials = vec![("ann".into(), "right".into())]);
         let mut cql = shunt_testing::Client::new(Handshake {
@@ -144,9 +170,11 @@ fn a_login_and_events() {
         let mut out = Vec::new();
         cql.start(&mut out);
         for _ in 0..3 {
-            // The simulated client carries the bytes; what comes back is written anew as the server framed it.
+            // The simulated client carries the bytes; what comes back is written anew as the server
+            // framed it.
             for answer in exchange(&mut world, client, &std::mem::take(&mut out)) {
-                let first = matches!(answer.opcode(), opcode::READY | opcode::AUTHENTICATE) && answer.stream() == 0;
+                let first = matches!(answer.opcode(), opcode::READY | opcode::AUTHENTICATE)
+                    && answer.stream() == 0;
                 let envelope = bytes::envelope(answer.header, &answer.body);
                 let startup = cql.step() == shunt_testing::Step::Startup && first;
                 let framed = if startup { envelope } else { bytes::framed(version, envelope) };
@@ -166,8 +194,12 @@ fn a_login_and_events() {
         let address = ([10, 1, 0, 9], 9042).into();
         world.post(stub, StubMail::Status("DOWN", address));
         let event = exchange(&mut world, client, &[]).remove(0);
-        assert_eq!(Event::decode(event.message()), Ok(Event::StatusChange { change: "DOWN", address }));
-        cql.receive(&bytes::framed(version, bytes::envelope(event.header, &event.body)), &mut out).expect("CQL");
+        assert_eq!(
+            Event::decode(event.message()),
+            Ok(Event::StatusChange { change: "DOWN", address })
+        );
+        cql.receive(&bytes::framed(version, bytes::envelope(event.header, &event.body)), &mut out)
+            .expect("CQL");
         assert_eq!(cql.next_answer(), Some(event));
     }
 }
@@ -212,6 +244,9 @@ fn an_outcome_is_rows_or_the_text_of_the_error() {
 #[test]
 fn a_value_of_four_or_eight_bytes_is_a_number() {
     let value = |bytes: &[u8]| number(Some(&bytes.to_vec()));
-    assert_eq!((value(&(-2_i32).to_be_bytes()), value(&(-3_i64).to_be_bytes())), (Some(-2), Some(-3)));
+    assert_eq!(
+        (value(&(-2_i32).to_be_bytes()), value(&(-3_i64).to_be_bytes())),
+        (Some(-2), Some(-3))
+    );
     assert_eq!((value(&[1]), number(None)), (None, None));
 }

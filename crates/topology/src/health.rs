@@ -1,15 +1,17 @@
-//! Decides whether links to a node may be opened, from what became of earlier ones and what the ring's events say; and
-//! how long to wait before trying again. Links that are open are used whatever is thought of the node.
+//! Decides whether links to a node may be opened, from what became of earlier ones and what the
+//! ring's events say; and how long to wait before trying again. Links that are open are used
+//! whatever is thought of the node.
 //!
-//! Pure: time comes in as nanoseconds of the loop's clock and randomness as a number, so a test or the simulator can
-//! replay it.
+//! Pure: time comes in as nanoseconds of the loop's clock and randomness as a number, so a test or
+//! the simulator can replay it.
 
 use std::time::Duration;
 
 use crate::node::NodeId;
 
-/// Exponential backoff with jitter: the n-th delay is uniform in `[d/2, d]` with `d = min(base * 2^n, max)`. The lower
-/// half is kept so that a node just restarting is not hammered; the jitter keeps many proxies from returning together.
+/// Exponential backoff with jitter: the n-th delay is uniform in `[d/2, d]` with `d = min(base *
+/// 2^n, max)`. The lower half is kept so that a node just restarting is not hammered; the jitter
+/// keeps many proxies from returning together.
 #[derive(Copy, Clone, Debug)]
 pub struct Backoff {
     /// Upper end of the first delay.
@@ -28,7 +30,10 @@ impl Backoff {
 
     /// The next delay; `random` is any uniformly distributed number.
     pub fn next(&mut self, random: u64) -> Duration {
-        let ceiling = self.base.saturating_mul(1u32.checked_shl(self.attempt).unwrap_or(u32::MAX)).min(self.max);
+        let ceiling = self
+            .base
+            .saturating_mul(1u32.checked_shl(self.attempt).unwrap_or(u32::MAX))
+            .min(self.max);
         self.attempt = self.attempt.saturating_add(1);
         let half = u64::try_from(ceiling.as_nanos() / 2).unwrap_or(u64::MAX / 2);
         let jitter = (u128::from(random) * u128::from(half)) >> 64;
@@ -46,7 +51,8 @@ impl Backoff {
 pub enum Status {
     /// Nothing speaks against opening a link.
     Usable,
-    /// The last attempt to reach it failed or its last link broke; try again at this time and not before.
+    /// The last attempt to reach it failed or its last link broke; try again at this time and not
+    /// before.
     Waiting {
         /// Nanoseconds of the loop's clock.
         until_ns: u64,
@@ -91,8 +97,8 @@ impl Health {
         }
     }
 
-    /// A link finished its handshake. The next failure waits longer than the last all the same: a link that breaks as
-    /// soon as it carries a query has shown nothing.
+    /// A link finished its handshake. The next failure waits longer than the last all the same: a
+    /// link that breaks as soon as it carries a query has shown nothing.
     pub fn link_opened(&mut self, node: NodeId) {
         self.entry(node).waiting_until_ns = None;
     }
@@ -104,9 +110,9 @@ impl Health {
 
     /// An attempt to connect failed, or a link broke. Returns when to try again.
     ///
-    /// The wait holds although other links may still work: a node that shuts down refuses new connections long before
-    /// it closes the old ones. Failures while a wait is running do not lengthen it, or the many links that break
-    /// together would count as many attempts.
+    /// The wait holds although other links may still work: a node that shuts down refuses new
+    /// connections long before it closes the old ones. Failures while a wait is running do not
+    /// lengthen it, or the many links that break together would count as many attempts.
     pub fn failed(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
         let health = self.entry(node);
         if let Some(until_ns) = health.waiting_until_ns.filter(|until_ns| now_ns < *until_ns) {

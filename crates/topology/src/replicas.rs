@@ -1,7 +1,7 @@
 //! Which nodes hold a range: Cassandra's replication strategies, worked out once per snapshot.
 //!
-//! For each distinct replication setting a [`Placement`] holds, for every range of the ring, an index into a list of
-//! distinct replica sets. A look-up is then one binary search and two loads.
+//! For each distinct replication setting a [`Placement`] holds, for every range of the ring, an
+//! index into a list of distinct replica sets. A look-up is then one binary search and two loads.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,8 @@ use crate::token::Token;
 /// The replicas of one token, those of the local datacentre first, otherwise in ring order.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Replicas<'a> {
-    /// In order of preference. Empty: the keyspace's placement is unknown or has none, send to any node.
+    /// In order of preference. Empty: the keyspace's placement is unknown or has none, send to any
+    /// node.
     pub nodes: &'a [NodeId],
     /// How many of them, from the front, are in the local datacentre.
     pub local: usize,
@@ -49,7 +50,8 @@ impl Placement {
             let Some(found) = strategy.replicas(ring.walk(range)) else {
                 break;
             };
-            let index = *known.entry(found.to_vec()).or_insert_with_key(|found| placement.add(found, map));
+            let index =
+                *known.entry(found.to_vec()).or_insert_with_key(|found| placement.add(found, map));
             placement.ranges.push(index);
         }
         placement
@@ -61,7 +63,11 @@ impl Placement {
         self.nodes.extend(found.iter().filter(|&&node| map.is_local(node)));
         let local = self.nodes.len() - start;
         self.nodes.extend(found.iter().filter(|&&node| !map.is_local(node)));
-        self.sets.push(Set { start: start as u32, length: found.len() as u16, local: local as u16 });
+        self.sets.push(Set {
+            start: start as u32,
+            length: found.len() as u16,
+            local: local as u16,
+        });
         self.sets.len() as u32 - 1
     }
 
@@ -72,7 +78,10 @@ impl Placement {
         };
         let set = self.sets[index as usize];
         let start = set.start as usize;
-        Replicas { nodes: &self.nodes[start..start + usize::from(set.length)], local: usize::from(set.local) }
+        Replicas {
+            nodes: &self.nodes[start..start + usize::from(set.length)],
+            local: usize::from(set.local),
+        }
     }
 }
 
@@ -108,9 +117,11 @@ struct Datacentre {
 }
 
 impl Map {
-    /// Nodes without tokens are left out, as in Cassandra: a node that joins must not change what the others hold.
+    /// Nodes without tokens are left out, as in Cassandra: a node that joins must not change what
+    /// the others hold.
     pub(crate) fn new(nodes: &[Node], local_datacentre: Option<&str>) -> Map {
-        let mut map = Map { places: HashMap::new(), datacentres: Vec::new(), racks: 0, local: Local::All };
+        let mut map =
+            Map { places: HashMap::new(), datacentres: Vec::new(), racks: 0, local: Local::All };
         for node in nodes.iter().filter(|node| !node.tokens.is_empty()) {
             let place = map.place(&node.datacentre, &node.rack);
             map.places.insert(node.id, place);
@@ -123,10 +134,15 @@ impl Map {
     }
 
     fn place(&mut self, name: &str, rack: &str) -> Place {
-        let datacentre = self.datacentres.iter().position(|known| known.name == name).unwrap_or_else(|| {
-            self.datacentres.push(Datacentre { name: name.to_owned(), nodes: 0, racks: Vec::new() });
-            self.datacentres.len() - 1
-        });
+        let datacentre =
+            self.datacentres.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                self.datacentres.push(Datacentre {
+                    name: name.to_owned(),
+                    nodes: 0,
+                    racks: Vec::new(),
+                });
+                self.datacentres.len() - 1
+            });
         let known = &mut self.datacentres[datacentre];
         known.nodes += 1;
         if let Some((_, rack)) = known.racks.iter().find(|(name, _)| name == rack) {
@@ -141,7 +157,9 @@ impl Map {
         match self.local {
             Local::All => true,
             Local::None => false,
-            Local::Datacentre(local) => self.places.get(&node).is_some_and(|place| place.datacentre == local),
+            Local::Datacentre(local) => {
+                self.places.get(&node).is_some_and(|place| place.datacentre == local)
+            }
         }
     }
 }
@@ -168,14 +186,17 @@ impl<'a> Strategy<'a> {
                 let effective = Effective::new(*factor, map.places.len());
                 Rule::Simple { all: effective.all, full: effective.full }
             }
-            Replication::NetworkTopology(factors) => Rule::NetworkTopology(NetworkTopology::new(factors, map)),
+            Replication::NetworkTopology(factors) => {
+                Rule::NetworkTopology(NetworkTopology::new(factors, map))
+            }
             Replication::Everywhere => Rule::Everywhere,
             Replication::Local | Replication::Unknown => Rule::Off,
         };
         Strategy { map, rule, found: Vec::new(), full: Vec::new() }
     }
 
-    /// The replicas of the range whose owners, from its own onwards, `owners` gives; `None` if there is no routing.
+    /// The replicas of the range whose owners, from its own onwards, `owners` gives; `None` if
+    /// there is no routing.
     fn replicas(&mut self, owners: impl Iterator<Item = NodeId>) -> Option<&[NodeId]> {
         self.found.clear();
         self.full.clear();
@@ -190,7 +211,9 @@ impl<'a> Strategy<'a> {
                 self.found.sort_unstable();
                 self.full.extend_from_slice(&self.found);
             }
-            Rule::NetworkTopology(rule) => rule.place(owners, self.map, &mut self.found, &mut self.full),
+            Rule::NetworkTopology(rule) => {
+                rule.place(owners, self.map, &mut self.found, &mut self.full)
+            }
             Rule::Off => return None,
         }
         Some(&self.full)
@@ -208,7 +231,8 @@ fn take_distinct(owners: impl Iterator<Item = NodeId>, count: usize, found: &mut
     }
 }
 
-/// A replication factor cut down to the nodes there are; missing nodes reduce the transient ones first.
+/// A replication factor cut down to the nodes there are; missing nodes reduce the transient ones
+/// first.
 struct Effective {
     all: usize,
     full: usize,
@@ -223,8 +247,9 @@ impl Effective {
     }
 }
 
-/// `NetworkTopologyStrategy.calculateNaturalReplicas` of Cassandra 4 and 5: walk the ring once; in each datacentre
-/// take the first node of every rack, and as many from racks already seen as there are fewer racks than replicas.
+/// `NetworkTopologyStrategy.calculateNaturalReplicas` of Cassandra 4 and 5: walk the ring once; in
+/// each datacentre take the first node of every rack, and as many from racks already seen as there
+/// are fewer racks than replicas.
 struct NetworkTopology {
     /// Per datacentre of the map, at the start of a walk.
     wanted: Vec<Wanted>,
@@ -242,7 +267,8 @@ struct Wanted {
 impl NetworkTopology {
     fn new(factors: &[(String, Factor)], map: &Map) -> NetworkTopology {
         let wanted = map.datacentres.iter().map(|datacentre| {
-            let Some((_, factor)) = factors.iter().find(|(name, _)| *name == datacentre.name) else {
+            let Some((_, factor)) = factors.iter().find(|(name, _)| *name == datacentre.name)
+            else {
                 return Wanted::default();
             };
             let effective = Effective::new(*factor, datacentre.nodes);
@@ -252,7 +278,11 @@ impl NetworkTopology {
                 rack_repeats: usize::from(factor.all).saturating_sub(datacentre.racks.len()),
             }
         });
-        NetworkTopology { wanted: wanted.collect(), left: Vec::new(), racks_seen: vec![false; map.racks] }
+        NetworkTopology {
+            wanted: wanted.collect(),
+            left: Vec::new(),
+            racks_seen: vec![false; map.racks],
+        }
     }
 
     fn place(

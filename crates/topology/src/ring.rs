@@ -11,9 +11,9 @@ pub(crate) struct Ring {
     starts: Starts,
 }
 
-/// By the highest bits of a token: index of the first range that can hold it, and as the last element the number of
-/// ranges. That leaves a step or two of the binary search. It is as small as the ring allows, because what it takes of
-/// the processor's cache, it takes from the queries.
+/// By the highest bits of a token: index of the first range that can hold it, and as the last
+/// element the number of ranges. That leaves a step or two of the binary search. It is as small as
+/// the ring allows, because what it takes of the processor's cache, it takes from the queries.
 #[derive(Debug)]
 struct Starts {
     firsts: Vec<u32>,
@@ -49,11 +49,13 @@ impl Starts {
 }
 
 impl Ring {
-    /// Collects the tokens of all nodes. A token claimed by two nodes (seen while one replaces the other) goes to the
-    /// one with the lower number, so that every core and every rebuild agrees.
+    /// Collects the tokens of all nodes. A token claimed by two nodes (seen while one replaces the
+    /// other) goes to the one with the lower number, so that every core and every rebuild agrees.
     pub(crate) fn new(nodes: &[Node]) -> Ring {
-        let mut pairs: Vec<(i64, NodeId)> =
-            nodes.iter().flat_map(|node| node.tokens.iter().map(|&token| (token, node.id))).collect();
+        let mut pairs: Vec<(i64, NodeId)> = nodes
+            .iter()
+            .flat_map(|node| node.tokens.iter().map(|&token| (token, node.id)))
+            .collect();
         pairs.sort_unstable();
         pairs.dedup_by_key(|pair| pair.0);
         let (tokens, owners): (Vec<i64>, Vec<NodeId>) = pairs.into_iter().unzip();
@@ -65,12 +67,17 @@ impl Ring {
         self.tokens.len()
     }
 
-    /// Index of the range a token lies in: ranges are `(previous, own]`, and what lies above the last token belongs to
-    /// the first (`TokenMetadata.firstToken`). Meaningless on an empty ring.
+    /// Index of the range a token lies in: ranges are `(previous, own]`, and what lies above the
+    /// last token belongs to the first (`TokenMetadata.firstToken`). Meaningless on an empty ring.
     #[inline]
     pub(crate) fn range_of(&self, token: Token) -> usize {
         let Some((first, last)) = self.starts.around(token.0) else { return 0 };
-        let index = first + self.tokens.get(first..last).unwrap_or_default().partition_point(|&end| end < token.0);
+        let index = first
+            + self
+                .tokens
+                .get(first..last)
+                .unwrap_or_default()
+                .partition_point(|&end| end < token.0);
         if index == self.tokens.len() { 0 } else { index }
     }
 
@@ -100,9 +107,18 @@ mod tests {
         };
         let spread: Vec<i64> = (0..3_000).map(|_| random()).collect();
         let close: Vec<i64> = (0..3_000).map(|index| index * 3).collect();
-        for tokens in [&spread[..], &close, &[i64::MIN, -1, 0, i64::MAX], &[i64::MIN + 1, i64::MAX - 1], &[17]] {
+        for tokens in [
+            &spread[..],
+            &close,
+            &[i64::MIN, -1, 0, i64::MAX],
+            &[i64::MIN + 1, i64::MAX - 1],
+            &[17],
+        ] {
             let ring = ring(tokens);
-            let near = ring.tokens.iter().flat_map(|token| [token.wrapping_sub(1), *token, token.wrapping_add(1)]);
+            let near = ring
+                .tokens
+                .iter()
+                .flat_map(|token| [token.wrapping_sub(1), *token, token.wrapping_add(1)]);
             let probes = near.chain((0..3_000).map(|_| random())).chain([i64::MIN, i64::MAX]);
             for probe in probes.collect::<Vec<_>>() {
                 let expected = ring.tokens.iter().position(|&end| end >= probe).unwrap_or(0);

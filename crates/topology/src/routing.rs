@@ -15,8 +15,8 @@ use crate::token::Token;
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct KeyspaceIndex(u32);
 
-/// Everything needed to route, as of one moment. Immutable; replaced in whole when the ring or its schema changes.
-/// All look-ups are allocation-free and logarithmic.
+/// Everything needed to route, as of one moment. Immutable; replaced in whole when the ring or its
+/// schema changes. All look-ups are allocation-free and logarithmic.
 #[derive(Debug)]
 pub struct RoutingTable {
     nodes: Vec<Node>,
@@ -41,9 +41,9 @@ struct KeyspaceEntry {
 impl RoutingTable {
     /// Works out the replicas of every range for every distinct replication setting.
     ///
-    /// `local_datacentre`: whose nodes are used. With a name that no node has, none is: never those of a datacentre that
-    /// nobody named. With `None` all nodes are equal.
-    /// Node numbers must differ from each other; of two nodes with one number the first is taken.
+    /// `local_datacentre`: whose nodes are used. With a name that no node has, none is: never those
+    /// of a datacentre that nobody named. With `None` all nodes are equal. Node numbers must differ
+    /// from each other; of two nodes with one number the first is taken.
     #[must_use]
     pub fn build(
         nodes: Vec<Node>,
@@ -60,7 +60,16 @@ impl RoutingTable {
         let mut tables = tables;
         tables.sort_by(|a, b| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
         let local_datacentre = local_datacentre.map(str::to_owned);
-        RoutingTable { nodes, positions, local_nodes, local_datacentre, ring, placements, keyspaces, tables }
+        RoutingTable {
+            nodes,
+            positions,
+            local_nodes,
+            local_datacentre,
+            ring,
+            placements,
+            keyspaces,
+            tables,
+        }
     }
 
     /// All nodes, in order of their numbers.
@@ -76,7 +85,8 @@ impl RoutingTable {
         self.nodes.get(usize::from(position))
     }
 
-    /// Candidates for a query that may go anywhere: the local datacentre's nodes, in order of their numbers.
+    /// Candidates for a query that may go anywhere: the local datacentre's nodes, in order of their
+    /// numbers.
     #[must_use]
     pub fn local_nodes(&self) -> &[NodeId] {
         &self.local_nodes
@@ -97,7 +107,10 @@ impl RoutingTable {
     /// Keyspace by its name as written in a statement.
     #[must_use]
     pub fn resolve_keyspace(&self, name: &Identifier<'_>) -> Option<KeyspaceIndex> {
-        let position = self.keyspaces.binary_search_by(|entry| name.compare(&entry.keyspace.name).reverse()).ok()?;
+        let position = self
+            .keyspaces
+            .binary_search_by(|entry| name.compare(&entry.keyspace.name).reverse())
+            .ok()?;
         Some(KeyspaceIndex(position as u32))
     }
 
@@ -112,9 +125,14 @@ impl RoutingTable {
         self.resolve_table(&Identifier::exact(keyspace), &Identifier::exact(table))
     }
 
-    /// Table by its names as written in a statement; for a session's keyspace use [`Identifier::exact`].
+    /// Table by its names as written in a statement; for a session's keyspace use
+    /// [`Identifier::exact`].
     #[must_use]
-    pub fn resolve_table(&self, keyspace: &Identifier<'_>, table: &Identifier<'_>) -> Option<&Table> {
+    pub fn resolve_table(
+        &self,
+        keyspace: &Identifier<'_>,
+        table: &Identifier<'_>,
+    ) -> Option<&Table> {
         let position = self.tables.binary_search_by(|known| {
             let order = keyspace.compare(&known.keyspace).reverse();
             if order == Ordering::Equal { table.compare(&known.name).reverse() } else { order }
@@ -144,16 +162,21 @@ fn index_nodes(mut nodes: Vec<Node>) -> (Vec<Node>, Vec<Option<u16>>) {
 }
 
 /// Keyspaces with the same replication setting share one placement.
-fn place_keyspaces(mut keyspaces: Vec<Keyspace>, ring: &Ring, map: &Map) -> (Vec<KeyspaceEntry>, Vec<Placement>) {
+fn place_keyspaces(
+    mut keyspaces: Vec<Keyspace>,
+    ring: &Ring,
+    map: &Map,
+) -> (Vec<KeyspaceEntry>, Vec<Placement>) {
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     keyspaces.dedup_by(|later, first| later.name == first.name);
     let mut placements = Vec::new();
     let mut known = HashMap::new();
     let entries = keyspaces.into_iter().map(|keyspace| {
-        let placement = *known.entry(keyspace.replication.clone()).or_insert_with_key(|replication| {
-            placements.push(Placement::new(replication, ring, map));
-            placements.len() - 1
-        });
+        let placement =
+            *known.entry(keyspace.replication.clone()).or_insert_with_key(|replication| {
+                placements.push(Placement::new(replication, ring, map));
+                placements.len() - 1
+            });
         KeyspaceEntry { keyspace, placement }
     });
     (entries.collect(), placements)

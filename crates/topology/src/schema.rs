@@ -1,5 +1,5 @@
-//! The part of the ring's schema that routing and repeating need: replication of keyspaces, partition keys and kinds of
-//! columns of tables.
+//! The part of the ring's schema that routing and repeating need: replication of keyspaces,
+//! partition keys and kinds of columns of tables.
 
 pub use shunt_wire::cql::statement::{Cells, ColumnKind};
 pub use shunt_wire::cql::types::Column;
@@ -26,8 +26,8 @@ pub struct Table {
     pub cells: Cells,
 }
 
-/// How many replicas, of which `transient` keep data only until it is repaired (`'3/1'`). A transient replica cannot
-/// answer a read by itself, so queries are not sent there.
+/// How many replicas, of which `transient` keep data only until it is repaired (`'3/1'`). A
+/// transient replica cannot answer a read by itself, so queries are not sent there.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct Factor {
     /// Replicas in all.
@@ -54,7 +54,8 @@ impl Factor {
 pub enum Replication {
     /// `SimpleStrategy`: the next nodes on the ring, whatever their datacentre.
     Simple(Factor),
-    /// `NetworkTopologyStrategy`: so many per datacentre, spread over its racks. Sorted by datacentre name.
+    /// `NetworkTopologyStrategy`: so many per datacentre, spread over its racks. Sorted by
+    /// datacentre name.
     NetworkTopology(Vec<(String, Factor)>),
     /// `EverywhereStrategy`: every node is a replica.
     Everywhere,
@@ -65,8 +66,8 @@ pub enum Replication {
 }
 
 impl Replication {
-    /// Reads the replication map: `class` (with or without its Java package) and the strategy's options. What cannot
-    /// be read gives [`Replication::Unknown`], never wrong replicas.
+    /// Reads the replication map: `class` (with or without its Java package) and the strategy's
+    /// options. What cannot be read gives [`Replication::Unknown`], never wrong replicas.
     pub fn parse<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Replication {
         let mut class = "";
         let mut factors = Vec::new();

@@ -1,8 +1,9 @@
 //! Murmur3 tokens as Cassandra computes them.
 //!
-//! Cassandra's `Murmur3Partitioner` takes the first half of MurmurHash3 x64 128 with seed 0, but its implementation
-//! sign-extends the bytes of the tail (those after the last full block of 16). That bug is part of the on-disk and
-//! wire contract, so a textbook implementation gives other tokens for keys with bytes above 0x7f in the tail.
+//! Cassandra's `Murmur3Partitioner` takes the first half of MurmurHash3 x64 128 with seed 0, but
+//! its implementation sign-extends the bytes of the tail (those after the last full block of 16).
+//! That bug is part of the on-disk and wire contract, so a textbook implementation gives other
+//! tokens for keys with bytes above 0x7f in the tail.
 
 /// A position on the ring.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
@@ -18,8 +19,8 @@ const C2: u64 = 0x4cf5_ad43_2745_937f;
 
 /// The token of a serialized partition key (for several columns: the composite encoding).
 ///
-/// As in `Murmur3Partitioner.getToken`, the empty key has the minimum token, and a hash equal to `i64::MIN` is moved
-/// to `i64::MAX` so that no partition sorts at the minimum.
+/// As in `Murmur3Partitioner.getToken`, the empty key has the minimum token, and a hash equal to
+/// `i64::MIN` is moved to `i64::MAX` so that no partition sorts at the minimum.
 #[must_use]
 pub fn token(key: &[u8]) -> Token {
     if key.is_empty() {
@@ -31,14 +32,15 @@ pub fn token(key: &[u8]) -> Token {
     }
 }
 
-/// True if tokens of this partitioner (class name as in `system.local.partitioner`) can be computed here.
+/// True if tokens of this partitioner (class name as in `system.local.partitioner`) can be computed
+/// here.
 #[must_use]
 pub fn is_supported(partitioner: &str) -> bool {
     partitioner.rsplit('.').next() == Some("Murmur3Partitioner")
 }
 
-/// Reads the `tokens` column of a node. For a partitioner that is not understood the result is empty, which turns
-/// token routing off for that ring.
+/// Reads the `tokens` column of a node. For a partitioner that is not understood the result is
+/// empty, which turns token routing off for that ring.
 pub fn parse_tokens<'a>(partitioner: &str, tokens: impl IntoIterator<Item = &'a str>) -> Vec<i64> {
     if !is_supported(partitioner) {
         return Vec::new();
@@ -74,7 +76,8 @@ fn halves(block: &[u8; 16]) -> (u64, u64) {
     (whole as u64, (whole >> 64) as u64)
 }
 
-/// The tail with every byte sign-extended before it is shifted into place, as in Cassandra's `MurmurHash.hash3_x64_128`.
+/// The tail with every byte sign-extended before it is shifted into place, as in Cassandra's
+/// `MurmurHash.hash3_x64_128`.
 fn signed_tail(tail: &[u8]) -> (u64, u64) {
     let mut k = [0u64; 2];
     for (position, &byte) in tail.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! A transaction is taken on, and its partitions are locked, in the order of their hashes: so no two can wait for each other. While its
-//! shard is not open it waits for that, and those who do are let in in the order in which they came.
+//! A transaction is taken on, and its partitions are locked, in the order of their hashes: so no
+//! two can wait for each other. While its shard is not open it waits for that, and those who do are
+//! let in in the order in which they came.
 
 use std::cmp::Reverse;
 
@@ -9,16 +10,22 @@ use crate::transactions::{State, Transactions};
 use crate::types::{Asked, Mode, NotExecuted, Outcome, Partition, Sink, TransactionId};
 
 impl Transactions {
-    /// Takes a transaction on. Its ticket is answered once, now or later. What is returned is for [`Transactions::give_up`], should its
-    /// client leave.
-    pub fn begin(&mut self, now: Now, asked: &Asked<'_>, sink: &mut impl Sink) -> Option<TransactionId> {
+    /// Takes a transaction on. Its ticket is answered once, now or later. What is returned is for
+    /// [`Transactions::give_up`], should its client leave.
+    pub fn begin(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        sink: &mut impl Sink,
+    ) -> Option<TransactionId> {
         let count = asked.partitions.len();
         let refusal = self.refusal(now, asked.shard).or_else(|| {
             if count == 0 || count > self.limits.partitions {
                 return Some(NotExecuted::Partitions);
             }
             let of_shard = self.shards[usize::from(asked.shard)].open;
-            let is_full = self.open() >= self.limits.transactions || of_shard >= self.limits.transactions_of_shard;
+            let is_full = self.open() >= self.limits.transactions
+                || of_shard >= self.limits.transactions_of_shard;
             is_full.then_some(NotExecuted::Many)
         });
         if let Some(why) = refusal {
@@ -38,7 +45,8 @@ impl Transactions {
         transaction.shard = asked.shard;
         transaction.deadline_ms = asked.deadline_ms;
         transaction.locked = 0;
-        (transaction.has_record, transaction.is_sent, transaction.may_be_there) = (false, false, false);
+        (transaction.has_record, transaction.is_sent, transaction.may_be_there) =
+            (false, false, false);
         (transaction.attempts, transaction.next_place, transaction.is_refused) = (0, None, false);
         (transaction.tells_early, transaction.told_early) = (false, 0);
         transaction.partitions.extend_from_slice(asked.partitions);
@@ -57,7 +65,8 @@ impl Transactions {
         self.lock_more(id, sink);
     }
 
-    /// The client is gone: a transaction that has decided nothing yet ends, any other goes on without it.
+    /// The client is gone: a transaction that has decided nothing yet ends, any other goes on
+    /// without it.
     pub fn give_up(&mut self, id: TransactionId, sink: &mut impl Sink) {
         let Some(transaction) = self.find(id) else { return };
         transaction.ticket = None;
@@ -116,8 +125,13 @@ mod tests {
     #[test]
     fn a_partition_that_is_read_and_written_is_locked_once_for_writing() {
         let (a, b) = (Partition(1), Partition(2));
-        let mut partitions =
-            vec![(b, Mode::Shared), (a, Mode::Exclusive), (a, Mode::Shared), (b, Mode::Shared), (a, Mode::Exclusive)];
+        let mut partitions = vec![
+            (b, Mode::Shared),
+            (a, Mode::Exclusive),
+            (a, Mode::Shared),
+            (b, Mode::Shared),
+            (a, Mode::Exclusive),
+        ];
         partitions.sort_unstable();
         merge(&mut partitions);
         assert_eq!(partitions, [(a, Mode::Exclusive), (b, Mode::Shared)]);

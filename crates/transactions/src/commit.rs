@@ -17,14 +17,23 @@ const LOOK_EVERY: u64 = if BUCKET_RECORDS < 64 { 1 } else { BUCKET_RECORDS / 64 
 const AGAIN_MS: u64 = 50;
 const AGAIN_MAX_MS: u64 = 2_000;
 
-/// So far clocks of nodes and proxies may be apart, as they are kept, microseconds: a row that is further in the future than that was written
-/// with a timestamp that somebody chose, or by a wrong clock.
+/// So far clocks of nodes and proxies may be apart, as they are kept, microseconds: a row that is
+/// further in the future than that was written with a timestamp that somebody chose, or by a wrong
+/// clock.
 const APART_US: i64 = 1_000_000;
 
 impl Transactions {
     /// The transaction has read, and this is what it does.
-    pub fn decided(&mut self, now: Now, id: TransactionId, decision: Decision, sink: &mut impl Sink) {
-        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Deciding) else {
+    pub fn decided(
+        &mut self,
+        now: Now,
+        id: TransactionId,
+        decision: Decision,
+        sink: &mut impl Sink,
+    ) {
+        let Some(transaction) =
+            self.find(id).filter(|transaction| transaction.state == State::Deciding)
+        else {
             return;
         };
         let shard = transaction.shard;
@@ -35,10 +44,13 @@ impl Transactions {
                 return self.end(id, sink);
             }
             Decision::Nothing => 0,
-            Decision::Write(writes) | Decision::WriteAndTell(writes) | Decision::Alone(writes) => writes,
+            Decision::Write(writes) | Decision::WriteAndTell(writes) | Decision::Alone(writes) => {
+                writes
+            }
         };
         let is_alone = matches!(decision, Decision::Alone(_));
-        // What it has read counts for the time up to now only if nobody else could have written it since: with a lease.
+        // What it has read counts for the time up to now only if nobody else could have written it
+        // since: with a lease.
         let last = self.shards[usize::from(shard)].last_timestamp_us;
         let timestamp_us = last.saturating_add(1).max(now.wall_us);
         let last_us = last_of(timestamp_us, writes);
@@ -70,7 +82,8 @@ impl Transactions {
         let is_long = log.log.is_long() && place.position.0.is_multiple_of(LOOK_EVERY);
         self.records += 1;
         let transaction = &mut self.all[id.index as usize];
-        (transaction.timestamp_us, transaction.place, transaction.has_record) = (timestamp_us, place, true);
+        (transaction.timestamp_us, transaction.place, transaction.has_record) =
+            (timestamp_us, place, true);
         transaction.writes.clear();
         transaction.writes.resize(usize::from(writes), Apply::Sent);
         (transaction.state, transaction.is_sent) = (State::Recording, true);
@@ -85,8 +98,9 @@ impl Transactions {
         }
     }
 
-    /// What has become of the write of a transaction that is this alone. `true`: it is committed, and what it has written is what there is.
-    /// `Refused`: no node takes it, nothing was written, and whoever asked has been answered.
+    /// What has become of the write of a transaction that is this alone. `true`: it is committed,
+    /// and what it has written is what there is. `Refused`: no node takes it, nothing was written,
+    /// and whoever asked has been answered.
     pub fn written_alone(
         &mut self,
         now: Now,
@@ -95,7 +109,9 @@ impl Transactions {
         sink: &mut impl Sink,
     ) -> bool {
         let is_valid = self.is_valid(now);
-        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Alone) else {
+        let Some(transaction) =
+            self.find(id).filter(|transaction| transaction.state == State::Alone)
+        else {
             return false;
         };
         let (shard, timestamp_us) = (transaction.shard, transaction.timestamp_us);
@@ -121,13 +137,16 @@ impl Transactions {
         is_committed
     }
 
-    /// Timestamps of this shard are above this one from now on. `false`: it is further in the future than clocks may be apart, or than
-    /// this member may write.
+    /// Timestamps of this shard are above this one from now on. `false`: it is further in the
+    /// future than clocks may be apart, or than this member may write.
     pub fn raise(&mut self, now: Now, shard: u8, timestamp_us: i64) -> bool {
         let Some(shard) = self.shards.get_mut(usize::from(shard)) else { return false };
-        // Clients choose timestamps of rows. The next lease goes by those of this shard, so the lease's limit alone would follow them.
-        let is_soon = timestamp_us <= now.wall_us.saturating_add(APART_US) && timestamp_us < self.lease.ts_limit_us;
-        // What a former owner was allowed to write is below its floor, which this member may not have reached yet.
+        // Clients choose timestamps of rows. The next lease goes by those of this shard, so the
+        // lease's limit alone would follow them.
+        let is_soon = timestamp_us <= now.wall_us.saturating_add(APART_US)
+            && timestamp_us < self.lease.ts_limit_us;
+        // What a former owner was allowed to write is below its floor, which this member may not
+        // have reached yet.
         let is_near = timestamp_us <= shard.last_timestamp_us || is_soon;
         if is_near {
             shard.last_timestamp_us = shard.last_timestamp_us.max(timestamp_us);
@@ -141,12 +160,20 @@ impl Transactions {
     }
 
     /// What has become of an attempt to write a record.
-    pub fn appended(&mut self, now: Now, id: TransactionId, written: Written, sink: &mut impl Sink) {
+    pub fn appended(
+        &mut self,
+        now: Now,
+        id: TransactionId,
+        written: Written,
+        sink: &mut impl Sink,
+    ) {
         let is_valid = self.is_valid(now);
         if self.find(id).is_some_and(|transaction| transaction.state == State::Applying) {
             return self.carried(now, id, written, sink);
         }
-        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Recording) else {
+        let Some(transaction) =
+            self.find(id).filter(|transaction| transaction.state == State::Recording)
+        else {
             return;
         };
         transaction.is_sent = false;
@@ -183,7 +210,8 @@ impl Transactions {
         }
     }
 
-    /// All that the record says is done. Of a log that is not this core's any more nobody needs to know: it has been recovered.
+    /// All that the record says is done. Of a log that is not this core's any more nobody needs to
+    /// know: it has been recovered.
     pub(crate) fn finish_record(&mut self, shard: u8, place: Place) {
         if let Some(log) = self.log_of(shard, place) {
             log.finish(place.position);
@@ -221,7 +249,8 @@ impl Transactions {
         }
     }
 
-    /// Tells whoever asked, if that may be before the writes are there. Its partitions stay locked until they are.
+    /// Tells whoever asked, if that may be before the writes are there. Its partitions stay locked
+    /// until they are.
     fn tell_early(&mut self, id: TransactionId, sink: &mut impl Sink) {
         let transaction = &mut self.all[id.index as usize];
         let writes = transaction.writes.len();
@@ -235,7 +264,8 @@ impl Transactions {
         }
     }
 
-    /// What has become of an attempt to make a write. `refused`: nodes have refused it, and will each time.
+    /// What has become of an attempt to make a write. `refused`: nodes have refused it, and will
+    /// each time.
     pub fn applied(
         &mut self,
         now: Now,
@@ -244,10 +274,14 @@ impl Transactions {
         written: Result<Written, Refused>,
         sink: &mut impl Sink,
     ) {
-        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Applying) else {
+        let Some(transaction) =
+            self.find(id).filter(|transaction| transaction.state == State::Applying)
+        else {
             return;
         };
-        let Some(state) = transaction.writes.get_mut(usize::from(write)).filter(|state| **state == Apply::Sent) else {
+        let Some(state) =
+            transaction.writes.get_mut(usize::from(write)).filter(|state| **state == Apply::Sent)
+        else {
             return;
         };
         match written {
@@ -271,10 +305,12 @@ impl Transactions {
         let is_made = transaction.writes.iter().all(|state| *state == Apply::Done);
         // A place that is taken and at which nothing is could be taken for the end of the log.
         if is_made && transaction.next_place.is_none() {
-            let (shard, place, timestamp_us) = (transaction.shard, transaction.place, transaction.timestamp_us);
+            let (shard, place, timestamp_us) =
+                (transaction.shard, transaction.place, transaction.timestamp_us);
             // Of one whose client still waits it is not said that all is there.
             let is_refused = transaction.is_refused;
-            let outcome = if is_refused { Outcome::InDoubt } else { Outcome::Committed { timestamp_us } };
+            let outcome =
+                if is_refused { Outcome::InDoubt } else { Outcome::Committed { timestamp_us } };
             self.finish_record(shard, place);
             self.answer(id, outcome, sink);
             self.end(id, sink);
@@ -282,7 +318,8 @@ impl Transactions {
     }
 }
 
-/// The timestamp of the last of so many writes, microseconds: each has one of its own, so that the later of two on a row counts.
+/// The timestamp of the last of so many writes, microseconds: each has one of its own, so that the
+/// later of two on a row counts.
 pub(crate) fn last_of(timestamp_us: i64, writes: u16) -> i64 {
     timestamp_us.saturating_add(i64::from(writes.max(1)) - 1)
 }

@@ -1,8 +1,9 @@
-//! Transactions, as one core of a proxy carries them out: their partitions are locked, what they write is put down in a redo record, and
-//! then it is written.
+//! Transactions, as one core of a proxy carries them out: their partitions are locked, what they
+//! write is put down in a redo record, and then it is written.
 //!
-//! Without I/O, clock or threads: what clients ask, times and outcomes of statements come in, statements to be made go out through a
-//! [`Sink`]. What a transaction reads and writes lies with the caller; here it is a list of partitions and a number of writes.
+//! Without I/O, clock or threads: what clients ask, times and outcomes of statements come in,
+//! statements to be made go out through a [`Sink`]. What a transaction reads and writes lies with
+//! the caller; here it is a list of partitions and a number of writes.
 //!
 //! | file | what happens there |
 //! |---|---|
@@ -19,8 +20,8 @@
 //! | `recovery.rs` | what those before left undone is done |
 //! | `pauses.rs` | how long what failed waits before it is tried again |
 //!
-//! Each shard has a log for each generation, which is one owner's time with it. The log lies in three tables; what is said of them here is
-//! all that they are used for:
+//! Each shard has a log for each generation, which is one owner's time with it. The log lies in
+//! three tables; what is said of them here is all that they are used for:
 //!
 //! ```text
 //! shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint)    changed by conditional statements only
@@ -29,22 +30,26 @@
 //!                       PRIMARY KEY ((shard, generation, bucket), position))
 //! ```
 //!
-//! A transaction is committed from the moment at which a quorum has its record and this member, after it has heard that, still has the
-//! shard and a valid lease. From then on its writes are repeated until a quorum has each of them, by this member or by whoever gains the
-//! shard; they have the timestamp that the record says, so that repeating them changes nothing.
+//! A transaction is committed from the moment at which a quorum has its record and this member,
+//! after it has heard that, still has the shard and a valid lease. From then on its writes are
+//! repeated until a quorum has each of them, by this member or by whoever gains the shard; they
+//! have the timestamp that the record says, so that repeating them changes nothing.
 //!
-//! A transaction that makes one write, which nodes carry out as a whole or not at all, may be decided to be alone: it has no record, and is
-//! committed from the moment at which a quorum has the write and this member, after it has heard that, still has the shard and a valid
-//! lease. If it is not heard of, it may be there at any later time. Whoever reads what it is about has to write over that by one with a
-//! later timestamp before anything else is decided by it.
+//! A transaction that makes one write, which nodes carry out as a whole or not at all, may be
+//! decided to be alone: it has no record, and is committed from the moment at which a quorum has
+//! the write and this member, after it has heard that, still has the shard and a valid lease. If it
+//! is not heard of, it may be there at any later time. Whoever reads what it is about has to write
+//! over that by one with a later timestamp before anything else is decided by it.
 //!
 //! What may never happen, whatever comes in which order:
 //! - a transaction of which a part of the writes stays, and a part is never made;
-//! - a write of a transaction before its record is acknowledged, or after its generation was sealed without the record;
+//! - a write of a transaction before its record is acknowledged, or after its generation was sealed
+//!   without the record;
 //! - a transaction that reads what another, which holds a partition of it, has written in part;
 //! - a timestamp that is not above those of all transactions of the shard before, on any proxy;
 //! - a record in a generation that is sealed, whose transaction is committed and not made;
-//! - the word that nothing was written, where something was or may be written; two answers to one ticket, or none.
+//! - the word that nothing was written, where something was or may be written; two answers to one
+//!   ticket, or none.
 
 mod begin;
 mod commit;
@@ -71,7 +76,8 @@ pub use log::{BUCKET_RECORDS, Generation, Place, Position};
 pub use opening::{Claim, Conditional, Failed, Found, Opened, Opening, OpeningSink, Page, Row};
 pub use transactions::{Transactions, no_lease};
 pub use types::{
-    Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+    Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket,
+    TransactionId,
 };
 #[cfg(feature = "weakened")]
 pub use weakened::{OpeningStep, Without};

@@ -1,19 +1,21 @@
-//! The log of a shard in one generation: where records lie, up to which of them everything is done, and who has been told so.
+//! The log of a shard in one generation: where records lie, up to which of them everything is done,
+//! and who has been told so.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use shunt_locks::Written;
 
-/// Records of one partition of the log. More than may be under way at once, so that no partition is skipped: whoever reads the log may
-/// end at the first empty one.
+/// Records of one partition of the log. More than may be under way at once, so that no partition is
+/// skipped: whoever reads the log may end at the first empty one.
 #[cfg(not(test))]
 pub const BUCKET_RECORDS: u64 = 4_096;
 /// So few that random histories fill, delete and recover many partitions.
 #[cfg(test)]
 pub const BUCKET_RECORDS: u64 = 4;
 
-/// One owner's time with a shard, counted from 1; each has a log of its own, and no two owners write to one.
+/// One owner's time with a shard, counted from 1; each has a log of its own, and no two owners
+/// write to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
@@ -63,8 +65,8 @@ pub(crate) struct Log {
     /// From there on: whether it is done with.
     done: VecDeque<bool>,
     open: usize,
-    /// Places at which nothing was written. They are taken again first: a partition of the log of which none was written could not be
-    /// told from its end.
+    /// Places at which nothing was written. They are taken again first: a partition of the log of
+    /// which none was written could not be told from its end.
     returned: Vec<Position>,
     /// The low mark that a quorum has.
     told: u64,
@@ -85,10 +87,12 @@ impl Log {
         Position(self.low + self.done.len() as u64 - 1)
     }
 
-    /// True if another place may be taken: not so far ahead that a partition of the log could be left empty.
+    /// True if another place may be taken: not so far ahead that a partition of the log could be
+    /// left empty.
     pub(crate) fn has_room(&self, open_max: usize) -> bool {
         // A place that is taken again goes no further ahead.
-        self.open < open_max && (!self.returned.is_empty() || (self.done.len() as u64) < BUCKET_RECORDS - 1)
+        self.open < open_max
+            && (!self.returned.is_empty() || (self.done.len() as u64) < BUCKET_RECORDS - 1)
     }
 
     /// The first place that was never taken.
@@ -109,7 +113,9 @@ impl Log {
 
     /// All that the record says is done.
     pub(crate) fn finish(&mut self, position: Position) {
-        let Some(place) = position.0.checked_sub(self.low).and_then(|place| self.done.get_mut(place as usize)) else {
+        let Some(place) =
+            position.0.checked_sub(self.low).and_then(|place| self.done.get_mut(place as usize))
+        else {
             return;
         };
         if !std::mem::replace(place, true) {
@@ -138,7 +144,8 @@ impl Log {
         is_new.then_some(self.low())
     }
 
-    /// What has become of writing a low mark. The partitions that may be deleted now: a quorum knows that nobody needs them.
+    /// What has become of writing a low mark. The partitions that may be deleted now: a quorum
+    /// knows that nobody needs them.
     pub(crate) fn told(&mut self, low: Position, written: Written) -> Range<u64> {
         self.is_telling = false;
         if written == Written::Acknowledged {
@@ -195,7 +202,8 @@ mod tests {
         assert!(log.has_room(1));
     }
 
-    /// Whoever reads begins at the last mark that a quorum has; an empty partition there would be taken for the end of the log.
+    /// Whoever reads begins at the last mark that a quorum has; an empty partition there would be
+    /// taken for the end of the log.
     #[test]
     fn a_partition_is_deleted_once_a_quorum_knows_that_all_before_its_end_is_done() {
         let mut log = Log::default();

@@ -1,5 +1,5 @@
-//! Low marks: up to which record of a shard's log everything is done. Whoever recovers the log begins there, and partitions of it that lie
-//! below are deleted, once a quorum knows the mark.
+//! Low marks: up to which record of a shard's log everything is done. Whoever recovers the log
+//! begins there, and partitions of it that lie below are deleted, once a quorum knows the mark.
 
 use shunt_locks::Written;
 
@@ -10,9 +10,11 @@ use crate::types::Sink;
 use crate::weakened::Without;
 
 impl Transactions {
-    /// Asks [`Sink::write_low`] for each shard whose mark has advanced and none of whose is on its way. How often it is called is how
-    /// often marks are written; it looks at all shards. An old mark costs whoever recovers the shard time, and is never older than the
-    /// shortest time for which tables keep what was deleted (`gc_grace_seconds`): writes of records above it are made again.
+    /// Asks [`Sink::write_low`] for each shard whose mark has advanced and none of whose is on its
+    /// way. How often it is called is how often marks are written; it looks at all shards. An old
+    /// mark costs whoever recovers the shard time, and is never older than the shortest time for
+    /// which tables keep what was deleted (`gc_grace_seconds`): writes of records above it are made
+    /// again.
     pub fn tell_lows(&mut self, sink: &mut impl Sink) {
         for (number, shard) in (0u8..).zip(&mut self.shards).filter(|(_, shard)| shard.is_open) {
             if let Some(low) = shard.log.tell() {
@@ -26,7 +28,8 @@ impl Transactions {
         }
     }
 
-    /// What has become of writing a low mark. Of a log that is not this core's any more it means nothing.
+    /// What has become of writing a low mark. Of a log that is not this core's any more it means
+    /// nothing.
     pub fn low_written(
         &mut self,
         shard: u8,

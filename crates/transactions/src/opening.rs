@@ -1,27 +1,32 @@
-//! Whoever gains a shard opens its log before it carries transactions out there: it claims the next generation, does what those before
-//! left undone, and seals them.
+//! Whoever gains a shard opens its log before it carries transactions out there: it claims the next
+//! generation, does what those before left undone, and seals them.
 //!
-//! 1. The shard's row is read at SERIAL: the last generation `g`, and up to which generation all is sealed, `s`.
-//! 2. Generation `g + 1` is claimed by a conditional statement on the row as it was read, so that each has one claimer. Where the outcome
-//!    is unknown the row is read again, and the claim in it tells.
+//! 1. The shard's row is read at SERIAL: the last generation `g`, and up to which generation all is
+//!    sealed, `s`.
+//! 2. Generation `g + 1` is claimed by a conditional statement on the row as it was read, so that
+//!    each has one claimer. Where the outcome is unknown the row is read again, and the claim in it
+//!    tells.
 //! 3. The generations `s + 1` to `g` are recovered.
 //! 4. They are sealed, on the condition that the claim still stands.
 //! 5. Only then is the shard served, and records go to generation `g + 1`.
 //!
-//! Two may open one shard at a time: one that stood still or is cut off, and whoever was given the shard since. Three rules keep the
-//! former from doing harm, however late it goes on:
-//! - It claims only on what it read of the row while it held the shard. So a claim that comes late finds the condition broken by whoever
-//!   has claimed since, and nobody's log is recovered under its hands and sealed.
-//! - Its seal finds the claim broken by whoever has claimed since. Whoever claims later finds all that it has rewritten, or finds it
-//!   sealed.
-//! - It makes no write of a record that it found unless it holds the shard when it hears that a quorum has the record again: so whoever
-//!   has the shard later either finds the record too, or reads a row in which its generation is sealed, and all its writes are there.
+//! Two may open one shard at a time: one that stood still or is cut off, and whoever was given the
+//! shard since. Three rules keep the former from doing harm, however late it goes on:
+//! - It claims only on what it read of the row while it held the shard. So a claim that comes late
+//!   finds the condition broken by whoever has claimed since, and nobody's log is recovered under
+//!   its hands and sealed.
+//! - Its seal finds the claim broken by whoever has claimed since. Whoever claims later finds all
+//!   that it has rewritten, or finds it sealed.
+//! - It makes no write of a record that it found unless it holds the shard when it hears that a
+//!   quorum has the record again: so whoever has the shard later either finds the record too, or
+//!   reads a row in which its generation is sealed, and all its writes are there.
 //!
-//! The condition of the claim names `s` as well. Else a former opener's seal could come between reading and claiming, and that opener
-//! would delete the logs that are being recovered here.
+//! The condition of the claim names `s` as well. Else a former opener's seal could come between
+//! reading and claiming, and that opener would delete the logs that are being recovered here.
 //!
-//! After the seal a record of these generations means nothing and is never read. It cannot have been begun: a quorum did not have it when
-//! the log was read, so its acknowledgement came after its member's lease had ended, which that member looks at.
+//! After the seal a record of these generations means nothing and is never read. It cannot have
+//! been begun: a quorum did not have it when the log was read, so its acknowledgement came after
+//! its member's lease had ended, which that member looks at.
 
 use shunt_locks::{Now, Written};
 
@@ -56,7 +61,8 @@ pub enum Conditional {
     Unknown,
 }
 
-/// A read got no answer, or one that cannot be used: a record that this version does not understand, too. It is repeated.
+/// A read got no answer, or one that cannot be used: a record that this version does not
+/// understand, too. It is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
@@ -80,32 +86,41 @@ pub struct Page<'a> {
     pub is_last: bool,
 }
 
-/// Where the statements of an opening go. Called from within methods of [`Opening`], which are called again, once for each statement, with
-/// what has become of it. Answers that come after the opening was dropped are not given to another: they are of this [`Claim`].
+/// Where the statements of an opening go. Called from within methods of [`Opening`], which are
+/// called again, once for each statement, with what has become of it. Answers that come after the
+/// opening was dropped are not given to another: they are of this [`Claim`].
 pub trait OpeningSink {
     /// The shard's row is to be read at SERIAL; [`Opening::row_read`] is to be called later.
     fn read_row(&mut self, shard: u8);
-    /// The generation after that of `row` is to be claimed by a conditional statement; [`Opening::claimed`] is to be called later.
+    /// The generation after that of `row` is to be claimed by a conditional statement;
+    /// [`Opening::claimed`] is to be called later.
     ///
-    /// `Some`: `SET generation = row.generation + 1, claim = claim IF generation = row.generation AND sealed = row.sealed`.
-    /// `None`: generation 1 is inserted, with `sealed = 0`, `IF NOT EXISTS`.
+    /// `Some`: `SET generation = row.generation + 1, claim = claim IF generation = row.generation
+    /// AND sealed = row.sealed`. `None`: generation 1 is inserted, with `sealed = 0`, `IF NOT
+    /// EXISTS`.
     fn claim(&mut self, shard: u8, row: Option<Row>, claim: Claim);
-    /// The low mark of a generation is to be read at QUORUM; [`Opening::low_read`] is to be called later.
+    /// The low mark of a generation is to be read at QUORUM; [`Opening::low_read`] is to be called
+    /// later.
     fn read_low(&mut self, shard: u8, generation: Generation);
-    /// Records at `from` and after it, in its partition of the log, are to be read at QUORUM; [`Opening::page_read`] is to be called
-    /// later. Of each that is read its body is kept until [`OpeningSink::forget`]: fewer than 64 at a time, and those of one page.
+    /// Records at `from` and after it, in its partition of the log, are to be read at QUORUM;
+    /// [`Opening::page_read`] is to be called later. Of each that is read its body is kept until
+    /// [`OpeningSink::forget`]: fewer than 64 at a time, and those of one page.
     fn read(&mut self, shard: u8, from: Place);
-    /// A record that was read is to be written again at QUORUM at its place, as it was; [`Opening::appended`] is to be called later.
+    /// A record that was read is to be written again at QUORUM at its place, as it was;
+    /// [`Opening::appended`] is to be called later.
     fn append(&mut self, shard: u8, place: Place);
-    /// A write of a record is to be made at QUORUM, with the timestamp of the record and as many microseconds more as its number says; [`Opening::applied`] is to be called later.
+    /// A write of a record is to be made at QUORUM, with the timestamp of the record and as many
+    /// microseconds more as its number says; [`Opening::applied`] is to be called later.
     fn apply(&mut self, shard: u8, place: Place, write: u16);
     /// Nothing more comes of a record.
     fn forget(&mut self, shard: u8, place: Place);
-    /// `SET sealed = claimed - 1 IF generation = claimed AND claim = claim`; [`Opening::sealed`] is to be called later.
+    /// `SET sealed = claimed - 1 IF generation = claimed AND claim = claim`; [`Opening::sealed`] is
+    /// to be called later.
     fn seal(&mut self, shard: u8, claimed: Generation, claim: Claim);
     /// A partition of the log of a sealed generation may be deleted. Nothing is wrong if it is not.
     fn delete_bucket(&mut self, shard: u8, generation: Generation, bucket: u64);
-    /// The low mark of a sealed generation may be deleted, with an ordinary timestamp. Nothing is wrong if it is not.
+    /// The low mark of a sealed generation may be deleted, with an ordinary timestamp. Nothing is
+    /// wrong if it is not.
     fn delete_low(&mut self, shard: u8, generation: Generation);
 }
 
@@ -135,7 +150,8 @@ enum State {
     Open(Generation),
 }
 
-/// The opening of one shard. It goes on until it is open, or dropped when its shard is lost; a lapse of the lease it waits out.
+/// The opening of one shard. It goes on until it is open, or dropped when its shard is lost; a
+/// lapse of the lease it waits out.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Opening {
@@ -190,15 +206,24 @@ impl Opening {
         }
     }
 
-    /// The shard's row was read. `holds`: what [`crate::Transactions::holds`] says, by a clock that was read after the answer came.
-    /// Without that the row may be one that whoever has the shard now has claimed, and is read again.
-    pub fn row_read(&mut self, now: Now, row: Result<Option<Row>, Failed>, holds: bool, sink: &mut impl OpeningSink) {
+    /// The shard's row was read. `holds`: what [`crate::Transactions::holds`] says, by a clock that
+    /// was read after the answer came. Without that the row may be one that whoever has the shard
+    /// now has claimed, and is read again.
+    pub fn row_read(
+        &mut self,
+        now: Now,
+        row: Result<Option<Row>, Failed>,
+        holds: bool,
+        sink: &mut impl OpeningSink,
+    ) {
         if !matches!(self.state, State::ReadingRow) {
             return;
         }
         match row {
             Ok(row) if holds => match row.filter(|row| row.claim == self.claim) {
-                Some(ours) if ours.sealed.next() >= ours.generation => self.open(ours.generation, sink),
+                Some(ours) if ours.sealed.next() >= ours.generation => {
+                    self.open(ours.generation, sink)
+                }
                 Some(ours) => self.recover(ours.generation, ours.sealed, sink),
                 None => {
                     self.state = State::Claiming(row);
@@ -214,7 +239,9 @@ impl Opening {
         let State::Claiming(row) = self.state else { return };
         match (outcome, row) {
             (Conditional::Applied, None) => self.open(Generation(1), sink),
-            (Conditional::Applied, Some(row)) => self.recover(row.generation.next(), row.sealed, sink),
+            (Conditional::Applied, Some(row)) => {
+                self.recover(row.generation.next(), row.sealed, sink)
+            }
             // Another has claimed, or nobody knows: the row does.
             (Conditional::Refused | Conditional::Unknown, _) => self.wait(now),
         }
@@ -259,9 +286,13 @@ impl Opening {
 
     fn open(&mut self, claimed: Generation, sink: &mut impl OpeningSink) {
         self.state = State::Open(claimed);
-        let Some((_, was_read)) = self.recovered.take().filter(|(before, _)| *before == claimed) else { return };
+        let Some((_, was_read)) = self.recovered.take().filter(|(before, _)| *before == claimed)
+        else {
+            return;
+        };
         for WasRead { generation, first_bucket, end_bucket } in was_read {
-            (first_bucket..end_bucket).for_each(|bucket| sink.delete_bucket(self.shard, generation, bucket));
+            (first_bucket..end_bucket)
+                .for_each(|bucket| sink.delete_bucket(self.shard, generation, bucket));
             sink.delete_low(self.shard, generation);
         }
     }
@@ -278,13 +309,28 @@ impl Opening {
     }
 
     /// Records were read.
-    pub fn page_read(&mut self, now: Now, from: Place, page: Result<Page<'_>, Failed>, sink: &mut impl OpeningSink) {
+    pub fn page_read(
+        &mut self,
+        now: Now,
+        from: Place,
+        page: Result<Page<'_>, Failed>,
+        sink: &mut impl OpeningSink,
+    ) {
         self.step(sink, |recovery, sink| recovery.page(now, from, page, sink));
     }
 
-    /// What has become of an attempt to write a record again. `holds`: what [`crate::Transactions::holds`] says, by a clock that was read
-    /// after the answer came. Without that the record is written again later, and its writes are another's affair if the shard is lost.
-    pub fn appended(&mut self, now: Now, place: Place, written: Written, holds: bool, sink: &mut impl OpeningSink) {
+    /// What has become of an attempt to write a record again. `holds`: what
+    /// [`crate::Transactions::holds`] says, by a clock that was read after the answer came. Without
+    /// that the record is written again later, and its writes are another's affair if the shard is
+    /// lost.
+    pub fn appended(
+        &mut self,
+        now: Now,
+        place: Place,
+        written: Written,
+        holds: bool,
+        sink: &mut impl OpeningSink,
+    ) {
         self.step(sink, |recovery, sink| recovery.appended(now, place, written, holds, sink));
     }
 
@@ -321,7 +367,8 @@ impl Opening {
         }
     }
 
-    /// What failed is tried again now, and not when its pause is over: there may be a reason why it does not fail any more.
+    /// What failed is tried again now, and not when its pause is over: there may be a reason why it
+    /// does not fail any more.
     pub fn hurry(&mut self, now: Now, sink: &mut impl OpeningSink) {
         match self.state {
             State::Waiting(_) => {
@@ -348,7 +395,9 @@ impl Opening {
         let claimed = *claimed;
         self.last_timestamp_us = self.last_timestamp_us.max(recovery.last_timestamp_us());
         self.refused += recovery.refused();
-        let State::Recovering(_, recovery) = std::mem::replace(&mut self.state, State::Sealing(claimed)) else {
+        let State::Recovering(_, recovery) =
+            std::mem::replace(&mut self.state, State::Sealing(claimed))
+        else {
             return;
         };
         self.recovered = Some((claimed, recovery.into_was_read()));

@@ -8,8 +8,10 @@ use crate::transactions::{State, Transactions};
 use crate::types::{NotExecuted, Outcome, Sink, TransactionId};
 
 impl Transactions {
-    /// A lease, in the place of the one before. What was undecided for want of one is committed: this member lives, so its shards have
-    /// been nobody else's in between. (With [`Transactions::confirm`] it is recorded again, and decided by what is told of that.) The lease of another membership of this process comes only after [`Transactions::lose`] for all
+    /// A lease, in the place of the one before. What was undecided for want of one is committed:
+    /// this member lives, so its shards have been nobody else's in between. (With
+    /// [`Transactions::confirm`] it is recorded again, and decided by what is told of that.) The
+    /// lease of another membership of this process comes only after [`Transactions::lose`] for all
     /// shards of the former.
     pub fn set_lease(&mut self, now: Now, lease: Lease, sink: &mut impl Sink) {
         self.lease = lease;
@@ -29,7 +31,8 @@ impl Transactions {
         let transaction = &mut self.all[id.index as usize];
         transaction.state = State::Recording;
         (transaction.is_sent, transaction.may_be_there) = (true, true);
-        let (shard, place, timestamp_us) = (transaction.shard, transaction.place, transaction.timestamp_us);
+        let (shard, place, timestamp_us) =
+            (transaction.shard, transaction.place, transaction.timestamp_us);
         self.counters.repeated += 1;
         sink.append(id, shard, place, timestamp_us);
     }
@@ -40,9 +43,10 @@ impl Transactions {
         self.is_valid(now)
     }
 
-    /// A shard becomes this core's. Its transactions wait until [`Transactions::open_shard`] is called with what an [`crate::Opening`]
-    /// with this claim has come to. All timestamps of its former owners are below `ts_floor_us`. It is not this core's already: one that
-    /// comes back is lost first.
+    /// A shard becomes this core's. Its transactions wait until [`Transactions::open_shard`] is
+    /// called with what an [`crate::Opening`] with this claim has come to. All timestamps of its
+    /// former owners are below `ts_floor_us`. It is not this core's already: one that comes back is
+    /// lost first.
     pub fn gain(&mut self, shard: u8, ts_floor_us: i64, claim: Claim) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             debug_assert!(!shard.is_owned, "a shard is lost before it is gained again");
@@ -52,8 +56,9 @@ impl Transactions {
         }
     }
 
-    /// What former owners of a shard left undone is done: those who wait for it are let in, in the order in which they came, and records
-    /// go to the generation that was opened. `false`: the shard is not this core's, or has been lost and gained again since.
+    /// What former owners of a shard left undone is done: those who wait for it are let in, in the
+    /// order in which they came, and records go to the generation that was opened. `false`: the
+    /// shard is not this core's, or has been lost and gained again since.
     pub fn open_shard(&mut self, opened: Opened, sink: &mut impl Sink) -> bool {
         let Some(shard) = self.shards.get_mut(usize::from(opened.shard)) else { return false };
         if !shard.is_owned || shard.is_open || shard.claim != opened.claim {
@@ -71,8 +76,9 @@ impl Transactions {
         true
     }
 
-    /// True if the shard is this core's, stays so, and the lease is valid: what a quorum has told so far is true of its log, and nobody
-    /// else has been given it since. An [`crate::Opening`] is told this with each answer; `now` is read after the answer came.
+    /// True if the shard is this core's, stays so, and the lease is valid: what a quorum has told
+    /// so far is true of its log, and nobody else has been given it since. An [`crate::Opening`] is
+    /// told this with each answer; `now` is read after the answer came.
     #[must_use]
     pub fn holds(&self, now: Now, shard: u8) -> bool {
         self.refusal(now, shard).is_none()
@@ -84,8 +90,8 @@ impl Transactions {
         self.shards.get(usize::from(shard)).filter(|shard| shard.is_owned).map(|shard| shard.claim)
     }
 
-    /// A shard is about to be another's: it takes on nothing new, its opening stands still, and it is not given away before
-    /// [`Transactions::is_idle`]. Those who wait are told to go elsewhere.
+    /// A shard is about to be another's: it takes on nothing new, its opening stands still, and it
+    /// is not given away before [`Transactions::is_idle`]. Those who wait are told to go elsewhere.
     pub fn close(&mut self, shard: u8, sink: &mut impl Sink) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             shard.is_closing = true;
@@ -100,12 +106,14 @@ impl Transactions {
         }
     }
 
-    /// True if nothing of this shard is under way but writes of what is committed: those the next owner makes too, before it serves, and one that
-    /// cannot be made keeps nobody from handing the shard over. It looks at all transactions.
+    /// True if nothing of this shard is under way but writes of what is committed: those the next
+    /// owner makes too, before it serves, and one that cannot be made keeps nobody from handing the
+    /// shard over. It looks at all transactions.
     #[must_use]
     pub fn is_idle(&self, shard: u8) -> bool {
         let is_open = |state, of| of == shard && state != State::Applying;
-        self.shards.get(usize::from(shard)).is_none_or(|shard| shard.open == 0) || self.ids_where(is_open).is_empty()
+        self.shards.get(usize::from(shard)).is_none_or(|shard| shard.open == 0)
+            || self.ids_where(is_open).is_empty()
     }
 
     /// The last timestamp of a shard, microseconds.
@@ -114,22 +122,27 @@ impl Transactions {
         self.shards.get(usize::from(shard)).map_or(0, |shard| shard.last_timestamp_us)
     }
 
-    /// A shard is another's, or is about to be gained anew by another membership; its [`crate::Opening`], if there is one, is dropped.
-    /// What is not committed is left to the next owner: it has the records that a quorum has. What is committed is made to the end: the
-    /// next owner does the same, with the same timestamps.
+    /// A shard is another's, or is about to be gained anew by another membership; its
+    /// [`crate::Opening`], if there is one, is dropped. What is not committed is left to the next
+    /// owner: it has the records that a quorum has. What is committed is made to the end: the next
+    /// owner does the same, with the same timestamps.
     pub fn lose(&mut self, shard: u8, sink: &mut impl Sink) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             (shard.is_owned, shard.is_open) = (false, false);
             shard.log = Log::default();
         }
-        self.turn_away(shard, |state| matches!(state, State::Queued | State::Waiting | State::Deciding), sink);
+        self.turn_away(
+            shard,
+            |state| matches!(state, State::Queued | State::Waiting | State::Deciding),
+            sink,
+        );
         for id in self.ids_where(|state, of| of == shard && state == State::Applying) {
             self.all[id.index as usize].next_place = None;
             self.end_if_made(id, sink);
         }
-        for id in self
-            .ids_where(|state, of| of == shard && matches!(state, State::Recording | State::Undecided | State::Alone))
-        {
+        for id in self.ids_where(|state, of| {
+            of == shard && matches!(state, State::Recording | State::Undecided | State::Alone)
+        }) {
             self.answer(id, Outcome::InDoubt, sink);
             self.end(id, sink);
         }
@@ -146,10 +159,9 @@ impl Transactions {
     }
 
     pub(crate) fn ids_where(&self, is: impl Fn(State, u8) -> bool) -> Vec<TransactionId> {
-        let found =
-            self.all.iter().zip(0u32..).filter(|(transaction, _)| {
-                transaction.state != State::Free && is(transaction.state, transaction.shard)
-            });
+        let found = self.all.iter().zip(0u32..).filter(|(transaction, _)| {
+            transaction.state != State::Free && is(transaction.state, transaction.shard)
+        });
         found.map(|(_, index)| self.id_of(index)).collect()
     }
 }

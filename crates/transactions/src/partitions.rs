@@ -1,4 +1,5 @@
-//! Who has a partition locked, and who waits for it: first come, first served, and those who only read it together.
+//! Who has a partition locked, and who waits for it: first come, first served, and those who only
+//! read it together.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,7 +37,8 @@ impl Partitions {
     /// Locks a partition, or queues up for it. `true`: it is locked.
     pub(crate) fn lock(&mut self, partition: Partition, mode: Mode, who: TransactionId) -> bool {
         let queue = self.0.entry(partition).or_default();
-        // Also behind those who could not get it either: a reader does not pass a writer that waits.
+        // Also behind those who could not get it either: a reader does not pass a writer that
+        // waits.
         if queue.waiting.len() == queue.gone && queue.admits(mode) {
             queue.enter(mode);
             return true;
@@ -45,7 +47,8 @@ impl Partitions {
         false
     }
 
-    /// Somebody who had it locked has it no more. Who has it now, of those of whom `is_waiting` says that they have not given up.
+    /// Somebody who had it locked has it no more. Who has it now, of those of whom `is_waiting`
+    /// says that they have not given up.
     pub(crate) fn unlock(
         &mut self,
         partition: Partition,
@@ -58,7 +61,8 @@ impl Partitions {
         self.serve(partition, is_waiting, granted);
     }
 
-    /// Somebody who waits for it has given up: the next may be let in, where it is who stood in the way.
+    /// Somebody who waits for it has given up: the next may be let in, where it is who stood in the
+    /// way.
     pub(crate) fn give_up(
         &mut self,
         partition: Partition,
@@ -67,7 +71,8 @@ impl Partitions {
     ) {
         let Some(queue) = self.0.get_mut(&partition) else { return };
         queue.gone += 1;
-        // It keeps its place until it is its turn: to look for it each time would cost as much as there are others.
+        // It keeps its place until it is its turn: to look for it each time would cost as much as
+        // there are others.
         if queue.gone > queue.waiting.len() / 2 {
             queue.waiting.retain(|(who, _)| is_waiting(*who));
             queue.gone = 0;
@@ -120,8 +125,14 @@ mod tests {
     #[test]
     fn readers_share_and_do_not_pass_a_writer_that_waits() {
         let (mut partitions, mut granted) = (Partitions::default(), Vec::new());
-        assert!(partitions.lock(HOT, Mode::Shared, who(0)) && partitions.lock(HOT, Mode::Shared, who(1)));
-        assert!(!partitions.lock(HOT, Mode::Exclusive, who(2)) && !partitions.lock(HOT, Mode::Shared, who(3)));
+        assert!(
+            partitions.lock(HOT, Mode::Shared, who(0))
+                && partitions.lock(HOT, Mode::Shared, who(1))
+        );
+        assert!(
+            !partitions.lock(HOT, Mode::Exclusive, who(2))
+                && !partitions.lock(HOT, Mode::Shared, who(3))
+        );
         assert!(!partitions.lock(HOT, Mode::Shared, who(4)));
         partitions.unlock(HOT, |_| true, &mut granted);
         assert_eq!(granted, []);
@@ -138,7 +149,10 @@ mod tests {
     fn whoever_gives_up_stands_in_nobodys_way() {
         let (mut partitions, mut granted) = (Partitions::default(), Vec::new());
         assert!(partitions.lock(HOT, Mode::Shared, who(0)));
-        assert!(!partitions.lock(HOT, Mode::Exclusive, who(1)) && !partitions.lock(HOT, Mode::Shared, who(2)));
+        assert!(
+            !partitions.lock(HOT, Mode::Exclusive, who(1))
+                && !partitions.lock(HOT, Mode::Shared, who(2))
+        );
         partitions.give_up(HOT, |waiting| waiting != who(1), &mut granted);
         assert_eq!(granted, [who(2)], "the reader shares it with the first");
         assert!(partitions.lock(HOT, Mode::Shared, who(3)));
@@ -148,9 +162,11 @@ mod tests {
     #[test]
     fn a_crowd_that_gives_up_is_not_looked_through_for_each_of_them() {
         for count in [100, 100_000] {
-            let (mut partitions, mut granted, looks) = (Partitions::default(), Vec::new(), std::cell::Cell::new(0));
+            let (mut partitions, mut granted, looks) =
+                (Partitions::default(), Vec::new(), std::cell::Cell::new(0));
             assert!(partitions.lock(HOT, Mode::Exclusive, who(u32::MAX)));
-            (0..count).for_each(|index| assert!(!partitions.lock(HOT, Mode::Exclusive, who(index))));
+            (0..count)
+                .for_each(|index| assert!(!partitions.lock(HOT, Mode::Exclusive, who(index))));
             for gone in (0..count).rev() {
                 let is_waiting = |waiting: TransactionId| {
                     looks.set(looks.get() + 1);

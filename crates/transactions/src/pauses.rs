@@ -1,12 +1,13 @@
-//! How long an attempt that failed waits for the next: longer each time, up to a bound, and never all of them equally long.
+//! How long an attempt that failed waits for the next: longer each time, up to a bound, and never
+//! all of them equally long.
 
 /// Before the second attempt.
 const FIRST_MS: u64 = 200;
 /// The longest.
 const LONGEST_MS: u64 = 5_000;
 
-/// Pauses of one opening. Many shards change hands at once, and what fails for one fails for all: were their pauses equally long, all
-/// would try again at once each time.
+/// Pauses of one opening. Many shards change hands at once, and what fails for one fails for all:
+/// were their pauses equally long, all would try again at once each time.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Pauses(u64);
@@ -40,7 +41,10 @@ mod tests {
             let all: Vec<u64> = (1..40).map(|attempts| pauses.after(attempts)).collect();
             for (attempt, pause_ms) in all.iter().enumerate() {
                 let longest_ms = (200 << attempt.min(16)).min(5_000);
-                assert!((longest_ms * 3 / 4..=longest_ms).contains(pause_ms), "{attempt}: {pause_ms}");
+                assert!(
+                    (longest_ms * 3 / 4..=longest_ms).contains(pause_ms),
+                    "{attempt}: {pause_ms}"
+                );
             }
             let different: std::collections::HashSet<&u64> = all[10..].iter().collect();
             assert!(different.len() > 20, "{all:?}");

@@ -1,4 +1,5 @@
-//! A redo record as bytes: all that is needed to make the writes of a transaction, by a proxy that has never heard of it.
+//! A redo record as bytes: all that is needed to make the writes of a transaction, by a proxy that
+//! has never heard of it.
 //!
 //! ```text
 //! format     [byte]   2
@@ -14,8 +15,8 @@
 //!     value  [value]  as in the native protocol, version 4
 //! ```
 //!
-//! A write names its table, and says which one it means: the name may be another table's by the time that the write is made, and that one's
-//! rows are none of its business. Format 1 had no ids.
+//! A write names its table, and says which one it means: the name may be another table's by the
+//! time that the write is made, and that one's rows are none of its business. Format 1 had no ids.
 //!
 //! Numbers are big-endian, names of kinds are those of the native protocol (version 4, section 3).
 
@@ -63,7 +64,8 @@ pub struct Write<'a> {
 pub struct Record<'a> {
     /// The shard of its domain.
     pub shard: u8,
-    /// The timestamp of the first write, microseconds; each of the others has one more than that before it.
+    /// The timestamp of the first write, microseconds; each of the others has one more than that
+    /// before it.
     pub timestamp_us: i64,
     /// By which its client finds the outcome again; empty: by nothing.
     pub key: &'a [u8],
@@ -98,7 +100,9 @@ impl fmt::Display for BadRecord {
             BadRecord::Long => f.write_str("a redo record goes on after its end"),
             BadRecord::Text => f.write_str("a text in a redo record is not UTF-8"),
             BadRecord::Number => f.write_str("a number in a redo record is out of bounds"),
-            BadRecord::Size => write!(f, "a redo record would have more than {RECORD_BYTES_MAX} bytes"),
+            BadRecord::Size => {
+                write!(f, "a redo record would have more than {RECORD_BYTES_MAX} bytes")
+            }
         }
     }
 }
@@ -121,7 +125,10 @@ impl Record<'_> {
     }
 
     fn put(&self, out: &mut Vec<u8>) -> Result<(), BadRecord> {
-        if self.writes.is_empty() || self.writes.len() > WRITES_MAX || self.key.len() > KEY_BYTES_MAX {
+        if self.writes.is_empty()
+            || self.writes.len() > WRITES_MAX
+            || self.key.len() > KEY_BYTES_MAX
+        {
             return Err(BadRecord::Number);
         }
         out.extend([FORMAT, self.shard]);
@@ -251,7 +258,8 @@ mod tests {
         let text = "UPDATE bank.accounts SET balance = ? WHERE id = ?";
         let update = Write { keyspace: "bank", table: "accounts", id: [7; 16], text, values };
         let text = "DELETE FROM bank.\u{e9} WHERE id = 1";
-        let delete = Write { keyspace: "bank", table: "\u{e9}", id: [0xff; 16], text, values: Vec::new() };
+        let delete =
+            Write { keyspace: "bank", table: "\u{e9}", id: [0xff; 16], text, values: Vec::new() };
         Record { shard: 63, timestamp_us: -5, key: b"once", writes: vec![update, delete] }
     }
 
@@ -274,8 +282,9 @@ mod tests {
         let write = Write { keyspace: "k", table: "tt", id, text: "DELETE", values };
         let record = Record { shard: 2, timestamp_us: 258, key: b"", writes: vec![write] };
         let expected: &[u8] = &[
-            2, 2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'k', 0, 2, b't', b't', 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            0, 0, 0, 9, 0, 0, 0, 6, b'D', b'E', b'L', b'E', b'T', b'E', 0, 2, 0, 0, 0, 1, 7, 255, 255, 255, 255,
+            2, 2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'k', 0, 2, b't', b't', 3, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 6, b'D', b'E', b'L', b'E', b'T', b'E', 0, 2,
+            0, 0, 0, 1, 7, 255, 255, 255, 255,
         ];
         assert_eq!(bytes(&record), expected);
     }
@@ -284,16 +293,27 @@ mod tests {
     fn bytes_that_are_no_record_are_refused_and_say_why() {
         let good = bytes(&record());
         for length in 0..good.len() {
-            assert_eq!(Record::decode(&good[..length]), Err(BadRecord::Short), "{length} of {}", good.len());
+            assert_eq!(
+                Record::decode(&good[..length]),
+                Err(BadRecord::Short),
+                "{length} of {}",
+                good.len()
+            );
         }
         let with = |place: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[place] = byte;
             Record::decode(&bytes).map(|record| record.shard)
         };
-        assert_eq!((with(0, 1), with(0, 3)), (Err(BadRecord::Format(1)), Err(BadRecord::Format(3))));
+        assert_eq!(
+            (with(0, 1), with(0, 3)),
+            (Err(BadRecord::Format(1)), Err(BadRecord::Format(3)))
+        );
         let counted = 1 + 1 + 8 + 2 + 4;
-        assert_eq!((with(counted + 1, 0), with(counted, 1)), (Err(BadRecord::Number), Err(BadRecord::Number)));
+        assert_eq!(
+            (with(counted + 1, 0), with(counted, 1)),
+            (Err(BadRecord::Number), Err(BadRecord::Number))
+        );
         assert_eq!(with(counted + 4, 0xff), Err(BadRecord::Text));
         assert_eq!(Record::decode(&[&good[..], &[0]].concat()), Err(BadRecord::Long));
         assert_eq!(Record::decode(&vec![1; RECORD_BYTES_MAX + 1]), Err(BadRecord::Size));
@@ -301,19 +321,29 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_refused_and_leaves_nothing() {
-        let write = || Write { keyspace: "", table: "", id: [0; 16], text: "x", values: Vec::new() };
-        let of = |writes: Vec<Write<'static>>, key: &'static [u8]| Record { shard: 0, timestamp_us: 1, key, writes };
+        let write =
+            || Write { keyspace: "", table: "", id: [0; 16], text: "x", values: Vec::new() };
+        let of = |writes: Vec<Write<'static>>, key: &'static [u8]| Record {
+            shard: 0,
+            timestamp_us: 1,
+            key,
+            writes,
+        };
         let mut out = vec![7];
         for (record, why) in [
             (of(Vec::new(), b""), BadRecord::Number),
             (of(vec![write(); WRITES_MAX + 1], b""), BadRecord::Number),
             (of(vec![write()], &[0; KEY_BYTES_MAX + 1]), BadRecord::Number),
-            (of(vec![Write { values: vec![Value::Null; 65_536], ..write() }], b""), BadRecord::Number),
+            (
+                of(vec![Write { values: vec![Value::Null; 65_536], ..write() }], b""),
+                BadRecord::Number,
+            ),
         ] {
             assert_eq!((record.encode(&mut out), &out[..]), (Err(why), &[7][..]));
         }
         let long = "x".repeat(RECORD_BYTES_MAX);
-        let record = Record { writes: vec![Write { text: &long, ..write() }], ..of(Vec::new(), b"") };
+        let record =
+            Record { writes: vec![Write { text: &long, ..write() }], ..of(Vec::new(), b"") };
         assert_eq!((record.encode(&mut out), &out[..]), (Err(BadRecord::Size), &[7][..]));
     }
 }

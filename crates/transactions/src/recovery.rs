@@ -1,14 +1,17 @@
-//! What former owners of a shard left undone is done: the logs of its generations that are not sealed are read, one after the other, and
-//! what their records say is written once more, with their timestamps. A part of [`crate::Opening`].
+//! What former owners of a shard left undone is done: the logs of its generations that are not
+//! sealed are read, one after the other, and what their records say is written once more, with
+//! their timestamps. A part of [`crate::Opening`].
 //!
-//! A record that is found is written again before its writes are: it may have been found on one replica only. Were this recovery broken
-//! off after some of its writes, the next could read the log from the other replicas and know nothing of it. From the record to its writes
-//! it goes only while it holds the shard: whoever gains it later then finds the record as well, for no seal but its own can have covered
-//! it.
+//! A record that is found is written again before its writes are: it may have been found on one
+//! replica only. Were this recovery broken off after some of its writes, the next could read the
+//! log from the other replicas and know nothing of it. From the record to its writes it goes only
+//! while it holds the shard: whoever gains it later then finds the record as well, for no seal but
+//! its own can have covered it.
 //!
-//! A log is read from its low mark on, partition by partition, up to the first that is empty. The mark that was read may be old, for a
-//! former owner's last one may still be on its way; when a quorum has it, that owner deletes partitions below. So the mark is read again
-//! where a partition is empty: one was deleted only after a later mark was there to be read.
+//! A log is read from its low mark on, partition by partition, up to the first that is empty. The
+//! mark that was read may be old, for a former owner's last one may still be on its way; when a
+//! quorum has it, that owner deletes partitions below. So the mark is read again where a partition
+//! is empty: one was deleted only after a later mark was there to be read.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -22,7 +25,8 @@ use crate::pauses::Pauses;
 
 /// Writes under way at once.
 const WRITES_MAX: usize = 256;
-/// Records that are not done with, beyond which no more are read; those of the last page come on top. Each may have megabytes.
+/// Records that are not done with, beyond which no more are read; those of the last page come on
+/// top. Each may have megabytes.
 const RECORDS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +151,8 @@ impl Recovery {
         sink.read_low(self.shard, self.from.generation);
     }
 
-    /// Begins at a low mark. Where that is within a partition the partition is not empty: the record before it was there, and is.
+    /// Begins at a low mark. Where that is within a partition the partition is not empty: the
+    /// record before it was there, and is.
     fn read_from(&mut self, low: Position, sink: &mut impl OpeningSink) {
         self.from.position = low;
         self.is_empty = low.is_start();
@@ -181,7 +186,9 @@ impl Recovery {
         }
         match low {
             Err(Failed) => self.again(now, Again::Read),
-            Ok(low) if !is_second || low.bucket() > self.from.position.bucket() => self.read_from(low, sink),
+            Ok(low) if !is_second || low.bucket() > self.from.position.bucket() => {
+                self.read_from(low, sink)
+            }
             Ok(_) => {
                 let (first_bucket, end_bucket) = (self.first_bucket, self.from.position.bucket());
                 self.was_read.push(WasRead { generation, first_bucket, end_bucket });
@@ -191,7 +198,13 @@ impl Recovery {
     }
 
     /// A page of a partition of the log was read.
-    pub(crate) fn page(&mut self, now: Now, from: Place, page: Result<Page<'_>, Failed>, sink: &mut impl OpeningSink) {
+    pub(crate) fn page(
+        &mut self,
+        now: Now,
+        from: Place,
+        page: Result<Page<'_>, Failed>,
+        sink: &mut impl OpeningSink,
+    ) {
         if self.reading != Reading::Page || from != self.from {
             return;
         }
@@ -204,12 +217,14 @@ impl Recovery {
         for found in page.records.iter().filter(|found| found.position >= self.from.position) {
             debug_assert_eq!(found.position.bucket(), bucket, "records of one partition");
             let place = Place { generation: from.generation, position: found.position };
-            self.last_timestamp_us = self.last_timestamp_us.max(last_of(found.timestamp_us, found.writes));
+            self.last_timestamp_us =
+                self.last_timestamp_us.max(last_of(found.timestamp_us, found.writes));
             self.records.insert(place, found.writes);
             self.waiting.push(Task::Record(place));
             self.is_empty = false;
         }
-        let next = page.records.last().filter(|_| !page.is_last).map(|last| Position(last.position.0 + 1));
+        let next =
+            page.records.last().filter(|_| !page.is_last).map(|last| Position(last.position.0 + 1));
         match next.filter(|next| next.bucket() == bucket) {
             Some(next) => {
                 self.from.position = next;
@@ -315,7 +330,9 @@ impl Recovery {
             self.again.pop();
             match (again, self.reading) {
                 (Again::Do(task), _) => self.waiting.push(task),
-                (Again::Read, Reading::Low { .. }) => sink.read_low(self.shard, self.from.generation),
+                (Again::Read, Reading::Low { .. }) => {
+                    sink.read_low(self.shard, self.from.generation)
+                }
                 (Again::Read, Reading::Page) => sink.read(self.shard, self.from),
                 (Again::Read, Reading::PageLater | Reading::End) => {}
             }

@@ -24,7 +24,8 @@ impl Transactions {
         }
     }
 
-    /// What failed is tried again now, and not when its pause is over: there may be a reason why it does not fail any more.
+    /// What failed is tried again now, and not when its pause is over: there may be a reason why it
+    /// does not fail any more.
     pub fn hurry(&mut self, now: Now, sink: &mut impl Sink) {
         for id in self.ids_where(|state, _| matches!(state, State::Recording | State::Applying)) {
             self.all[id.index as usize].attempts = 0;
@@ -52,7 +53,8 @@ impl Transactions {
                 self.end(id, sink);
             }
             State::Recording => {
-                let (is_sent, shard, place) = (transaction.is_sent, transaction.shard, transaction.place);
+                let (is_sent, shard, place) =
+                    (transaction.is_sent, transaction.shard, transaction.place);
                 if is_late {
                     self.answer(id, Outcome::InDoubt, sink);
                 }
@@ -84,7 +86,8 @@ impl Transactions {
                     }
                 }
                 self.counters.repeated += repeated;
-                // Its writes are not all made, but they will be, and until then nobody gets its partitions.
+                // Its writes are not all made, but they will be, and until then nobody gets its
+                // partitions.
                 if is_late {
                     self.answer(id, Outcome::Committed { timestamp_us }, sink);
                 }

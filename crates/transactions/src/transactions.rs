@@ -8,7 +8,9 @@ use shunt_locks::{Lease, Now, SHARDS};
 use crate::log::{Generation, Log, Place};
 use crate::opening::Claim;
 use crate::partitions::Partitions;
-use crate::types::{Counters, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
+use crate::types::{
+    Counters, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+};
 #[cfg(any(test, feature = "weakened"))]
 use crate::weakened::Without;
 
@@ -25,8 +27,8 @@ pub(crate) enum State {
     Deciding,
     /// Its record is being written, or is to be written again.
     Recording,
-    /// Its record is there, but this member had no valid lease when it heard so. If the lease is renewed, it is committed; if
-    /// the shard is another's by now, that one's recovery decides.
+    /// Its record is there, but this member had no valid lease when it heard so. If the lease is
+    /// renewed, it is committed; if the shard is another's by now, that one's recovery decides.
     Undecided,
     /// It is committed, and its writes are being made.
     Applying,
@@ -142,7 +144,8 @@ pub struct Transactions {
     pub(crate) arrivals: u64,
     pub(crate) lease: Lease,
     pub(crate) limits: Limits,
-    /// When which is to be looked at, the earliest first. Entries of what has changed since are passed over.
+    /// When which is to be looked at, the earliest first. Entries of what has changed since are
+    /// passed over.
     pub(crate) due: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(crate) counters: Counters,
     /// A lease says nothing of what was heard before it.
@@ -173,8 +176,9 @@ impl Transactions {
         }
     }
 
-    /// Whether the caller finds out by itself, for each answer, if the shard was this member's when it came, and says so by the time that it
-    /// tells with it: [`no_lease`] where it was not. A lease, which hangs on the clock, then settles nothing that was undecided.
+    /// Whether the caller finds out by itself, for each answer, if the shard was this member's when
+    /// it came, and says so by the time that it tells with it: [`no_lease`] where it was not. A
+    /// lease, which hangs on the clock, then settles nothing that was undecided.
     pub fn confirm(&mut self, confirms: bool) {
         self.confirms = confirms;
     }
@@ -230,7 +234,9 @@ impl Transactions {
 
     /// Answers whoever asked, unless that was done before.
     pub(crate) fn answer(&mut self, id: TransactionId, outcome: Outcome, sink: &mut impl Sink) {
-        let Some(ticket) = self.find(id).and_then(|transaction| transaction.ticket.take()) else { return };
+        let Some(ticket) = self.find(id).and_then(|transaction| transaction.ticket.take()) else {
+            return;
+        };
         let count = match outcome {
             Outcome::Committed { .. } => &mut self.counters.committed,
             Outcome::Read { .. } => &mut self.counters.read,
@@ -265,7 +271,9 @@ impl Transactions {
         };
         for (place, (partition, _)) in partitions.iter().enumerate() {
             match place.cmp(&locked) {
-                std::cmp::Ordering::Less => all_partitions.unlock(*partition, is_waiting, &mut granted),
+                std::cmp::Ordering::Less => {
+                    all_partitions.unlock(*partition, is_waiting, &mut granted)
+                }
                 std::cmp::Ordering::Equal if state == State::Waiting => {
                     all_partitions.give_up(*partition, is_waiting, &mut granted);
                 }

@@ -2,7 +2,8 @@
 
 use crate::log::{Generation, Place, Position};
 
-/// A partition of a table: a hash of both. Two partitions under one hash wait for each other, and nothing worse.
+/// A partition of a table: a hash of both. Two partitions under one hash wait for each other, and
+/// nothing worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(pub u128);
 
@@ -46,13 +47,15 @@ pub enum Decision {
     Nothing,
     /// It makes so many writes; at least one. Whoever asked is told when they are there.
     Write(u16),
-    /// The same, and whoever asked is told as soon as it is committed: for tables that are read by transactions alone, which wait for the
-    /// writes. Of those that were told so [`Limits::told_early`] writes are under way at most; the others are told when all is there.
+    /// The same, and whoever asked is told as soon as it is committed: for tables that are read by
+    /// transactions alone, which wait for the writes. Of those that were told so
+    /// [`Limits::told_early`] writes are under way at most; the others are told when all is there.
     WriteAndTell(u16),
-    /// It makes one write, which nodes carry out as a whole or not at all, and needs no record: if nobody knows what has become of it,
-    /// nobody makes it again. It takes so many timestamps.
+    /// It makes one write, which nodes carry out as a whole or not at all, and needs no record: if
+    /// nobody knows what has become of it, nobody makes it again. It takes so many timestamps.
     Alone(u16),
-    /// It failed while it read, or it is refused: nothing is written, and whoever asked has been answered.
+    /// It failed while it read, or it is refused: nothing is written, and whoever asked has been
+    /// answered.
     GiveUp,
 }
 
@@ -109,9 +112,10 @@ pub struct Limits {
     pub records: usize,
     /// The same of one shard. Less than [`crate::BUCKET_RECORDS`].
     pub records_of_shard: usize,
-    /// Writes of transactions of which clients were told that they are committed while these were being made. Far less than one role may have
-    /// writes under way: a client that is told, and asks for the next, must not take with one table's writes, which hang, what those of
-    /// its other tables need.
+    /// Writes of transactions of which clients were told that they are committed while these were
+    /// being made. Far less than one role may have writes under way: a client that is told, and
+    /// asks for the next, must not take with one table's writes, which hang, what those of its
+    /// other tables need.
     pub told_early: usize,
 }
 
@@ -131,26 +135,31 @@ impl Default for Limits {
 
 /// Where statements and answers go. Called from within methods of [`crate::Transactions`].
 pub trait Sink {
-    /// The transaction has its partitions: its caller reads, and calls [`crate::Transactions::decided`].
+    /// The transaction has its partitions: its caller reads, and calls
+    /// [`crate::Transactions::decided`].
     fn locked(&mut self, transaction: TransactionId, ticket: Ticket);
     /// The answer to a ticket.
     fn reply(&mut self, ticket: Ticket, outcome: Outcome);
-    /// The record is to be written at QUORUM at this place of its shard's log, with this timestamp in it;
-    /// [`crate::Transactions::appended`] is to be called later, once. It may be asked for again: it is the same record then, at the same
-    /// place, or, when it is committed, at another further on.
+    /// The record is to be written at QUORUM at this place of its shard's log, with this timestamp
+    /// in it; [`crate::Transactions::appended`] is to be called later, once. It may be asked for
+    /// again: it is the same record then, at the same place, or, when it is committed, at another
+    /// further on.
     fn append(&mut self, transaction: TransactionId, shard: u8, place: Place, timestamp_us: i64);
-    /// One of the writes is to be made at QUORUM, with this timestamp and as many microseconds more as its number says; [`crate::Transactions::applied`] is to be called later, once.
+    /// One of the writes is to be made at QUORUM, with this timestamp and as many microseconds more
+    /// as its number says; [`crate::Transactions::applied`] is to be called later, once.
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64);
-    /// What it writes alone is to be written at QUORUM, with this timestamp and as many more as were asked for;
-    /// [`crate::Transactions::written_alone`] is to be called later, once.
+    /// What it writes alone is to be written at QUORUM, with this timestamp and as many more as
+    /// were asked for; [`crate::Transactions::written_alone`] is to be called later, once.
     fn write_alone(&mut self, transaction: TransactionId, timestamp_us: i64);
     /// Nothing more comes of the transaction.
     fn forget(&mut self, transaction: TransactionId);
-    /// Records of this log below `low` are done with. That is to be written at QUORUM, `USING TIMESTAMP` the position itself, so that a
-    /// mark which comes late does not hide a later one; [`crate::Transactions::low_written`] is to be called later, once. Only from within
+    /// Records of this log below `low` are done with. That is to be written at QUORUM, `USING
+    /// TIMESTAMP` the position itself, so that a mark which comes late does not hide a later one;
+    /// [`crate::Transactions::low_written`] is to be called later, once. Only from within
     /// [`crate::Transactions::tell_lows`].
     fn write_low(&mut self, shard: u8, generation: Generation, low: Position);
-    /// A partition of the log that nobody reads any more may be deleted. Nothing is wrong if it is not.
+    /// A partition of the log that nobody reads any more may be deleted. Nothing is wrong if it is
+    /// not.
     fn delete_bucket(&mut self, shard: u8, generation: Generation, bucket: u64);
 }
 

@@ -19,7 +19,8 @@ pub enum Without {
     AcknowledgedLow,
     /// A place is done with before a quorum has its record at the next.
     AcknowledgedForward,
-    /// Whoever decides by a row in memory has not written over what others may have on its way to it.
+    /// Whoever decides by a row in memory has not written over what others may have on its way to
+    /// it.
     RowMadeAnew,
     /// Nor over what has come of its own write, of which nobody has told.
     RowForgotten,

@@ -1,7 +1,7 @@
 //! Errors that say why bytes could not be decoded.
 //!
-//! One small `Copy` type for all decoders of message bodies: it names the field, where it starts and what was expected,
-//! and costs nothing until somebody prints it.
+//! One small `Copy` type for all decoders of message bodies: it names the field, where it starts
+//! and what was expected, and costs nothing until somebody prints it.
 
 use std::fmt;
 
@@ -12,8 +12,9 @@ pub struct DecodeError {
     pub problem: Problem,
     /// The field of the specification that was being read, such as `"page size"`.
     pub field: &'static str,
-    /// Where reading stopped: bytes from the start of the slice that was given to the decoder. This is where the field
-    /// starts, or behind its length if the length is there and what it counts is not.
+    /// Where reading stopped: bytes from the start of the slice that was given to the decoder. This
+    /// is where the field starts, or behind its length if the length is there and what it counts is
+    /// not.
     pub offset: usize,
 }
 
@@ -77,13 +78,20 @@ mod tests {
 
     #[test]
     fn display_says_what_where_and_what_was_expected() {
-        let error = DecodeError { problem: Problem::Truncated { needed: 12, left: 3 }, field: "query text", offset: 4 };
+        let error = DecodeError {
+            problem: Problem::Truncated { needed: 12, left: 3 },
+            field: "query text",
+            offset: 4,
+        };
         assert_eq!(error.to_string(), "query text at byte 4: expected 12 bytes, 3 are left");
         let error = DecodeError {
             problem: Problem::Unknown { found: 9, expected: "kind 0 or 1" },
             field: "batch child kind",
             offset: 3,
         };
-        assert_eq!(error.to_string(), "batch child kind at byte 3: expected kind 0 or 1, found 0x9");
+        assert_eq!(
+            error.to_string(),
+            "batch child kind at byte 3: expected kind 0 or 1, found 0x9"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! What proxies and nodes of different versions say to each other: `fixtures` has the bytes as the version that began each
-//! layout wrote them, this file the values. The extension's `FrameFixturesTest` reads the same files.
+//! What proxies and nodes of different versions say to each other: `fixtures` has the bytes as the
+//! version that began each layout wrote them, this file the values. The extension's
+//! `FrameFixturesTest` reads the same files.
 //!
-//! `SHUNT_WRITE_FIXTURES=1` writes those that are missing and never one that is there: see "Changing a format" in
-//! CONTRIBUTING.md.
+//! `SHUNT_WRITE_FIXTURES=1` writes those that are missing and never one that is there: see
+//! "Changing a format" in CONTRIBUTING.md.
 
 use std::path::Path;
 
@@ -33,7 +34,8 @@ const ROOMY: Limits = Limits { count_max: 100, bytes_max: 10_000 };
 fn kept(name: &str, written: &[u8]) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     if std::env::var_os("SHUNT_WRITE_FIXTURES").is_some() && !path.exists() {
-        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder for it");
+        std::fs::create_dir_all(path.parent().expect("it is in a folder"))
+            .expect("a folder for it");
         std::fs::write(&path, written).expect("room for it");
     }
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -52,7 +54,10 @@ fn frame(mut writer: AggregateWriter, entries: &[Fields]) -> Vec<u8> {
     for (stream, client_id, version, flags, opcode, body) in entries {
         match *opcode {
             opcode::CLIENT_GONE => writer.push_client_gone(&mut out, *client_id),
-            opcode => drop(writer.push(&mut out, *stream, *client_id, *version, *flags, opcode, body)),
+            opcode => {
+                let _: usize =
+                    writer.push(&mut out, *stream, *client_id, *version, *flags, opcode, body);
+            }
         }
     }
     writer.finish(&mut out);
@@ -66,7 +71,11 @@ fn fields<'a>(entry: &Entry<'a>) -> (i16, u32, u8, u8, u8, &'a [u8]) {
 fn check(name: &str, writer: AggregateWriter, entries: &[Fields], response: bool) {
     let bytes = kept(name, &frame(writer, entries));
     let header = Header::decode(&bytes).expect("a header");
-    assert_eq!((header.version, header.response, header.flags, header.opcode), (4, response, 0, 0x64), "{name}");
+    assert_eq!(
+        (header.version, header.response, header.flags, header.opcode),
+        (4, response, 0, 0x64),
+        "{name}"
+    );
     let body = &bytes[HEADER_BYTES..];
     assert_eq!(header.length as usize, body.len(), "{name}");
     let reader = AggregateReader::new(body).expect("a frame that was ever sent is read");
@@ -92,7 +101,8 @@ fn the_offer_of_a_node() {
     assert_eq!(Offer::parse(text.lines()), Some(offer));
 }
 
-/// A node that knows a later layout alone gets ordinary envelopes; one that lists this layout too gets frames.
+/// A node that knows a later layout alone gets ordinary envelopes; one that lists this layout too
+/// gets frames.
 #[test]
 fn an_offer_of_a_version_to_come_is_not_taken() {
     let later = ["v2", "count_max=64", "bytes_max=65536", "port=9142"];

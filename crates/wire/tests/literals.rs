@@ -1,9 +1,10 @@
-//! Literals of partition key types against the bytes that Cassandra 5.0.9 makes of them (`cassandra/literals.txt`).
+//! Literals of partition key types against the bytes that Cassandra 5.0.9 makes of them
+//! (`cassandra/literals.txt`).
 
 use shunt_wire::cql::types::{CqlType, literal};
 
-/// Valid literals that are left to the server: their bytes depend on its version, its name service or its time zone,
-/// or they are not worth the code. A query with one goes to any node.
+/// Valid literals that are left to the server: their bytes depend on its version, its name service
+/// or its time zone, or they are not worth the code. A query with one goes to any node.
 const LEFT_TO_THE_SERVER: &[&str] = &[
     "float -NaN",
     "varint 170141183460469231731687303715884105728",
@@ -37,7 +38,10 @@ fn literals_are_serialized_as_by_cassandra() {
         if LEFT_TO_THE_SERVER.contains(&&*case) {
             assert!(bytes != "refused" && !written && out.is_empty(), "{case} -> {hex}");
         } else if bytes == "refused" {
-            assert!(REFUSED_ANYWAY.contains(&&*case) || (!written && out.is_empty()), "{case} -> {hex}");
+            assert!(
+                REFUSED_ANYWAY.contains(&&*case) || (!written && out.is_empty()),
+                "{case} -> {hex}"
+            );
         } else {
             assert!(written, "{case} should give {bytes}");
             assert_eq!(hex, bytes, "{case}");

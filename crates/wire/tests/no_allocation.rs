@@ -7,8 +7,9 @@ use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
 use shunt_wire::cql::compression::{Algorithm, Compressor, decompress};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
-    Batch, BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Execute, Prepare, Query,
-    QueryParams, Value, ValueList, encode, error_code, split_request_prefix, split_response_prefix,
+    Batch, BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Execute,
+    Prepare, Query, QueryParams, Value, ValueList, encode, error_code, split_request_prefix,
+    split_response_prefix,
 };
 use shunt_wire::cql::reader::EnvelopeReader;
 use shunt_wire::cql::writer::EnvelopeWriter;
@@ -57,10 +58,16 @@ fn reading_requests() {
         let (_, message) = split_request_prefix(0, &execute).unwrap();
         let found = Execute::decode(5, message).unwrap();
         assert_eq!(found.params.values.get(0), Some(Value::Bytes(b"key")));
-        assert_eq!(Query::decode(5, &query).unwrap().params.values.get(2), Some(Value::Bytes(&[7; 100])));
+        assert_eq!(
+            Query::decode(5, &query).unwrap().params.values.get(2),
+            Some(Value::Bytes(&[7; 100]))
+        );
         assert!(Prepare::decode(5, &prepare).unwrap().keyspace.is_none());
         let found = Batch::decode(5, &batch).unwrap();
-        assert_eq!(found.children().filter(|child| child.values.get(1) == Some(Value::Null)).count(), 5);
+        assert_eq!(
+            found.children().filter(|child| child.values.get(1) == Some(Value::Null)).count(),
+            5
+        );
     });
 }
 
@@ -107,7 +114,8 @@ fn envelopes_of_every_framing() {
             for end in [out.len() / 2, out.len()] {
                 loop {
                     let mut envelopes = reader.read(&out[start..end], &mut scratch);
-                    let body = envelopes.next(1 << 20, compression).unwrap().map(|(_, body)| body.len());
+                    let body =
+                        envelopes.next(1 << 20, compression).unwrap().map(|(_, body)| body.len());
                     start += envelopes.finish();
                     let Some(length) = body else { break };
                     bytes += length;

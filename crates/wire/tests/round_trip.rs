@@ -1,4 +1,5 @@
-//! Framings at random sizes: what goes in comes out, whatever the sizes of envelopes, limits and pieces.
+//! Framings at random sizes: what goes in comes out, whatever the sizes of envelopes, limits and
+//! pieces.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
@@ -25,7 +26,8 @@ fn body(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * (number + 1) / 3) as u8).collect()
 }
 
-/// Every envelope in `bytes`, which arrive in pieces of `piece` bytes, as a connection would read them.
+/// Every envelope in `bytes`, which arrive in pieces of `piece` bytes, as a connection would read
+/// them.
 fn receive(bytes: &[u8], lz4: bool, piece: usize) -> Vec<(Header, Vec<u8>)> {
     let (mut received, mut unread, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
     let mut reader = EnvelopeReader::default();

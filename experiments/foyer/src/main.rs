@@ -1,17 +1,22 @@
-//! The row cache beside foyer's hybrid cache: the same look-ups, fills and writes, the same memory, the same room on SSD.
+//! The row cache beside foyer's hybrid cache: the same look-ups, fills and writes, the same memory,
+//! the same room on SSD.
 //!
 //! `cargo run --release --manifest-path experiments/foyer/Cargo.toml -- [ROWS] [DIRECTORY]`
 //!
-//! Rows of 400 bytes in YCSB's 'latest' distribution, 95 % reads; a miss is filled in, a write drops the row. Both have 2 %
-//! of the rows' bytes in memory and 8 % on SSD. foyer: LRU in memory, its block engine on a file system, no admission
-//! filter, 64 bytes of its own per row counted as the row cache counts its own.
+//! Rows of 400 bytes in YCSB's 'latest' distribution, 95 % reads; a miss is filled in, a write
+//! drops the row. Both have 2 % of the rows' bytes in memory and 8 % on SSD. foyer: LRU in memory,
+//! its block engine on a file system, no admission filter, 64 bytes of its own per row counted as
+//! the row cache counts its own.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use foyer::{BlockEngineConfig, DeviceBuilder, FsDeviceBuilder, HybridCache, HybridCacheBuilder, LruConfig, Source};
+use foyer::{
+    BlockEngineConfig, DeviceBuilder, FsDeviceBuilder, HybridCache, HybridCacheBuilder, LruConfig,
+    Source,
+};
 use shunt_storage::row_cache::{Lookup, RowCache, RowCacheOptions, SsdAdmission, SsdOptions};
 
 const ROW_BYTES: usize = 400;
@@ -56,7 +61,10 @@ impl Trace {
         };
         let number = self.items - 1 - rank.min(self.items - 1);
         let read = (self.random.next() >> 11) % 100 < READS_PERCENT;
-        ([&[0, 0, 0, 1][..], &number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat(), read)
+        (
+            [&[0, 0, 0, 1][..], &number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat(),
+            read,
+        )
     }
 }
 
@@ -134,7 +142,8 @@ impl Cache for Foyer {
 /// User and system time of the process, all threads, in µs.
 fn cpu_us() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no figures")?.1.split_whitespace().collect();
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').ok_or("no figures")?.1.split_whitespace().collect();
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10_000.0)
 }
 
@@ -174,7 +183,8 @@ fn measure(name: &str, cache: &dyn Cache, rows: u64) -> Result<(), Box<dyn Error
 }
 
 fn foyer(directory: &Path, memory: usize, ssd: usize) -> Result<Foyer, Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let device = FsDeviceBuilder::new(directory).with_capacity(ssd).build()?;
     let block = (device.capacity() / 16).max(1 << 20);
     let builder = HybridCacheBuilder::<Vec<u8>, Vec<u8>>::new()
@@ -183,7 +193,9 @@ fn foyer(directory: &Path, memory: usize, ssd: usize) -> Result<Foyer, Box<dyn E
         .with_eviction_config(LruConfig { high_priority_pool_ratio: 0.0 })
         .with_weighter(|key: &Vec<u8>, value: &Vec<u8>| key.len() + value.len() + FOYER_ROW_BYTES)
         .storage()
-        .with_engine_config(BlockEngineConfig::new(device).with_block_size(block).with_buffer_pool_size(8 << 20));
+        .with_engine_config(
+            BlockEngineConfig::new(device).with_block_size(block).with_buffer_pool_size(8 << 20),
+        );
     let cache = runtime.block_on(builder.build())?;
     Ok(Foyer(cache, runtime))
 }
@@ -191,7 +203,8 @@ fn foyer(directory: &Path, memory: usize, ssd: usize) -> Result<Foyer, Box<dyn E
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let rows = arguments.next().map_or(Ok(1_000_000), |rows| rows.parse::<u64>())?;
-    let directory = tempfile::tempdir_in(arguments.next().map_or_else(std::env::temp_dir, Into::into))?;
+    let directory =
+        tempfile::tempdir_in(arguments.next().map_or_else(std::env::temp_dir, Into::into))?;
     let bytes = rows as usize * ROW_BYTES;
     let (memory, ssd) = (bytes / 50, (bytes * 8 / 100).next_multiple_of(1 << 20));
     println!(
@@ -203,11 +216,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{:32} {:>6} {:>7} {:>7} {:>12} {:>12} {:>14}",
         "", "hits %", "memory", "SSD", "CPU us/op", "us/op", "SSD B/op"
     );
-    for (name, admission) in [("row cache", SsdAdmission::ReadAgain), ("row cache, all rows to SSD", SsdAdmission::All)]
+    for (name, admission) in
+        [("row cache", SsdAdmission::ReadAgain), ("row cache, all rows to SSD", SsdAdmission::All)]
     {
         let place = directory.path().join("ours");
-        let tier = SsdOptions { admission, expected_row_bytes: ROW_BYTES, ..SsdOptions::new(&place, ssd as u64) };
-        let options = RowCacheOptions { memory_bytes: memory, ssd: Some(tier), ..RowCacheOptions::default() };
+        let tier = SsdOptions {
+            admission,
+            expected_row_bytes: ROW_BYTES,
+            ..SsdOptions::new(&place, ssd as u64)
+        };
+        let options =
+            RowCacheOptions { memory_bytes: memory, ssd: Some(tier), ..RowCacheOptions::default() };
         measure(name, &Ours(RowCache::open(options)?), rows)?;
     }
     measure("foyer 0.22, hybrid", &foyer(&directory.path().join("foyer"), memory, ssd)?, rows)

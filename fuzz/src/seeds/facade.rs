@@ -5,10 +5,22 @@ use crate::facade::TABLES;
 
 const FORMS: [(&str, &str); 10] = [
     ("try", "INSERT INTO shunt.{} (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 20"),
-    ("wait", "INSERT INTO shunt.{} (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?"),
-    ("share", "INSERT INTO shunt.{} (name, owner, mode) VALUES ('n', :o, 'S') IF NOT EXISTS USING TTL 20"),
-    ("renew", "UPDATE \"shunt\".{} USING TTL 20 SET owner = 'o' WHERE name = 'n' IF owner = 'o' AND fence = 7"),
-    ("renew_share", "UPDATE Shunt.{} USING TTL ? SET mode = ? WHERE name = ? AND owner = ? IF EXISTS"),
+    (
+        "wait",
+        "INSERT INTO shunt.{} (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?",
+    ),
+    (
+        "share",
+        "INSERT INTO shunt.{} (name, owner, mode) VALUES ('n', :o, 'S') IF NOT EXISTS USING TTL 20",
+    ),
+    (
+        "renew",
+        "UPDATE \"shunt\".{} USING TTL 20 SET owner = 'o' WHERE name = 'n' IF owner = 'o' AND fence = 7",
+    ),
+    (
+        "renew_share",
+        "UPDATE Shunt.{} USING TTL ? SET mode = ? WHERE name = ? AND owner = ? IF EXISTS",
+    ),
     ("release", "DELETE FROM {} WHERE name = ? IF owner = ? AND fence = ?"),
     ("release_share", "DELETE FROM shunt.{} WHERE name = $$n$$ AND owner = 'o' IF fence = 7"),
     ("look", "SELECT owner, fence AS f, waiters FROM shunt.{} WHERE name = ? LIMIT 1"),
@@ -18,7 +30,10 @@ const FORMS: [(&str, &str); 10] = [
 
 /// Changes of the tables and their keyspace, and of others.
 const CHANGES: [(&str, &str); 13] = [
-    ("create_keyspace", "CREATE KEYSPACE IF NOT EXISTS shunt WITH replication = {'class': 'SimpleStrategy'}"),
+    (
+        "create_keyspace",
+        "CREATE KEYSPACE IF NOT EXISTS shunt WITH replication = {'class': 'SimpleStrategy'}",
+    ),
     ("alter_keyspace", "alter schema Shunt with durable_writes = false"),
     ("drop_keyspace", "DROP KEYSPACE IF EXISTS \"shunt\";"),
     ("create_table", "CREATE TABLE IF NOT EXISTS shunt.locks (name text PRIMARY KEY)"),
@@ -49,8 +64,11 @@ pub(super) fn facade(add: Add<'_>) {
             add("facade", &format!("{name}_{}", table.name()), input);
         }
     }
-    let child =
-        |name: &str| format!("INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 5");
+    let child = |name: &str| {
+        format!(
+            "INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 5"
+        )
+    };
     let batch = format!("BEGIN BATCH {}; {}; APPLY BATCH", child("a"), child("b"));
     add("facade", "batch", batch.into_bytes());
     add("facade", "truncate", b"TRUNCATE TABLE shunt.locks".to_vec());

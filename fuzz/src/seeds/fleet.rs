@@ -1,4 +1,5 @@
-//! Where the corpus of the fleet's rows begins: a fleet without members, with the member itself, and with another that owns all.
+//! Where the corpus of the fleet's rows begins: a fleet without members, with the member itself,
+//! and with another that owns all.
 
 use super::Add;
 use crate::fleet::{COLUMNS, ME, NEXT_ROW, NULL};
@@ -19,7 +20,8 @@ fn row(out: &mut Vec<u8>, shards: i32, owner: [u8; 16], state: u8, beat: i64) {
         owners.extend_from_slice(&16_i32.to_be_bytes());
         owners.extend_from_slice(&owner);
     }
-    let (format, lease, ttl) = (1_i32.to_be_bytes(), 6_000_i32.to_be_bytes(), 30_000_i32.to_be_bytes());
+    let (format, lease, ttl) =
+        (1_i32.to_be_bytes(), 6_000_i32.to_be_bytes(), 30_000_i32.to_be_bytes());
     let number = 7_i64.to_be_bytes();
     for (name, value) in [
         ("format", &format[..]),
@@ -44,9 +46,12 @@ fn row(out: &mut Vec<u8>, shards: i32, owner: [u8; 16], state: u8, beat: i64) {
 }
 
 pub(super) fn fleet(add: Add<'_>) {
-    for (name, shards, owner, state) in
-        [("empty", 0, [2; 16], 1), ("mine", 64, ME.0, 1), ("others", 64, [2; 16], 1), ("dead", 64, [2; 16], 2)]
-    {
+    for (name, shards, owner, state) in [
+        ("empty", 0, [2; 16], 1),
+        ("mine", 64, ME.0, 1),
+        ("others", 64, [2; 16], 1),
+        ("dead", 64, [2; 16], 2),
+    ] {
         let mut out = Vec::new();
         row(&mut out, shards, owner, state, 0);
         add("fleet", name, out);

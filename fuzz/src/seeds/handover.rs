@@ -1,4 +1,5 @@
-//! Where the corpora of hand-overs begin: a message of each kind, a stream, a handshake, and connections.
+//! Where the corpora of hand-overs begin: a message of each kind, a stream, a handshake, and
+//! connections.
 
 use shunt_handover::message::{
     Encoder, Ending, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Ticket, encode_frozen,
@@ -43,20 +44,33 @@ pub(super) fn moving(add: Add<'_>) {
 
 pub(super) fn control(add: Add<'_>) {
     let owners = [
-        ("request", Message::Request { head: b"GET / HTTP/1.1\r\n\r\n", has_body: true, is_idempotent: true }),
+        (
+            "request",
+            Message::Request {
+                head: b"GET / HTTP/1.1\r\n\r\n",
+                has_body: true,
+                is_idempotent: true,
+            },
+        ),
         ("take", Message::Take { connection: v4(), answer_sent: 0 }),
         ("credit", Message::Credit { bytes: 65_536 }),
         ("fetch", Message::Fetch),
     ];
     let framing = Framing::Length(1 << 20);
     let agents = [
-        ("response", Message::Response { head: b"HTTP/1.1 200 OK\r\n\r\n", framing: Framing::Chunked }),
+        (
+            "response",
+            Message::Response { head: b"HTTP/1.1 200 OK\r\n\r\n", framing: Framing::Chunked },
+        ),
         ("offer", Message::Offer { head: b"HTTP/1.1 200 OK\r\n\r\n", framing, etag: b"\"a\"" }),
         ("failed", Message::Failed { status: 502, reason: "the server refused the connection" }),
         ("refused", Message::Refused { reason: Refusal::Full }),
         ("return", Message::Return { connection: v4(), answer_sent: 5, is_complete: true }),
         ("closed", Message::Closed { reason: Ending::Reset, answer_sent: 5, is_complete: false }),
-        ("held", Message::Held { local: v4().state.local, peer: v4().state.peer, from: Instance(4) }),
+        (
+            "held",
+            Message::Held { local: v4().state.local, peer: v4().state.peer, from: Instance(4) },
+        ),
         ("held_end", Message::HeldEnd { is_complete: true }),
     ];
     let mut stream = Encoder::new(key());
@@ -66,7 +80,8 @@ pub(super) fn control(add: Add<'_>) {
         .map(|(name, message)| (part::OWNERS, name, message))
         .chain(agents.iter().map(|(name, message)| (part::AGENTS, name, message)))
     {
-        let whole = written(|out| Encoder::new(key()).message(Ticket(1), message, out).expect("a message"));
+        let whole =
+            written(|out| Encoder::new(key()).message(Ticket(1), message, out).expect("a message"));
         let payload = &whole[HEADER_BYTES..whole.len() - MAC_BYTES];
         add("control", name, [&[which, whole[4]], payload].concat());
         if which == part::OWNERS {

@@ -1,4 +1,5 @@
-//! Where the corpora of the language begin: statements of every kind, terms, types, JSON, and values with their components.
+//! Where the corpora of the language begin: statements of every kind, terms, types, JSON, and
+//! values with their components.
 
 use shunt_language::values::{from_string, json, ordered};
 use shunt_language::{CqlType, ast::NativeType};
@@ -49,8 +50,14 @@ const STATEMENTS: [(&str, &str); 24] = [
         "CREATE TABLE IF NOT EXISTS k.t (a int, b map<text, frozen<list<uuid>>> STATIC, c vector<float, 3>, PRIMARY KEY ((a), c)) \
          WITH CLUSTERING ORDER BY (c DESC) AND comment = 'x' AND x = {'a': 'b'}",
     ),
-    ("create_masked", "CREATE TABLE t (a int MASKED WITH mask_inner(1, null) PRIMARY KEY, b 'org.example.Opaque')"),
-    ("create_view", "CREATE MATERIALIZED VIEW v AS SELECT a, b FROM t WHERE a IS NOT NULL PRIMARY KEY ((a), b)"),
+    (
+        "create_masked",
+        "CREATE TABLE t (a int MASKED WITH mask_inner(1, null) PRIMARY KEY, b 'org.example.Opaque')",
+    ),
+    (
+        "create_view",
+        "CREATE MATERIALIZED VIEW v AS SELECT a, b FROM t WHERE a IS NOT NULL PRIMARY KEY ((a), b)",
+    ),
     ("create_index", "CREATE CUSTOM INDEX i ON t (values(a)) USING 'x' WITH OPTIONS = {'a': 'b'}"),
     (
         "create_function",
@@ -65,7 +72,10 @@ const STATEMENTS: [(&str, &str); 24] = [
         "create_keyspace",
         "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durable_writes = false",
     ),
-    ("create_role", "CREATE ROLE 'x' WITH PASSWORD = 'y' AND LOGIN = true AND ACCESS TO DATACENTERS {'a'}"),
+    (
+        "create_role",
+        "CREATE ROLE 'x' WITH PASSWORD = 'y' AND LOGIN = true AND ACCESS TO DATACENTERS {'a'}",
+    ),
     ("alter", "ALTER TABLE IF EXISTS t ADD IF NOT EXISTS (a int static, b duration)"),
     ("alter_rename", "ALTER TYPE k.u RENAME a TO b AND c TO d"),
     ("drop", "DROP MATERIALIZED VIEW IF EXISTS k.v"),
@@ -83,7 +93,10 @@ const OTHERS: [(&str, &str); 8] = [
     ("type_nested", "frozen<map<tuple<int, vector<text, 2>>, frozen<set<frozen<list<k.\"U\">>>>>>"),
     ("type_class", "'org.apache.cassandra.db.marshal.VectorType(FloatType , 3)'"),
     ("type_user", "\"K\".u"),
-    ("json_row", "{\"a\": [1, -2.5E+3, true, null], \"\\\"B\\\"\": {\"x\": \"\\n\\u00e9\\ud83d\\ude00\"}}"),
+    (
+        "json_row",
+        "{\"a\": [1, -2.5E+3, true, null], \"\\\"B\\\"\": {\"x\": \"\\n\\u00e9\\ud83d\\ude00\"}}",
+    ),
     ("json_string", "\"[\\\"a\\\"]\""),
 ];
 

@@ -5,7 +5,8 @@ use shunt_transactions::record::{Record, Value, Write};
 use super::Add;
 
 pub(super) fn redo(add: Add<'_>) {
-    let of = |text, values| Write { keyspace: "bank", table: "accounts", id: [7; 16], text, values };
+    let of =
+        |text, values| Write { keyspace: "bank", table: "accounts", id: [7; 16], text, values };
     let update = |values| of("UPDATE bank.accounts SET balance = ? WHERE id = ?", values);
     let delete = of("DELETE FROM bank.accounts WHERE id = 1", Vec::new());
     let values = vec![Value::Bytes(&[0, 0, 0, 7]), Value::Bytes(b"ann")];

@@ -8,13 +8,16 @@ const SEED: u64 = 1;
 /// Reads a number from the environment.
 fn number(name: &str, otherwise: u64) -> u64 {
     match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}")),
+        Ok(text) => {
+            text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}"))
+        }
         Err(_) => otherwise,
     }
 }
 
 fn fuzz(name: &str) {
-    let target = TARGETS.into_iter().find(|target| target.name == name).expect("a target of that name");
+    let target =
+        TARGETS.into_iter().find(|target| target.name == name).expect("a target of that name");
     let seed = number("SHUNT_FUZZ_SEED", SEED);
     println!("SHUNT_FUZZ_SEED={seed} repeats this run");
     runner::run(target, number("SHUNT_FUZZ_ITERATIONS", ITERATIONS), seed);
@@ -143,9 +146,16 @@ fn moving() {
 #[test]
 fn the_corpus_has_every_seed_as_the_encoders_write_it_now() {
     for seed in seeds::seeds() {
-        let target = TARGETS.into_iter().find(|target| target.name == seed.target).expect("a target of that name");
+        let target = TARGETS
+            .into_iter()
+            .find(|target| target.name == seed.target)
+            .expect("a target of that name");
         let found = std::fs::read(runner::folder(target).join(&seed.name)).ok();
         let same = found.as_deref() == Some(&seed.bytes[..]);
-        assert!(same, "corpus/{}/{} differs: cargo run --example write_seeds", seed.target, seed.name);
+        assert!(
+            same,
+            "corpus/{}/{} differs: cargo run --example write_seeds",
+            seed.target, seed.name
+        );
     }
 }

@@ -71,7 +71,8 @@ fn a_hundred_thousand_brackets_are_an_error() {
     }
 }
 
-/// Every pair of parentheses is tried as a type first. If the error of that looked for its line, this would take minutes.
+/// Every pair of parentheses is tried as a type first. If the error of that looked for its line,
+/// this would take minutes.
 #[test]
 fn as_many_tuples_as_there_may_be() {
     let tuples = vec!["(1)"; 65_535].join(",");

@@ -77,7 +77,8 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let mut world = World::new(1, Options::calm());
-        let (server, owners) = (world.add("server", Station::default()), world.add("owners", Station::default()));
+        let (server, owners) =
+            (world.add("server", Station::default()), world.add("owners", Station::default()));
         world.listen(server, address(80));
         let agent = Agent::new(AgentOptions {
             protocol: Protocol::Http,
@@ -103,12 +104,17 @@ impl Scene {
         let owners = self.owners;
         let has_spoken = |world: &mut World| world.host(owners).came.contains_key(&conn);
         assert!(self.world.run_until(SECOND, has_spoken), "the agent says nothing");
-        let handshake = OwnerHandshake::new(key(), Protocol::Http, OwnerId(owner), Instance(2), [nonce; 32]);
+        let handshake =
+            OwnerHandshake::new(key(), Protocol::Http, OwnerId(owner), Instance(2), [nonce; 32]);
         Control { conn, handshake, read: 0, codec: None }
     }
 
     fn came(&self, control: &Control) -> Vec<u8> {
-        self.world.host(self.owners).came.get(&control.conn).map_or_else(Vec::new, |all| all[control.read..].to_vec())
+        self.world
+            .host(self.owners)
+            .came
+            .get(&control.conn)
+            .map_or_else(Vec::new, |all| all[control.read..].to_vec())
     }
 
     /// The owner's part of the handshake: what it has to say to be let in.
@@ -150,7 +156,9 @@ impl Scene {
         while let Ok(Some((read, what))) = decoder.next(&came[used..]) {
             used += read;
             if let Read::Message(_, message) = what {
-                heard.push(format!("{message:?}").split([' ', '{']).next().unwrap_or_default().to_owned());
+                heard.push(
+                    format!("{message:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
+                );
             }
         }
         control.read += used;
@@ -170,7 +178,8 @@ impl Scene {
     /// An answer that is too large to be relayed at once was offered.
     fn has_offer(&mut self, control: &mut Control) {
         let head: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let request = message(control, &Message::Request { head, has_body: false, is_idempotent: true });
+        let request =
+            message(control, &Message::Request { head, has_body: false, is_idempotent: true });
         self.say(control, &request);
         let conn = *self.world.host(self.server).came.keys().next().expect("the server was asked");
         self.world.with(self.server, |_, io| {
@@ -219,6 +228,10 @@ fn what_is_said_of_an_offer_that_was_taken_ends_that_session_alone() {
         let ping = message(&mut other, &Message::Ping);
         scene.say(&other, &ping);
         assert_eq!(scene.heard(&mut other), ["Pong"], "{after:?}");
-        assert_eq!(scene.world.host(scene.agent).exchanges(), 0, "{after:?}: nobody waits for the answer");
+        assert_eq!(
+            scene.world.host(scene.agent).exchanges(),
+            0,
+            "{after:?}: nobody waits for the answer"
+        );
     }
 }

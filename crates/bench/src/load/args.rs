@@ -35,23 +35,24 @@ pub struct LoadArgs {
     /// Queries in flight per connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub outstanding: u32,
-    /// Open loop: queries per second over all connections, Poisson arrivals, latency from the intended time of sending.
-    /// Without it each answer starts the next query (closed loop)
+    /// Open loop: queries per second over all connections, Poisson arrivals, latency from the
+    /// intended time of sending. Without it each answer starts the next query (closed loop)
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
     /// Share of SELECTs, 0 to 1; the rest are INSERTs of keys that are there already
     #[arg(long, default_value_t = 0.5)]
     pub reads: f64,
-    /// Shares of operations, for example read=0.9,update=0.05,insert=0.05. read and update are what --reads makes;
-    /// insert writes new keys behind the others; rmw reads a key and then updates it; scan reads rows in token order;
-    /// multiget reads several keys with IN
+    /// Shares of operations, for example read=0.9,update=0.05,insert=0.05. read and update are what
+    /// --reads makes; insert writes new keys behind the others; rmw reads a key and then updates
+    /// it; scan reads rows in token order; multiget reads several keys with IN
     #[arg(long, value_name = "OPERATION=SHARE,..", conflicts_with = "reads")]
     pub mix: Option<Mix>,
-    /// Operations and distribution of a core workload of the Yahoo! Cloud Serving Benchmark, with the table and sizes
-    /// given here (its own rows have --columns 10)
+    /// Operations and distribution of a core workload of the Yahoo! Cloud Serving Benchmark, with
+    /// the table and sizes given here (its own rows have --columns 10)
     #[arg(long, value_enum, conflicts_with_all = ["reads", "mix"])]
     pub workload: Option<Workload>,
-    /// Keys per multiget, all different. Without --mix all reads are multigets. Default with --mix: 10
+    /// Keys per multiget, all different. Without --mix all reads are multigets. Default with --mix:
+    /// 10
     #[arg(long, value_name = "KEYS", conflicts_with = "workload", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub multiget: Option<u16>,
     /// LIMIT of a scan, or a range that it is drawn from
@@ -60,10 +61,10 @@ pub struct LoadArgs {
     /// Number of distinct keys
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
-    /// How often each key is used: uniform; zipf[:EXPONENT], its hot keys spread over all; latest[:EXPONENT], where the
-    /// keys inserted last are hot; hotset:SHARE:PROBABILITY, a part of the keys that takes a part of the operations;
-    /// churn:EXPONENT:SECONDS, zipf whose hot keys are others after so many seconds. Default: uniform, or as --workload
-    /// says
+    /// How often each key is used: uniform; zipf[:EXPONENT], its hot keys spread over all;
+    /// latest[:EXPONENT], where the keys inserted last are hot; hotset:SHARE:PROBABILITY, a part of
+    /// the keys that takes a part of the operations; churn:EXPONENT:SECONDS, zipf whose hot keys
+    /// are others after so many seconds. Default: uniform, or as --workload says
     #[arg(long)]
     pub distribution: Option<Distribution>,
     /// Bytes of a key, at least 8
@@ -72,7 +73,8 @@ pub struct LoadArgs {
     /// Bytes of a value written
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     pub value_bytes: u32,
-    /// Value columns of so many bytes each. Reads read them all, inserts write them all; an update writes one of them
+    /// Value columns of so many bytes each. Reads read them all, inserts write them all; an update
+    /// writes one of them
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub columns: u8,
     /// Writes are lightweight transactions (UPDATE .. IF ..) whose condition always holds
@@ -96,15 +98,17 @@ pub struct LoadArgs {
     /// Report CPU time per query of this process; repeatable
     #[arg(long = "pid", value_name = "PID")]
     pub pids: Vec<u32>,
-    /// Statistics address of `shunt bench stub`, to report queries per frame and per read at the nodes
+    /// Statistics address of `shunt bench stub`, to report queries per frame and per read at the
+    /// nodes
     #[arg(long, value_name = "ADDR")]
     pub stub_statistics: Option<SocketAddr>,
     /// Admin address of `shunt proxy`, to report its queries per write
     #[arg(long, value_name = "ADDR")]
     pub proxy_admin: Option<SocketAddr>,
-    /// Send each query over a connection to a replica of its (first) key. Every node of the datacentre must be a
-    /// --target. In a closed loop a connection draws keys until one belongs to its node, so that all nodes get as many
-    /// queries; in an open loop keys come first, and wait for a connection to one of their nodes
+    /// Send each query over a connection to a replica of its (first) key. Every node of the
+    /// datacentre must be a --target. In a closed loop a connection draws keys until one belongs to
+    /// its node, so that all nodes get as many queries; in an open loop keys come first, and wait
+    /// for a connection to one of their nodes
     #[arg(long)]
     pub token_aware: bool,
     /// Create keyspace and table first if they are missing
@@ -113,11 +117,12 @@ pub struct LoadArgs {
     /// Replication factor of a created keyspace
     #[arg(long, default_value_t = 1)]
     pub replication: u8,
-    /// Take and release locks instead: each stream id takes one, waits for the answer, releases it, and goes on with
-    /// another name, one that no other asks for meanwhile. What is not granted or not held is counted, and ends with
-    /// exit code 2. fast and durable: the tables of a proxy with --fleet; lwt: a table of --keyspace, by INSERT .. IF
-    /// NOT EXISTS and DELETE .. IF owner = ?; redis: SET NX PX and compare-and-delete by EVALSHA; etcd: transactions
-    /// over gRPC. The last two with one lock at a time per connection
+    /// Take and release locks instead: each stream id takes one, waits for the answer, releases it,
+    /// and goes on with another name, one that no other asks for meanwhile. What is not granted or
+    /// not held is counted, and ends with exit code 2. fast and durable: the tables of a proxy with
+    /// --fleet; lwt: a table of --keyspace, by INSERT .. IF NOT EXISTS and DELETE .. IF owner = ?;
+    /// redis: SET NX PX and compare-and-delete by EVALSHA; etcd: transactions over gRPC. The last
+    /// two with one lock at a time per connection
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
         "distribution", "token_aware", "populate", "verify", "columns"])]
     pub locks: Option<LockKind>,
@@ -125,15 +130,18 @@ pub struct LoadArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "locks",
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub lock_ttl: u32,
-    /// Locks are drawn from all --keys, however few, and waited for at most so long (fast and durable)
+    /// Locks are drawn from all --keys, however few, and waited for at most so long (fast and
+    /// durable)
     #[arg(long, value_name = "MS", requires = "locks")]
     pub lock_wait_ms: Option<u32>,
-    /// Move amounts instead, in a table of --keyspace with a row for each of --keys from 0 on, all with balances enough. two-rows: a
-    /// transaction of a proxy with --fleet that takes from one account and gives to another, both drawn from all; one-row: one
-    /// that takes from the stream id's own account (all share those there are, if they are fewer); lwt: the same by UPDATE ..
-    /// IF balance = ?, with the balance that the stream id heard last, and again until it is applied; lock: an account
-    /// is a lock, free at 0, which the stream id takes by such an UPDATE, again until it is applied, and then releases by another;
-    /// guarded: an UPDATE that needs a lock, of --fence
+    /// Move amounts instead, in a table of --keyspace with a row for each of --keys from 0 on, all
+    /// with balances enough. two-rows: a transaction of a proxy with --fleet that takes from one
+    /// account and gives to another, both drawn from all; one-row: one that takes from the stream
+    /// id's own account (all share those there are, if they are fewer); lwt: the same by UPDATE ..
+    /// IF balance = ?, with the balance that the stream id heard last, and again until it is
+    /// applied; lock: an account is a lock, free at 0, which the stream id takes by such an UPDATE,
+    /// again until it is applied, and then releases by another; guarded: an UPDATE that needs a
+    /// lock, of --fence
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
         "distribution", "token_aware", "populate", "verify", "columns", "conditional", "locks", "create"])]
     pub transfers: Option<TransferKind>,
@@ -152,11 +160,13 @@ pub struct LoadArgs {
     /// Keyspace of the table
     #[arg(long, default_value = "bench")]
     pub keyspace: String,
-    /// Table with columns (k blob primary key, v blob), or v0, v1, .. with --columns. Default: kv, or kvN with N columns; locks
-    /// (name text primary key, owner text) with --locks lwt; accounts (id int primary key, balance int) with --transfers
+    /// Table with columns (k blob primary key, v blob), or v0, v1, .. with --columns. Default: kv,
+    /// or kvN with N columns; locks (name text primary key, owner text) with --locks lwt; accounts
+    /// (id int primary key, balance int) with --transfers
     #[arg(long)]
     pub table: Option<String>,
-    /// Consistency level by its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10 LOCAL_ONE
+    /// Consistency level by its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10
+    /// LOCAL_ONE
     #[arg(long, default_value_t = 1)]
     pub consistency: u16,
     /// User for nodes that ask for a login

@@ -1,7 +1,7 @@
 //! Open loop: arrivals that are due get a free stream id, or wait for one.
 //!
-//! In a token-aware load an arrival draws its key first and then waits for its own nodes only: a slow node delays what
-//! is asked of it, and gets no less to do for being slow.
+//! In a token-aware load an arrival draws its key first and then waits for its own nodes only: a
+//! slow node delays what is asked of it, and gets no less to do for being slow.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,11 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new(targets: usize) -> Self {
-        Self { free: vec![VecDeque::new(); targets], held: vec![VecDeque::new(); targets], held_total: 0 }
+        Self {
+            free: vec![VecDeque::new(); targets],
+            held: vec![VecDeque::new(); targets],
+            held_total: 0,
+        }
     }
 }
 
@@ -83,13 +87,15 @@ impl Generator {
                 Err(why) => return self.fail(io, why),
             };
             let (routes, free) = (&mut self.routes, &self.queues.free);
-            let chosen = routes
-                .as_mut()
-                .and_then(|routes| routes.choose(key, &mut self.random, |target| !free[target].is_empty()));
+            let chosen = routes.as_mut().and_then(|routes| {
+                routes.choose(key, &mut self.random, |target| !free[target].is_empty())
+            });
             let Some(target) = chosen else { return self.fail(io, no_holder(key)) };
             let drawn = Drawn { operation, key, intended_ns };
             match self.pop_free(target, sessions) {
-                Some((index, stream)) => self.send_drawn(io, &mut sessions[index].rest, stream, drawn),
+                Some((index, stream)) => {
+                    self.send_drawn(io, &mut sessions[index].rest, stream, drawn)
+                }
                 None => self.hold(target, drawn),
             }
         }
@@ -115,7 +121,11 @@ impl Generator {
             let Some(session) = sessions.get(index as usize) else { continue };
             // A connection lost meanwhile left its stream ids here.
             let usable = session.rest.step == Step::Ready
-                && session.rest.slots.get(usize::from(stream)).is_some_and(|slot| slot.intended_ns == 0);
+                && session
+                    .rest
+                    .slots
+                    .get(usize::from(stream))
+                    .is_some_and(|slot| slot.intended_ns == 0);
             if usable {
                 return Some((index as usize, stream));
             }

@@ -19,9 +19,12 @@ use crate::{
 /// # Errors
 /// Wrong arguments, or the load could not run to its end.
 pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
-    let options =
-        LoadOptions::from_args(args).map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
-    let choice = args.io.parse().map_err(|problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
+    let options = LoadOptions::from_args(args)
+        .map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
+    let choice = args
+        .io
+        .parse()
+        .map_err(|problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
     if let Some(cpu) = args.cpu {
         cpu::pin(&[cpu])?;
     }
@@ -35,13 +38,17 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
         watch.calibration = Some(Calibration::new()?);
     }
     let json = args.json;
-    // A lock that nobody else asks for is granted, and accounts have enough: whatever else comes is a fault.
-    let all_applied = args.locks.is_some() || args.transfers.is_some_and(|kind| !kind.is_repeated());
+    // A lock that nobody else asks for is granted, and accounts have enough: whatever else comes is
+    // a fault.
+    let all_applied =
+        args.locks.is_some() || args.transfers.is_some_and(|kind| !kind.is_repeated());
     let reports = run_watched(options, choice, watch, move |report| print(report, json))?;
     let faults = |report: &RoundReport| {
         if all_applied { report.not_applied + report.errors.values().sum::<u64>() } else { 0 }
     };
-    let sound = |report: &RoundReport| report.wrong_answers == 0 && report.wrong_values == 0 && faults(report) == 0;
+    let sound = |report: &RoundReport| {
+        report.wrong_answers == 0 && report.wrong_values == 0 && faults(report) == 0
+    };
     let sound = reports.iter().all(sound);
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
@@ -51,14 +58,17 @@ fn print(report: &RoundReport, json: bool) {
     let mut out = io::stdout().lock();
     // Nobody reads any more: the run goes on, and its exit code is all there is.
     let _ = if json {
-        serde_json::to_string(report).map_err(io::Error::from).and_then(|line| writeln!(out, "{line}"))
+        serde_json::to_string(report)
+            .map_err(io::Error::from)
+            .and_then(|line| writeln!(out, "{line}"))
     } else {
         write!(out, "{report}")
     }
     .and_then(|()| out.flush());
 }
 
-/// Runs a load on this thread with `watch` around its rounds; `each` is given a round's report when it is over.
+/// Runs a load on this thread with `watch` around its rounds; `each` is given a round's report when
+/// it is over.
 ///
 /// # Errors
 /// The load could not run to its end.

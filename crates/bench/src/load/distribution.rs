@@ -55,7 +55,10 @@ impl FromStr for Distribution {
             }
             ["churn", exponent, seconds] => {
                 let seconds = read(seconds, "number of seconds", 1e-3, 1e6)?;
-                Ok(Self::Churn { exponent: read_exponent(exponent)?, period_ns: (seconds * 1e9) as u64 })
+                Ok(Self::Churn {
+                    exponent: read_exponent(exponent)?,
+                    period_ns: (seconds * 1e9) as u64,
+                })
             }
             _ => Err(format!("'{text}' is none of {FORMS}")),
         }
@@ -69,7 +72,9 @@ fn read_exponent(text: &str) -> Result<f64, String> {
 fn read(text: &str, what: &str, least: f64, most: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ if least == f64::MIN_POSITIVE => Err(format!("'{text}' is no {what} above 0 and up to {most}")),
+        _ if least == f64::MIN_POSITIVE => {
+            Err(format!("'{text}' is no {what} above 0 and up to {most}"))
+        }
         _ => Err(format!("'{text}' is no {what} from {least} to {most}")),
     }
 }
@@ -85,8 +90,14 @@ mod tests {
         assert_eq!("zipf:1.2".parse(), Ok(Distribution::Zipf { exponent: 1.2 }));
         assert_eq!("latest".parse(), Ok(Distribution::Latest { exponent: 0.99 }));
         assert_eq!("latest:0.5".parse(), Ok(Distribution::Latest { exponent: 0.5 }));
-        assert_eq!("hotset:0.2:0.8".parse(), Ok(Distribution::HotSet { share: 0.2, probability: 0.8 }));
-        assert_eq!("churn:1.1:0.5".parse(), Ok(Distribution::Churn { exponent: 1.1, period_ns: 500_000_000 }));
+        assert_eq!(
+            "hotset:0.2:0.8".parse(),
+            Ok(Distribution::HotSet { share: 0.2, probability: 0.8 })
+        );
+        assert_eq!(
+            "churn:1.1:0.5".parse(),
+            Ok(Distribution::Churn { exponent: 1.1, period_ns: 500_000_000 })
+        );
     }
 
     #[test]

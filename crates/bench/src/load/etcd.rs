@@ -1,7 +1,8 @@
-//! What the load says to etcd: `etcdserverpb.KV/Txn` by gRPC, as etcd's own clients do, one call at a time on a connection.
+//! What the load says to etcd: `etcdserverpb.KV/Txn` by gRPC, as etcd's own clients do, one call at
+//! a time on a connection.
 //!
-//! Of HTTP/2 (RFC 9113) there is what a unary call needs. Header blocks are sent without indexing, and those that come are not
-//! read: a call that failed has no message.
+//! Of HTTP/2 (RFC 9113) there is what a unary call needs. Header blocks are sent without indexing,
+//! and those that come are not read: a call that failed has no message.
 
 use crate::load::locks::{NAME_BYTES, OWNER_BYTES};
 
@@ -31,7 +32,8 @@ const END_HEADERS: u8 = 4;
 /// Flag of DATA.
 const PADDED: u8 = 8;
 
-/// POST, http, path, authority, content-type, te; literals without indexing (RFC 7541, section 6.2.2).
+/// POST, http, path, authority, content-type, te; literals without indexing (RFC 7541, section
+/// 6.2.2).
 const CALL_HEADERS: &[u8] =
     b"\x83\x86\x04\x14/etcdserverpb.KV/Txn\x01\x04etcd\x0f\x10\x10application/grpc\x00\x02te\x08trailers";
 
@@ -106,7 +108,8 @@ impl Connection {
     /// # Errors
     /// The connection has no number for another call.
     pub(super) fn call(&mut self, out: &mut Vec<u8>, message: &[u8]) -> Result<(), String> {
-        let stream = self.calls.checked_mul(2).map(|even| even + 1).filter(|&stream| stream < CALLS_END);
+        let stream =
+            self.calls.checked_mul(2).map(|even| even + 1).filter(|&stream| stream < CALLS_END);
         let stream = stream.ok_or("a connection to etcd has made all the calls that it may")?;
         self.calls += 1;
         self.succeeded = None;
@@ -121,12 +124,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the first frame in `data`: its length, and what it said. `None` if it is not all there. What the peer has to be told
-    /// goes to `out`.
+    /// Takes the first frame in `data`: its length, and what it said. `None` if it is not all
+    /// there. What the peer has to be told goes to `out`.
     ///
     /// # Errors
     /// The peer breaks the protocol, ends the connection, or refuses the call.
-    pub(super) fn take(&mut self, out: &mut Vec<u8>, data: &[u8]) -> Result<Option<(usize, Heard)>, String> {
+    pub(super) fn take(
+        &mut self,
+        out: &mut Vec<u8>,
+        data: &[u8],
+    ) -> Result<Option<(usize, Heard)>, String> {
         let Some(head) = data.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         if length > FRAME_BYTES_MAX {
@@ -154,7 +161,9 @@ impl Connection {
                 let text = || format!("etcd refused a call: {}", String::from_utf8_lossy(payload));
                 Heard::Done(self.succeeded.take().ok_or_else(text)?)
             }
-            RST_STREAM | GOAWAY => return Err(format!("etcd ended a call or the connection (frame {kind})")),
+            RST_STREAM | GOAWAY => {
+                return Err(format!("etcd ended a call or the connection (frame {kind})"));
+            }
             _ => return Err(format!("etcd sent a frame of kind {kind} with flags {flags:#x}")),
         };
         Ok(Some((FRAME_HEADER_BYTES + length, heard)))
@@ -173,7 +182,9 @@ impl Connection {
 fn succeeded(data: &[u8]) -> Result<bool, String> {
     let wrong = || "etcd sent a message that is no TxnResponse".to_owned();
     let (head, mut rest) = data.split_first_chunk::<MESSAGE_HEADER_BYTES>().ok_or_else(wrong)?;
-    if head[0] != 0 || u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize != rest.len() {
+    if head[0] != 0
+        || u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize != rest.len()
+    {
         return Err(wrong());
     }
     let mut found = false;
@@ -205,7 +216,10 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CALL_HEADERS, Connection, DATA, END_STREAM, HEADERS, Heard, PING, SETTINGS, acquire, frame, release};
+    use super::{
+        CALL_HEADERS, Connection, DATA, END_STREAM, HEADERS, Heard, PING, SETTINGS, acquire, frame,
+        release,
+    };
 
     fn answer(message: &[u8]) -> Vec<u8> {
         let mut payload = vec![0, 0, 0, 0, message.len() as u8];
@@ -230,7 +244,9 @@ mod tests {
     #[test]
     fn a_call_ends_with_its_trailers() {
         // ResponseHeader of two bytes, succeeded, one response of one byte.
-        for (message, wanted) in [(&b"\x0a\x02\x08\x01\x10\x01\x1a\x01\x00"[..], true), (b"\x0a\x02\x08\x01", false)] {
+        for (message, wanted) in
+            [(&b"\x0a\x02\x08\x01\x10\x01\x1a\x01\x00"[..], true), (b"\x0a\x02\x08\x01", false)]
+        {
             let heard = hear(&mut Connection::default(), &answer(message)).expect("valid");
             assert_eq!(heard, [Heard::Nothing, Heard::Nothing, Heard::Done(wanted)]);
         }
@@ -255,7 +271,10 @@ mod tests {
         frame(&mut data, PING, 0, 0, b"12345678");
         let mut connection = Connection::default();
         let (length, heard) = connection.take(&mut out, &data).expect("valid").expect("whole");
-        assert_eq!((heard, &out[..]), (Heard::Greeting, &b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"[..]));
+        assert_eq!(
+            (heard, &out[..]),
+            (Heard::Greeting, &b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"[..])
+        );
         out.clear();
         connection.take(&mut out, &data[length..]).expect("valid").expect("whole");
         assert_eq!(out, b"\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678");
@@ -267,7 +286,8 @@ mod tests {
         let mut connection = Connection::default();
         let (mut out, mut allowed, mut sent) = (Vec::new(), 65_535u32, 0);
         for _ in 0..5000 {
-            let data = answer(&[0x1A, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            let data =
+                answer(&[0x1A, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             let mut rest = &data[..];
             while let Some((length, _)) = connection.take(&mut out, rest).expect("valid") {
                 rest = &rest[length..];

@@ -1,4 +1,5 @@
-//! Sessions with servers that do not speak CQL. They have one request in flight, which is that of stream id 0.
+//! Sessions with servers that do not speak CQL. They have one request in flight, which is that of
+//! stream id 0.
 
 use shunt_reactor::Io;
 
@@ -24,7 +25,13 @@ impl Generator {
     }
 
     /// Sends the request of `slot`.
-    pub(super) fn put_foreign(&mut self, io: &mut Io, rest: &mut SessionRest, foreign: Foreign, slot: Slot) {
+    pub(super) fn put_foreign(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        foreign: Foreign,
+        slot: Slot,
+    ) {
         let (mut name, mut owner) = ([0; NAME_BYTES], [0; OWNER_BYTES]);
         write_digits(slot.key, &mut name);
         write_digits(owner_of(rest.index, self.options.outstanding, 0), &mut owner);
@@ -33,13 +40,17 @@ impl Generator {
         match foreign {
             Foreign::Redis if acquires => {
                 let mut ttl_ms = *b"0000000";
-                write_digits(self.options.locks.map_or(1, |locks| u64::from(locks.ttl_seconds) * 1000), &mut ttl_ms);
+                write_digits(
+                    self.options.locks.map_or(1, |locks| u64::from(locks.ttl_seconds) * 1000),
+                    &mut ttl_ms,
+                );
                 // Redis takes no number that begins with a zero.
                 let zeros = ttl_ms.iter().take_while(|&&digit| digit == b'0').count();
                 redis::acquire(out, &name, &owner, &ttl_ms[zeros..]);
             }
             Foreign::Redis => {
-                let script = self.statements.get(Statement::RELEASE.index()).and_then(Option::as_ref);
+                let script =
+                    self.statements.get(Statement::RELEASE.index()).and_then(Option::as_ref);
                 redis::release(out, script.map_or(&[], |(script, _)| script), &name, &owner);
             }
             Foreign::Etcd => {
@@ -80,7 +91,12 @@ impl Generator {
         }
     }
 
-    fn take_redis(&mut self, io: &mut Io, rest: &mut SessionRest, data: &[u8]) -> Result<Option<usize>, String> {
+    fn take_redis(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        data: &[u8],
+    ) -> Result<Option<usize>, String> {
         let Some((length, reply)) = redis::reply(data)? else { return Ok(None) };
         match reply {
             Reply::Error(text) => {
@@ -90,18 +106,28 @@ impl Generator {
                 return Err(text);
             }
             Reply::Text(script) if rest.step == Step::Startup => {
-                self.statements[Statement::RELEASE.index()] = Some((script.to_vec(), Template::default()));
+                self.statements[Statement::RELEASE.index()] =
+                    Some((script.to_vec(), Template::default()));
                 self.foreign_ready(rest);
             }
             Reply::Applied if rest.step == Step::Ready => self.foreign_answered(io, rest, true)?,
-            Reply::NotApplied if rest.step == Step::Ready => self.foreign_answered(io, rest, false)?,
+            Reply::NotApplied if rest.step == Step::Ready => {
+                self.foreign_answered(io, rest, false)?
+            }
             other => return Err(format!("{other:?} is no answer to what Redis was asked")),
         }
         Ok(Some(length))
     }
 
-    fn take_etcd(&mut self, io: &mut Io, rest: &mut SessionRest, data: &[u8]) -> Result<Option<usize>, String> {
-        let Some((length, heard)) = rest.http.take(io.output(rest.conn), data)? else { return Ok(None) };
+    fn take_etcd(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        data: &[u8],
+    ) -> Result<Option<usize>, String> {
+        let Some((length, heard)) = rest.http.take(io.output(rest.conn), data)? else {
+            return Ok(None);
+        };
         match heard {
             Heard::Greeting if rest.step == Step::Startup => self.foreign_ready(rest),
             Heard::Greeting | Heard::Nothing => {}
@@ -116,7 +142,12 @@ impl Generator {
         self.session_ready(rest);
     }
 
-    fn foreign_answered(&mut self, io: &mut Io, rest: &mut SessionRest, applied: bool) -> Result<(), String> {
+    fn foreign_answered(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        applied: bool,
+    ) -> Result<(), String> {
         let slot = rest.slots.first_mut().filter(|slot| slot.intended_ns != 0);
         let slot = slot.ok_or("an answer came that nobody had asked for")?;
         let asked = *slot;

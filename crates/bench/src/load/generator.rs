@@ -1,4 +1,5 @@
-//! The run of a load: its state and its phases. What happens per query is in [`traffic`](super::traffic).
+//! The run of a load: its state and its phases. What happens per query is in
+//! [`traffic`](super::traffic).
 
 use hdrhistogram::Histogram;
 use shunt_reactor::Io;
@@ -49,11 +50,13 @@ pub enum Mark {
     RoundEnd(u32),
 }
 
-/// Answers still missing after this time are given up: proxies and nodes have deadlines, and would have answered.
+/// Answers still missing after this time are given up: proxies and nodes have deadlines, and would
+/// have answered.
 const DRAIN_NS: u64 = 15_000_000_000;
 /// Without any answer for this long the run has failed.
 const STALL_NS: u64 = 10_000_000_000;
-/// While the keys are written an error is followed by another attempt, up to one for each key and so many more.
+/// While the keys are written an error is followed by another attempt, up to one for each key and
+/// so many more.
 const POPULATING_ERRORS: u64 = 1000;
 /// Connections still missing after this time will not come.
 const CONNECTING_NS: u64 = 60_000_000_000;
@@ -87,7 +90,8 @@ pub(super) struct Generator {
     pub(super) keys: Keys,
     pub(super) growth: Growth,
     pub(super) mix: Mix,
-    /// By stream id, what its account was last heard to have (transfers by lightweight transactions).
+    /// By stream id, what its account was last heard to have (transfers by lightweight
+    /// transactions).
     pub(super) balances: Vec<i32>,
     /// Likewise, that its account is a lock which it was told to hold.
     pub(super) holds: Vec<bool>,
@@ -110,14 +114,16 @@ pub(super) struct Generator {
     round_from: (u64, LoadCounts, u64),
     /// The last round, and the counts at its end, while its last answers are waited for.
     closing: Option<(Round, LoadCounts)>,
-    /// Latencies count for queries from here on. In a closed loop those in flight while the observer worked are left out;
-    /// in an open one a query that was due in one round and is answered in the next counts there, and what was due in the
-    /// last counts in the last: leaving slow ones out would be coordinated omission.
+    /// Latencies count for queries from here on. In a closed loop those in flight while the
+    /// observer worked are left out; in an open one a query that was due in one round and is
+    /// answered in the next counts there, and what was due in the last counts in the last: leaving
+    /// slow ones out would be coordinated omission.
     pub(super) measured_from_ns: u64,
     /// By [`Operation`].
     pub(super) latencies: [Histogram<u64>; Operation::COUNT],
     answered_at_last_look: u64,
-    /// When the timers of phase and standstill are due; earlier ones are left over from another load on the same loop.
+    /// When the timers of phase and standstill are due; earlier ones are left over from another
+    /// load on the same loop.
     phase_ends_ns: u64,
     /// The round's time starts with the next turn.
     round_begins: bool,
@@ -128,11 +134,21 @@ impl Generator {
     pub(super) fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
         let mix = options.mix();
         let prepares = prepares(&options, &mix);
-        let plain = mix.is_plain() && options.columns == 1 && !options.token_aware && options.locks.is_none();
+        let plain = mix.is_plain()
+            && options.columns == 1
+            && !options.token_aware
+            && options.locks.is_none();
         let in_flight = options.connections as usize * options.outstanding as usize;
         Self {
             shape: options.shape(),
-            statements: vec![None; prepares.iter().map(|statement| statement.index() + 1).max().unwrap_or(0)],
+            statements: vec![
+                None;
+                prepares
+                    .iter()
+                    .map(|statement| statement.index() + 1)
+                    .max()
+                    .unwrap_or(0)
+            ],
             prepares,
             gate_open: options.create.is_none() && !options.token_aware,
             gate_opens: false,
@@ -264,7 +280,8 @@ impl Generator {
             return;
         }
         let now_ns = io.now_ns();
-        // Stream by stream and not connection by connection, so that few queries spread over all connections.
+        // Stream by stream and not connection by connection, so that few queries spread over all
+        // connections.
         for stream in 0..self.options.outstanding {
             for position in 0..self.fresh.len() {
                 let rest = &mut sessions[self.fresh[position] as usize].rest;
@@ -278,8 +295,13 @@ impl Generator {
 
     fn next_phase_if_over(&mut self, io: &mut Io, sessions: &mut [Session]) {
         match self.phase {
-            Phase::Populating if self.counts.errors_total() > self.options.keys + POPULATING_ERRORS => {
-                self.fail(io, "more answers than keys were errors while the keys were written".into());
+            Phase::Populating
+                if self.counts.errors_total() > self.options.keys + POPULATING_ERRORS =>
+            {
+                self.fail(
+                    io,
+                    "more answers than keys were errors while the keys were written".into(),
+                );
             }
             Phase::Populating if self.is_populated() => {
                 self.fresh = (0..sessions.len() as u32).collect();
@@ -363,7 +385,15 @@ impl Generator {
         let (start_ns, counts, turns) = &self.round_from;
         let (wall_ns, turns) = (io.now_ns() - start_ns, io.counters().turns - turns);
         let counts = self.counts.since(counts);
-        Round { number, wall_ns, counts, latency: new_histogram(), turns, applied_so_far: 0, in_doubt_so_far: 0 }
+        Round {
+            number,
+            wall_ns,
+            counts,
+            latency: new_histogram(),
+            turns,
+            applied_so_far: 0,
+            in_doubt_so_far: 0,
+        }
     }
 
     /// A round is over with the latencies there are now.
@@ -430,12 +460,16 @@ fn prepares(options: &LoadOptions, mix: &Mix) -> Vec<Statement> {
         return vec![Statement::ACQUIRE, Statement::RELEASE];
     }
     let mut statements = vec![Statement::INSERT, Statement::SELECT];
-    for (operation, statement) in [(Operation::Scan, Statement::SCAN), (Operation::Multiget, Statement::MULTIGET)] {
+    for (operation, statement) in
+        [(Operation::Scan, Statement::SCAN), (Operation::Multiget, Statement::MULTIGET)]
+    {
         if mix.share(operation) > 0.0 {
             statements.push(statement);
         }
     }
-    if options.columns > 1 && mix.share(Operation::Update) + mix.share(Operation::ReadModifyWrite) > 0.0 {
+    if options.columns > 1
+        && mix.share(Operation::Update) + mix.share(Operation::ReadModifyWrite) > 0.0
+    {
         statements.extend((0..options.columns).map(Statement::update_of));
     }
     statements

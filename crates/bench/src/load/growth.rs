@@ -1,7 +1,9 @@
-//! Keys that the load inserts beyond those that were there: their numbers, and up to which all have been acknowledged.
+//! Keys that the load inserts beyond those that were there: their numbers, and up to which all have
+//! been acknowledged.
 //!
-//! Inserts are answered in any order. A key counts as there only when it and all before it are, so that `latest` never
-//! asks for a key that was not acknowledged. The number of an insert that failed is given out again.
+//! Inserts are answered in any order. A key counts as there only when it and all before it are, so
+//! that `latest` never asks for a key that was not acknowledged. The number of an insert that
+//! failed is given out again.
 
 use std::collections::VecDeque;
 
@@ -21,10 +23,15 @@ pub(super) struct Growth {
 impl Growth {
     /// Keys `0..there` are there already; `in_flight` inserts may be under way at once.
     pub(super) fn new(there: u64, in_flight: usize) -> Self {
-        Self { there, beyond: VecDeque::with_capacity(in_flight.min(1 << 16) * 2), failed: Vec::new() }
+        Self {
+            there,
+            beyond: VecDeque::with_capacity(in_flight.min(1 << 16) * 2),
+            failed: Vec::new(),
+        }
     }
 
-    /// The number of a key to insert; `None` when one insert has been without an answer for far too long.
+    /// The number of a key to insert; `None` when one insert has been without an answer for far too
+    /// long.
     pub(super) fn next(&mut self) -> Option<u64> {
         if let Some(key) = self.failed.pop() {
             return Some(key);
@@ -38,7 +45,8 @@ impl Growth {
 
     /// The insert of this key was acknowledged. All keys below the number returned are there.
     pub(super) fn inserted(&mut self, key: u64) -> u64 {
-        let position = key.checked_sub(self.there).and_then(|position| usize::try_from(position).ok());
+        let position =
+            key.checked_sub(self.there).and_then(|position| usize::try_from(position).ok());
         if let Some(there) = position.and_then(|position| self.beyond.get_mut(position)) {
             *there = true;
         }

@@ -24,7 +24,8 @@ impl Generator {
         }
         rest.step = Step::Startup;
         self.body.clear();
-        let compression = self.options.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
+        let compression =
+            self.options.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
         encode::startup(&mut self.body, [("CQL_VERSION", "3.0.0")].into_iter().chain(compression));
         self.send_body(io, rest, opcode::STARTUP);
     }
@@ -76,7 +77,10 @@ impl Generator {
                 rest.step = Step::Login;
                 let (user, password) = self.options.credentials.clone().unwrap_or_default();
                 self.body.clear();
-                encode::auth_response(&mut self.body, Some(format!("\0{user}\0{password}").as_bytes()));
+                encode::auth_response(
+                    &mut self.body,
+                    Some(format!("\0{user}\0{password}").as_bytes()),
+                );
                 self.send_body(io, rest, opcode::AUTH_RESPONSE);
                 ControlFlow::Continue(())
             }
@@ -97,9 +101,10 @@ impl Generator {
                 self.schema_is_there(io, rest);
                 ControlFlow::Continue(())
             }
-            (Step::ReadLocal | Step::ReadPeers | Step::ReadOldPeers | Step::ReadKeyspace, opcode::RESULT) => {
-                self.ring_answer(io, rest, header.version, body)
-            }
+            (
+                Step::ReadLocal | Step::ReadPeers | Step::ReadOldPeers | Step::ReadKeyspace,
+                opcode::RESULT,
+            ) => self.ring_answer(io, rest, header.version, body),
             (Step::Prepare, opcode::RESULT) => self.prepared(io, rest, header, body),
             (step, opcode) => {
                 self.fail(io, format!("opcode {opcode:#x} in answer to {step:?}"));
@@ -150,7 +155,13 @@ impl Generator {
         self.gate_opens = true;
     }
 
-    fn ring_answer(&mut self, io: &mut Io, rest: &mut SessionRest, version: u8, body: &[u8]) -> ControlFlow<()> {
+    fn ring_answer(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        version: u8,
+        body: &[u8],
+    ) -> ControlFlow<()> {
         match self.take_ring(io, rest, version, body) {
             Ok(()) => ControlFlow::Continue(()),
             Err(problem) => {
@@ -160,7 +171,13 @@ impl Generator {
         }
     }
 
-    fn take_ring(&mut self, io: &mut Io, rest: &mut SessionRest, version: u8, body: &[u8]) -> Result<(), String> {
+    fn take_ring(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        version: u8,
+        body: &[u8],
+    ) -> Result<(), String> {
         match rest.step {
             Step::ReadLocal => {
                 self.ring.take_local(version, body, self.options.targets[rest.target])?;
@@ -172,15 +189,18 @@ impl Generator {
                 rest.step = Step::ReadKeyspace;
                 // A name without quotes is stored in lower case.
                 let keyspace = self.options.keyspace.to_ascii_lowercase();
-                let text =
-                    format!("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'");
+                let text = format!(
+                    "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
+                );
                 self.send_query(io, rest, &text);
             }
             _ => {
                 self.ring.take_replication(version, body)?;
                 let (keyspace, targets) = (&self.options.keyspace, &self.options.targets);
-                let (table, of_targets) = std::mem::take(&mut self.ring).route(keyspace, targets)?;
-                self.routes = Some(Routes::new(table, keyspace, &of_targets, self.options.layout.key_bytes)?);
+                let (table, of_targets) =
+                    std::mem::take(&mut self.ring).route(keyspace, targets)?;
+                self.routes =
+                    Some(Routes::new(table, keyspace, &of_targets, self.options.layout.key_bytes)?);
                 self.open_gate(rest);
             }
         }
@@ -193,8 +213,15 @@ impl Generator {
         self.send_prepare(io, rest);
     }
 
-    fn prepared(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> ControlFlow<()> {
-        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(header.version, body) else {
+    fn prepared(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> ControlFlow<()> {
+        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(header.version, body)
+        else {
             self.fail(io, "the answer to PREPARE is not PREPARED".into());
             return ControlFlow::Break(());
         };
@@ -202,7 +229,10 @@ impl Generator {
         let known = &mut self.statements[statement.index()];
         match known {
             Some((id, _)) if id != prepared.id => {
-                self.fail(io, "the same statement has different ids on different connections".into());
+                self.fail(
+                    io,
+                    "the same statement has different ids on different connections".into(),
+                );
                 return ControlFlow::Break(());
             }
             Some(_) => {}
@@ -210,7 +240,12 @@ impl Generator {
                 let (id, metadata_id) = (prepared.id, prepared.result_metadata_id);
                 let layout = self.options.layout;
                 let template = match self.options.transfers {
-                    Some(kind) => Template::of_ints(kind.values(0, 0, 0).as_slice().len(), id, metadata_id, layout),
+                    Some(kind) => Template::of_ints(
+                        kind.values(0, 0, 0).as_slice().len(),
+                        id,
+                        metadata_id,
+                        layout,
+                    ),
                     None => Template::new(statement, &self.shape, id, metadata_id, layout),
                 };
                 *known = Some((prepared.id.to_vec(), template));
@@ -227,10 +262,19 @@ impl Generator {
         ControlFlow::Continue(())
     }
 
-    /// A table just created may not be known everywhere yet; anything else will not get better by itself.
-    fn handshake_error(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> ControlFlow<()> {
-        let text = ErrorMessage::decode(header.version, body)
-            .map_or_else(|error| error.to_string(), |error| format!("{:#06x} {}", error.code, error.message));
+    /// A table just created may not be known everywhere yet; anything else will not get better by
+    /// itself.
+    fn handshake_error(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> ControlFlow<()> {
+        let text = ErrorMessage::decode(header.version, body).map_or_else(
+            |error| error.to_string(),
+            |error| format!("{:#06x} {}", error.code, error.message),
+        );
         rest.attempts += 1;
         if rest.step == Step::ReadPeers {
             // Servers before Cassandra 4.0 have no such table.

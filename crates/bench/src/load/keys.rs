@@ -7,7 +7,8 @@ use crate::{
 
 /// Draws key numbers.
 ///
-/// Keys inserted meanwhile are drawn by `latest` only; the other distributions stay with the keys that were there.
+/// Keys inserted meanwhile are drawn by `latest` only; the other distributions stay with the keys
+/// that were there.
 #[derive(Clone, Debug)]
 pub struct Keys {
     count: u64,
@@ -34,15 +35,20 @@ impl Keys {
         let order = || Permutation::new(count, ORDER_SEED);
         let source = match distribution {
             Distribution::Uniform => Source::Uniform,
-            Distribution::Zipf { exponent } => Source::Zipf { zipf: zipf(exponent), order: order() },
+            Distribution::Zipf { exponent } => {
+                Source::Zipf { zipf: zipf(exponent), order: order() }
+            }
             Distribution::Latest { exponent } => Source::Latest(zipf(exponent)),
             Distribution::HotSet { share, probability } => {
                 let hot = ((share * count as f64).round() as u64).clamp(1, count);
                 Source::HotSet { hot, probability, order: order() }
             }
-            Distribution::Churn { exponent, period_ns } => {
-                Source::Churn { zipf: zipf(exponent), order: order(), period_ns: period_ns.max(1), turn: 0 }
-            }
+            Distribution::Churn { exponent, period_ns } => Source::Churn {
+                zipf: zipf(exponent),
+                order: order(),
+                period_ns: period_ns.max(1),
+                turn: 0,
+            },
         };
         Self { count, source }
     }
@@ -52,7 +58,9 @@ impl Keys {
     pub fn draw(&self, random: &mut Random) -> u64 {
         match &self.source {
             Source::Uniform => random.below(self.count),
-            Source::Zipf { zipf, order } | Source::Churn { zipf, order, .. } => order.at(zipf.draw(random) - 1),
+            Source::Zipf { zipf, order } | Source::Churn { zipf, order, .. } => {
+                order.at(zipf.draw(random) - 1)
+            }
             Source::Latest(zipf) => self.count - zipf.draw(random),
             Source::HotSet { hot, probability, order } => {
                 let rank = if *hot == self.count || random.unit() < *probability {
@@ -88,7 +96,8 @@ impl Keys {
     }
 }
 
-/// Writes the bytes of key number `key` into `slot` (8 bytes or more; bytes from 16 on are left as they are).
+/// Writes the bytes of key number `key` into `slot` (8 bytes or more; bytes from 16 on are left as
+/// they are).
 pub fn write_key(key: u64, slot: &mut [u8]) {
     slot[..8].copy_from_slice(&key.to_be_bytes());
     let rest = &mut slot[8..];
@@ -113,8 +122,8 @@ pub fn write_digits(mut number: u64, slot: &mut [u8]) {
     }
 }
 
-/// Writes what identifies the value of `key` in value column `column` into the first bytes of `slot` (as many of 8 as
-/// there are).
+/// Writes what identifies the value of `key` in value column `column` into the first bytes of
+/// `slot` (as many of 8 as there are).
 #[inline]
 pub fn write_value(key: u64, column: u8, slot: &mut [u8]) {
     let count = slot.len().min(8);
@@ -162,14 +171,18 @@ mod tests {
 
     #[test]
     fn zipf_is_spread_over_the_keys() {
-        let mut found = frequencies(&Keys::new(1000, Distribution::Zipf { exponent: 0.99 }), 1000, 2);
+        let mut found =
+            frequencies(&Keys::new(1000, Distribution::Zipf { exponent: 0.99 }), 1000, 2);
         let ten_hottest: Vec<usize> = {
             let mut order: Vec<usize> = (0..1000).collect();
             order.sort_by(|&one, &other| found[other].total_cmp(&found[one]));
             order[..10].to_vec()
         };
         let (least, most) = (ten_hottest.iter().min(), ten_hottest.iter().max());
-        assert!(least < Some(&300) && most > Some(&700), "the hottest keys are near each other: {ten_hottest:?}");
+        assert!(
+            least < Some(&300) && most > Some(&700),
+            "the hottest keys are near each other: {ten_hottest:?}"
+        );
         found.sort_by(f64::total_cmp);
         let expected = first_of(1000, 0.99);
         assert!((found[999] - expected).abs() < 0.005, "{} {expected}", found[999]);
@@ -185,7 +198,11 @@ mod tests {
             let expected = first_of(newest + 1, 0.99);
             let newest = newest as usize;
             assert!((found[newest] - expected).abs() < 0.005, "{} {expected}", found[newest]);
-            assert!((found[newest - 1] - expected / 2f64.powf(0.99)).abs() < 0.005, "{}", found[newest - 1]);
+            assert!(
+                (found[newest - 1] - expected / 2f64.powf(0.99)).abs() < 0.005,
+                "{}",
+                found[newest - 1]
+            );
             assert!(found[newest + 1..].iter().all(|&share| share == 0.0));
             assert!(found[..newest / 2].iter().sum::<f64>() > 0.05, "old keys are read too");
         }
@@ -193,12 +210,18 @@ mod tests {
 
     #[test]
     fn a_hot_set_takes_its_share() {
-        for (share, probability, hot) in [(0.1, 0.9, 100), (0.5, 0.2, 500), (0.0001, 1.0, 1), (1.0, 0.3, 1000)] {
-            let mut found = frequencies(&Keys::new(1000, Distribution::HotSet { share, probability }), 1000, 4);
+        for (share, probability, hot) in
+            [(0.1, 0.9, 100), (0.5, 0.2, 500), (0.0001, 1.0, 1), (1.0, 0.3, 1000)]
+        {
+            let mut found =
+                frequencies(&Keys::new(1000, Distribution::HotSet { share, probability }), 1000, 4);
             let hot_each = if hot == 1000 { 1e-3 } else { probability / f64::from(hot) };
             found.sort_by(|one, other| (one - hot_each).abs().total_cmp(&(other - hot_each).abs()));
             let taken: f64 = found[..hot as usize].iter().sum();
-            assert!((taken - hot_each * f64::from(hot)).abs() < 0.02, "{share} {probability}: {taken}");
+            assert!(
+                (taken - hot_each * f64::from(hot)).abs() < 0.02,
+                "{share} {probability}: {taken}"
+            );
         }
     }
 
@@ -231,7 +254,11 @@ mod tests {
     fn a_value_belongs_to_its_key_and_column_only() {
         let mut value = [0u8; 14];
         write_value(9, 0, &mut value);
-        assert!(value_belongs(9, 0, &value) && !value_belongs(8, 0, &value) && !value_belongs(9, 1, &value));
+        assert!(
+            value_belongs(9, 0, &value)
+                && !value_belongs(8, 0, &value)
+                && !value_belongs(9, 1, &value)
+        );
     }
 
     #[test]

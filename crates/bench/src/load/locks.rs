@@ -57,14 +57,18 @@ impl LockOptions {
             return Err(format!("--keys {}: there are {NAMES_MAX} names of locks", args.keys));
         }
         match args.lock_wait_ms {
-            Some(_) if !in_proxy => return Err("--lock-wait-ms is for --locks fast and durable".into()),
+            Some(_) if !in_proxy => {
+                return Err("--lock-wait-ms is for --locks fast and durable".into());
+            }
             Some(wait) if u64::from(wait) + AFTER_WAIT_MS >= u64::from(args.lock_ttl) * 1000 => {
                 return Err(format!(
                     "--lock-ttl must be more than {AFTER_WAIT_MS} ms longer than --lock-wait-ms {wait}"
                 ));
             }
             None if args.keys < at_once => {
-                return Err(format!("{at_once} stream ids need as many --keys, so that none waits for another's lock"));
+                return Err(format!(
+                    "{at_once} stream ids need as many --keys, so that none waits for another's lock"
+                ));
             }
             _ => {}
         }
@@ -97,9 +101,12 @@ impl LockOptions {
         if statement == Statement::RELEASE {
             return format!("DELETE FROM {table} WHERE name = ? IF owner = ?");
         }
-        let (column, value) = self.wait_ms.map_or_else(Default::default, |wait| (", wait_ms", format!(", {wait}")));
+        let (column, value) =
+            self.wait_ms.map_or_else(Default::default, |wait| (", wait_ms", format!(", {wait}")));
         let ttl = self.ttl_seconds;
-        format!("INSERT INTO {table} (name, owner{column}) VALUES (?, ?{value}) IF NOT EXISTS USING TTL {ttl}")
+        format!(
+            "INSERT INTO {table} (name, owner{column}) VALUES (?, ?{value}) IF NOT EXISTS USING TTL {ttl}"
+        )
     }
 }
 
@@ -122,7 +129,8 @@ mod tests {
     #[test]
     fn statements_of_each_kind() {
         let mut locks = LockOptions { kind: LockKind::Fast, ttl_seconds: 30, wait_ms: None };
-        let take = "INSERT INTO shunt.fast_locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30";
+        let take =
+            "INSERT INTO shunt.fast_locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30";
         assert_eq!(locks.text(Statement::ACQUIRE, "bench.locks"), take);
         locks.wait_ms = Some(1500);
         let wait = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES (?, ?, 1500) IF NOT EXISTS USING TTL 30";

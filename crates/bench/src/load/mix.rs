@@ -1,7 +1,8 @@
-//! The operations that a load is made of, and the named workloads of the Yahoo! Cloud Serving Benchmark.
+//! The operations that a load is made of, and the named workloads of the Yahoo! Cloud Serving
+//! Benchmark.
 //!
-//! B. F. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010; the shares are those of its
-//! `workloads` directory, statements and rows per scan those of its CQL binding.
+//! B. F. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010; the shares are
+//! those of its `workloads` directory, statements and rows per scan those of its CQL binding.
 
 use std::str::FromStr;
 
@@ -126,11 +127,14 @@ impl FromStr for Mix {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut shares: Vec<(Operation, f64)> = Vec::new();
         for part in text.split(',') {
-            let (name, share) = part.split_once('=').ok_or_else(|| format!("'{part}' is not OPERATION=SHARE"))?;
+            let (name, share) =
+                part.split_once('=').ok_or_else(|| format!("'{part}' is not OPERATION=SHARE"))?;
             let operation = Operation::ALL
                 .into_iter()
                 .find(|operation| operation.name() == name)
-                .ok_or_else(|| format!("'{name}' is none of {}", Operation::ALL.map(Operation::name).join(", ")))?;
+                .ok_or_else(|| {
+                format!("'{name}' is none of {}", Operation::ALL.map(Operation::name).join(", "))
+            })?;
             let share = share.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
             let share = share.ok_or_else(|| format!("the share of '{part}' is not from 0 to 1"))?;
             if shares.iter().any(|&(known, _)| known == operation) {
@@ -209,11 +213,14 @@ impl FromStr for ScanRows {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse::<u32>().ok().filter(|rows| (1..=10_000).contains(rows));
+        let number =
+            |text: &str| text.parse::<u32>().ok().filter(|rows| (1..=10_000).contains(rows));
         let (least, most) = text.split_once('-').unwrap_or((text, text));
         match (number(least), number(most)) {
             (Some(least), Some(most)) if least <= most => Ok(Self { least, most }),
-            _ => Err(format!("'{text}' is neither ROWS nor LEAST-MOST with numbers from 1 to 10000")),
+            _ => {
+                Err(format!("'{text}' is neither ROWS nor LEAST-MOST with numbers from 1 to 10000"))
+            }
         }
     }
 }
@@ -227,7 +234,9 @@ mod tests {
 
     #[test]
     fn operations_come_as_often_as_their_shares_say() {
-        let mix: Mix = "read=0.1,update=0.2,insert=0.05,rmw=0.25,scan=0.3,multiget=0.1".parse().expect("valid");
+        let mix: Mix = "read=0.1,update=0.2,insert=0.05,rmw=0.25,scan=0.3,multiget=0.1"
+            .parse()
+            .expect("valid");
         let mut random = Random::new(1);
         let mut found = [0u32; 6];
         (0..100_000).for_each(|_| found[mix.draw(&mut random) as usize] += 1);

@@ -1,5 +1,5 @@
-//! Operations beside reads and updates of single keys: which they are, which keys they take, and what follows the
-//! first answer.
+//! Operations beside reads and updates of single keys: which they are, which keys they take, and
+//! what follows the first answer.
 
 use shunt_reactor::Io;
 
@@ -12,8 +12,8 @@ use crate::load::{
 
 /// Draws in vain before it is concluded that no key belongs to a target.
 const DRAWS_MAX: u32 = 1_000_000;
-/// Draws of a further key of a multiget before the next one that is not taken has to do: the hottest keys of a skewed
-/// distribution come again and again.
+/// Draws of a further key of a multiget before the next one that is not taken has to do: the
+/// hottest keys of a skewed distribution come again and again.
 const FURTHER_DRAWS: usize = 16;
 
 /// An operation that has its key.
@@ -26,7 +26,13 @@ pub(super) struct Drawn {
 
 impl Generator {
     /// Sends the next operation of the mix, over this connection.
-    pub(super) fn send_mixed(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, intended_ns: u64) {
+    pub(super) fn send_mixed(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        intended_ns: u64,
+    ) {
         let operation = self.mix.draw(&mut self.random);
         match self.key_at(operation, rest.target) {
             Ok(key) => self.send_drawn(io, rest, stream, Drawn { operation, key, intended_ns }),
@@ -51,18 +57,29 @@ impl Generator {
             }
         }
         let address = self.options.targets[target % self.options.targets.len()];
-        Err(format!("--token-aware: none of {DRAWS_MAX} keys drawn belongs to {address}; take more keys or less skew"))
+        Err(format!(
+            "--token-aware: none of {DRAWS_MAX} keys drawn belongs to {address}; take more keys or less skew"
+        ))
     }
 
     /// A key for an operation, wherever it belongs.
     pub(super) fn key_for(&mut self, operation: Operation) -> Result<u64, String> {
         if operation == Operation::Insert {
-            return self.growth.next().ok_or_else(|| "an insert has had no answer for millions of later ones".into());
+            return self
+                .growth
+                .next()
+                .ok_or_else(|| "an insert has had no answer for millions of later ones".into());
         }
         Ok(self.keys.draw(&mut self.random))
     }
 
-    pub(super) fn send_drawn(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, drawn: Drawn) {
+    pub(super) fn send_drawn(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        drawn: Drawn,
+    ) {
         let Drawn { operation, key, intended_ns } = drawn;
         let statement = match operation {
             Operation::Read | Operation::ReadModifyWrite => Statement::SELECT,
@@ -91,7 +108,9 @@ impl Generator {
     /// Draws the other keys of a multiget, all different.
     fn draw_further(&mut self, rest: &mut SessionRest, stream: u16, first: u64) {
         let count = usize::from(self.options.multiget);
-        let Some(keys) = rest.keys.get_mut(usize::from(stream) * count..).and_then(|keys| keys.get_mut(..count)) else {
+        let Some(keys) =
+            rest.keys.get_mut(usize::from(stream) * count..).and_then(|keys| keys.get_mut(..count))
+        else {
             return;
         };
         keys[0] = first;
@@ -117,11 +136,14 @@ impl Generator {
             return &[];
         }
         let count = usize::from(self.options.multiget);
-        rest.keys.get(stream as usize * count..).and_then(|keys| keys.get(..count)).unwrap_or_default()
+        rest.keys
+            .get(stream as usize * count..)
+            .and_then(|keys| keys.get(..count))
+            .unwrap_or_default()
     }
 
-    /// After an answer (`good`: with success) to an operation that is not over with every answer. `true`: it goes on
-    /// and has sent its next query.
+    /// After an answer (`good`: with success) to an operation that is not over with every answer.
+    /// `true`: it goes on and has sent its next query.
     pub(super) fn goes_on(
         &mut self,
         io: &mut Io,

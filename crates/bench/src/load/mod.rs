@@ -1,7 +1,8 @@
-//! The load generator: many connections, each with queries in flight, closed or open loop, on one event loop.
+//! The load generator: many connections, each with queries in flight, closed or open loop, on one
+//! event loop.
 //!
-//! [`Load`] is a [`Service`] like the proxy itself, so that it costs less than what it measures and runs in the
-//! simulation too. [`command`] runs it on sockets.
+//! [`Load`] is a [`Service`] like the proxy itself, so that it costs less than what it measures and
+//! runs in the simulation too. [`command`] runs it on sockets.
 //!
 //! ```text
 //! connect -> handshake (session, ring) -> prepare -> [populate] -> warm up -> round, round, .. -> drain
@@ -84,7 +85,8 @@ pub struct Load {
 impl Load {
     /// Load that begins when its loop starts. `observer` is told where rounds begin and end.
     pub fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
-        let sessions = (0..options.connections as usize).map(|index| Session::new(index, &options)).collect();
+        let sessions =
+            (0..options.connections as usize).map(|index| Session::new(index, &options)).collect();
         Self {
             generator: Generator::new(options, observer),
             sessions,
@@ -145,7 +147,8 @@ impl Load {
     /// A connection is gone, whoever closed it.
     fn lost(&mut self, io: &mut Io, conn: ConnId, why: &str) {
         let index = self.session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
-        let session = self.sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn);
+        let session =
+            self.sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn);
         let Some(session) = session else { return };
         match session.rest.step {
             Step::Connecting => self.connecting -= 1,
@@ -164,7 +167,8 @@ impl Load {
     }
 }
 
-/// Takes the answers in `data`; returns how much of it is done with, or `None` if the connection is of no use.
+/// Takes the answers in `data`; returns how much of it is done with, or `None` if the connection is
+/// of no use.
 fn take_all(
     generator: &mut Generator,
     io: &mut Io,
@@ -175,7 +179,9 @@ fn take_all(
     let Session { reader, rest } = session;
     let mut envelopes = reader.read(data, scratch);
     // Cassandra compresses the answer to STARTUP already.
-    while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, generator.options.compression)? {
+    while let Some((header, body)) =
+        envelopes.next(BODY_BYTES_MAX, generator.options.compression)?
+    {
         if generator.envelope(io, rest, header, body).is_break() {
             return Ok(None);
         }
@@ -209,12 +215,16 @@ impl Service for Load {
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let Self { generator, sessions, session_of, scratch, .. } = self;
         let index = session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
-        let Some(session) = sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn) else {
+        let Some(session) =
+            sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn)
+        else {
             return data.len();
         };
         let taken = match generator.foreign() {
             Some(foreign) => generator.take_foreign(io, &mut session.rest, foreign, data).map(Some),
-            None => take_all(generator, io, session, data, scratch).map_err(|fault| fault.to_string()),
+            None => {
+                take_all(generator, io, session, data, scratch).map_err(|fault| fault.to_string())
+            }
         };
         let why = match taken {
             Ok(Some(used)) => return used,
@@ -242,7 +252,9 @@ impl Service for Load {
             TIMER_STALL => self.generator.stall_timer(io),
             _ => {
                 let index = (key.saturating_sub(TIMER_SESSION)) as usize;
-                let Some(session) = self.sessions[..self.next_to_connect].get_mut(index) else { return };
+                let Some(session) = self.sessions[..self.next_to_connect].get_mut(index) else {
+                    return;
+                };
                 match session.rest.step {
                     Step::Idle => self.connect(io, index),
                     Step::Prepare => self.generator.send_prepare(io, &mut session.rest),

@@ -1,8 +1,10 @@
 //! Transfers. A stream id moves an amount, waits until that is done, and goes on with the next.
 //!
-//! Between two accounts, those are drawn from all of them. On one account, each stream id has its own if there are so many, and else
-//! they share them. A lightweight transaction is repeated with the balance that its answer tells until it is applied; the first of a
-//! stream id learns it so, the others know it from the one before. So it is with accounts that are locks, which are taken and released.
+//! Between two accounts, those are drawn from all of them. On one account, each stream id has its
+//! own if there are so many, and else they share them. A lightweight transaction is repeated with
+//! the balance that its answer tells until it is applied; the first of a stream id learns it so,
+//! the others know it from the one before. So it is with accounts that are locks, which are taken
+//! and released.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResponsePrefix, ResultMessage};
@@ -21,7 +23,13 @@ const APPLIED: &str = "shunt-applied";
 
 impl Generator {
     /// Begins the next transfer of a stream id.
-    pub(super) fn begin_transfer(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, intended_ns: u64) {
+    pub(super) fn begin_transfer(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        intended_ns: u64,
+    ) {
         let accounts = self.options.keys;
         let key = if self.options.transfers == Some(TransferKind::TwoRows) {
             let payer = self.random.below(accounts);
@@ -30,12 +38,23 @@ impl Generator {
         } else {
             together(owner_of(rest.index, self.options.outstanding, stream) % accounts, 0)
         };
-        let slot = Slot { intended_ns, key, operation: Operation::Transfer, statement: Statement::TRANSFER };
+        let slot = Slot {
+            intended_ns,
+            key,
+            operation: Operation::Transfer,
+            statement: Statement::TRANSFER,
+        };
         self.put(io, rest, stream, slot);
     }
 
     /// After an answer that is no success: `true` if the transfer goes on.
-    pub(super) fn transfer_goes_on(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, asked: Slot) -> bool {
+    pub(super) fn transfer_goes_on(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        asked: Slot,
+    ) -> bool {
         let is_repeated = self.options.transfers.is_some_and(TransferKind::is_repeated);
         let goes_on = is_repeated && matches!(self.phase, Phase::WarmUp | Phase::Round(_));
         if goes_on {
@@ -70,12 +89,20 @@ impl Generator {
         applied == Some(true)
     }
 
-    /// What the answer to a lightweight transaction says, and what its client knows of the balance from then on. Nobody else can have a lock
-    /// that a client holds and asks to release.
-    fn check_balance(&mut self, kind: TransferKind, owner: u64, version: u8, message: &[u8]) -> Option<bool> {
+    /// What the answer to a lightweight transaction says, and what its client knows of the balance
+    /// from then on. Nobody else can have a lock that a client holds and asks to release.
+    fn check_balance(
+        &mut self,
+        kind: TransferKind,
+        owner: u64,
+        version: u8,
+        message: &[u8],
+    ) -> Option<bool> {
         let balance = self.balances.get_mut(owner as usize)?;
         let holds = self.holds.get_mut(owner as usize)?;
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, message) else { return None };
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, message) else {
+            return None;
+        };
         let row = rows.rows().next().and_then(Result::ok)?;
         let applied = match row.get(0) {
             Some([1]) if kind == TransferKind::Lock => {
@@ -92,11 +119,13 @@ impl Generator {
             }
             _ => return None,
         };
-        let held = std::mem::replace(holds, kind == TransferKind::Lock && *balance == holder(owner));
+        let held =
+            std::mem::replace(holds, kind == TransferKind::Lock && *balance == holder(owner));
         if held && !applied { None } else { Some(applied) }
     }
 
-    /// What a client asked for was answered by an error: nobody knows whether it still holds a lock.
+    /// What a client asked for was answered by an error: nobody knows whether it still holds a
+    /// lock.
     pub(super) fn in_doubt(&mut self, owner: u64) {
         if let Some(holds) = self.holds.get_mut(owner as usize) {
             *holds = false;

@@ -131,7 +131,12 @@ impl LoadOptions {
     /// The shape of the statements.
     pub fn shape(&self) -> Shape {
         let table = format!("{}.{}", self.keyspace, self.table);
-        Shape { table, columns: self.columns, multiget: self.multiget, conditional: self.conditional }
+        Shape {
+            table,
+            columns: self.columns,
+            multiget: self.multiget,
+            conditional: self.conditional,
+        }
     }
 
     /// The options of the command line.
@@ -142,7 +147,9 @@ impl LoadOptions {
         let compression = match args.compression {
             CompressionChoice::None => None,
             CompressionChoice::Lz4 => Some(Algorithm::Lz4),
-            CompressionChoice::Snappy if args.protocol == 5 => return Err("protocol v5 has no snappy".into()),
+            CompressionChoice::Snappy if args.protocol == 5 => {
+                return Err("protocol v5 has no snappy".into());
+            }
             CompressionChoice::Snappy => Some(Algorithm::Snappy),
         };
         if !(0.0..=1.0).contains(&args.reads) {
@@ -157,14 +164,17 @@ impl LoadOptions {
             (None, None) => default_table(args.columns),
         });
         for name in [&args.keyspace, &table] {
-            if name.is_empty() || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
+            if name.is_empty()
+                || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+            {
                 return Err(format!("'{name}' is not a plain name"));
             }
         }
         let mix = mix_of(args)?;
         let credentials = match (&args.user, &args.password_file) {
             (Some(user), Some(file)) => {
-                let password = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+                let password = std::fs::read_to_string(file)
+                    .map_err(|error| format!("{}: {error}", file.display()))?;
                 Some((user.clone(), password.trim_end_matches(['\r', '\n']).to_owned()))
             }
             (Some(user), None) => Some((user.clone(), String::new())),
@@ -231,7 +241,10 @@ fn mix_of(args: &LoadArgs) -> Result<Option<Mix>, String> {
     let mix = args.mix.or(args.workload.map(Workload::mix)).or(of_multigets);
     let keys = args.multiget.unwrap_or(MULTIGET_KEYS);
     if mix.is_some_and(|mix| mix.share(Operation::Multiget) > 0.0) && args.keys < u64::from(keys) {
-        return Err(format!("a multiget of {keys} different keys needs more --keys than {}", args.keys));
+        return Err(format!(
+            "a multiget of {keys} different keys needs more --keys than {}",
+            args.keys
+        ));
     }
     Ok(mix)
 }
@@ -316,8 +329,14 @@ mod tests {
     #[test]
     fn transfers_are_between_accounts() {
         let between = options("--transfers two-rows --keys 1000").expect("valid");
-        assert_eq!((between.table.as_str(), between.transfers), ("accounts", Some(TransferKind::TwoRows)));
-        assert!(options("--transfers one-row --keys 1").is_ok() && options("--transfers lwt --protocol 3").is_ok());
+        assert_eq!(
+            (between.table.as_str(), between.transfers),
+            ("accounts", Some(TransferKind::TwoRows))
+        );
+        assert!(
+            options("--transfers one-row --keys 1").is_ok()
+                && options("--transfers lwt --protocol 3").is_ok()
+        );
         for (arguments, said) in [
             ("--transfers two-rows --keys 1", "--keys must be 2 or more"),
             ("--transfers one-row --protocol 3", "from --protocol 4 on"),

@@ -1,7 +1,8 @@
-//! When queries are sent: as answers come (closed loop), or when a Poisson process says so (open loop).
+//! When queries are sent: as answers come (closed loop), or when a Poisson process says so (open
+//! loop).
 //!
-//! In the open loop a query's latency counts from its intended time, also while it waits here for a free stream id;
-//! nothing is left out because the system was slow (no coordinated omission).
+//! In the open loop a query's latency counts from its intended time, also while it waits here for a
+//! free stream id; nothing is left out because the system was slow (no coordinated omission).
 
 use std::collections::VecDeque;
 
@@ -36,7 +37,8 @@ impl Pace {
         }
     }
 
-    /// Moves the arrivals that are due at `now_ns` into the queue; returns when the next one is due.
+    /// Moves the arrivals that are due at `now_ns` into the queue; returns when the next one is
+    /// due.
     pub fn advance(&mut self, now_ns: u64) -> u64 {
         while self.next_ns <= now_ns as f64 {
             if self.waiting.len() < self.waiting_max {
@@ -46,7 +48,8 @@ impl Pace {
             }
             self.next_ns += self.random.exponential(self.mean_gap_ns);
         }
-        // Never the present itself, so that a timer set to it does not fire without an arrival being due.
+        // Never the present itself, so that a timer set to it does not fire without an arrival
+        // being due.
         self.next_ns.ceil() as u64
     }
 

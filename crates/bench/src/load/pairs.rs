@@ -1,7 +1,8 @@
-//! Pairs of an acquire and a release. A stream id takes a lock, waits for the answer, releases it and goes on with another name.
+//! Pairs of an acquire and a release. A stream id takes a lock, waits for the answer, releases it
+//! and goes on with another name.
 //!
-//! Names are divided among the stream ids, so that no two ask for one lock, unless locks are waited for: then all draw from all of
-//! them. Owners are the stream ids.
+//! Names are divided among the stream ids, so that no two ask for one lock, unless locks are waited
+//! for: then all draw from all of them. Owners are the stream ids.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::ResultMessage;
@@ -22,7 +23,13 @@ impl Generator {
     }
 
     /// Asks for the next lock of a stream id.
-    pub(super) fn take_lock(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, intended_ns: u64) {
+    pub(super) fn take_lock(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        intended_ns: u64,
+    ) {
         let waits = self.options.locks.is_some_and(|locks| locks.wait_ms.is_some());
         let key = if waits {
             self.random.below(self.options.keys)
@@ -31,12 +38,19 @@ impl Generator {
             let own = owner_of(rest.index, self.options.outstanding, stream);
             own + at_once * self.random.below((self.options.keys / at_once).max(1))
         };
-        let slot = Slot { intended_ns, key, operation: Operation::Acquire, statement: Statement::ACQUIRE };
+        let slot =
+            Slot { intended_ns, key, operation: Operation::Acquire, statement: Statement::ACQUIRE };
         self.put(io, rest, stream, slot);
     }
 
     /// Releases the lock that was just granted.
-    pub(super) fn release_lock(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, asked: Slot) {
+    pub(super) fn release_lock(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        asked: Slot,
+    ) {
         let now_ns = io.now_ns();
         self.record(asked, now_ns);
         let (operation, statement) = (Operation::Release, Statement::RELEASE);

@@ -1,7 +1,8 @@
 //! A seeded permutation of `0..count` in constant memory: which key has which rank.
 //!
-//! Steps that are each a bijection of the numbers of so many bits, repeated until the number is below the count
-//! (cycle walking): fewer than two rounds on average, and no two ranks share a key, as they do where ranks are hashed.
+//! Steps that are each a bijection of the numbers of so many bits, repeated until the number is
+//! below the count (cycle walking): fewer than two rounds on average, and no two ranks share a key,
+//! as they do where ranks are hashed.
 
 use crate::random::Random;
 
@@ -69,7 +70,12 @@ mod tests {
         let (one, other) = (Permutation::new(10_000, 1), Permutation::new(10_000, 2));
         let same = (0..10_000).filter(|&position| one.at(position) == other.at(position)).count();
         assert!(same < 20, "{same} of 10000 stand where they stood");
-        let neighbours = (1..10_000).filter(|&position| one.at(position).abs_diff(one.at(position - 1)) < 100).count();
-        assert!((100..300).contains(&neighbours), "{neighbours} of about 200 neighbours are near each other");
+        let neighbours = (1..10_000)
+            .filter(|&position| one.at(position).abs_diff(one.at(position - 1)) < 100)
+            .count();
+        assert!(
+            (100..300).contains(&neighbours),
+            "{neighbours} of about 200 neighbours are near each other"
+        );
     }
 }

@@ -1,10 +1,11 @@
-//! What the load says to Redis, and how its answers read (RESP 2). One request at a time on a connection.
+//! What the load says to Redis, and how its answers read (RESP 2). One request at a time on a
+//! connection.
 
 use crate::load::locks::{NAME_BYTES, OWNER_BYTES};
 
-/// Deletes a lock if its owner is the one that asks: what the documents of `SET` give as the way to release.
-const RELEASE_SCRIPT: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+/// Deletes a lock if its owner is the one that asks: what the documents of `SET` give as the way to
+/// release.
+const RELEASE_SCRIPT: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// An answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,12 +44,22 @@ pub(super) fn load_script(out: &mut Vec<u8>) {
 }
 
 /// Takes a lock. `ttl_ms` in decimal digits.
-pub(super) fn acquire(out: &mut Vec<u8>, name: &[u8; NAME_BYTES], owner: &[u8; OWNER_BYTES], ttl_ms: &[u8]) {
+pub(super) fn acquire(
+    out: &mut Vec<u8>,
+    name: &[u8; NAME_BYTES],
+    owner: &[u8; OWNER_BYTES],
+    ttl_ms: &[u8],
+) {
     command(out, &[b"SET", name, owner, b"NX", b"PX", ttl_ms]);
 }
 
 /// Releases a lock by the script of this name.
-pub(super) fn release(out: &mut Vec<u8>, script: &[u8], name: &[u8; NAME_BYTES], owner: &[u8; OWNER_BYTES]) {
+pub(super) fn release(
+    out: &mut Vec<u8>,
+    script: &[u8],
+    name: &[u8; NAME_BYTES],
+    owner: &[u8; OWNER_BYTES],
+) {
     command(out, &[b"EVALSHA", script, b"1", name, owner]);
 }
 
@@ -71,7 +82,12 @@ pub(super) fn reply(data: &[u8]) -> Result<Option<(usize, Reply<'_>)>, String> {
             let text = data.get(after..after + length + 2).map(|text| &text[..length]);
             return Ok(text.map(|text| (after + length + 2, Reply::Text(text))));
         }
-        _ => return Err(format!("'{}' is no answer to what Redis was asked", String::from_utf8_lossy(line))),
+        _ => {
+            return Err(format!(
+                "'{}' is no answer to what Redis was asked",
+                String::from_utf8_lossy(line)
+            ));
+        }
     };
     Ok(Some((after, found)))
 }
@@ -84,8 +100,7 @@ mod tests {
     fn commands_as_redis_reads_them() {
         let mut out = Vec::new();
         acquire(&mut out, b"0000000007", b"0000000012", b"30000");
-        let wanted =
-            "*6\r\n$3\r\nSET\r\n$10\r\n0000000007\r\n$10\r\n0000000012\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n";
+        let wanted = "*6\r\n$3\r\nSET\r\n$10\r\n0000000007\r\n$10\r\n0000000012\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n";
         assert_eq!(String::from_utf8_lossy(&out), wanted);
         out.clear();
         release(&mut out, b"abc", b"0000000007", b"0000000012");

@@ -1,4 +1,5 @@
-//! A round as it is reported: latency, cost per query of watched processes, and what nodes and proxy say of their side.
+//! A round as it is reported: latency, cost per query of watched processes, and what nodes and
+//! proxy say of their side.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -79,8 +80,8 @@ pub struct RoundReport {
     pub wrong_values: u64,
     /// Keys that were not found.
     pub not_found: u64,
-    /// Locks that were not granted, or not held when they were to be released (with `--locks`); transfers whose condition did not
-    /// hold (with `--transfers`).
+    /// Locks that were not granted, or not held when they were to be released (with `--locks`);
+    /// transfers whose condition did not hold (with `--transfers`).
     pub not_applied: u64,
     /// Transfers that were made in the round (with `--transfers`).
     pub applied: u64,
@@ -90,16 +91,18 @@ pub struct RoundReport {
     pub in_doubt_so_far: u64,
     /// Connections lost.
     pub connections_lost: u64,
-    /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the last round.
+    /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the
+    /// last round.
     pub queries_lost: u64,
     /// Open loop: arrivals dropped.
     pub shed: u64,
-    /// Open loop: arrivals that still waited for a free stream id at the end. Their latency is in no figure: with more
-    /// than a few, the rate was more than was served.
+    /// Open loop: arrivals that still waited for a free stream id at the end. Their latency is in
+    /// no figure: with more than a few, the rate was more than was served.
     pub waiting: u64,
     /// Latency in microseconds by quantile, over all operations; none if none ended in the round.
     pub latency_us: Option<Latency>,
-    /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`; `acquire`, `release`), if there was more than one kind.
+    /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`; `acquire`,
+    /// `release`), if there was more than one kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<&'static str, OperationReport>,
     /// Watched processes.
@@ -108,7 +111,8 @@ pub struct RoundReport {
     pub own: Option<ProcessReport>,
     /// CPU microseconds of one 70-byte send and receive on loopback at that time.
     pub calibration_us: Option<f64>,
-    /// TCP segments that all sockets of the machine sent, to a query: load, what is measured and the nodes together.
+    /// TCP segments that all sockets of the machine sent, to a query: load, what is measured and
+    /// the nodes together.
     pub segments_per_query: Option<f64>,
     /// The nodes' side.
     pub nodes: NodeSide,
@@ -178,7 +182,11 @@ impl RoundReport {
             queries: counts.answered,
             rate: round.rate(),
             error_share: counts.errors_total() as f64 / counts.answered.max(1) as f64,
-            errors: counts.errors.iter().map(|(code, count)| (format!("{code:#06x}"), *count)).collect(),
+            errors: counts
+                .errors
+                .iter()
+                .map(|(code, count)| (format!("{code:#06x}"), *count))
+                .collect(),
             wrong_answers: counts.wrong_answers,
             wrong_values: counts.wrong_values,
             not_found: counts.not_found,
@@ -195,7 +203,10 @@ impl RoundReport {
                 .operations
                 .iter()
                 .map(|part| {
-                    let report = OperationReport { count: part.latency.len(), latency_us: Latency::new(&part.latency) };
+                    let report = OperationReport {
+                        count: part.latency.len(),
+                        latency_us: Latency::new(&part.latency),
+                    };
                     (part.operation.name(), report)
                 })
                 .collect(),
@@ -224,7 +235,8 @@ impl fmt::Display for RoundReport {
             }
         }
         let own = self.own.iter().map(|process| ("load generator", process));
-        for (name, process) in self.processes.iter().map(|process| ("process", process)).chain(own) {
+        for (name, process) in self.processes.iter().map(|process| ("process", process)).chain(own)
+        {
             writeln!(
                 out,
                 "  {name} {}: {:.3} us CPU per query ({:.0} % kernel), {:.0} % of a CPU, {:.3} sleeps per query, {:.1} MB",
@@ -253,7 +265,8 @@ impl RoundReport {
         if let Some(per_write) = nodes.queries_per_write {
             writeln!(out, "  proxy: {per_write:.2} queries per write to nodes")?;
         }
-        if let (Some(per_read), Some(per_frame)) = (nodes.queries_per_read, nodes.queries_per_frame) {
+        if let (Some(per_read), Some(per_frame)) = (nodes.queries_per_read, nodes.queries_per_frame)
+        {
             let connections = nodes.connections.unwrap_or_default();
             let misrouted = nodes.misrouted_share.unwrap_or_default() * 100.0;
             writeln!(

@@ -1,4 +1,5 @@
-//! The measurements of a round of load, as the service hands it over: counts and the latency histogram.
+//! The measurements of a round of load, as the service hands it over: counts and the latency
+//! histogram.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +16,22 @@ pub struct LoadCounts {
     pub selects: u64,
     /// ERROR answers by error code.
     pub errors: BTreeMap<u32, u64>,
-    /// Answers that cannot be right: unknown stream ids, wrong opcodes or result kinds, undecodable bytes.
+    /// Answers that cannot be right: unknown stream ids, wrong opcodes or result kinds, undecodable
+    /// bytes.
     pub wrong_answers: u64,
     /// Values and rows found that belong to other keys than those asked for (with `verify`).
     pub wrong_values: u64,
     /// Keys asked for that were not found (with `verify`).
     pub not_found: u64,
-    /// Locks that were not granted, or not held when they were to be released (with `--locks`); transfers whose condition did not
-    /// hold (with `--transfers`).
+    /// Locks that were not granted, or not held when they were to be released (with `--locks`);
+    /// transfers whose condition did not hold (with `--transfers`).
     pub not_applied: u64,
     /// Transfers that were made (with `--transfers`).
     pub applied: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
-    /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the end.
+    /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the
+    /// end.
     pub queries_lost: u64,
     /// Open loop: arrivals dropped because too many waited.
     pub shed: u64,
@@ -43,14 +46,18 @@ pub struct LoadCounts {
 pub struct OperationLatency {
     /// The kind.
     pub operation: Operation,
-    /// Latencies, nanoseconds; of a read-modify-write from the read's intended time to the write's answer.
+    /// Latencies, nanoseconds; of a read-modify-write from the read's intended time to the write's
+    /// answer.
     pub latency: Histogram<u64>,
 }
 
 impl LoadCounts {
     /// The counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        let errors = self.errors.iter().map(|(code, count)| (*code, count - earlier.errors.get(code).unwrap_or(&0)));
+        let errors = self
+            .errors
+            .iter()
+            .map(|(code, count)| (*code, count - earlier.errors.get(code).unwrap_or(&0)));
         Self {
             answered: self.answered - earlier.answered,
             selects: self.selects - earlier.selects,
@@ -125,5 +132,6 @@ impl Round {
 
 /// An empty latency histogram: 1 ns to 100 s with three digits.
 pub fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constant bounds within what the histogram allows")
+    Histogram::new_with_bounds(1, 100_000_000_000, 3)
+        .expect("constant bounds within what the histogram allows")
 }

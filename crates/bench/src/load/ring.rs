@@ -1,4 +1,5 @@
-//! Reads what the first connection is told of the ring, for a load that sends each query to a replica of its key.
+//! Reads what the first connection is told of the ring, for a load that sends each query to a
+//! replica of its key.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -67,7 +68,12 @@ fn decode<'a>(version: u8, body: &'a [u8], table: &str) -> Result<Rows<'a>, Stri
 
 impl RingView {
     /// Takes the answer of `system.local` from the node at `reached`; forgets what was known.
-    pub(super) fn take_local(&mut self, version: u8, body: &[u8], reached: SocketAddr) -> Result<(), String> {
+    pub(super) fn take_local(
+        &mut self,
+        version: u8,
+        body: &[u8],
+        reached: SocketAddr,
+    ) -> Result<(), String> {
         *self = Self::default();
         let rows = decode(version, body, "system.local")?;
         let row = rows.rows().next().and_then(Result::ok).ok_or("system.local is empty")?;
@@ -79,13 +85,24 @@ impl RingView {
         Ok(())
     }
 
-    /// Takes the answer of `system.peers_v2` or `system.peers`; a peer without a port has that of a target on its IP
-    /// address, or of the first.
-    pub(super) fn take_peers(&mut self, version: u8, body: &[u8], targets: &[SocketAddr]) -> Result<(), String> {
+    /// Takes the answer of `system.peers_v2` or `system.peers`; a peer without a port has that of a
+    /// target on its IP address, or of the first.
+    pub(super) fn take_peers(
+        &mut self,
+        version: u8,
+        body: &[u8],
+        targets: &[SocketAddr],
+    ) -> Result<(), String> {
         let rows = decode(version, body, "system.peers")?;
         for row in rows.rows() {
-            let row = Named { rows: &rows, row: row.map_err(|error| format!("the rows of system.peers: {error}"))? };
-            let ip = row.ip("native_address").or_else(|| row.ip("rpc_address")).or_else(|| row.ip("peer"));
+            let row = Named {
+                rows: &rows,
+                row: row.map_err(|error| format!("the rows of system.peers: {error}"))?,
+            };
+            let ip = row
+                .ip("native_address")
+                .or_else(|| row.ip("rpc_address"))
+                .or_else(|| row.ip("peer"));
             let Some(ip) = ip else { continue };
             let near = targets.iter().find(|target| target.ip() == ip).or(targets.first());
             let port = row.port("native_port").or(near.map(SocketAddr::port)).unwrap_or_default();
@@ -97,7 +114,11 @@ impl RingView {
     /// Takes the answer of `system_schema.keyspaces`.
     pub(super) fn take_replication(&mut self, version: u8, body: &[u8]) -> Result<(), String> {
         let rows = decode(version, body, "system_schema.keyspaces")?;
-        let row = rows.rows().next().and_then(Result::ok).ok_or("the keyspace is not in system_schema.keyspaces")?;
+        let row = rows
+            .rows()
+            .next()
+            .and_then(Result::ok)
+            .ok_or("the keyspace is not in system_schema.keyspaces")?;
         let texts = Named { rows: &rows, row }.texts("replication", 2);
         let (pairs, _) = texts.as_chunks::<2>();
         self.replication = Some(Replication::parse(pairs.iter().map(|&[key, value]| (key, value))));
@@ -121,8 +142,13 @@ impl RingView {
     /// The table to route `keyspace` by, and which node each target is.
     ///
     /// # Errors
-    /// There is no token routing, a target is no node of the ring, or a node that may hold keys is no target.
-    pub(super) fn route(self, keyspace: &str, targets: &[SocketAddr]) -> Result<(RoutingTable, Vec<NodeId>), String> {
+    /// There is no token routing, a target is no node of the ring, or a node that may hold keys is
+    /// no target.
+    pub(super) fn route(
+        self,
+        keyspace: &str,
+        targets: &[SocketAddr],
+    ) -> Result<(RoutingTable, Vec<NodeId>), String> {
         let replication = self.replication.unwrap_or(Replication::Unknown);
         if matches!(replication, Replication::Local | Replication::Unknown)
             || self.nodes.iter().all(|node| node.tokens.is_empty())
@@ -138,20 +164,30 @@ impl RingView {
             let exact = self.nodes.iter().find(|node| node.address == *target);
             let node = match (exact, near.next(), near.next()) {
                 (Some(node), ..) | (None, Some(node), None) => node.id,
-                _ => return Err(format!("--token-aware: target {target} is not a node of the ring")),
+                _ => {
+                    return Err(format!(
+                        "--token-aware: target {target} is not a node of the ring"
+                    ));
+                }
             };
             if of_targets.contains(&node) {
-                return Err(format!("--token-aware: target {target} is a node that is a target already"));
+                return Err(format!(
+                    "--token-aware: target {target} is a node that is a target already"
+                ));
             }
             of_targets.push(node);
         }
         let datacentre = &self.nodes[0].datacentre;
-        let missing = self
-            .nodes
-            .iter()
-            .find(|node| !node.tokens.is_empty() && node.datacentre == *datacentre && !of_targets.contains(&node.id));
+        let missing = self.nodes.iter().find(|node| {
+            !node.tokens.is_empty()
+                && node.datacentre == *datacentre
+                && !of_targets.contains(&node.id)
+        });
         if let Some(node) = missing {
-            return Err(format!("--token-aware: {} is in the ring but not a --target", node.address));
+            return Err(format!(
+                "--token-aware: {} is in the ring but not a --target",
+                node.address
+            ));
         }
         let keyspaces = vec![Keyspace { name: keyspace.to_owned(), replication }];
         let datacentre = datacentre.clone();

@@ -1,4 +1,5 @@
-//! Which connections a key may go over when the load is token-aware, and the keys that wait for theirs.
+//! Which connections a key may go over when the load is token-aware, and the keys that wait for
+//! theirs.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,8 @@ impl Routes {
         of_targets: &[NodeId],
         key_bytes: usize,
     ) -> Result<Self, String> {
-        let keyspace = table.keyspace(keyspace).ok_or("the keyspace is not in its own routing table")?;
+        let keyspace =
+            table.keyspace(keyspace).ok_or("the keyspace is not in its own routing table")?;
         let nodes = table.nodes().iter().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
         let mut target_of = vec![None; nodes];
         for (target, node) in (0u16..).zip(of_targets) {
@@ -45,7 +47,10 @@ impl Routes {
         write_key(key, &mut self.key);
         let replicas = self.table.replicas(self.keyspace, token::token(&self.key));
         let target_of = &self.target_of;
-        replicas.nodes.iter().filter_map(|node| Some(usize::from((*target_of.get(usize::from(node.0))?)?)))
+        replicas
+            .nodes
+            .iter()
+            .filter_map(|node| Some(usize::from((*target_of.get(usize::from(node.0))?)?)))
     }
 
     /// True if this target holds the key.
@@ -53,8 +58,14 @@ impl Routes {
         self.targets(key).any(|holder| holder == target)
     }
 
-    /// A target for the key: one that is `free` if there is such, else any of its holders. `None` if it has none.
-    pub(super) fn choose(&mut self, key: u64, random: &mut Random, free: impl Fn(usize) -> bool) -> Option<usize> {
+    /// A target for the key: one that is `free` if there is such, else any of its holders. `None`
+    /// if it has none.
+    pub(super) fn choose(
+        &mut self,
+        key: u64,
+        random: &mut Random,
+        free: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let targets = self.targets(key);
         let first = random.below(targets.clone().count() as u64) as usize;
         let mut in_turn = targets.clone().cycle().skip(first).take(targets.count()).peekable();
@@ -97,7 +108,8 @@ mod tests {
             release_version: "5.0".into(),
         };
         let options = [("class", "SimpleStrategy"), ("replication_factor", replication_factor)];
-        let keyspaces = vec![Keyspace { name: "bench".into(), replication: Replication::parse(options) }];
+        let keyspaces =
+            vec![Keyspace { name: "bench".into(), replication: Replication::parse(options) }];
         let table = RoutingTable::build((0..3).map(node).collect(), keyspaces, Vec::new(), None);
         Routes::new(table, "bench", &[NodeId(2), NodeId(0), NodeId(1)], 16).expect("a keyspace")
     }
@@ -108,7 +120,8 @@ mod tests {
             let mut routes = routes(factor);
             let mut held = [0; 3];
             for key in 0..300 {
-                let of_key: Vec<usize> = (0..3).filter(|&target| routes.holds(target, key)).collect();
+                let of_key: Vec<usize> =
+                    (0..3).filter(|&target| routes.holds(target, key)).collect();
                 assert_eq!(of_key.len(), holders);
                 of_key.iter().for_each(|&target| held[target] += 1);
             }
@@ -126,7 +139,8 @@ mod tests {
                 assert_eq!(routes.choose(key, &mut random, |target| target == free), Some(free));
             }
             let other = (0..3).find(|target| !holders.contains(target));
-            let chosen = routes.choose(key, &mut random, |target| Some(target) == other).expect("a holder");
+            let chosen =
+                routes.choose(key, &mut random, |target| Some(target) == other).expect("a holder");
             assert!(holders.contains(&chosen));
         }
     }

@@ -1,11 +1,14 @@
-//! The prepared statements of the load and their EXECUTE bodies, made once; per query only keys, values and the LIMIT
-//! change.
+//! The prepared statements of the load and their EXECUTE bodies, made once; per query only keys,
+//! values and the LIMIT change.
 
-use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, put, query_flag};
+use shunt_wire::cql::message::{
+    Consistency, QueryParams, Value, ValueList, encode, put, query_flag,
+};
 
 use crate::load::keys::{write_digits, write_key, write_value};
 
-/// A statement of the load, by its place in the generator's list: those that read, then those that write.
+/// A statement of the load, by its place in the generator's list: those that read, then those that
+/// write.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Statement(u8);
 
@@ -81,8 +84,13 @@ impl Shape {
 
     /// The statement that creates the table.
     pub fn creation(&self) -> String {
-        let columns: Vec<_> = (0..self.columns).map(|column| format!("{} blob", self.name(column))).collect();
-        format!("CREATE TABLE IF NOT EXISTS {} (k blob PRIMARY KEY, {})", self.table, columns.join(", "))
+        let columns: Vec<_> =
+            (0..self.columns).map(|column| format!("{} blob", self.name(column))).collect();
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (k blob PRIMARY KEY, {})",
+            self.table,
+            columns.join(", ")
+        )
     }
 
     /// The text of a statement.
@@ -90,12 +98,20 @@ impl Shape {
         let (table, values) = (&self.table, self.names(0..self.columns));
         match statement {
             Statement::SELECT => format!("SELECT {values} FROM {table} WHERE k = ?"),
-            Statement::SCAN => format!("SELECT k, {values} FROM {table} WHERE token(k) >= token(?) LIMIT ?"),
+            Statement::SCAN => {
+                format!("SELECT k, {values} FROM {table} WHERE token(k) >= token(?) LIMIT ?")
+            }
             Statement::MULTIGET => format!("SELECT k, {values} FROM {table} WHERE k IN ?"),
             write if self.conditional => {
-                let set: Vec<_> =
-                    write.columns_written(self.columns).map(|column| self.name(column) + " = ?").collect();
-                format!("UPDATE {table} SET {} WHERE k = ? IF {} != 0x", set.join(", "), self.name(0))
+                let set: Vec<_> = write
+                    .columns_written(self.columns)
+                    .map(|column| self.name(column) + " = ?")
+                    .collect();
+                format!(
+                    "UPDATE {table} SET {} WHERE k = ? IF {} != 0x",
+                    set.join(", "),
+                    self.name(0)
+                )
             }
             write => {
                 let columns = write.columns_written(self.columns);
@@ -140,12 +156,19 @@ pub(super) const FILL: u8 = 0x2E;
 
 impl Template {
     /// The EXECUTE of a statement prepared under `id` (and in v5 `metadata_id`).
-    pub fn new(statement: Statement, shape: &Shape, id: &[u8], metadata_id: Option<&[u8]>, layout: Layout) -> Self {
+    pub fn new(
+        statement: Statement,
+        shape: &Shape,
+        id: &[u8],
+        metadata_id: Option<&[u8]>,
+        layout: Layout,
+    ) -> Self {
         let key = vec![FILL; layout.key_bytes];
         let mut values = ValueList::positional(layout.version);
         // An UPDATE has its values before its key.
         let is_update = shape.conditional && statement.writes();
-        // What stands behind the first key; the values are the last thing in the body, each behind its 4-byte length.
+        // What stands behind the first key; the values are the last thing in the body, each behind
+        // its 4-byte length.
         let mut behind_key = 0;
         let columns = statement.columns_written(shape.columns);
         if statement == Statement::MULTIGET {
@@ -179,7 +202,9 @@ impl Template {
         let mut body = Vec::new();
         encode::execute(&mut body, layout.version, id, metadata_id, &params);
         let end = body.len();
-        let value_at = |column| end - behind_values - usize::from(columns.end - column) * (4 + layout.value_bytes) + 4;
+        let value_at = |column| {
+            end - behind_values - usize::from(columns.end - column) * (4 + layout.value_bytes) + 4
+        };
         Self {
             body,
             key_at: end - behind_key - layout.key_bytes,
@@ -191,13 +216,19 @@ impl Template {
     }
 
     /// The EXECUTE of a statement whose values are so many integers of 4 bytes.
-    pub(super) fn of_ints(count: usize, id: &[u8], metadata_id: Option<&[u8]>, layout: Layout) -> Self {
+    pub(super) fn of_ints(
+        count: usize,
+        id: &[u8],
+        metadata_id: Option<&[u8]>,
+        layout: Layout,
+    ) -> Self {
         let mut values = ValueList::positional(layout.version);
         for _ in 0..count {
             values.push(Value::Bytes(&[0; INT_BYTES]));
         }
         let consistency = Consistency(layout.consistency);
-        let params = QueryParams { flags: 0, values: values.values(), ..QueryParams::simple(consistency) };
+        let params =
+            QueryParams { flags: 0, values: values.values(), ..QueryParams::simple(consistency) };
         let mut body = Vec::new();
         encode::execute(&mut body, layout.version, id, metadata_id, &params);
         Self { body, ..Self::default() }
@@ -280,11 +311,16 @@ mod tests {
             let request = Execute::decode(version, insert.body(77)).expect("valid");
             assert_eq!((request.id, request.params.consistency.0), (&b"0123456789abcdef"[..], 6));
             assert_eq!(request.params.values.get(0), Some(Value::Bytes(&key(77))));
-            let Some(Value::Bytes(value)) = request.params.values.get(1) else { panic!("no value") };
+            let Some(Value::Bytes(value)) = request.params.values.get(1) else {
+                panic!("no value")
+            };
             assert!(value.len() == 14 && value_belongs(77, 0, value));
             let mut select = template(version, Statement::SELECT, 1);
             let request = Execute::decode(version, select.body(77)).expect("valid");
-            assert_eq!((request.params.values.len(), request.params.values.get(0)), (1, Some(Value::Bytes(&key(77)))));
+            assert_eq!(
+                (request.params.values.len(), request.params.values.get(0)),
+                (1, Some(Value::Bytes(&key(77))))
+            );
             assert!(request.params.skips_metadata());
         }
     }
@@ -299,8 +335,11 @@ mod tests {
         update.body(3);
         let request = Execute::decode(4, update.body(77)).expect("valid");
         for column in 0..2 {
-            let value = request.params.values.get(usize::from(column)).and_then(|value| value.bytes());
-            assert!(value.is_some_and(|value| value.len() == 14 && value_belongs(77, column, value)));
+            let value =
+                request.params.values.get(usize::from(column)).and_then(|value| value.bytes());
+            assert!(
+                value.is_some_and(|value| value.len() == 14 && value_belongs(77, column, value))
+            );
         }
         assert_eq!(request.params.values.get(2), Some(Value::Bytes(&key(77))));
     }
@@ -309,12 +348,16 @@ mod tests {
     fn integers_are_the_values_in_their_order() {
         for version in [4, 5] {
             let layout = Layout { version, consistency: 4, key_bytes: 16, value_bytes: 14 };
-            let mut transfer = Template::of_ints(3, &[7; 16], (version == 5).then_some(&b"meta"[..]), layout);
+            let mut transfer =
+                Template::of_ints(3, &[7; 16], (version == 5).then_some(&b"meta"[..]), layout);
             transfer.ints(&[1, 2, 3]);
             let request = Execute::decode(version, transfer.ints(&[-5, 6, 70_000])).expect("valid");
             assert_eq!((request.params.consistency.0, request.params.values.len()), (4, 3));
             for (index, value) in [-5i32, 6, 70_000].into_iter().enumerate() {
-                assert_eq!(request.params.values.get(index), Some(Value::Bytes(&value.to_be_bytes())));
+                assert_eq!(
+                    request.params.values.get(index),
+                    Some(Value::Bytes(&value.to_be_bytes()))
+                );
             }
         }
     }
@@ -330,15 +373,30 @@ mod tests {
     fn several_columns_have_a_value_each() {
         let mut insert = template(4, Statement::INSERT, 3);
         let request = Execute::decode(4, insert.body(5)).expect("valid");
-        assert_eq!((request.params.values.len(), request.params.values.get(0)), (4, Some(Value::Bytes(&key(5)))));
+        assert_eq!(
+            (request.params.values.len(), request.params.values.get(0)),
+            (4, Some(Value::Bytes(&key(5))))
+        );
         for column in 0..3 {
-            let Some(Value::Bytes(value)) = request.params.values.get(1 + column) else { panic!("no value") };
+            let Some(Value::Bytes(value)) = request.params.values.get(1 + column) else {
+                panic!("no value")
+            };
             assert!(value.len() == 14 && value_belongs(5, column as u8, value), "{column}");
         }
         let mut update = template(4, Statement::update_of(2), 3);
         let request = Execute::decode(4, update.body(5)).expect("valid");
-        assert_eq!((request.params.values.len(), request.params.values.get(0)), (2, Some(Value::Bytes(&key(5)))));
-        assert!(request.params.values.get(1).and_then(Value::bytes).is_some_and(|value| value_belongs(5, 2, value)));
+        assert_eq!(
+            (request.params.values.len(), request.params.values.get(0)),
+            (2, Some(Value::Bytes(&key(5))))
+        );
+        assert!(
+            request
+                .params
+                .values
+                .get(1)
+                .and_then(Value::bytes)
+                .is_some_and(|value| value_belongs(5, 2, value))
+        );
     }
 
     #[test]
@@ -362,10 +420,25 @@ mod tests {
     fn texts_name_what_they_read_and_write() {
         assert_eq!(shape(1).text(Statement::INSERT), "INSERT INTO bench.kv (k, v) VALUES (?, ?)");
         assert_eq!(shape(1).text(Statement::SELECT), "SELECT v FROM bench.kv WHERE k = ?");
-        assert_eq!(shape(2).text(Statement::INSERT), "INSERT INTO bench.kv (k, v0, v1) VALUES (?, ?, ?)");
-        assert_eq!(shape(2).text(Statement::update_of(1)), "INSERT INTO bench.kv (k, v1) VALUES (?, ?)");
-        assert_eq!(shape(2).text(Statement::MULTIGET), "SELECT k, v0, v1 FROM bench.kv WHERE k IN ?");
-        assert_eq!(shape(1).text(Statement::SCAN), "SELECT k, v FROM bench.kv WHERE token(k) >= token(?) LIMIT ?");
-        assert_eq!(shape(2).creation(), "CREATE TABLE IF NOT EXISTS bench.kv (k blob PRIMARY KEY, v0 blob, v1 blob)");
+        assert_eq!(
+            shape(2).text(Statement::INSERT),
+            "INSERT INTO bench.kv (k, v0, v1) VALUES (?, ?, ?)"
+        );
+        assert_eq!(
+            shape(2).text(Statement::update_of(1)),
+            "INSERT INTO bench.kv (k, v1) VALUES (?, ?)"
+        );
+        assert_eq!(
+            shape(2).text(Statement::MULTIGET),
+            "SELECT k, v0, v1 FROM bench.kv WHERE k IN ?"
+        );
+        assert_eq!(
+            shape(1).text(Statement::SCAN),
+            "SELECT k, v FROM bench.kv WHERE token(k) >= token(?) LIMIT ?"
+        );
+        assert_eq!(
+            shape(2).creation(),
+            "CREATE TABLE IF NOT EXISTS bench.kv (k blob PRIMARY KEY, v0 blob, v1 blob)"
+        );
     }
 }

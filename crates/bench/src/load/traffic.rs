@@ -1,4 +1,5 @@
-//! Answers in, queries out: what happens per query. What only some operations need is in [`mixed`](super::mixed).
+//! Answers in, queries out: what happens per query. What only some operations need is in
+//! [`mixed`](super::mixed).
 
 use std::ops::ControlFlow;
 
@@ -33,7 +34,9 @@ impl Generator {
             return self.handshake(io, rest, header, body);
         }
         let slot = rest.slots.get_mut(header.stream as usize).filter(|slot| slot.intended_ns != 0);
-        let Some(slot) = slot.filter(|_| header.response && header.version == self.options.layout.version) else {
+        let Some(slot) =
+            slot.filter(|_| header.response && header.version == self.options.layout.version)
+        else {
             self.counts.wrong_answers += 1;
             return ControlFlow::Continue(());
         };
@@ -46,7 +49,14 @@ impl Generator {
 
     /// The query of a stream id is answered (`good`: with success), and what follows is sent.
     #[inline]
-    pub(super) fn answered(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, asked: Slot, good: bool) {
+    pub(super) fn answered(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        asked: Slot,
+        good: bool,
+    ) {
         rest.in_flight -= 1;
         self.in_flight -= 1;
         self.counts.answered += 1;
@@ -83,8 +93,12 @@ impl Generator {
             (opcode::RESULT, Some(result_kind::ROWS)) if asked.operation.is_of_locks() => {
                 return self.check_applied(header.version, message);
             }
-            (opcode::RESULT, Some(result_kind::VOID)) if writes && !self.options.conditional => return true,
-            (opcode::RESULT, Some(result_kind::ROWS)) if writes && self.options.conditional => return true,
+            (opcode::RESULT, Some(result_kind::VOID)) if writes && !self.options.conditional => {
+                return true;
+            }
+            (opcode::RESULT, Some(result_kind::ROWS)) if writes && self.options.conditional => {
+                return true;
+            }
             (opcode::RESULT, Some(result_kind::ROWS)) if !writes => {
                 if self.options.verify {
                     let keys = self.keys_of(rest, asked, header.stream);
@@ -103,11 +117,21 @@ impl Generator {
 
     /// A stream id became free: uses it again if there is something to send.
     #[inline]
-    pub(super) fn send_next(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, now_ns: u64) {
+    pub(super) fn send_next(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        now_ns: u64,
+    ) {
         match self.phase {
             Phase::Populating => self.send_populating(io, rest, stream, now_ns),
-            Phase::WarmUp | Phase::Round(_) if self.pace.is_some() => self.use_free(io, rest, stream),
-            Phase::WarmUp | Phase::Round(_) if self.options.locks.is_some() => self.take_lock(io, rest, stream, now_ns),
+            Phase::WarmUp | Phase::Round(_) if self.pace.is_some() => {
+                self.use_free(io, rest, stream)
+            }
+            Phase::WarmUp | Phase::Round(_) if self.options.locks.is_some() => {
+                self.take_lock(io, rest, stream, now_ns)
+            }
             Phase::WarmUp | Phase::Round(_) if self.options.transfers.is_some() => {
                 self.begin_transfer(io, rest, stream, now_ns);
             }
@@ -122,16 +146,32 @@ impl Generator {
         let Some(key) = next else { return };
         self.populated += u64::from(again.is_none());
         let operation = Operation::Update;
-        self.put(io, rest, stream, Slot { intended_ns: now_ns, key, operation, statement: Statement::INSERT });
+        self.put(
+            io,
+            rest,
+            stream,
+            Slot { intended_ns: now_ns, key, operation, statement: Statement::INSERT },
+        );
     }
 
     #[inline]
-    pub(super) fn send(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, intended_ns: u64) {
-        let Some(reads) = self.plain_reads else { return self.send_mixed(io, rest, stream, intended_ns) };
+    pub(super) fn send(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        intended_ns: u64,
+    ) {
+        let Some(reads) = self.plain_reads else {
+            return self.send_mixed(io, rest, stream, intended_ns);
+        };
         let key = self.keys.draw(&mut self.random);
         let select = reads >= 1.0 || reads > 0.0 && self.random.unit() < reads;
-        let (operation, statement) =
-            if select { (Operation::Read, Statement::SELECT) } else { (Operation::Update, Statement::INSERT) };
+        let (operation, statement) = if select {
+            (Operation::Read, Statement::SELECT)
+        } else {
+            (Operation::Update, Statement::INSERT)
+        };
         self.put(io, rest, stream, Slot { intended_ns, key, operation, statement });
     }
 
@@ -146,10 +186,14 @@ impl Generator {
             return self.put_foreign(io, rest, foreign, slot);
         }
         let owner = owner_of(rest.index, self.options.outstanding, stream);
-        let Some(Some((_, template))) = self.statements.get_mut(slot.statement.index()) else { return };
+        let Some(Some((_, template))) = self.statements.get_mut(slot.statement.index()) else {
+            return;
+        };
         let header = Header::request(self.options.layout.version, stream as i16, opcode::EXECUTE);
         let body = match slot.statement {
-            Statement::SCAN => template.scan(slot.key, self.options.scan_rows.draw(&mut self.random)),
+            Statement::SCAN => {
+                template.scan(slot.key, self.options.scan_rows.draw(&mut self.random))
+            }
             Statement::MULTIGET => {
                 let first = usize::from(stream) * usize::from(self.options.multiget);
                 template.multiget(rest.keys.get(first..).unwrap_or_default())

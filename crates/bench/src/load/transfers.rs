@@ -55,13 +55,17 @@ impl TransferKind {
             return Err(format!("--keys {}: there are {} accounts", args.keys, i32::MAX));
         }
         if kind == Self::TwoRows && args.keys < 2 {
-            return Err("--transfers two-rows is between two accounts: --keys must be 2 or more".into());
+            return Err(
+                "--transfers two-rows is between two accounts: --keys must be 2 or more".into()
+            );
         }
         if (kind == Self::Guarded) != args.fence.is_some() {
             return Err("--transfers guarded and --fence go together".into());
         }
         if !kind.is_repeated() && args.protocol < 4 {
-            return Err("--transfers: what a transaction has done is told from --protocol 4 on".into());
+            return Err(
+                "--transfers: what a transaction has done is told from --protocol 4 on".into()
+            );
         }
         Ok(Some(kind))
     }
@@ -92,14 +96,17 @@ impl TransferKind {
                  END IF \
                  COMMIT TRANSACTION"
             ),
-            Self::Lwt | Self::Lock => format!("UPDATE {table} SET balance = ? WHERE id = ? IF balance = ?"),
+            Self::Lwt | Self::Lock => {
+                format!("UPDATE {table} SET balance = ? WHERE id = ? IF balance = ?")
+            }
             Self::Guarded => format!(
                 "UPDATE {table} SET balance = ? WHERE id = ? IF \"shunt:lock\" = 'transfers' AND \"shunt:fence\" = {fence}"
             ),
         }
     }
 
-    /// The values of the statement for these accounts; `balance` is what the first was last heard to have, by the client with this number.
+    /// The values of the statement for these accounts; `balance` is what the first was last heard
+    /// to have, by the client with this number.
     #[inline]
     pub(super) fn values(self, accounts: u64, balance: i32, client: u64) -> Values {
         let (payer, payee) = apart(accounts);
@@ -148,20 +155,32 @@ mod tests {
 
     #[test]
     fn each_marker_has_its_value() {
-        for kind in
-            [TransferKind::TwoRows, TransferKind::OneRow, TransferKind::Lwt, TransferKind::Lock, TransferKind::Guarded]
-        {
+        for kind in [
+            TransferKind::TwoRows,
+            TransferKind::OneRow,
+            TransferKind::Lwt,
+            TransferKind::Lock,
+            TransferKind::Guarded,
+        ] {
             let text = kind.text("bank.accounts", 7);
-            assert_eq!(text.matches('?').count(), kind.values(together(3, 5), 9, 0).as_slice().len(), "{text}");
+            assert_eq!(
+                text.matches('?').count(),
+                kind.values(together(3, 5), 9, 0).as_slice().len(),
+                "{text}"
+            );
         }
-        assert_eq!(TransferKind::TwoRows.values(together(3, 5), 9, 0).as_slice(), [3, 5, 1, 1, 3, 1, 5]);
+        assert_eq!(
+            TransferKind::TwoRows.values(together(3, 5), 9, 0).as_slice(),
+            [3, 5, 1, 1, 3, 1, 5]
+        );
         assert_eq!(TransferKind::Lwt.values(together(3, 5), 9, 0).as_slice(), [8, 3, 9]);
         assert!(TransferKind::Guarded.text("bank.accounts", 7).ends_with("\"shunt:fence\" = 7"));
     }
 
     #[test]
     fn a_lock_is_released_by_who_was_heard_to_hold_it_and_else_taken() {
-        let asks = |balance| TransferKind::Lock.values(together(3, 0), balance, 6).as_slice().to_vec();
+        let asks =
+            |balance| TransferKind::Lock.values(together(3, 0), balance, 6).as_slice().to_vec();
         assert_eq!((asks(0), turned(0, 6)), (vec![7, 3, 0], 7));
         assert_eq!((asks(7), turned(7, 6)), (vec![0, 3, 7], 0));
         assert_eq!(asks(4), [7, 3, 0], "another's is asked for again");

@@ -34,14 +34,20 @@ impl Generator {
             match key {
                 Some(key) if keys.contains(&key) => found += 1,
                 // A scan goes on with whatever comes behind its first key.
-                Some(key) if asked.statement == Statement::SCAN => found += u64::from(key == asked.key),
+                Some(key) if asked.statement == Statement::SCAN => {
+                    found += u64::from(key == asked.key)
+                }
                 _ => self.counts.wrong_values += 1,
             }
         }
         let wanted = if asked.statement == Statement::SCAN { 1 } else { keys.len() as u64 };
         self.counts.not_found += wanted.saturating_sub(found);
         // No key comes twice, and no scan finds more than its LIMIT.
-        let most = if asked.statement == Statement::SCAN { self.options.scan_rows.most as usize } else { keys.len() };
+        let most = if asked.statement == Statement::SCAN {
+            self.options.scan_rows.most as usize
+        } else {
+            keys.len()
+        };
         self.counts.wrong_answers += u64::from(rows.row_count > most || found > wanted);
     }
 }
@@ -49,5 +55,7 @@ impl Generator {
 /// True if the values of `row`, from column `first` on, are those of `key`.
 fn values_belong(key: u64, row: Row<'_>, first: usize, columns: u8) -> bool {
     let mut values = row.values().skip(first);
-    (0..columns).all(|column| values.next().flatten().is_some_and(|value| value_belongs(key, column, value)))
+    (0..columns).all(|column| {
+        values.next().flatten().is_some_and(|value| value_belongs(key, column, value))
+    })
 }

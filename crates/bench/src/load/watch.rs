@@ -65,11 +65,15 @@ impl Watch {
             let now = ProcessSample::take(pid).ok()?;
             Some(now.since(&earlier?, pid))
         };
-        let processes = begin.processes.iter().filter_map(|&(pid, earlier)| delta(pid, earlier)).collect();
+        let processes =
+            begin.processes.iter().filter_map(|&(pid, earlier)| delta(pid, earlier)).collect();
         let own = delta(std::process::id(), begin.own);
         let segments = segments::sent().zip(begin.segments).map(|(after, before)| after - before);
         let nodes = self.nodes(&begin);
-        let calibration_us = self.calibrate().zip(begin.calibration_ns).map(|(after, before)| (before + after) / 2e3);
+        let calibration_us = self
+            .calibrate()
+            .zip(begin.calibration_ns)
+            .map(|(after, before)| (before + after) / 2e3);
         self.ended.push(Ended { processes, own, calibration_us, segments, nodes });
     }
 
@@ -77,10 +81,12 @@ impl Watch {
     pub fn complete(&self, position: usize, report: &mut RoundReport) {
         let Some(ended) = self.ended.get(position) else { return };
         let queries = report.queries;
-        report.processes = ended.processes.iter().map(|delta| ProcessReport::new(delta, queries)).collect();
+        report.processes =
+            ended.processes.iter().map(|delta| ProcessReport::new(delta, queries)).collect();
         report.own = ended.own.as_ref().map(|delta| ProcessReport::new(delta, queries));
         report.calibration_us = ended.calibration_us;
-        report.segments_per_query = ended.segments.map(|count| count as f64 / queries.max(1) as f64);
+        report.segments_per_query =
+            ended.segments.map(|count| count as f64 / queries.max(1) as f64);
         report.nodes = ended.nodes;
     }
 
@@ -128,11 +134,14 @@ fn connections_with_queries(before: &Report, after: &Report) -> u64 {
     // By node, too: a port of a client may serve connections to several.
     let queries = |report: &Report| -> BTreeMap<_, u64> {
         let nodes = report.nodes.iter().enumerate();
-        let connections = nodes.flat_map(|(node, seen)| seen.connections.iter().map(move |found| (node, found)));
+        let connections =
+            nodes.flat_map(|(node, seen)| seen.connections.iter().map(move |found| (node, found)));
         connections.map(|(node, found)| ((node, found.peer), found.counts.queries)).collect()
     };
     let earlier = queries(before);
-    let busy = |(from, count): &((usize, SocketAddr), u64)| *count > earlier.get(from).copied().unwrap_or(0);
+    let busy = |(from, count): &((usize, SocketAddr), u64)| {
+        *count > earlier.get(from).copied().unwrap_or(0)
+    };
     queries(after).into_iter().filter(busy).count() as u64
 }
 
@@ -142,7 +151,8 @@ fn connections_with_queries(before: &Report, after: &Report) -> u64 {
 /// Nothing answers there, or without these counters.
 pub fn proxy_queries_and_writes(admin: SocketAddr) -> io::Result<(f64, f64)> {
     let text = http_get(admin, "/metrics")?;
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "no shunt_node_* counters in /metrics");
+    let missing =
+        || io::Error::new(io::ErrorKind::InvalidData, "no shunt_node_* counters in /metrics");
     let queries = sum_of(&text, "shunt_node_queries").ok_or_else(missing)?;
     Ok((queries, sum_of(&text, "shunt_node_writes").ok_or_else(missing)?))
 }

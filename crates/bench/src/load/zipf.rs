@@ -1,7 +1,7 @@
 //! Zipf-distributed ranks by rejection-inversion, which needs no table and constant time.
 //!
-//! W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
-//! TOMACS 6(3), 1996.
+//! W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
+//! distributions", ACM TOMACS 6(3), 1996.
 
 use crate::random::Random;
 
@@ -18,7 +18,8 @@ pub(super) struct Zipf {
 impl Zipf {
     pub(super) fn new(count: u64, exponent: f64) -> Self {
         let integral_first = integral(1.5, exponent) - 1.0;
-        let shortcut = 2.0 - inverse_integral(integral(2.5, exponent) - weight(2.0, exponent), exponent);
+        let shortcut =
+            2.0 - inverse_integral(integral(2.5, exponent) - weight(2.0, exponent), exponent);
         let mut zipf = Self { count: 0.0, exponent, integral_first, integral_last: 0.0, shortcut };
         zipf.set_count(count);
         zipf
@@ -33,7 +34,8 @@ impl Zipf {
     /// A rank, 1 to count.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         loop {
-            let area = self.integral_last + random.unit() * (self.integral_first - self.integral_last);
+            let area =
+                self.integral_last + random.unit() * (self.integral_first - self.integral_last);
             let position = inverse_integral(area, self.exponent);
             let rank = position.round().clamp(1.0, self.count);
             let accepted = rank - position <= self.shortcut

@@ -1,5 +1,6 @@
-//! The unit of cost: CPU time of one 70-byte TCP send and receive on loopback, without a wake-up, measured at the same
-//! moment as what is compared with it. On a shared machine speed varies by tens of percent; ratios to this vary less.
+//! The unit of cost: CPU time of one 70-byte TCP send and receive on loopback, without a wake-up,
+//! measured at the same moment as what is compared with it. On a shared machine speed varies by
+//! tens of percent; ratios to this vary less.
 
 use std::{
     io::{self, Read, Write},

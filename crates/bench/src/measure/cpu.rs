@@ -1,5 +1,5 @@
-//! Which CPU a thread may run on. A child process inherits the mask of the thread that starts it, so pinning a child
-//! needs no code in the child.
+//! Which CPU a thread may run on. A child process inherits the mask of the thread that starts it,
+//! so pinning a child needs no code in the child.
 
 use std::io;
 
@@ -23,7 +23,8 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Runs `action` (which starts a process) while the calling thread is on `cpu`, then restores the mask.
+/// Runs `action` (which starts a process) while the calling thread is on `cpu`, then restores the
+/// mask.
 ///
 /// # Errors
 /// As [`pin`], or the error of `action`.

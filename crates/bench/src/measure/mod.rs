@@ -1,5 +1,5 @@
-//! Reads from outside, around a measurement: CPU time of processes, memory, the speed of this machine's loopback
-//! at that moment, and the counters that servers publish over HTTP.
+//! Reads from outside, around a measurement: CPU time of processes, memory, the speed of this
+//! machine's loopback at that moment, and the counters that servers publish over HTTP.
 
 use std::{
     io::{self, Read, Write},
@@ -30,5 +30,9 @@ pub fn http_get(address: SocketAddr, path: &str) -> io::Result<String> {
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split_whitespace().nth(1).unwrap_or_default();
-    if status == "200" { Ok(body.to_owned()) } else { Err(io::Error::other(format!("{path} gave status {status}"))) }
+    if status == "200" {
+        Ok(body.to_owned())
+    } else {
+        Err(io::Error::other(format!("{path} gave status {status}")))
+    }
 }

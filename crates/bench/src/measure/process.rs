@@ -1,7 +1,8 @@
 //! CPU time, context switches and memory of a process, from `/proc`.
 //!
-//! `/proc/PID/task/*/schedstat` counts nanoseconds on a CPU; `/proc/PID/stat` only ticks (10 ms), but also counts
-//! threads that have ended. The difference of two samples takes schedstat where the kernel has it.
+//! `/proc/PID/task/*/schedstat` counts nanoseconds on a CPU; `/proc/PID/stat` only ticks (10 ms),
+//! but also counts threads that have ended. The difference of two samples takes schedstat where the
+//! kernel has it.
 
 use std::{fs, io, time::Instant};
 
@@ -64,7 +65,8 @@ impl ProcessSample {
             sample.forced_switches += status_field(&status, "nonvoluntary_ctxt_switches:");
             sample.resident_bytes = status_field(&status, "VmRSS:") * 1024;
             let schedstat = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-            sample.cpu_ns += schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
+            sample.cpu_ns +=
+                schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
         }
         Ok(sample)
     }
@@ -76,8 +78,10 @@ impl ProcessSample {
         let system = self.system_ticks.saturating_sub(earlier.system_ticks);
         let ticks_ns = (user + system) * tick_ns;
         let precise_ns = self.cpu_ns.saturating_sub(earlier.cpu_ns);
-        // Without schedstat, or when threads ended with what they had used, only the ticks are whole.
-        let cpu_ns = if precise_ns.saturating_add(5 * tick_ns) < ticks_ns { ticks_ns } else { precise_ns };
+        // Without schedstat, or when threads ended with what they had used, only the ticks are
+        // whole.
+        let cpu_ns =
+            if precise_ns.saturating_add(5 * tick_ns) < ticks_ns { ticks_ns } else { precise_ns };
         let wall_ns = self.taken.duration_since(earlier.taken).as_nanos().max(1) as f64;
         ProcessDelta {
             pid,
@@ -91,7 +95,8 @@ impl ProcessSample {
     }
 }
 
-/// User and system ticks of a `/proc/PID/stat` line: fields 14 and 15, counted behind the command in brackets.
+/// User and system ticks of a `/proc/PID/stat` line: fields 14 and 15, counted behind the command
+/// in brackets.
 fn stat_ticks(stat: &str) -> Option<(u64, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let user = fields.nth(11)?.parse().ok()?;
@@ -100,7 +105,9 @@ fn stat_ticks(stat: &str) -> Option<(u64, u64)> {
 
 fn status_field(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+    line.and_then(|rest| rest.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
 }
 
 fn unreadable(what: &str) -> io::Error {
@@ -121,7 +128,8 @@ mod tests {
     fn own_work_is_seen() {
         let pid = std::process::id();
         let before = ProcessSample::take(pid).expect("own process");
-        // Until the kernel has counted a tick of it: on a busy machine no time on the clock says that there was one.
+        // Until the kernel has counted a tick of it: on a busy machine no time on the clock says
+        // that there was one.
         let mut sum = 0u64;
         let delta = loop {
             for _ in 0..1_000_000 {

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-/// Segments sent by all sockets of the namespace since it began, acknowledgements included and those that only repeat
-/// left out (`Tcp: OutSegs` of `/proc/net/snmp`, RFC 4022's `tcpOutSegs`). `None` where the kernel does not say.
+/// Segments sent by all sockets of the namespace since it began, acknowledgements included and
+/// those that only repeat left out (`Tcp: OutSegs` of `/proc/net/snmp`, RFC 4022's `tcpOutSegs`).
+/// `None` where the kernel does not say.
 pub fn sent() -> Option<u64> {
     out_segs(&fs::read_to_string("/proc/net/snmp").ok()?)
 }

@@ -1,8 +1,10 @@
-//! Medians with their range, and ratios with a confidence interval that says when no difference was shown.
+//! Medians with their range, and ratios with a confidence interval that says when no difference was
+//! shown.
 
 use serde::Serialize;
 
-/// With fewer rounds there is no interval of about 95 %: all ratios lie on one side of 1 by chance once in eight times with four.
+/// With fewer rounds there is no interval of about 95 %: all ratios lie on one side of 1 by chance
+/// once in eight times with four.
 pub const ROUNDS_MIN: usize = 5;
 
 /// A median and its range.
@@ -23,8 +25,11 @@ impl Spread {
         sorted.sort_unstable_by(f64::total_cmp);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
         let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
         Some(Self { median, min, max })
     }
 }
@@ -38,20 +43,23 @@ pub struct Ratio {
     pub low: f64,
     /// Where it ends.
     pub high: f64,
-    /// True if a difference is shown: there were rounds enough, and the interval does not contain 1.
+    /// True if a difference is shown: there were rounds enough, and the interval does not contain
+    /// 1.
     pub shown: bool,
     /// Rounds in which both were measured.
     pub rounds: usize,
 }
 
 impl Ratio {
-    /// From the ratios of single rounds: each pair was measured one soon after the other, so what slows the machine for a
-    /// while falls out. The interval is that of the median by order statistics (the sign test turned round; W. J. Conover,
-    /// "Practical Nonparametric Statistics", 1999, section 3.2): it needs no distribution and keeps its word with few rounds,
-    /// where a percentile bootstrap of the median names a difference in noise once in eight times. With 5 rounds it is their
-    /// range, and holds 94 % of the time. `None` without a round.
+    /// From the ratios of single rounds: each pair was measured one soon after the other, so what
+    /// slows the machine for a while falls out. The interval is that of the median by order
+    /// statistics (the sign test turned round; W. J. Conover, "Practical Nonparametric Statistics",
+    /// 1999, section 3.2): it needs no distribution and keeps its word with few rounds, where a
+    /// percentile bootstrap of the median names a difference in noise once in eight times. With 5
+    /// rounds it is their range, and holds 94 % of the time. `None` without a round.
     pub fn of(rounds: &[f64]) -> Option<Self> {
-        let mut rounds: Vec<f64> = rounds.iter().copied().filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
+        let mut rounds: Vec<f64> =
+            rounds.iter().copied().filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
         let ratio = Spread::of(rounds.iter().copied())?.median;
         rounds.sort_unstable_by(f64::total_cmp);
         let beyond = left_out(rounds.len());
@@ -61,8 +69,9 @@ impl Ratio {
     }
 }
 
-/// How many of the smallest, and as many of the largest, of `count` values an interval of 95 % for the median leaves out:
-/// so few that the median lies among them with a probability of 2.5 % at most on each side.
+/// How many of the smallest, and as many of the largest, of `count` values an interval of 95 % for
+/// the median leaves out: so few that the median lies among them with a probability of 2.5 % at
+/// most on each side.
 fn left_out(count: usize) -> usize {
     let mut probability = 0.5f64.powi(count.try_into().unwrap_or(i32::MAX));
     let mut below = probability;
@@ -131,7 +140,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict on a value that lies between `low` and `high`, measured in so many rounds of at least `rounds_min`.
+    /// The verdict on a value that lies between `low` and `high`, measured in so many rounds of at
+    /// least `rounds_min`.
     pub fn of(wanted: Wanted, low: f64, high: f64, rounds: usize, rounds_min: usize) -> Self {
         match (wanted.holds(low), wanted.holds(high)) {
             _ if rounds == 0 => Self::NotMeasured,
@@ -150,7 +160,10 @@ mod tests {
 
     #[test]
     fn spread_of_some_values() {
-        assert_eq!(Spread::of([3.0, 1.0, f64::NAN, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(
+            Spread::of([3.0, 1.0, f64::NAN, 2.0]),
+            Some(Spread { median: 2.0, min: 1.0, max: 3.0 })
+        );
         assert_eq!(Spread::of([4.0, 2.0]).map(|spread| spread.median), Some(3.0));
         assert_eq!(Spread::of([]), None);
     }
@@ -166,13 +179,16 @@ mod tests {
         assert_eq!(Ratio::of(&[f64::NAN, 0.0]), None);
     }
 
-    /// At most about one interval in sixteen (5 rounds) or twenty over noise without a difference says that there is one.
+    /// At most about one interval in sixteen (5 rounds) or twenty over noise without a difference
+    /// says that there is one.
     #[test]
     fn intervals_of_noise_contain_1() {
         let mut random = Random::new(7);
         for (rounds, wrong_max) in [(5, 165), (6, 90), (7, 90), (9, 120), (15, 120)] {
             let wrong = (0..2000).filter(|_| {
-                let draw: Vec<f64> = (0..rounds).map(|_| (0.2 * (random.unit() + random.unit() - 1.0)).exp()).collect();
+                let draw: Vec<f64> = (0..rounds)
+                    .map(|_| (0.2 * (random.unit() + random.unit() - 1.0)).exp())
+                    .collect();
                 Ratio::of(&draw).expect("rounds").shown
             });
             let wrong = wrong.count();
@@ -199,7 +215,14 @@ mod tests {
     #[test]
     fn wanted_is_a_bound() {
         assert_eq!(Wanted::parse("< 0.5"), Ok(Wanted::Below(0.5)));
-        assert!(Wanted::parse(">1").expect("valid").holds(1.1) && !Wanted::parse("> 1").expect("valid").holds(1.0));
-        assert!(Wanted::parse("= 1").is_err() && Wanted::parse("").is_err() && Wanted::parse("< x").is_err());
+        assert!(
+            Wanted::parse(">1").expect("valid").holds(1.1)
+                && !Wanted::parse("> 1").expect("valid").holds(1.0)
+        );
+        assert!(
+            Wanted::parse("= 1").is_err()
+                && Wanted::parse("").is_err()
+                && Wanted::parse("< x").is_err()
+        );
     }
 }

@@ -23,11 +23,13 @@ pub(super) enum Way {
 /// `shunt bench multiget`: what to ask for, of whom, and what to watch meanwhile.
 #[derive(Args, Clone, Debug)]
 pub struct MultigetArgs {
-    /// Who splits and merges: cli, coordinator and netmc are the modes of `shunt multiget serve`, here by its library in this process; tcp is an MGET
-    /// to each server over TCP, one connection each, all at once
+    /// Who splits and merges: cli, coordinator and netmc are the modes of `shunt multiget serve`,
+    /// here by its library in this process; tcp is an MGET to each server over TCP, one connection
+    /// each, all at once
     #[arg(long, value_enum)]
     pub(super) way: Way,
-    /// Redis servers, in the order that says which has which key; with --way tcp one alone may be a proxy or a sidecar
+    /// Redis servers, in the order that says which has which key; with --way tcp one alone may be a
+    /// proxy or a sidecar
     #[arg(long = "server", value_name = "ADDR,..", required = true, value_delimiter = ',', num_args = 1..)]
     pub(super) servers: Vec<SocketAddr>,
     /// Their shims, in the same order
@@ -42,7 +44,8 @@ pub struct MultigetArgs {
     /// Datagrams that the kernel is handed in one call; 1: each in a call of its own
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(usize))]
     pub(super) datagrams_at_once: usize,
-    /// Keys of a multiget, all different: a number, or heavy: 8.6 on average, one key most often and 128 at most
+    /// Keys of a multiget, all different: a number, or heavy: 8.6 on average, one key most often
+    /// and 128 at most
     #[arg(long, value_name = "KEYS", default_value = "heavy")]
     pub(super) size: Size,
     /// Number of distinct keys
@@ -113,7 +116,9 @@ impl MultigetArgs {
             ));
         }
         if self.way == Way::Netmc && self.switch.is_none() {
-            return Err("--way netmc needs --switch, the address that multigets are sent to".to_owned());
+            return Err(
+                "--way netmc needs --switch, the address that multigets are sent to".to_owned()
+            );
         }
         if !(0.0..=1.0).contains(&self.writes) {
             return Err(format!("--writes {} is no share from 0 to 1", self.writes));
@@ -126,11 +131,17 @@ impl MultigetArgs {
             ));
         }
         if usize::from(self.key_bytes) < key_bytes_min(self.keys) {
-            return Err(format!("--key-bytes {} is too few for {} different keys", self.key_bytes, self.keys));
+            return Err(format!(
+                "--key-bytes {} is too few for {} different keys",
+                self.key_bytes, self.keys
+            ));
         }
         let times = [self.warm_up, self.duration];
         if times.iter().any(|seconds| !(0.0..=1e6).contains(seconds)) || self.duration == 0.0 {
-            return Err("--warm-up and --duration are seconds up to a million, and the latter more than 0".to_owned());
+            return Err(
+                "--warm-up and --duration are seconds up to a million, and the latter more than 0"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -157,7 +168,9 @@ mod tests {
     #[test]
     fn what_is_missing_or_contradicts_itself_is_said() {
         assert!(said("--way tcp --server 127.0.0.1:1,127.0.0.1:2").is_ok());
-        assert!(said("--way cli --server 127.0.0.1:1 --shim 127.0.0.1:2 --size 16 --keys 16").is_ok());
+        assert!(
+            said("--way cli --server 127.0.0.1:1 --shim 127.0.0.1:2 --size 16 --keys 16").is_ok()
+        );
         for (arguments, why) in [
             ("--way tcp", "--server"),
             ("--way cli --server 127.0.0.1:1", "0 shims for 1 servers"),

@@ -31,7 +31,8 @@ pub(super) enum Size {
 
 impl Size {
     fn heavy() -> Self {
-        let mean = |exponent: f64| (1..=HEAVY_MAX).map(|keys| (keys as f64).powf(-exponent)).sum::<f64>();
+        let mean =
+            |exponent: f64| (1..=HEAVY_MAX).map(|keys| (keys as f64).powf(-exponent)).sum::<f64>();
         let (mut low, mut high) = (0.0, 4.0);
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
@@ -50,7 +51,9 @@ impl Size {
     fn draw(self, random: &mut Random) -> usize {
         match self {
             Self::Fixed(keys) => keys,
-            Self::Heavy { exponent } => ((1.0 - random.unit()).powf(-1.0 / exponent) as usize).clamp(1, HEAVY_MAX),
+            Self::Heavy { exponent } => {
+                ((1.0 - random.unit()).powf(-1.0 / exponent) as usize).clamp(1, HEAVY_MAX)
+            }
         }
     }
 }
@@ -62,7 +65,9 @@ impl FromStr for Size {
         match text.parse() {
             Ok(keys) if (1..=SIZE_MAX).contains(&keys) => Ok(Self::Fixed(keys)),
             _ if text == "heavy" => Ok(Self::heavy()),
-            _ => Err(format!("'{text}' is neither a number of keys from 1 to {SIZE_MAX} nor heavy")),
+            _ => {
+                Err(format!("'{text}' is neither a number of keys from 1 to {SIZE_MAX} nor heavy"))
+            }
         }
     }
 }
@@ -107,7 +112,8 @@ impl Draw {
         let count = self.size.draw(&mut self.random).min(self.seen.len());
         while keys.len() < count {
             let mut key = self.key();
-            // What is drawn once more stands for its neighbour: of a distribution whose hot keys are few, waiting for another takes long.
+            // What is drawn once more stands for its neighbour: of a distribution whose hot keys
+            // are few, waiting for another takes long.
             while self.seen[key as usize] == self.turn {
                 key = (key + 1) % self.seen.len() as u32;
             }
@@ -160,14 +166,20 @@ mod tests {
         let drawn: Vec<usize> = (0..200_000).map(|_| size.draw(&mut random)).collect();
         let mean = drawn.iter().sum::<usize>() as f64 / drawn.len() as f64;
         assert!((8.4..8.8).contains(&mean), "{mean}");
-        let share =
-            |wanted: fn(usize) -> bool| drawn.iter().filter(|size| wanted(**size)).count() as f64 / drawn.len() as f64;
-        assert!((0.35..0.50).contains(&share(|size| size == 1)) && (0.01..0.04).contains(&share(|size| size == 128)));
+        let share = |wanted: fn(usize) -> bool| {
+            drawn.iter().filter(|size| wanted(**size)).count() as f64 / drawn.len() as f64
+        };
+        assert!(
+            (0.35..0.50).contains(&share(|size| size == 1))
+                && (0.01..0.04).contains(&share(|size| size == 128))
+        );
     }
 
     #[test]
     fn the_keys_of_a_multiget_differ_however_few_are_hot() {
-        for (size, keys, distribution) in [(100, 100, "zipf"), (16, 1000, "uniform"), (100, 5000, "zipf:3")] {
+        for (size, keys, distribution) in
+            [(100, 100, "zipf"), (16, 1000, "uniform"), (100, 5000, "zipf:3")]
+        {
             let distribution = distribution.parse().expect("a distribution");
             let mut draw = Draw::new(Size::Fixed(size), keys, distribution, 1);
             let mut found = Vec::new();
@@ -184,7 +196,10 @@ mod tests {
 
     #[test]
     fn keys_differ_and_values_are_told_apart() {
-        assert_eq!((key_bytes_min(1), key_bytes_min(64), key_bytes_min(65), key_bytes_min(100_000)), (1, 1, 2, 3));
+        assert_eq!(
+            (key_bytes_min(1), key_bytes_min(64), key_bytes_min(65), key_bytes_min(100_000)),
+            (1, 1, 2, 3)
+        );
         let mut all = std::collections::HashSet::new();
         for key in 0..5000 {
             let mut out = Vec::new();

@@ -1,4 +1,5 @@
-//! Connections to the servers: one each, over which writes go, what datagrams did not bring, and with `--way tcp` all multigets.
+//! Connections to the servers: one each, over which writes go, what datagrams did not bring, and
+//! with `--way tcp` all multigets.
 
 use std::{collections::VecDeque, net::SocketAddr};
 
@@ -39,7 +40,14 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(server: SocketAddr) -> Self {
         let (expected, positions) = (VecDeque::new(), VecDeque::new());
-        Self { server, conn: None, is_up: false, scanner: Scanner::new(ANSWER_BYTES_MAX), expected, positions }
+        Self {
+            server,
+            conn: None,
+            is_up: false,
+            scanner: Scanner::new(ANSWER_BYTES_MAX),
+            expected,
+            positions,
+        }
     }
 
     pub(super) fn connect(&mut self, io: &mut Io) -> ConnId {

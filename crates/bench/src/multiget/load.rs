@@ -174,8 +174,9 @@ impl Load {
         ask.keys.iter().for_each(|key| push_key(*key, key_bytes, &mut ask.bytes));
         let Some(client) = client else { return self.ask_each(io, index) };
         let keys = ask.bytes.chunks_exact(key_bytes);
-        let begun =
-            client.begin(io.now_ns(), index as u64, Op::MultiGet, keys, &mut |to, data| io.send_datagram(to, data));
+        let begun = client.begin(io.now_ns(), index as u64, Op::MultiGet, keys, &mut |to, data| {
+            io.send_datagram(to, data)
+        });
         if let Err(refused) = begun {
             self.fail(io, format!("a multiget was refused: {refused}"));
         }
@@ -194,7 +195,8 @@ impl Load {
             if positions.is_empty() {
                 continue;
             }
-            let key = |position: &u16| &ask.bytes[usize::from(*position) * key_bytes..][..key_bytes];
+            let key =
+                |position: &u16| &ask.bytes[usize::from(*position) * key_bytes..][..key_bytes];
             link.multiget(io, positions.iter().map(key), Expected::Part(index, positions.len()));
             link.positions.extend(positions.drain(..));
         }
@@ -225,9 +227,14 @@ impl Load {
                 Event::Fetch { ticket, server, keys, .. } => {
                     let Some(client) = &self.client else { return };
                     // If it is over, nobody waits for them.
-                    let bytes: Option<Vec<&[u8]>> = keys.iter().map(|position| client.key(ticket, *position)).collect();
+                    let bytes: Option<Vec<&[u8]>> =
+                        keys.iter().map(|position| client.key(ticket, *position)).collect();
                     let Some(bytes) = bytes else { continue };
-                    self.links[server].multiget(io, bytes.into_iter(), Expected::Fetched(ticket, keys));
+                    self.links[server].multiget(
+                        io,
+                        bytes.into_iter(),
+                        Expected::Fetched(ticket, keys),
+                    );
                 }
             }
         }
@@ -240,8 +247,10 @@ impl Load {
 
     fn done(&mut self, now_ns: u64, index: usize, values: &Values) {
         let (ask, bytes) = (&self.asks[index], self.args.value_bytes as usize);
-        let is_right = |key: u32, value: Option<&[u8]>| value.is_some_and(|value| is_value(key, bytes, value));
-        let wrong = ask.keys.iter().zip(values.iter()).filter(|pair| !is_right(*pair.0, pair.1)).count();
+        let is_right =
+            |key: u32, value: Option<&[u8]>| value.is_some_and(|value| is_value(key, bytes, value));
+        let wrong =
+            ask.keys.iter().zip(values.iter()).filter(|pair| !is_right(*pair.0, pair.1)).count();
         self.count_wrong(wrong as u64);
         self.over(now_ns, index);
     }
@@ -254,35 +263,49 @@ impl Load {
     /// Takes an answer of a server; or says why it is none.
     fn answer(&mut self, io: &mut Io, link: usize, answer: &[u8]) -> Result<(), String> {
         let server = self.links[link].server;
-        let expected = self.links[link].expected.pop_front().ok_or("has answered what nobody asked")?;
+        let expected =
+            self.links[link].expected.pop_front().ok_or("has answered what nobody asked")?;
         if let Some((Value::Error(text), _)) = value(answer) {
             return Err(format!("has answered {}", String::from_utf8_lossy(text)));
         }
-        let odd = || format!("has answered with another number of values than {server} was asked for");
+        let odd =
+            || format!("has answered with another number of values than {server} was asked for");
         match expected {
             Expected::Filled => self.fill(io),
             Expected::Written(index) => self.over(io.now_ns(), index),
             Expected::Part(index, count) => {
-                let (_, values) = values(answer).filter(|(found, _)| *found == count).ok_or_else(odd)?;
+                let (_, values) =
+                    values(answer).filter(|(found, _)| *found == count).ok_or_else(odd)?;
                 self.part(io.now_ns(), link, index, values);
             }
             Expected::Fetched(ticket, keys) => {
-                let (_, values) = values(answer).filter(|(found, _)| *found == keys.len()).ok_or_else(odd)?;
+                let (_, values) =
+                    values(answer).filter(|(found, _)| *found == keys.len()).ok_or_else(odd)?;
                 for (position, value) in keys.iter().zip(values) {
                     let value = if let Value::Bulk(value) = value { Some(value) } else { None };
-                    self.client.iter_mut().for_each(|client| client.fetched(ticket, *position, value));
+                    self.client
+                        .iter_mut()
+                        .for_each(|client| client.fetched(ticket, *position, value));
                 }
             }
         }
         Ok(())
     }
 
-    fn part<'v>(&mut self, now_ns: u64, link: usize, index: usize, values: impl Iterator<Item = Value<'v>>) {
+    fn part<'v>(
+        &mut self,
+        now_ns: u64,
+        link: usize,
+        index: usize,
+        values: impl Iterator<Item = Value<'v>>,
+    ) {
         let bytes = self.args.value_bytes as usize;
         let (ask, positions) = (&mut self.asks[index], &mut self.links[link].positions);
         let mut wrong = 0;
         for value in values {
-            let key = positions.pop_front().and_then(|position| ask.keys.get(usize::from(position)).copied());
+            let key = positions
+                .pop_front()
+                .and_then(|position| ask.keys.get(usize::from(position)).copied());
             let is_right = match (value, key) {
                 (Value::Bulk(value), Some(key)) => {
                     ask.values.extend_from_slice(value);
@@ -337,7 +360,13 @@ impl Load {
         let (sample, now_ns) = (self.sample(), io.read_clock_ns());
         let next = match &self.phase {
             Phase::Measuring { round, began_ns, begin } => {
-                let mut found = Round::new(*round, now_ns.saturating_sub(*began_ns), &self.tally, begin, &sample);
+                let mut found = Round::new(
+                    *round,
+                    now_ns.saturating_sub(*began_ns),
+                    &self.tally,
+                    begin,
+                    &sample,
+                );
                 if let Some(pace) = &self.pace {
                     (found.shed, found.waiting) = (pace.shed, pace.waiting());
                 }

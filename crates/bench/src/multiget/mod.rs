@@ -1,4 +1,5 @@
-//! `shunt bench multiget`: multigets over several Redis servers, by the library of `shunt multiget` or over TCP, with what each costs.
+//! `shunt bench multiget`: multigets over several Redis servers, by the library of `shunt multiget`
+//! or over TCP, with what each costs.
 //!
 //! ```text
 //! connect -> [populate] -> warm up -> round, round, ..
@@ -6,8 +7,8 @@
 //!                                    |  load.rs: by the library's client, or an MGET to each server (links.rs)
 //!                                    '  report.rs: counted, timed, and what processes, processors and the interface say
 //! ```
-//! All of it is one [`Service`](shunt_reactor::Service) on one loop: there is no process between it and the network, so what it costs is what the
-//! client of a multiget costs.
+//! All of it is one [`Service`](shunt_reactor::Service) on one loop: there is no process between it
+//! and the network, so what it costs is what the client of a multiget costs.
 
 mod args;
 mod draw;
@@ -36,9 +37,16 @@ pub fn run(args: &MultigetArgs) -> io::Result<ExitCode> {
     if let Some(cpu) = args.cpu {
         cpu::pin(&[cpu])?;
     }
-    let socket = if args.is_by_datagrams() { bind_datagrams(args.from, 1)?.pop().map(Arc::new) } else { None };
-    let options =
-        LoopOptions { datagrams: socket, datagrams_at_once: args.datagrams_at_once, ..LoopOptions::default() };
+    let socket = if args.is_by_datagrams() {
+        bind_datagrams(args.from, 1)?.pop().map(Arc::new)
+    } else {
+        None
+    };
+    let options = LoopOptions {
+        datagrams: socket,
+        datagrams_at_once: args.datagrams_at_once,
+        ..LoopOptions::default()
+    };
     let mut load = Load::new(args.clone(), Box::new(print));
     let (_mailer, inbox) = mailbox(1)?;
     run_loop(IoChoice::Epoll, options, &mut load, inbox)?;

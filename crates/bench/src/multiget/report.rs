@@ -59,7 +59,8 @@ pub(super) struct Sample {
 
 impl Sample {
     pub(super) fn take(pids: &[u32], interface: Option<&str>, counts: Counts) -> Self {
-        let traffic = interface.and_then(|name| traffic(&fs::read_to_string("/proc/thread-self/net/dev").ok()?, name));
+        let traffic = interface
+            .and_then(|name| traffic(&fs::read_to_string("/proc/thread-self/net/dev").ok()?, name));
         Self {
             own: ProcessSample::take(std::process::id()).ok(),
             processes: pids.iter().map(|pid| (*pid, ProcessSample::take(*pid).ok())).collect(),
@@ -133,12 +134,20 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub(super) fn new(round: u32, wall_ns: u64, tally: &Tally, begin: &Sample, end: &Sample) -> Self {
+    pub(super) fn new(
+        round: u32,
+        wall_ns: u64,
+        tally: &Tally,
+        begin: &Sample,
+        end: &Sample,
+    ) -> Self {
         let operations = tally.multigets + tally.writes;
         let each = operations.max(1) as f64;
         let seconds = wall_ns.max(1) as f64 / 1e9;
         let cost = |delta: &ProcessDelta| ProcessReport::new(delta, operations);
-        let delta = |now: Option<&ProcessSample>, was: Option<&ProcessSample>, pid| Some(now?.since(was?, pid));
+        let delta = |now: Option<&ProcessSample>, was: Option<&ProcessSample>, pid| {
+            Some(now?.since(was?, pid))
+        };
         let processes = begin.processes.iter().zip(&end.processes);
         Self {
             round,
@@ -152,7 +161,9 @@ impl Round {
             latency_us: Latency::new(&tally.latency),
             own: delta(end.own.as_ref(), begin.own.as_ref(), std::process::id()).as_ref().map(cost),
             processes: processes
-                .filter_map(|((pid, was), (_, now))| delta(now.as_ref(), was.as_ref(), *pid).as_ref().map(cost))
+                .filter_map(|((pid, was), (_, now))| {
+                    delta(now.as_ref(), was.as_ref(), *pid).as_ref().map(cost)
+                })
                 .collect(),
             processors: begin
                 .processors
@@ -207,7 +218,8 @@ fn processors(stat: &str) -> Vec<Processor> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines
         .map(|line| {
-            let ticks: Vec<u64> = line.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0)).collect();
+            let ticks: Vec<u64> =
+                line.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0)).collect();
             let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
             // user, nice, system, idle, iowait, irq, softirq, steal
             Processor { busy: at(0) + at(1) + at(2) + at(5) + at(6), interrupts: at(5) + at(6) }
@@ -217,8 +229,10 @@ fn processors(stat: &str) -> Vec<Processor> {
 
 /// The line of `/proc/net/dev` about an interface.
 fn traffic(dev: &str, interface: &str) -> Option<Traffic> {
-    let counts = dev.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
-    let counts: Vec<u64> = counts.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
+    let counts =
+        dev.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
+    let counts: Vec<u64> =
+        counts.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
     Some(Traffic {
         received_bytes: *counts.first()?,
         received_packets: *counts.get(1)?,
@@ -233,9 +247,13 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_of_processors_and_interfaces() {
-        let stat = "cpu  9 9 9 9\ncpu0 1 2 3 1000 500 4 5 77 0 0\ncpu1 10 0 0 1 0 0 0 0 0 0\nintr 5\n";
+        let stat =
+            "cpu  9 9 9 9\ncpu0 1 2 3 1000 500 4 5 77 0 0\ncpu1 10 0 0 1 0 0 0 0 0 0\nintr 5\n";
         let found = processors(stat);
-        assert_eq!(found.iter().map(|one| (one.busy, one.interrupts)).collect::<Vec<_>>(), [(15, 9), (10, 0)]);
+        assert_eq!(
+            found.iter().map(|one| (one.busy, one.interrupts)).collect::<Vec<_>>(),
+            [(15, 9), (10, 0)]
+        );
         let dev = "Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10\n  eth0:11 12 0 0 0 0 0 0 13 14 0 0\n";
         let found = traffic(dev, "eth0").expect("there");
         assert_eq!(
@@ -257,8 +275,12 @@ mod tests {
         let tally = Tally { multigets: 90, writes: 10, keys: 774, ..Tally::new() };
         let round = Round::new(3, 2_000_000_000, &tally, &sample(100, 7, 1), &sample(200, 107, 31));
         assert_eq!((round.operations, round.client.datagrams_sent), (100, 30));
-        let found = [round.rate, round.keys_per_multiget, round.traffic.expect("counted").sent_packets];
-        assert!(found.iter().zip([50.0, 8.6, 1.0]).all(|(found, wanted)| (found - wanted).abs() < 1e-9), "{found:?}");
+        let found =
+            [round.rate, round.keys_per_multiget, round.traffic.expect("counted").sent_packets];
+        assert!(
+            found.iter().zip([50.0, 8.6, 1.0]).all(|(found, wanted)| (found - wanted).abs() < 1e-9),
+            "{found:?}"
+        );
         // 100 ticks of 10 ms.
         let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
         let wanted = 1e6 * 100.0 / ticks_per_second / 100.0;

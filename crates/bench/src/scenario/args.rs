@@ -7,13 +7,15 @@ use clap::Args;
 /// `shunt bench run`: which experiments, in which form, and where the results go.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Names of scenarios (--list shows them), or paths of TOML files; all that run without being named if none is given
+    /// Names of scenarios (--list shows them), or paths of TOML files; all that run without being
+    /// named if none is given
     #[arg(value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
     /// Only list the scenarios that are built in
     #[arg(long)]
     pub list: bool,
-    /// The short form: one quick round at few points; shows that everything works and measures nothing
+    /// The short form: one quick round at few points; shows that everything works and measures
+    /// nothing
     #[arg(long)]
     pub smoke: bool,
     /// Print medians, and the ratios of what is compared, as well
@@ -22,10 +24,12 @@ pub struct RunArgs {
     /// Names of the arms to measure, joined by commas; all if not given
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub arms: Vec<String>,
-    /// The project's directory, for Cassandra rings and the experiments that are programs of their own
+    /// The project's directory, for Cassandra rings and the experiments that are programs of their
+    /// own
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub project: PathBuf,
-    /// The shunt binary that is measured; this one if not given. Load generator and stub nodes are this one's
+    /// The shunt binary that is measured; this one if not given. Load generator and stub nodes are
+    /// this one's
     #[arg(long, value_name = "FILE")]
     pub shunt: Option<PathBuf>,
     /// Another shunt binary, for scenarios that compare two

@@ -1,4 +1,5 @@
-//! Checks that a scenario is whole: everything it names is defined, and every load is one that `shunt bench load` takes.
+//! Checks that a scenario is whole: everything it names is defined, and every load is one that
+//! `shunt bench load` takes.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +22,17 @@ struct LoadCommand {
 pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     names(scenario)?;
     servers(&scenario.servers)?;
-    let figures: BTreeSet<&str> = scenario.figures.iter().map(|figure| figure.name.as_str()).collect();
+    let figures: BTreeSet<&str> =
+        scenario.figures.iter().map(|figure| figure.name.as_str()).collect();
     let named = scenario.comparisons.iter().map(|comparison| &comparison.figure);
     let named = named.chain(scenario.claims.iter().map(|claim| &claim.figure));
     for figure in named.chain(scenario.plots.iter().map(|plot| &plot.figure)) {
         known(figures.contains(figure.as_str()), "figure", figure)?;
     }
-    let in_comparisons =
-        scenario.comparisons.iter().flat_map(|comparison| comparison.arms.iter().chain([&comparison.base]));
+    let in_comparisons = scenario
+        .comparisons
+        .iter()
+        .flat_map(|comparison| comparison.arms.iter().chain([&comparison.base]));
     let in_claims = scenario.claims.iter().flat_map(|claim| claim.base.iter().chain([&claim.arm]));
     for arm in in_comparisons.chain(in_claims) {
         known(scenario.arm(arm).is_some(), "arm", arm)?;
@@ -36,14 +40,20 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     for claim in &scenario.claims {
         Wanted::parse(&claim.wanted)?;
         if scenario.program.is_none() {
-            known(scenario.points.iter().any(|point| point.label == claim.point), "point", &claim.point)?;
+            known(
+                scenario.points.iter().any(|point| point.label == claim.point),
+                "point",
+                &claim.point,
+            )?;
         }
     }
     if scenario.program.is_none() { loads(scenario) } else { Ok(()) }
 }
 
 fn names(scenario: &Scenario) -> Result<(), String> {
-    let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let plain = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
     if !plain(&scenario.name) {
         return Err(format!("'{}' is not a plain name (letters, digits, - _ .)", scenario.name));
     }
@@ -54,7 +64,10 @@ fn names(scenario: &Scenario) -> Result<(), String> {
     if scenario.program.is_none() && scenario.points.is_empty() {
         return Err("there are no [[points]]".into());
     }
-    if !(scenario.duration > 0.0 && scenario.warm_up >= 0.0 && (1..=1000).contains(&scenario.rounds)) {
+    if !(scenario.duration > 0.0
+        && scenario.warm_up >= 0.0
+        && (1..=1000).contains(&scenario.rounds))
+    {
         return Err("rounds is 1 to 1000, duration above 0, warm_up not below 0".into());
     }
     Ok(())
@@ -63,21 +76,33 @@ fn names(scenario: &Scenario) -> Result<(), String> {
 fn servers(servers: &[Server]) -> Result<(), String> {
     for (position, server) in servers.iter().enumerate() {
         if server.base && !matches!(server.kind, ServerKind::Proxy | ServerKind::Node) {
-            return Err(format!("server {}: `base` is for the kinds `proxy` and `node`", server.name));
+            return Err(format!(
+                "server {}: `base` is for the kinds `proxy` and `node`",
+                server.name
+            ));
         }
         let behind = match (&server.of, server.kind) {
             (Some(of), ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => of,
             (None, ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => {
-                return Err(format!("server {}: a proxy needs `of`, the server behind it", server.name));
+                return Err(format!(
+                    "server {}: a proxy needs `of`, the server behind it",
+                    server.name
+                ));
             }
             (Some(_), _) => return Err(format!("server {}: only a proxy has `of`", server.name)),
             (None, _) => continue,
         };
         if server.command.is_empty() == (server.kind == ServerKind::Other) {
-            return Err(format!("server {}: `command` is for the kind `other`, which needs it", server.name));
+            return Err(format!(
+                "server {}: `command` is for the kind `other`, which needs it",
+                server.name
+            ));
         }
         if !servers[..position].iter().any(|earlier| earlier.name == *behind) {
-            return Err(format!("server {}: `of = \"{behind}\"` is no server above it", server.name));
+            return Err(format!(
+                "server {}: `of = \"{behind}\"` is no server above it",
+                server.name
+            ));
         }
     }
     Ok(())
@@ -102,7 +127,8 @@ fn loads(scenario: &Scenario) -> Result<(), String> {
     for point in &scenario.points {
         let Some(rate) = &point.rate else { continue };
         let bases: Vec<_> = scenario.bases(point).collect();
-        let found = bases.len() <= BASES_MAX && bases.last().is_some_and(|last| last.rate.is_none());
+        let found =
+            bases.len() <= BASES_MAX && bases.last().is_some_and(|last| last.rate.is_none());
         // A base whose arm is missing would not be measured.
         let own = bases.iter().all(|base| base.rate.as_ref().is_none_or(|rate| rate.arm.is_none()));
         known(found && own, "point whose rate is found first", &rate.point)?;
@@ -115,17 +141,27 @@ fn loads(scenario: &Scenario) -> Result<(), String> {
 
 /// Checks that `shunt bench load` takes these arguments.
 fn try_load(arguments: &[String]) -> Result<(), String> {
-    let parsed = LoadCommand::try_parse_from(arguments).map_err(|error| error.render().to_string())?;
+    let parsed =
+        LoadCommand::try_parse_from(arguments).map_err(|error| error.render().to_string())?;
     LoadOptions::from_args(&parsed.args).map(|_| ())
 }
 
-/// The arguments of `shunt bench load` for an arm at a point: the scenario's, then the arm's, then the point's.
-pub(super) fn load_arguments(scenario: &Scenario, arm: &Arm, point: &Point) -> Result<Vec<String>, String> {
+/// The arguments of `shunt bench load` for an arm at a point: the scenario's, then the arm's, then
+/// the point's.
+pub(super) fn load_arguments(
+    scenario: &Scenario,
+    arm: &Arm,
+    point: &Point,
+) -> Result<Vec<String>, String> {
     merged(scenario.load.clone(), arm, point)
 }
 
 /// The same for an arm's first load.
-pub(super) fn prepare_arguments(scenario: &Scenario, arm: &Arm, point: &Point) -> Result<Vec<String>, String> {
+pub(super) fn prepare_arguments(
+    scenario: &Scenario,
+    arm: &Arm,
+    point: &Point,
+) -> Result<Vec<String>, String> {
     let mut base = scenario.load.clone();
     base.extend(scenario.prepare.clone());
     merged(base, arm, point)
@@ -192,13 +228,21 @@ mod tests {
     #[test]
     fn a_whole_scenario_is_taken() {
         let scenario = Scenario::parse(SMALL).expect("valid");
-        let arguments = super::load_arguments(&scenario, &scenario.arms[1], &scenario.points[0]).expect("valid");
-        assert_eq!(arguments, ["--connections", "1", "--keys", "100", "--reads", "0.5", "--verify"]);
+        let arguments = super::load_arguments(&scenario, &scenario.arms[1], &scenario.points[0])
+            .expect("valid");
+        assert_eq!(
+            arguments,
+            ["--connections", "1", "--keys", "100", "--reads", "0.5", "--verify"]
+        );
     }
 
     #[test]
     fn the_short_form_keeps_the_points_that_rates_are_taken_from() {
-        let text = SMALL.replacen("points = [", "smoke = { points = [\"half\"] }\npoints = [{ label = \"2\" }, ", 1);
+        let text = SMALL.replacen(
+            "points = [",
+            "smoke = { points = [\"half\"] }\npoints = [{ label = \"2\" }, ",
+            1,
+        );
         let smoke = Scenario::parse(&text).expect("valid").smoke();
         let labels: Vec<&str> = smoke.points.iter().map(|point| point.label.as_str()).collect();
         assert_eq!((labels, smoke.rounds), (vec!["1", "half"], 1));
@@ -206,17 +250,23 @@ mod tests {
 
     #[test]
     fn a_rate_may_be_a_share_of_one_that_is_a_share() {
-        let points = [("quarter", "half"), ("eighth", "quarter")]
-            .map(|(label, base)| format!("{{ label = \"{label}\", rate = {{ share = 0.5, point = \"{base}\" }} }}, "));
+        let points = [("quarter", "half"), ("eighth", "quarter")].map(|(label, base)| {
+            format!("{{ label = \"{label}\", rate = {{ share = 0.5, point = \"{base}\" }} }}, ")
+        });
         let with = |points: &str| {
-            SMALL.replacen("points = [", &format!("smoke = {{ points = [\"quarter\"] }}\npoints = [{points}"), 1)
+            SMALL.replacen(
+                "points = [",
+                &format!("smoke = {{ points = [\"quarter\"] }}\npoints = [{points}"),
+                1,
+            )
         };
         let smoke = Scenario::parse(&with(&points[0])).expect("valid").smoke();
         let labels: Vec<&str> = smoke.points.iter().map(|point| point.label.as_str()).collect();
         assert_eq!(labels, ["quarter", "1", "half"]);
         let error = Scenario::parse(&with(&points.concat())).expect_err("three");
         assert!(error.contains("'quarter'"), "{error}");
-        let armed = with(&points[0]).replacen("point = \"1\" }", "point = \"1\", arm = \"direct\" }", 1);
+        let armed =
+            with(&points[0]).replacen("point = \"1\" }", "point = \"1\", arm = \"direct\" }", 1);
         let error = Scenario::parse(&armed).expect_err("an arm");
         assert!(error.contains("'half'"), "{error}");
     }
@@ -230,7 +280,11 @@ mod tests {
             ("base = \"direct\", arms", "base = \"x\", arms", "no arm 'x'"),
             ("keys = 100", "kays = 100", "--kays"),
             ("keys = 100", "keys = 0", "arm direct, point 1"),
-            ("point = \"1\" } }", "point = \"half\" } }", "no point whose rate is found first 'half'"),
+            (
+                "point = \"1\" } }",
+                "point = \"half\" } }",
+                "no point whose rate is found first 'half'",
+            ),
             ("\"< 1.5\"", "\"1.5\"", "is not '> NUMBER'"),
             ("kind = \"stub\"", "kind = \"stub\", of = \"x\"", "only a proxy has `of`"),
             ("kind = \"stub\"", "kind = \"stub\", base = true", "`base` is for the kinds"),

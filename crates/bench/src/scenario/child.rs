@@ -1,7 +1,9 @@
-//! The processes that measure: `shunt bench load` for one measurement, or a program of the project for a whole experiment.
+//! The processes that measure: `shunt bench load` for one measurement, or a program of the project
+//! for a whole experiment.
 //!
-//! Each is a process group of its own, which the terminal's Ctrl-C does not reach: it gets one SIGINT from here, and the time to
-//! take down what it has started. A second one from the terminal would break that off.
+//! Each is a process group of its own, which the terminal's Ctrl-C does not reach: it gets one
+//! SIGINT from here, and the time to take down what it has started. A second one from the terminal
+//! would break that off.
 
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -47,7 +49,8 @@ pub(super) struct Ended {
 
 /// Lines of standard error that are kept.
 const COMPLAINT_LINES: usize = 5;
-/// A process that was asked to end has this long to take down what it has started, a ring of Cassandra for example.
+/// A process that was asked to end has this long to take down what it has started, a ring of
+/// Cassandra for example.
 const TAKE_DOWN_MAX: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A line longer than this is not one that was asked for.
@@ -84,11 +87,15 @@ pub(super) fn run(
     Ok(Ended { code: status.code(), complaint })
 }
 
-/// Ends its process if it is still there, as a stop would: with time to take down what it has started.
+/// Ends its process if it is still there, as a stop would: with time to take down what it has
+/// started.
 struct Guard(Child);
 
 impl Drop for Guard {
-    #[expect(clippy::disallowed_methods, reason = "the command's own thread, which serves nobody, waits for a process")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the command's own thread, which serves nobody, waits for a process"
+    )]
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(None)) {
             return;
@@ -103,7 +110,8 @@ impl Drop for Guard {
     }
 }
 
-/// Asks a process group to end. Not after its leader was waited for: the number may be another's then.
+/// Asks a process group to end. Not after its leader was waited for: the number may be another's
+/// then.
 fn interrupt(leader: u32) {
     if let Some(pid) = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::INT);
@@ -166,7 +174,10 @@ mod tests {
     fn lines_code_and_complaint_come_back() {
         let mut lines = Vec::new();
         let mut command = Command::new("sh");
-        command.args(["-c", "echo one; echo two; for i in 1 2 3 4 5 6; do echo bad $i >&2; done; exit 3"]);
+        command.args([
+            "-c",
+            "echo one; echo two; for i in 1 2 3 4 5 6; do echo bad $i >&2; done; exit 3",
+        ]);
         let ended = run(&mut command, &Stop::default(), |line| {
             lines.push(line.to_owned());
             Ok(())
@@ -179,8 +190,8 @@ mod tests {
     #[test]
     fn a_stop_ends_what_runs() {
         let stop = Stop::default();
-        // Whoever runs the tests in the background of a shell script ignores SIGINT, and so do their children, until `env`
-        // has changed that.
+        // Whoever runs the tests in the background of a shell script ignores SIGINT, and so do
+        // their children, until `env` has changed that.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT", "sh", "-c", "echo runs; exec sleep 600"]);
         let ended = run(&mut command, &stop, |_| {
@@ -193,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_refused_ends_it_with_time_to_take_down_what_it_started() {
-        let mark = std::env::temp_dir().join(format!("shunt-bench-{}-taken-down", std::process::id()));
+        let mark =
+            std::env::temp_dir().join(format!("shunt-bench-{}-taken-down", std::process::id()));
         let mut command = Command::new("env");
         command.args([
             "--default-signal=INT",

@@ -1,11 +1,12 @@
-//! A scenario as it is written down: one TOML file says what is started, what is compared, under which load, and which
-//! claim that checks.
+//! A scenario as it is written down: one TOML file says what is started, what is compared, under
+//! which load, and which claim that checks.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How many points a rate may go back to: it is a share, or a share of a share, of what was reached without one.
+/// How many points a rate may go back to: it is a share, or a share of a share, of what was reached
+/// without one.
 pub(super) const BASES_MAX: usize = 2;
 
 /// One experiment.
@@ -22,7 +23,8 @@ pub struct Scenario {
     pub setup: String,
     /// Where the experiment comes from.
     pub source: Option<String>,
-    /// Runs only when it is named: it takes too long for a run of all, or needs to be told something.
+    /// Runs only when it is named: it takes too long for a run of all, or needs to be told
+    /// something.
     #[serde(default)]
     pub only_named: bool,
     /// Rounds; in each, every arm at every point in a new random order.
@@ -47,7 +49,8 @@ pub struct Scenario {
     /// Arguments of `shunt bench load` for all arms and points, `_` for `-`.
     #[serde(default)]
     pub load: Arguments,
-    /// Further arguments of each arm's first load, before the rounds: create the table, write all keys.
+    /// Further arguments of each arm's first load, before the rounds: create the table, write all
+    /// keys.
     #[serde(default)]
     pub prepare: Arguments,
     /// The loads.
@@ -112,8 +115,8 @@ pub struct Server {
     pub nodes: u16,
     /// The server whose nodes a proxy serves.
     pub of: Option<String>,
-    /// Program and arguments of another proxy; `{listen}` is its address, `{hosts}` the nodes' IP addresses joined by
-    /// commas and `{port}` their port.
+    /// Program and arguments of another proxy; `{listen}` is its address, `{hosts}` the nodes' IP
+    /// addresses joined by commas and `{port}` their port.
     #[serde(default)]
     pub command: Vec<String>,
     /// The CPU that it runs on; the first one allowed is 0. All if not given.
@@ -190,7 +193,8 @@ pub struct Point {
 pub struct RateOf {
     /// The share, of 1.
     pub share: f64,
-    /// The point at which the median so far is taken: one without a rate, or with a share of that of one without.
+    /// The point at which the median so far is taken: one without a rate, or with a share of that
+    /// of one without.
     pub point: String,
     /// The arm whose median it is; the same arm if not given.
     pub arm: Option<String>,
@@ -200,9 +204,9 @@ pub struct RateOf {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// Command and arguments, run in the project's directory. Its lines on standard output that are JSON objects with
-    /// `arm`, `point`, `round` and `figures` are the measurements. Exit code 3: this machine lacks what it needs, and
-    /// its last line on standard error says what.
+    /// Command and arguments, run in the project's directory. Its lines on standard output that are
+    /// JSON objects with `arm`, `point`, `round` and `figures` are the measurements. Exit code 3:
+    /// this machine lacks what it needs, and its last line on standard error says what.
     pub command: Vec<String>,
     /// Arguments of the short form, in place of the command's.
     pub smoke: Option<Vec<String>>,
@@ -223,8 +227,9 @@ pub struct Figure {
     /// Which direction is good.
     #[serde(default)]
     pub better: Better,
-    /// Where it is in the report of `shunt bench load --json`, names joined by dots; `cpu` and `memory` are sums over
-    /// the measured servers. The figure's own name if not given, which is where programs put it.
+    /// Where it is in the report of `shunt bench load --json`, names joined by dots; `cpu` and
+    /// `memory` are sums over the measured servers. The figure's own name if not given, which is
+    /// where programs put it.
     pub from: Option<String>,
 }
 
@@ -336,7 +341,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The point that this one's rate is a share of, the one that its rate is a share of, and so on.
+    /// The point that this one's rate is a share of, the one that its rate is a share of, and so
+    /// on.
     pub(super) fn bases<'s>(&'s self, point: &'s Point) -> impl Iterator<Item = &'s Point> {
         let base = |of: &&Point| {
             let label = &of.rate.as_ref()?.point;

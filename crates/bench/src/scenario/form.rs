@@ -46,13 +46,16 @@ impl Scenario {
 
     /// Leaves out all points but those named, and those that their rates are shares of.
     fn keep_points(&mut self, labels: &[String]) {
-        let named: Vec<_> = self.points.iter().filter(|point| labels.contains(&point.label)).collect();
+        let named: Vec<_> =
+            self.points.iter().filter(|point| labels.contains(&point.label)).collect();
         let bases = named.iter().flat_map(|point| self.bases(point));
-        let kept: Vec<String> = named.iter().copied().chain(bases).map(|point| point.label.clone()).collect();
+        let kept: Vec<String> =
+            named.iter().copied().chain(bases).map(|point| point.label.clone()).collect();
         self.points.retain(|point| kept.contains(&point.label));
     }
 
-    /// Leaves out all arms but those named, the servers that only the others need, and what is said about those.
+    /// Leaves out all arms but those named, the servers that only the others need, and what is said
+    /// about those.
     fn keep_arms(&mut self, names: &[String]) -> Result<(), String> {
         for arm in self.points.iter().filter_map(|point| point.rate.as_ref()?.arm.as_ref()) {
             if !names.contains(arm) {
@@ -67,8 +70,10 @@ impl Scenario {
         for comparison in &mut self.comparisons {
             comparison.arms.retain(|arm| names.contains(arm));
         }
-        self.claims.retain(|claim| claim.base.iter().chain([&claim.arm]).all(|arm| names.contains(arm)));
-        let servers = |arm: &Arm| arm.measure.iter().chain([&arm.target]).cloned().collect::<Vec<_>>();
+        self.claims
+            .retain(|claim| claim.base.iter().chain([&claim.arm]).all(|arm| names.contains(arm)));
+        let servers =
+            |arm: &Arm| arm.measure.iter().chain([&arm.target]).cloned().collect::<Vec<_>>();
         let mut needed: Vec<String> = self.arms.iter().flat_map(servers).collect();
         // A server is below the one that its `of` names.
         for server in self.servers.iter().rev() {
@@ -103,7 +108,8 @@ mod tests {
     const PEERS: &str = include_str!("../../scenarios/peers.toml");
 
     fn only(points: &[&str], arms: &[&str]) -> Result<Scenario, String> {
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let owned =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         Scenario::parse(PEERS).expect("valid").only(&owned(points), &owned(arms))
     }
 
@@ -113,7 +119,10 @@ mod tests {
         let labels: Vec<&str> = part.points.iter().map(|point| point.label.as_str()).collect();
         let servers: Vec<&str> = part.servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!((labels, servers), (vec!["256x1", "8x128"], vec!["nodes", "shunt"]));
-        assert!(part.comparisons.is_empty() && part.claims.is_empty(), "all are against an arm that is left out");
+        assert!(
+            part.comparisons.is_empty() && part.claims.is_empty(),
+            "all are against an arm that is left out"
+        );
         let part = only(&["256x1"], &["shunt", "haproxy"]).expect("there");
         assert!(!part.claims.is_empty() && part.claims.iter().all(|claim| claim.point == "256x1"));
         assert!(part.comparisons.iter().all(|comparison| comparison.arms == ["shunt"]));
@@ -121,13 +130,19 @@ mod tests {
 
     #[test]
     fn nothing_named_is_everything() {
-        let (part, whole) = (only(&[], &[]).expect("whole"), Scenario::parse(PEERS).expect("valid"));
-        assert_eq!((part.points.len(), part.claims.len()), (whole.points.len(), whole.claims.len()));
+        let (part, whole) =
+            (only(&[], &[]).expect("whole"), Scenario::parse(PEERS).expect("valid"));
+        assert_eq!(
+            (part.points.len(), part.claims.len()),
+            (whole.points.len(), whole.claims.len())
+        );
     }
 
     #[test]
     fn what_is_not_there_is_named() {
-        assert!(only(&["7x7"], &[]).expect_err("no point").contains("no point '7x7'; there are 64x1, "));
+        assert!(
+            only(&["7x7"], &[]).expect_err("no point").contains("no point '7x7'; there are 64x1, ")
+        );
         assert!(only(&[], &["x"]).expect_err("no arm").contains("no arm 'x'; there are floor, "));
         let problem = only(&["half load"], &["shunt"]).expect_err("its rate is another's");
         assert!(problem.contains("the arm 'haproxy', which is left out"), "{problem}");

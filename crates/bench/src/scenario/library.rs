@@ -1,4 +1,5 @@
-//! The scenarios that are built in, every file of `crates/bench/scenarios`, and those that are given as files.
+//! The scenarios that are built in, every file of `crates/bench/scenarios`, and those that are
+//! given as files.
 
 use std::{fs, io, path::Path};
 
@@ -24,18 +25,21 @@ pub(super) fn find(name: &str) -> io::Result<Scenario> {
         return parse(name, text);
     }
     if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
-        let text =
-            fs::read_to_string(name).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+        let text = fs::read_to_string(name)
+            .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
         return parse(name, &text);
     }
     let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-    let problem =
-        format!("there is no scenario '{name}'; there are {}, or give the path of a .toml file", names.join(", "));
+    let problem = format!(
+        "there is no scenario '{name}'; there are {}, or give the path of a .toml file",
+        names.join(", ")
+    );
     Err(io::Error::new(io::ErrorKind::NotFound, problem))
 }
 
 fn parse(name: &str, text: &str) -> io::Result<Scenario> {
-    Scenario::parse(text).map_err(|problem| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {problem}")))
+    Scenario::parse(text)
+        .map_err(|problem| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {problem}")))
 }
 
 #[cfg(test)]
@@ -48,7 +52,10 @@ mod tests {
         assert!(!scenarios.is_empty());
         for (scenario, (file, _)) in scenarios.iter().zip(BUILT_IN) {
             assert_eq!(scenario.name, *file);
-            assert!(!scenario.claims.is_empty() || !scenario.plots.is_empty(), "{file} shows nothing");
+            assert!(
+                !scenario.claims.is_empty() || !scenario.plots.is_empty(),
+                "{file} shows nothing"
+            );
             let smoke = scenario.clone().smoke();
             assert!(
                 smoke.program.is_some() || !smoke.points.is_empty() && !smoke.arms.is_empty(),

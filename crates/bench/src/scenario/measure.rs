@@ -1,4 +1,5 @@
-//! One measurement: `shunt bench load` against an arm at a point, and the figures out of what it reports.
+//! One measurement: `shunt bench load` against an arm at a point, and the figures out of what it
+//! reports.
 
 use std::{collections::BTreeMap, io, process::Command, time::Duration};
 
@@ -35,17 +36,23 @@ pub(super) fn measure(
     let arguments = check::load_arguments(scenario, arm, point);
     let mut command = load(around, servers, scenario, arm, arguments)?;
     let seconds = |value: f64| value.max(0.0).to_string();
-    command.args(["--warm-up", &seconds(scenario.warm_up), "--duration", &seconds(scenario.duration)]);
+    command.args([
+        "--warm-up",
+        &seconds(scenario.warm_up),
+        "--duration",
+        &seconds(scenario.duration),
+    ]);
     command.args(["--seed", &seed.to_string()]);
     if let Some(rate) = &point.rate {
         let of = rate.arm.as_deref().unwrap_or(&arm.name);
-        let found = outcome
-            .median(of, &rate.point, RATE)
-            .ok_or_else(|| io::Error::other(format!("no rate of {of} at {} was measured before", rate.point)))?;
+        let found = outcome.median(of, &rate.point, RATE).ok_or_else(|| {
+            io::Error::other(format!("no rate of {of} at {} was measured before", rate.point))
+        })?;
         command.args(["--rate", &(rate.share * found).to_string()]);
     }
     let report = report_of(&mut command, stop)?;
-    let mut figures = BTreeMap::from([(RATE.to_owned(), number(&report, "rate").unwrap_or(f64::NAN))]);
+    let mut figures =
+        BTreeMap::from([(RATE.to_owned(), number(&report, "rate").unwrap_or(f64::NAN))]);
     for figure in &scenario.figures {
         if let Some(value) = value(figure, &report, servers, arm) {
             figures.insert(figure.name.clone(), value);
@@ -73,7 +80,8 @@ pub(super) fn warm_up(
     point: &Point,
     time: Duration,
 ) -> io::Result<()> {
-    let mut command = load(around, servers, scenario, arm, check::prepare_arguments(scenario, arm, point))?;
+    let mut command =
+        load(around, servers, scenario, arm, check::prepare_arguments(scenario, arm, point))?;
     command.args(["--warm-up", "0", "--duration", &time.as_secs_f64().to_string()]);
     report_of(&mut command, stop).map(|_| ())
 }
@@ -92,14 +100,16 @@ fn load(
     for address in &target.addresses {
         command.args(["--target", &address.to_string()]);
     }
-    command.args(arguments.map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?);
+    command
+        .args(arguments.map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?);
     for pid in measured(servers, &arm.measure).flat_map(Running::pids) {
         command.args(["--pid", &pid.to_string()]);
     }
     if let Some(admin) = target.admin {
         command.args(["--proxy-admin", &admin.to_string()]);
     }
-    // The nodes' own count: of a stub that the arm ends at, whether a proxy stands before it or not.
+    // The nodes' own count: of a stub that the arm ends at, whether a proxy stands before it or
+    // not.
     if let Some(statistics) = target.statistics.or_else(|| behind(scenario, servers, &arm.target)) {
         command.args(["--stub-statistics", &statistics.to_string()]);
     }
@@ -126,19 +136,24 @@ fn report_of(command: &mut Command, stop: &Stop) -> io::Result<Value> {
     };
     if let Some(share) = number(&report, "error_share").filter(|share| *share > 0.0) {
         let errors = report.get("errors").map(Value::to_string).unwrap_or_default();
-        return Err(io::Error::other(format!("{:.2} % of the answers were errors: {errors}", share * 100.0)));
+        return Err(io::Error::other(format!(
+            "{:.2} % of the answers were errors: {errors}",
+            share * 100.0
+        )));
     }
     let count = |name| number(&report, name).unwrap_or(0.0);
     let (connections, queries) = (count("connections_lost"), count("queries_lost"));
     if connections + queries > 0.0 {
-        let problem = format!("{connections} connections were lost, {queries} queries had no answer");
+        let problem =
+            format!("{connections} connections were lost, {queries} queries had no answer");
         return Err(io::Error::other(problem));
     }
     Ok(report)
 }
 
-/// Arrivals of an open loop that are in none of its latencies, if that is more than one in a hundred: they still waited
-/// when the round ended, or were dropped. The 99th percentile is then that of the others.
+/// Arrivals of an open loop that are in none of its latencies, if that is more than one in a
+/// hundred: they still waited when the round ended, or were dropped. The 99th percentile is then
+/// that of the others.
 pub(super) fn left_out(report: &Value) -> Option<u64> {
     let count = |name| report.get(name).and_then(Value::as_u64).unwrap_or(0);
     let left_out = count("waiting") + count("shed");
@@ -159,8 +174,9 @@ fn sum(report: &Value, servers: &[Running], arm: &Arm, field: &str) -> Option<f6
     let pids: Vec<u32> = measured(servers, &arm.measure).flat_map(Running::pids).collect();
     let processes = report.get("processes")?.as_array()?;
     let of = |pid: &u32| {
-        let found =
-            processes.iter().find(|process| process.get("pid").and_then(Value::as_u64) == Some(u64::from(*pid)));
+        let found = processes
+            .iter()
+            .find(|process| process.get("pid").and_then(Value::as_u64) == Some(u64::from(*pid)));
         found?.get(field)?.as_f64()
     };
     // One that is missing would make the sum wrong.
@@ -178,7 +194,8 @@ mod tests {
 
     #[test]
     fn a_rate_that_was_not_kept_is_seen() {
-        let report = |waiting, shed| serde_json::json!({"queries": 1000, "waiting": waiting, "shed": shed});
+        let report =
+            |waiting, shed| serde_json::json!({"queries": 1000, "waiting": waiting, "shed": shed});
         assert_eq!((left_out(&report(10, 0)), left_out(&report(8, 3))), (None, Some(11)));
         assert_eq!(left_out(&serde_json::json!({"queries": 0})), None);
     }
@@ -186,7 +203,10 @@ mod tests {
     #[test]
     fn numbers_by_path() {
         let report = serde_json::json!({"rate": 5, "latency_us": {"p99": 1.5}, "nodes": {"connections": null}});
-        assert_eq!((number(&report, "rate"), number(&report, "latency_us.p99")), (Some(5.0), Some(1.5)));
+        assert_eq!(
+            (number(&report, "rate"), number(&report, "latency_us.p99")),
+            (Some(5.0), Some(1.5))
+        );
         assert_eq!((number(&report, "nodes.connections"), number(&report, "x.y")), (None, None));
     }
 }

@@ -1,4 +1,5 @@
-//! `shunt bench run`: experiments that are written down as files, measured side by side, and checked against their claims.
+//! `shunt bench run`: experiments that are written down as files, measured side by side, and
+//! checked against their claims.
 //!
 //! ```text
 //! scenarios/NAME.toml -> file, check (everything it names is there)
@@ -8,8 +9,8 @@
 //!   => record (JSON lines)
 //! ```
 //!
-//! An experiment that needs more than a load, such as nodes that restart, is a program of the project; its measurements are
-//! treated as those made here.
+//! An experiment that needs more than a load, such as nodes that restart, is a program of the
+//! project; its measurements are treated as those made here.
 
 mod args;
 mod check;
@@ -50,7 +51,8 @@ use crate::{
     random::Random,
 };
 
-/// Runs the scenarios and writes what they measured. Exit code 2: an experiment could not be run to its end.
+/// Runs the scenarios and writes what they measured. Exit code 2: an experiment could not be run to
+/// its end.
 ///
 /// # Errors
 /// A scenario is not there or not whole, or the results cannot be written.
@@ -61,10 +63,9 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
     let scenarios = chosen(args)?;
     raise_fd_limit(1 << 16);
     let stop = Stop::on_signals()?;
-    let project = args
-        .project
-        .canonicalize()
-        .map_err(|error| io::Error::new(error.kind(), format!("--project {}: {error}", args.project.display())))?;
+    let project = args.project.canonicalize().map_err(|error| {
+        io::Error::new(error.kind(), format!("--project {}: {error}", args.project.display()))
+    })?;
     let out = args.form.out.clone().unwrap_or_else(|| default_out(&project));
     let mut bench = Bench {
         around: surroundings(args, project)?,
@@ -78,7 +79,12 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
     bench.record.write(&Line::run(&bench.around.project, args.smoke, args.form.seed))?;
     let mut verdicts = Vec::new();
     let total: f64 = scenarios.iter().map(plan::seconds).sum();
-    eprintln!("{} scenarios, about {}; results in {}", scenarios.len(), minutes(total), out.display());
+    eprintln!(
+        "{} scenarios, about {}; results in {}",
+        scenarios.len(),
+        minutes(total),
+        out.display()
+    );
     for scenario in &scenarios {
         if bench.stop.is_set() {
             break;
@@ -100,11 +106,13 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
 fn surroundings(args: &RunArgs, project: PathBuf) -> io::Result<Surroundings> {
     let bench = std::env::current_exe()?;
     let found = |path: &PathBuf| {
-        path.canonicalize().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+        path.canonicalize()
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     };
     let shunt = args.shunt.as_ref().map_or_else(|| Ok(bench.clone()), found)?;
     // The short form measures nothing: it shows that two can be compared with one in both places.
-    let base = args.base.as_ref().map(found).transpose()?.or_else(|| args.smoke.then(|| shunt.clone()));
+    let base =
+        args.base.as_ref().map(found).transpose()?.or_else(|| args.smoke.then(|| shunt.clone()));
     let (port, is_smoke, cpus) = (args.form.port, args.smoke, cpu::allowed());
     Ok(Surroundings { bench, shunt, base, project, port, is_smoke, cpus })
 }
@@ -112,7 +120,12 @@ fn surroundings(args: &RunArgs, project: PathBuf) -> io::Result<Surroundings> {
 fn list() -> io::Result<()> {
     for scenario in library::all()? {
         let when = if scenario.only_named { ", only when named" } else { "" };
-        println!("{:24} about {:>7}  {}{when}", scenario.name, minutes(plan::seconds(&scenario)), scenario.title);
+        println!(
+            "{:24} about {:>7}  {}{when}",
+            scenario.name,
+            minutes(plan::seconds(&scenario)),
+            scenario.title
+        );
     }
     Ok(())
 }
@@ -125,7 +138,9 @@ fn chosen(args: &RunArgs) -> io::Result<Vec<Scenario>> {
         args.scenarios.iter().map(|name| library::find(name)).collect::<io::Result<Vec<_>>>()?
     };
     let form = &args.form;
-    let seconds = |given: Option<f64>, least: f64| given.filter(|seconds| *seconds >= least && seconds.is_finite());
+    let seconds = |given: Option<f64>, least: f64| {
+        given.filter(|seconds| *seconds >= least && seconds.is_finite())
+    };
     let shaped = found.into_iter().map(|scenario| {
         let scenario = if args.smoke { scenario.smoke() } else { scenario };
         let mut scenario = scenario.only(&form.points, &args.arms)?;
@@ -174,8 +189,10 @@ impl Bench {
         }
         for point in &scenario.points {
             if let Some(arm) = plan::needs_missing(point, &missing) {
-                let text =
-                    format!("'{}' is left out: its rate is a share of that of {arm}, which is missing.", point.label);
+                let text = format!(
+                    "'{}' is left out: its rate is a share of that of {arm}, which is missing.",
+                    point.label
+                );
                 eprintln!("{}: {text}", scenario.name);
                 self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })?;
             }
@@ -206,7 +223,8 @@ impl Bench {
         self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })
     }
 
-    /// Starts all servers that can be. An arm whose server, or one behind it, is missing goes into `missing`.
+    /// Starts all servers that can be. An arm whose server, or one behind it, is missing goes into
+    /// `missing`.
     fn start_servers(
         &mut self,
         scenario: &Scenario,
@@ -221,14 +239,18 @@ impl Bench {
                 reasons.insert(&server.name, reason);
                 continue;
             }
-            let behind = server.of.as_deref().and_then(|of| running.iter().find(|found| found.name == of));
+            let behind =
+                server.of.as_deref().and_then(|of| running.iter().find(|found| found.name == of));
             match servers::start(server, position as u16, behind, &self.around) {
                 Ok(started) => running.push(started),
                 Err(NotStarted::Missing(reason)) => {
                     reasons.insert(&server.name, reason);
                 }
                 Err(NotStarted::Failed(error)) => {
-                    self.note_failure(scenario, &format!("{} cannot be started: {error}", server.name))?;
+                    self.note_failure(
+                        scenario,
+                        &format!("{} cannot be started: {error}", server.name),
+                    )?;
                     reasons.insert(&server.name, error.to_string());
                 }
             }
@@ -243,7 +265,8 @@ impl Bench {
         Ok(running)
     }
 
-    /// Every arm at every point in every round, in an order that is random within what has to come first.
+    /// Every arm at every point in every round, in an order that is random within what has to come
+    /// first.
     fn measure_rounds(
         &mut self,
         scenario: &Scenario,
@@ -267,16 +290,35 @@ impl Bench {
             if self.stop.is_set() {
                 return Ok(());
             }
-            progress.step(&format!("round {}, {}, {}", slot.round + 1, slot.point.label, slot.arm.title));
-            if let Some(ended) = servers.iter_mut().find_map(|server| server.has_ended().then(|| server.name.clone())) {
-                return Err(io::Error::other(format!("{ended} has ended in the middle of the scenario")));
+            progress.step(&format!(
+                "round {}, {}, {}",
+                slot.round + 1,
+                slot.point.label,
+                slot.arm.title
+            ));
+            if let Some(ended) = servers
+                .iter_mut()
+                .find_map(|server| server.has_ended().then(|| server.name.clone()))
+            {
+                return Err(io::Error::other(format!(
+                    "{ended} has ended in the middle of the scenario"
+                )));
             }
             let seed = self.seed.wrapping_add(u64::from(slot.round) << 16);
-            match measure::measure(&self.around, &self.stop, servers, scenario, &slot, outcome, seed) {
+            match measure::measure(
+                &self.around,
+                &self.stop,
+                servers,
+                scenario,
+                &slot,
+                outcome,
+                seed,
+            ) {
                 Ok(measurement) => {
                     self.record.write(&Line::Measurement(&measurement))?;
                     if let Some(count) = measure::left_out(&measurement.detail) {
-                        let most = left_out.entry((&slot.arm.title, &slot.point.label)).or_default();
+                        let most =
+                            left_out.entry((&slot.arm.title, &slot.point.label)).or_default();
                         *most = count.max(*most);
                     }
                     outcome.add(measurement);

@@ -1,4 +1,5 @@
-//! Draws the results of a scenario from its measurements: medians, ratios, and whether each claim is met.
+//! Draws the results of a scenario from its measurements: medians, ratios, and whether each claim
+//! is met.
 
 use std::{collections::BTreeSet, io};
 
@@ -25,14 +26,21 @@ impl<'s> Outcome<'s> {
     }
 
     /// Values of a figure by round.
-    pub(super) fn values(&self, arm: &str, point: &str, figure: &str) -> impl Iterator<Item = (u32, f64)> {
-        let found = self.measurements.iter().filter(move |found| found.arm == arm && found.point == point);
+    pub(super) fn values(
+        &self,
+        arm: &str,
+        point: &str,
+        figure: &str,
+    ) -> impl Iterator<Item = (u32, f64)> {
+        let found =
+            self.measurements.iter().filter(move |found| found.arm == arm && found.point == point);
         found.filter_map(move |found| Some((found.round, *found.figures.get(figure)?)))
     }
 
     /// The median over the rounds so far.
     pub(super) fn median(&self, arm: &str, point: &str, figure: &str) -> Option<f64> {
-        Spread::of(self.values(arm, point, figure).map(|(_, value)| value)).map(|spread| spread.median)
+        Spread::of(self.values(arm, point, figure).map(|(_, value)| value))
+            .map(|spread| spread.median)
     }
 
     pub(super) fn ratio(&self, arm: &str, base: &str, point: &str, figure: &str) -> Option<Ratio> {
@@ -44,13 +52,16 @@ impl<'s> Outcome<'s> {
         Ratio::of(&pairs.collect::<Vec<_>>())
     }
 
-    /// Points with their place on the axis, in the order of the file; those of programs as they were first measured.
+    /// Points with their place on the axis, in the order of the file; those of programs as they
+    /// were first measured.
     pub(super) fn points(&self) -> Vec<(&str, Option<f64>)> {
         let mut seen = BTreeSet::new();
         let all = self.measurements.iter().map(|found| (found.point.as_str(), found.x));
         let mut points: Vec<_> = all.filter(|(point, _)| seen.insert(*point)).collect();
         // Each round measures the points in an order of its own.
-        points.sort_by_key(|(point, _)| self.scenario.points.iter().position(|listed| listed.label == *point));
+        points.sort_by_key(|(point, _)| {
+            self.scenario.points.iter().position(|listed| listed.label == *point)
+        });
         points
     }
 
@@ -58,26 +69,46 @@ impl<'s> Outcome<'s> {
     pub(super) fn conclude(&self, record: &mut Record) -> io::Result<Vec<(String, Verdict)>> {
         for (point, x) in self.points() {
             for (arm, figure) in self.columns() {
-                let values: Vec<f64> = self.values(arm, point, figure).map(|(_, value)| value).collect();
+                let values: Vec<f64> =
+                    self.values(arm, point, figure).map(|(_, value)| value).collect();
                 let Some(spread) = Spread::of(values.iter().copied()) else { continue };
                 let scenario = &self.scenario.name;
-                record.write(&Line::Summary { scenario, arm, point, x, figure, spread, rounds: values.len() })?;
+                record.write(&Line::Summary {
+                    scenario,
+                    arm,
+                    point,
+                    x,
+                    figure,
+                    spread,
+                    rounds: values.len(),
+                })?;
             }
             for comparison in &self.scenario.comparisons {
                 for arm in &comparison.arms {
                     let (base, figure) = (&comparison.base, &comparison.figure);
                     let Some(ratio) = self.ratio(arm, base, point, figure) else { continue };
                     let scenario = &self.scenario.name;
-                    record.write(&Line::Comparison { scenario, point, x, figure, arm, base, ratio })?;
+                    record.write(&Line::Comparison {
+                        scenario,
+                        point,
+                        x,
+                        figure,
+                        arm,
+                        base,
+                        ratio,
+                    })?;
                 }
             }
         }
         let mut verdicts = Vec::new();
         for claim in &self.scenario.claims {
             let (ours, verdict) = self.judge(claim);
-            let title = |name: &str| self.scenario.arm(name).map_or(name.to_owned(), |arm| arm.title.clone());
+            let title = |name: &str| {
+                self.scenario.arm(name).map_or(name.to_owned(), |arm| arm.title.clone())
+            };
             let figure = self.scenario.figures.iter().find(|figure| figure.name == claim.figure);
-            let unit = figure.filter(|_| claim.base.is_none()).map_or("", |figure| figure.unit.as_str());
+            let unit =
+                figure.filter(|_| claim.base.is_none()).map_or("", |figure| figure.unit.as_str());
             let figure = figure.map_or(claim.figure.as_str(), |figure| figure.title.as_str());
             let wanted = match Wanted::parse(&claim.wanted) {
                 Ok(Wanted::Above(limit)) => format!("above {}", amount(limit, unit)),
@@ -96,7 +127,10 @@ impl<'s> Outcome<'s> {
                 ours,
                 how: format!("{of}, at {}; wanted {wanted}", claim.point),
                 verdict,
-                why: claim.why.as_deref().filter(|_| matches!(verdict, Verdict::NotMet | Verdict::NotShown)),
+                why: claim
+                    .why
+                    .as_deref()
+                    .filter(|_| matches!(verdict, Verdict::NotMet | Verdict::NotShown)),
             })?;
             verdicts.push((claim.text.clone(), verdict));
         }
@@ -106,7 +140,9 @@ impl<'s> Outcome<'s> {
     fn columns(&self) -> impl Iterator<Item = (&str, &str)> {
         let figures = &self.scenario.figures;
         let arms = self.scenario.arms.iter();
-        arms.flat_map(move |arm| figures.iter().map(move |figure| (arm.name.as_str(), figure.name.as_str())))
+        arms.flat_map(move |arm| {
+            figures.iter().map(move |figure| (arm.name.as_str(), figure.name.as_str()))
+        })
     }
 
     fn judge(&self, claim: &Claim) -> (Option<String>, Verdict) {
@@ -118,10 +154,12 @@ impl<'s> Outcome<'s> {
             };
             let Ratio { ratio, low, high, rounds, .. } = found;
             let verdict = Verdict::of(wanted, low, high, rounds, claim.rounds);
-            let interval = if rounds == 1 { "one round".to_owned() } else { format!("{low:.2} to {high:.2}") };
+            let interval =
+                if rounds == 1 { "one round".to_owned() } else { format!("{low:.2} to {high:.2}") };
             return (Some(format!("x {ratio:.2} ({interval})")), verdict);
         }
-        let values: Vec<f64> = self.values(&claim.arm, &claim.point, &claim.figure).map(|(_, value)| value).collect();
+        let values: Vec<f64> =
+            self.values(&claim.arm, &claim.point, &claim.figure).map(|(_, value)| value).collect();
         let Some(Spread { median, min, max }) = Spread::of(values.iter().copied()) else {
             return (None, Verdict::NotMeasured);
         };
@@ -151,7 +189,8 @@ fn amount(number: f64, unit: &str) -> String {
 
 /// Three digits that count.
 pub(super) fn short(number: f64) -> String {
-    let digits = if number == 0.0 { 0 } else { (2 - number.abs().log10().floor() as i32).clamp(0, 6) };
+    let digits =
+        if number == 0.0 { 0 } else { (2 - number.abs().log10().floor() as i32).clamp(0, 6) };
     format!("{number:.*}", digits as usize)
 }
 
@@ -200,7 +239,9 @@ mod tests {
         let scenario = Scenario::parse(SCENARIO).expect("valid");
         let mut outcome = Outcome::new(&scenario);
         for (round, (ours, theirs)) in
-            [(5.0, 10.0), (6.0, 12.5), (11.0, 20.0), (6.0, 12.0), (5.0, 10.0)].into_iter().enumerate()
+            [(5.0, 10.0), (6.0, 12.5), (11.0, 20.0), (6.0, 12.0), (5.0, 10.0)]
+                .into_iter()
+                .enumerate()
         {
             outcome.add(measured("ours", round as u32, ours));
             outcome.add(measured("theirs", round as u32, theirs));
@@ -226,8 +267,9 @@ mod tests {
     #[test]
     fn points_stand_as_in_the_file_however_they_were_measured() {
         let mut scenario = Scenario::parse(SCENARIO).expect("valid");
-        scenario.points =
-            ["b", "a", "c"].map(|label| toml::from_str(&format!("label = \"{label}\"")).expect("a point")).into();
+        scenario.points = ["b", "a", "c"]
+            .map(|label| toml::from_str(&format!("label = \"{label}\"")).expect("a point"))
+            .into();
         let mut outcome = Outcome::new(&scenario);
         for point in ["a", "c", "b", "a"] {
             outcome.add(Measurement { point: point.into(), ..measured("ours", 0, 1.0) });
@@ -247,7 +289,10 @@ mod tests {
             (3.0, "writes"),
         ];
         let texts = amounts.map(|(number, unit)| amount(number, unit));
-        assert_eq!(texts, ["42.5 ms", "30.3 MB", "71.7 %", "1.20", "812 per second", "3.00 writes"]);
+        assert_eq!(
+            texts,
+            ["42.5 ms", "30.3 MB", "71.7 %", "1.20", "812 per second", "3.00 writes"]
+        );
     }
 
     #[test]

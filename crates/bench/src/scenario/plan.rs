@@ -18,8 +18,9 @@ const AROUND_EACH: f64 = 0.3;
 /// Until a ring serves, seconds.
 const RING_STARTS: f64 = 60.0;
 
-/// All measurements: round after round; in each the points in random order, but those whose rate depends on others after
-/// those; at each point the arms in random order, so what is compared is measured close together.
+/// All measurements: round after round; in each the points in random order, but those whose rate
+/// depends on others after those; at each point the arms in random order, so what is compared is
+/// measured close together.
 pub(super) fn slots<'s>(
     scenario: &'s Scenario,
     missing: &BTreeMap<String, String>,
@@ -31,7 +32,8 @@ pub(super) fn slots<'s>(
         random.shuffle(&mut points);
         points.sort_by_key(|point| scenario.bases(point).count());
         for point in points {
-            let mut arms: Vec<&Arm> = scenario.arms.iter().filter(|arm| is_measured(arm, point, missing)).collect();
+            let mut arms: Vec<&Arm> =
+                scenario.arms.iter().filter(|arm| is_measured(arm, point, missing)).collect();
             random.shuffle(&mut arms);
             slots.extend(arms.into_iter().map(|arm| Slot { round, arm, point }));
         }
@@ -40,19 +42,30 @@ pub(super) fn slots<'s>(
 }
 
 fn is_measured(arm: &Arm, point: &Point, missing: &BTreeMap<String, String>) -> bool {
-    !missing.contains_key(&arm.name) && !arm.skip.contains(&point.label) && needs_missing(point, missing).is_none()
+    !missing.contains_key(&arm.name)
+        && !arm.skip.contains(&point.label)
+        && needs_missing(point, missing).is_none()
 }
 
 /// The arm that is missing and whose rate this point's is a share of.
-pub(super) fn needs_missing<'p>(point: &'p Point, missing: &BTreeMap<String, String>) -> Option<&'p str> {
+pub(super) fn needs_missing<'p>(
+    point: &'p Point,
+    missing: &BTreeMap<String, String>,
+) -> Option<&'p str> {
     let arm = point.rate.as_ref()?.arm.as_deref()?;
     missing.contains_key(arm).then_some(arm)
 }
 
 /// Every arm once, at its first point with a rate of its own.
-pub(super) fn warm_up<'s>(scenario: &'s Scenario, missing: &BTreeMap<String, String>) -> Vec<(&'s Arm, &'s Point)> {
+pub(super) fn warm_up<'s>(
+    scenario: &'s Scenario,
+    missing: &BTreeMap<String, String>,
+) -> Vec<(&'s Arm, &'s Point)> {
     let first = |arm: &'s Arm| {
-        let point = scenario.points.iter().find(|point| point.rate.is_none() && is_measured(arm, point, missing));
+        let point = scenario
+            .points
+            .iter()
+            .find(|point| point.rate.is_none() && is_measured(arm, point, missing));
         point.map(|point| (arm, point))
     };
     scenario.arms.iter().filter_map(first).collect()
@@ -64,7 +77,9 @@ pub(super) fn seconds(scenario: &Scenario) -> f64 {
         return program.seconds;
     }
     let count = slots(scenario, &BTreeMap::new(), &mut Random::new(1)).len() as f64;
-    let rings = scenario.servers.iter().filter(|server| server.kind == ServerKind::Cassandra).count() as f64;
+    let rings =
+        scenario.servers.iter().filter(|server| server.kind == ServerKind::Cassandra).count()
+            as f64;
     let warm_up = scenario.warm_up_once * scenario.arms.len() as f64;
     count * (scenario.duration + scenario.warm_up + AROUND_EACH)
         + rings * RING_STARTS
@@ -101,10 +116,13 @@ mod tests {
         assert_eq!(slots.len(), 3 * (2 + 1 + 2));
         for round in 0..3 {
             let of_round: Vec<_> = slots.iter().filter(|slot| slot.round == round).collect();
-            let seen: std::collections::BTreeSet<_> =
-                of_round.iter().map(|slot| (slot.arm.name.as_str(), slot.point.label.as_str())).collect();
+            let seen: std::collections::BTreeSet<_> = of_round
+                .iter()
+                .map(|slot| (slot.arm.name.as_str(), slot.point.label.as_str()))
+                .collect();
             assert_eq!(seen.len(), 5, "each once");
-            let half = of_round.iter().position(|slot| slot.point.label == "half").expect("measured");
+            let half =
+                of_round.iter().position(|slot| slot.point.label == "half").expect("measured");
             assert!(of_round[half..].iter().all(|slot| slot.point.label == "half"));
             assert!(!seen.contains(&("b", "1")) && seen.iter().all(|(arm, _)| *arm != "c"));
         }
@@ -112,12 +130,15 @@ mod tests {
 
     #[test]
     fn a_share_of_a_share_comes_after_it() {
-        let text = SCENARIO
-            .replace("points = [", "points = [{ label = \"quarter\", rate = { share = 0.5, point = \"half\" } }, ");
+        let text = SCENARIO.replace(
+            "points = [",
+            "points = [{ label = \"quarter\", rate = { share = 0.5, point = \"half\" } }, ",
+        );
         let scenario = Scenario::parse(&text).expect("valid");
         for seed in 1..20 {
             let slots = slots(&scenario, &BTreeMap::new(), &mut Random::new(seed));
-            let first = |label| slots.iter().position(|slot| slot.point.label == label).expect("measured");
+            let first =
+                |label| slots.iter().position(|slot| slot.point.label == label).expect("measured");
             assert!(first("1") < first("half") && first("half") < first("quarter"));
         }
     }
@@ -136,7 +157,8 @@ mod tests {
     fn warm_up_takes_a_point_that_the_arm_has() {
         let scenario = Scenario::parse(SCENARIO).expect("valid");
         let all = warm_up(&scenario, &BTreeMap::new());
-        let labels: Vec<_> = all.iter().map(|(arm, point)| (arm.name.as_str(), point.label.as_str())).collect();
+        let labels: Vec<_> =
+            all.iter().map(|(arm, point)| (arm.name.as_str(), point.label.as_str())).collect();
         assert_eq!(labels, [("a", "1"), ("b", "2"), ("c", "1")]);
     }
 }

@@ -1,5 +1,5 @@
-//! Shows what is running and how long it will take, on the terminal; on anything else a line per scenario and a few on the
-//! way.
+//! Shows what is running and how long it will take, on the terminal; on anything else a line per
+//! scenario and a few on the way.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -26,7 +26,14 @@ impl Progress {
     /// The progress of a scenario with so many steps; 0 if that is not known.
     pub(super) fn new(name: &str, steps: usize) -> Self {
         let is_terminal = io::stderr().is_terminal();
-        Self { name: name.to_owned(), steps, done: 0, begun: Instant::now(), is_terminal, said: None }
+        Self {
+            name: name.to_owned(),
+            steps,
+            done: 0,
+            begun: Instant::now(),
+            is_terminal,
+            said: None,
+        }
     }
 
     /// The next step begins.

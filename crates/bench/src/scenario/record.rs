@@ -1,5 +1,5 @@
-//! The results as they are kept: one JSON object per line, each written when it is known, so that a run which is broken off
-//! keeps what it has.
+//! The results as they are kept: one JSON object per line, each written when it is known, so that a
+//! run which is broken off keeps what it has.
 
 use std::{
     collections::BTreeMap,
@@ -150,14 +150,18 @@ impl Machine {
             Some(line.split_once(':')?.1.trim().to_owned())
         };
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kilobytes = memory.lines().next().and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        let kilobytes = memory
+            .lines()
+            .next()
+            .and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             processor: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             processors: thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: kilobytes.unwrap_or(0) * 1024,
             kernel: format!("Linux {}", release.trim()),
-            is_virtual: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            is_virtual: field("flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         }
     }
 }
@@ -234,7 +238,8 @@ pub(super) struct Record {
 impl Record {
     /// Begins the file; what was there is overwritten.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(named)?;
         }

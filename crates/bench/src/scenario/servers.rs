@@ -1,5 +1,5 @@
-//! The servers that a scenario starts: each server a process of its own (Cassandra several), on its own ports, ended with
-//! the scenario.
+//! The servers that a scenario starts: each server a process of its own (Cassandra several), on its
+//! own ports, ended with the scenario.
 
 use std::{
     io,
@@ -32,7 +32,8 @@ impl From<io::Error> for NotStarted {
 /// Where things are.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
-    /// The binary with the load generator and the stub nodes: this one, so that two binaries have the same around them.
+    /// The binary with the load generator and the stub nodes: this one, so that two binaries have
+    /// the same around them.
     pub(super) bench: PathBuf,
     /// The shunt binary that is measured.
     pub(super) shunt: PathBuf,
@@ -87,7 +88,9 @@ impl Running {
     pub(super) fn has_ended(&mut self) -> bool {
         match &mut self.process {
             Process::Own(child) => child.has_ended(),
-            Process::Ring { pids, .. } => pids.iter().any(|pid| !Path::new(&format!("/proc/{pid}")).exists()),
+            Process::Ring { pids, .. } => {
+                pids.iter().any(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+            }
         }
     }
 }
@@ -102,14 +105,17 @@ impl Drop for Process {
                 .process_group(0)
                 .status();
             if !stop.is_ok_and(|status| status.success()) {
-                eprintln!("the ring '{name}' could not be stopped: {} --name {name} stop", scripts.display());
+                eprintln!(
+                    "the ring '{name}' could not be stopped: {} --name {name} stop",
+                    scripts.display()
+                );
             }
         }
     }
 }
 
-/// Starts `server` and waits until it serves. `position` numbers it among the scenario's, for its ports; `behind` is the
-/// server that its `of` names.
+/// Starts `server` and waits until it serves. `position` numbers it among the scenario's, for its
+/// ports; `behind` is the server that its `of` names.
 pub(super) fn start(
     server: &Server,
     position: u16,
@@ -122,14 +128,18 @@ pub(super) fn start(
     let nodes = behind.map(|behind| behind.addresses.as_slice()).unwrap_or_default();
     let shunt = match &around.base {
         Some(base) if server.base => base,
-        None if server.base => return Err(NotStarted::Missing("no --base FILE was given".to_owned())),
+        None if server.base => {
+            return Err(NotStarted::Missing("no --base FILE was given".to_owned()));
+        }
         _ => &around.shunt,
     };
     let mut command = Command::new(shunt);
-    let (mut addresses, mut admin, mut statistics, mut leftovers) = (vec![own], None, None, Vec::new());
+    let (mut addresses, mut admin, mut statistics, mut leftovers) =
+        (vec![own], None, None, Vec::new());
     match server.kind {
         ServerKind::Stub => {
-            addresses = (1..=server.nodes).map(|last| ([127, 0, 0, last as u8], port).into()).collect();
+            addresses =
+                (1..=server.nodes).map(|last| ([127, 0, 0, last as u8], port).into()).collect();
             statistics = Some(near(2));
             command = stub_command(&around.bench, own, server.nodes.into());
             command.args(["--statistics", &near(2).to_string()]);
@@ -139,9 +149,21 @@ pub(super) fn start(
             command = proxy_command(shunt, own, near(1), nodes);
         }
         ServerKind::Node => {
-            let data = std::env::temp_dir().join(format!("shunt-bench-{}-{}", std::process::id(), server.name));
+            let data = std::env::temp_dir().join(format!(
+                "shunt-bench-{}-{}",
+                std::process::id(),
+                server.name
+            ));
             admin = Some(near(1));
-            command.args(["node", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "error"]);
+            command.args([
+                "node",
+                "--listen",
+                &own.to_string(),
+                "--admin",
+                &near(1).to_string(),
+                "--log",
+                "error",
+            ]);
             command.arg("--data").arg(&data);
             leftovers.push(data);
         }
@@ -156,15 +178,25 @@ pub(super) fn start(
     command.args(&server.arguments).envs(&server.environment).stdout(Stdio::null());
     // A stub ends when this pipe does, however this process ends.
     command.stdin(if server.kind == ServerKind::Stub { Stdio::piped() } else { Stdio::null() });
-    // Out of reach of the terminal's Ctrl-C: servers end after what measures them, proxies before their nodes.
+    // Out of reach of the terminal's Ctrl-C: servers end after what measures them, proxies before
+    // their nodes.
     command.process_group(0);
     let cpu = server.cpu.map(|wanted| around.cpu(wanted));
-    let mut process = OwnProcess::spawn(&mut command, cpu, leftovers).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => NotStarted::Missing(format!("{} is not installed", command.get_program().display())),
-        _ => NotStarted::Failed(error),
-    })?;
+    let mut process =
+        OwnProcess::spawn(&mut command, cpu, leftovers).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                NotStarted::Missing(format!("{} is not installed", command.get_program().display()))
+            }
+            _ => NotStarted::Failed(error),
+        })?;
     wait_until_served(&server.name, &addresses, admin, || process.has_ended())?;
-    Ok(Running { name: server.name.clone(), addresses, admin, statistics, process: Process::Own(process) })
+    Ok(Running {
+        name: server.name.clone(),
+        addresses,
+        admin,
+        statistics,
+        process: Process::Own(process),
+    })
 }
 
 /// The command of another proxy.
@@ -172,7 +204,9 @@ fn other(server: &Server, own: SocketAddr, nodes: &[SocketAddr], around: &Surrou
     let hosts: Vec<String> = nodes.iter().map(|node| node.ip().to_string()).collect();
     let port = nodes.first().map_or(0, SocketAddr::port).to_string();
     let filled = |text: &String| {
-        text.replace("{listen}", &own.to_string()).replace("{hosts}", &hosts.join(",")).replace("{port}", &port)
+        text.replace("{listen}", &own.to_string())
+            .replace("{hosts}", &hosts.join(","))
+            .replace("{port}", &port)
     };
     let mut words = server.command.iter().map(filled);
     let program = words.next().unwrap_or_default();
@@ -187,7 +221,9 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
     let scripts = around.project.join("scripts/ring");
     if !scripts.is_file() {
         let project = around.project.display();
-        return Err(NotStarted::Missing(format!("{project} has no scripts/ring; run this in the project's directory")));
+        return Err(NotStarted::Missing(format!(
+            "{project} has no scripts/ring; run this in the project's directory"
+        )));
     }
     let name = format!("bench-{}", server.name);
     let mut running = Running {
@@ -203,13 +239,20 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
     if !around.is_smoke {
         start.arg("--optimise");
     }
-    let started =
-        start.args(&server.arguments).envs(&server.environment).stdin(Stdio::null()).process_group(0).output()?;
+    let started = start
+        .args(&server.arguments)
+        .envs(&server.environment)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .output()?;
     if !started.status.success() {
         let said = String::from_utf8_lossy(&started.stderr);
-        return Err(NotStarted::Missing(said.lines().last().unwrap_or("scripts/ring start failed").to_owned()));
+        return Err(NotStarted::Missing(
+            said.lines().last().unwrap_or("scripts/ring start failed").to_owned(),
+        ));
     }
-    let status = Command::new(&scripts).args(["--name", &name, "status"]).stdin(Stdio::null()).output()?;
+    let status =
+        Command::new(&scripts).args(["--name", &name, "status"]).stdin(Stdio::null()).output()?;
     let (addresses, found) = ring_nodes(&String::from_utf8_lossy(&status.stdout));
     if addresses.is_empty() {
         return Err(io::Error::other("scripts/ring status names no node that answers").into());
@@ -243,7 +286,10 @@ mod tests {
             "bench-ring 127.0.0.1:19042 pid 77 answers\nbench-ring 127.0.0.2:19042 pid - does not answer\n\
              bench-ring 127.0.0.3:19042 pid 79 answers\n",
         );
-        assert_eq!(addresses, ["127.0.0.1:19042".parse().expect("valid"), "127.0.0.3:19042".parse().expect("valid")]);
+        assert_eq!(
+            addresses,
+            ["127.0.0.1:19042".parse().expect("valid"), "127.0.0.3:19042".parse().expect("valid")]
+        );
         assert_eq!(pids, [77, 79]);
     }
 }

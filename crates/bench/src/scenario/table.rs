@@ -1,4 +1,5 @@
-//! Medians, and the ratios of what is compared, as a table for people: a block for each figure, a line for each point.
+//! Medians, and the ratios of what is compared, as a table for people: a block for each figure, a
+//! line for each point.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,8 @@ use crate::measure::statistics::{Ratio, Spread};
 
 /// The table of a scenario's figures. Figures that are compared have the ratios beside the medians.
 pub(super) fn of(outcome: &Outcome<'_>) -> String {
-    let mut text = format!("{}: medians (smallest to largest) over the rounds\n", outcome.scenario.title);
+    let mut text =
+        format!("{}: medians (smallest to largest) over the rounds\n", outcome.scenario.title);
     for figure in &outcome.scenario.figures {
         block(&mut text, outcome, figure);
     }
@@ -20,7 +22,8 @@ pub(super) fn of(outcome: &Outcome<'_>) -> String {
 fn block(text: &mut String, outcome: &Outcome<'_>, figure: &Figure) {
     let scenario = outcome.scenario;
     let compared = || {
-        let of_figure = scenario.comparisons.iter().filter(|comparison| comparison.figure == figure.name);
+        let of_figure =
+            scenario.comparisons.iter().filter(|comparison| comparison.figure == figure.name);
         of_figure.flat_map(|comparison| comparison.arms.iter().map(move |arm| (comparison, arm)))
     };
     let mut lines = vec![vec![String::new()]];
@@ -28,7 +31,9 @@ fn block(text: &mut String, outcome: &Outcome<'_>, figure: &Figure) {
     lines[0].extend(compared().map(|(Comparison { base, .. }, arm)| format!("{arm} / {base}")));
     for (point, _) in outcome.points() {
         let mut line = vec![point.to_owned()];
-        let median = |arm: &str| Spread::of(outcome.values(arm, point, &figure.name).map(|(_, value)| value));
+        let median = |arm: &str| {
+            Spread::of(outcome.values(arm, point, &figure.name).map(|(_, value)| value))
+        };
         line.extend(scenario.arms.iter().map(|arm| median(&arm.name).map_or("-".into(), spread)));
         let over = |(comparison, arm): (&Comparison, &String)| {
             outcome.ratio(arm, &comparison.base, point, &figure.name).map_or("-".into(), ratio)
@@ -40,22 +45,36 @@ fn block(text: &mut String, outcome: &Outcome<'_>, figure: &Figure) {
     let _ = writeln!(text, "\n{}, {}", figure.title, figure.unit);
     let widths: Vec<usize> = (0..lines[0].len())
         .map(|column| {
-            lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         })
         .collect();
     for line in lines {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
     }
 }
 
 fn spread(Spread { median, min, max }: Spread) -> String {
-    if min < max { format!("{} ({} to {})", short(median), short(min), short(max)) } else { short(median) }
+    if min < max {
+        format!("{} ({} to {})", short(median), short(min), short(max))
+    } else {
+        short(median)
+    }
 }
 
 fn ratio(Ratio { ratio, low, high, shown, rounds }: Ratio) -> String {
     let word = if shown { "shown" } else { "no difference shown" };
-    if rounds == 1 { format!("{ratio:.3}, one round") } else { format!("{ratio:.3} ({low:.3} to {high:.3}), {word}") }
+    if rounds == 1 {
+        format!("{ratio:.3}, one round")
+    } else {
+        format!("{ratio:.3} ({low:.3} to {high:.3}), {word}")
+    }
 }
 
 #[cfg(test)]
@@ -67,9 +86,12 @@ mod tests {
 
     #[test]
     fn medians_and_ratios_stand_beside_each_other() {
-        let scenario = Scenario::parse(include_str!("../../scenarios/binaries.toml")).expect("valid");
+        let scenario =
+            Scenario::parse(include_str!("../../scenarios/binaries.toml")).expect("valid");
         let mut outcome = Outcome::new(&scenario);
-        for (round, base, shunt) in [(0, 8.0, 6.0), (1, 10.0, 7.0), (2, 9.0, 6.3), (3, 8.0, 6.4), (4, 8.0, 5.2)] {
+        for (round, base, shunt) in
+            [(0, 8.0, 6.0), (1, 10.0, 7.0), (2, 9.0, 6.3), (3, 8.0, 6.4), (4, 8.0, 5.2)]
+        {
             for (arm, cpu_us) in [("base", base), ("shunt", shunt)] {
                 outcome.add(Measurement {
                     scenario: "binaries".into(),
@@ -85,6 +107,9 @@ mod tests {
         let text = of(&outcome);
         let line = "8x128  8.00 (8.00 to 10.0)  6.30 (5.20 to 7.00)  0.700 (0.650 to 0.800), shown";
         assert!(text.contains(line), "{text}");
-        assert!(text.contains("CPU of the proxy per query, us\n") && text.contains("shunt / base"), "{text}");
+        assert!(
+            text.contains("CPU of the proxy per query, us\n") && text.contains("shunt / base"),
+            "{text}"
+        );
     }
 }

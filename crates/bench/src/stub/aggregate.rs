@@ -1,4 +1,5 @@
-//! Aggregated frames at the stub: every entry is answered as if it had come alone, all answers leave in one frame.
+//! Aggregated frames at the stub: every entry is answered as if it had come alone, all answers
+//! leave in one frame.
 
 use std::ops::ControlFlow;
 
@@ -66,7 +67,8 @@ impl Dispatcher {
         entry: &Entry<'_>,
     ) -> ControlFlow<()> {
         rest.counts.aggregated_queries += 1;
-        // Bodies of entries are compressed one by one, as they would be in envelopes of their own (v3, v4).
+        // Bodies of entries are compressed one by one, as they would be in envelopes of their own
+        // (v3, v4).
         let mut plain = Vec::new();
         let mut body = entry.body;
         if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
@@ -81,12 +83,21 @@ impl Dispatcher {
             length: body.len() as u32,
             ..Header::request(entry.version, entry.stream, entry.opcode)
         };
-        // There is no later in a frame that is answered as a whole, so a delayed answer is given at once.
+        // There is no later in a frame that is answered as a whole, so a delayed answer is given at
+        // once.
         match self.reply(node, rest, asked, body, true) {
             Reply::Body(header) | Reply::Later(_, header) => {
                 let (stream, flags) = (header.stream, header.flags);
                 let out = io.output(conn);
-                writer.push(out, stream, entry.client_id, entry.version, flags, header.opcode, self.answer_body());
+                writer.push(
+                    out,
+                    stream,
+                    entry.client_id,
+                    entry.version,
+                    flags,
+                    header.opcode,
+                    self.answer_body(),
+                );
             }
             Reply::Nothing => {}
             Reply::Garbage(bytes) => {

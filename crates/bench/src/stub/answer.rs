@@ -1,6 +1,7 @@
 //! How a stub node answers a request: the body of the response, from the body of the request.
 //!
-//! Knows nothing of connections and framing; the keyspace of the connection and the memory come as arguments.
+//! Knows nothing of connections and framing; the keyspace of the connection and the memory come as
+//! arguments.
 
 use std::sync::PoisonError;
 
@@ -31,7 +32,8 @@ const READS: u8 = 1;
 /// A RESULT that says nothing.
 const VOID: [u8; 4] = result_kind::VOID.to_be_bytes();
 
-/// The effect of a request on its connection: the keyspace it has from now on; or why it gets an ERROR.
+/// The effect of a request on its connection: the keyspace it has from now on; or why it gets an
+/// ERROR.
 type Outcome = Result<Option<String>, Failure>;
 
 /// One node: its tables and prepared statements.
@@ -124,11 +126,19 @@ impl Node {
         }
     }
 
-    fn execute(&mut self, version: u8, body: &[u8], counts: &mut Counts, out: &mut Vec<u8>) -> Outcome {
+    fn execute(
+        &mut self,
+        version: u8,
+        body: &[u8],
+        counts: &mut Counts,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         counts.queries += 1;
         let request = Execute::decode(version, body)?;
-        let id = StatementId::try_from(request.id).map_err(|_| Failure::Unprepared(request.id.to_vec()))?;
-        let planned = self.statements.get(&id).ok_or_else(|| Failure::Unprepared(request.id.to_vec()))?;
+        let id = StatementId::try_from(request.id)
+            .map_err(|_| Failure::Unprepared(request.id.to_vec()))?;
+        let planned =
+            self.statements.get(&id).ok_or_else(|| Failure::Unprepared(request.id.to_vec()))?;
         self.perform(&planned.plan, &request.params, counts, out)
     }
 
@@ -163,7 +173,8 @@ impl Node {
                     self.write(&planned.plan, &child.values, batch.params.timestamp, counts);
                 }
                 BatchStatement::Prepared(id) => {
-                    let known = StatementId::try_from(id).ok().and_then(|id| self.statements.get(&id));
+                    let known =
+                        StatementId::try_from(id).ok().and_then(|id| self.statements.get(&id));
                     let planned = known.ok_or_else(|| Failure::Unprepared(id.to_vec()))?;
                     self.write(&planned.plan, &child.values, batch.params.timestamp, counts);
                 }
@@ -203,20 +214,30 @@ impl Node {
             }
             plan => {
                 let columns = plan.bench_columns().unwrap_or_default();
-                ((KEYSPACE, TABLE), TABLE_COLUMNS, columns.iter().map(|&column| TABLE_COLUMNS[column]).collect())
+                (
+                    (KEYSPACE, TABLE),
+                    TABLE_COLUMNS,
+                    columns.iter().map(|&column| TABLE_COLUMNS[column]).collect(),
+                )
             }
         };
-        let of_bench = planned.plan.bench_columns().is_some() || matches!(planned.plan, Plan::Write { .. });
+        let of_bench =
+            planned.plan.bench_columns().is_some() || matches!(planned.plan, Plan::Write { .. });
         let bind: Vec<(&str, &[u8])> = planned
             .markers
             .iter()
             .map(|marker| {
-                let of_column = marker.column.map_or(TABLE_COLUMNS[0].1, |column| columns[column].1);
+                let of_column =
+                    marker.column.map_or(TABLE_COLUMNS[0].1, |column| columns[column].1);
                 (marker.name.as_str(), marker.type_option.unwrap_or(of_column))
             })
             .collect();
         // Of several keys the last, as with Cassandra.
-        let key = planned.markers.iter().rposition(|marker| marker.column == Some(0)).filter(|_| of_bench);
+        let key = planned
+            .markers
+            .iter()
+            .rposition(|marker| marker.column == Some(0))
+            .filter(|_| of_bench);
         let partition_key: Vec<u16> = key.map(|index| index as u16).into_iter().collect();
         let spec = PreparedSpec {
             id: &id,
@@ -230,12 +251,19 @@ impl Node {
         prepared(out, version, &spec);
     }
 
-    fn perform(&self, plan: &Plan, params: &QueryParams<'_>, counts: &mut Counts, out: &mut Vec<u8>) -> Outcome {
+    fn perform(
+        &self,
+        plan: &Plan,
+        params: &QueryParams<'_>,
+        counts: &mut Counts,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         match plan {
             Plan::Write { conditional, .. } => {
                 self.write(plan, &params.values, params.timestamp, counts);
                 if *conditional {
-                    let mut writer = RowsWriter::new(out, KEYSPACE, TABLE, &[("[applied]", native::BOOLEAN)]);
+                    let mut writer =
+                        RowsWriter::new(out, KEYSPACE, TABLE, &[("[applied]", native::BOOLEAN)]);
                     writer.value(Some(&[1]));
                     writer.finish();
                 } else {
@@ -247,14 +275,18 @@ impl Node {
                 self.check_route(key, counts);
                 self.read(columns, key, params.skips_metadata(), out);
             }
-            Plan::Multiget { columns, keys } => self.multiget(columns, keys, params, counts, out)?,
+            Plan::Multiget { columns, keys } => {
+                self.multiget(columns, keys, params, counts, out)?
+            }
             Plan::Scan { columns, from, rows } => {
                 self.check_route(from.resolve(&params.values), counts);
                 self.scan(columns, from, rows.as_ref(), params, out)?;
             }
             Plan::System { table, columns, filters } => {
                 let wanted = |row: &[Option<Vec<u8>>]| {
-                    filters.iter().all(|(column, operand)| row[*column].as_deref() == operand.resolve(&params.values))
+                    filters.iter().all(|(column, operand)| {
+                        row[*column].as_deref() == operand.resolve(&params.values)
+                    })
                 };
                 self.tables[*table].put_rows(out, columns, params.skips_metadata(), wanted);
             }
@@ -268,7 +300,13 @@ impl Node {
         Ok(None)
     }
 
-    fn write(&self, plan: &Plan, values: &Values<'_>, timestamp_us: Option<i64>, counts: &mut Counts) {
+    fn write(
+        &self,
+        plan: &Plan,
+        values: &Values<'_>,
+        timestamp_us: Option<i64>,
+        counts: &mut Counts,
+    ) {
         let Plan::Write { key, value, .. } = plan else { return };
         if self.memory.is_none() && self.placement.is_none() {
             return;

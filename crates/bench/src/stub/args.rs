@@ -7,7 +7,8 @@ use clap::Args;
 /// `shunt bench stub`: how many nodes, where, and what they answer.
 #[derive(Args, Clone, Debug)]
 pub struct StubArgs {
-    /// First node's CQL address; the others have the next IP addresses, or with --one-address the next ports
+    /// First node's CQL address; the others have the next IP addresses, or with --one-address the
+    /// next ports
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042")]
     pub listen: SocketAddr,
     /// Nodes of the ring, tokens spread evenly
@@ -37,7 +38,8 @@ pub struct StubArgs {
     /// Highest protocol version accepted
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=5))]
     pub protocol_max: u8,
-    /// Misbehave: KIND=PROBABILITY with kinds unprepared, overloaded, unknown-stream, garbage, silence, close, delay; repeatable
+    /// Misbehave: KIND=PROBABILITY with kinds unprepared, overloaded, unknown-stream, garbage,
+    /// silence, close, delay; repeatable
     #[arg(long = "fault", value_name = "KIND=P")]
     pub faults: Vec<String>,
     /// Delay of the fault of that name, microseconds
@@ -70,8 +72,12 @@ impl StubArgs {
             return Ok(SocketAddr::new(self.listen.ip(), port));
         }
         let ip = match self.listen.ip() {
-            IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).checked_add(u32::from(node)).ok_or_else(beyond)?.into()),
-            IpAddr::V6(ip) => IpAddr::V6(u128::from(ip).checked_add(u128::from(node)).ok_or_else(beyond)?.into()),
+            IpAddr::V4(ip) => {
+                IpAddr::V4(u32::from(ip).checked_add(u32::from(node)).ok_or_else(beyond)?.into())
+            }
+            IpAddr::V6(ip) => {
+                IpAddr::V6(u128::from(ip).checked_add(u128::from(node)).ok_or_else(beyond)?.into())
+            }
         };
         Ok(SocketAddr::new(ip, self.listen.port()))
     }

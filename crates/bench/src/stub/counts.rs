@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Counters of one node or one connection.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
-    /// Times bytes were handed over by the event loop: as many as the peer's writes, or fewer where the kernel joined
-    /// some.
+    /// Times bytes were handed over by the event loop: as many as the peer's writes, or fewer where
+    /// the kernel joined some.
     pub reads: u64,
     /// Bytes received.
     pub bytes_in: u64,

@@ -1,5 +1,6 @@
-//! Where requests are looked at: handshake here, queries to the node's [`answer`](super::answer), aggregated frames to
-//! [`aggregate`](super::aggregate); and before all that the hook, which may want something else done.
+//! Where requests are looked at: handshake here, queries to the node's [`answer`](super::answer),
+//! aggregated frames to [`aggregate`](super::aggregate); and before all that the hook, which may
+//! want something else done.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -10,7 +11,8 @@ use shunt_wire::cql::{
     compression::Algorithm,
     envelope::{Header, flag, opcode},
     message::{
-        AuthResponse, BytesMap, Execute, Register, ResponsePrefix, Startup, encode, error_code, split_request_prefix,
+        AuthResponse, BytesMap, Execute, Register, ResponsePrefix, Startup, encode, error_code,
+        split_request_prefix,
     },
 };
 
@@ -90,7 +92,14 @@ impl Dispatcher {
     }
 
     /// Appends a response to the connection's output.
-    pub(super) fn send(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    pub(super) fn send(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         rest.output.push(io.output(conn), header, body);
         self.note_unfinished(conn, rest);
     }
@@ -127,13 +136,16 @@ impl Dispatcher {
         if self.echo && header.opcode == opcode::EXECUTE && rest.stage == Stage::Open {
             return self.echo(io, conn, node, rest, header, body);
         }
-        if matches!(header.opcode, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH)
-            && rest.stage == Stage::Open
+        if matches!(
+            header.opcode,
+            opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH
+        ) && rest.stage == Stage::Open
         {
             let reply = self.reply(node, rest, header, body, false);
             return self.send_reply(io, conn, rest, reply, delayed);
         }
-        let takes_frames = self.aggregate.is_some() && self.aggregate_port.is_none_or(|port| port == rest.port);
+        let takes_frames =
+            self.aggregate.is_some() && self.aggregate_port.is_none_or(|port| port == rest.port);
         if header.opcode == opcode::AGGREGATE && takes_frames && rest.stage == Stage::Open {
             return self.serve_aggregate(io, conn, node, rest, header, body);
         }
@@ -182,7 +194,8 @@ impl Dispatcher {
         ControlFlow::Continue(())
     }
 
-    /// Works out the answer to a query into the dispatcher's buffer, or what the hook wants instead.
+    /// Works out the answer to a query into the dispatcher's buffer, or what the hook wants
+    /// instead.
     pub(super) fn reply(
         &mut self,
         node: usize,
@@ -205,7 +218,9 @@ impl Dispatcher {
         };
         match action {
             Action::Answer => Reply::Body(self.right_answer(node, rest, header, body)),
-            Action::Delay(delay_ns) => Reply::Later(delay_ns, self.right_answer(node, rest, header, body)),
+            Action::Delay(delay_ns) => {
+                Reply::Later(delay_ns, self.right_answer(node, rest, header, body))
+            }
             Action::Silence => Reply::Nothing,
             Action::Garbage(bytes) => Reply::Garbage(bytes),
             Action::Close => Reply::Close,
@@ -215,8 +230,10 @@ impl Dispatcher {
             }
             Action::Unprepared if header.opcode == opcode::EXECUTE => {
                 rest.counts.errors += 1;
-                let message = split_request_prefix(header.flags, body).map_or(body, |(_, message)| message);
-                let id = Execute::decode(header.version, message).map_or(&[][..], |request| request.id);
+                let message =
+                    split_request_prefix(header.flags, body).map_or(body, |(_, message)| message);
+                let id =
+                    Execute::decode(header.version, message).map_or(&[][..], |request| request.id);
                 put_unprepared(&mut self.body, header.version, id);
                 Reply::Body(response_to(header, opcode::ERROR))
             }
@@ -229,8 +246,15 @@ impl Dispatcher {
         }
     }
 
-    /// The answer with what its request asks to stand before it: a tracing id, the custom payload echoed.
-    fn right_answer(&mut self, node: usize, rest: &mut SessionRest, header: Header, body: &[u8]) -> Header {
+    /// The answer with what its request asks to stand before it: a tracing id, the custom payload
+    /// echoed.
+    fn right_answer(
+        &mut self,
+        node: usize,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> Header {
         let (payload, message) = match split_request_prefix(header.flags, body) {
             Ok(split) => split,
             Err(error) => {
@@ -238,11 +262,21 @@ impl Dispatcher {
                 return response_to(header, opcode::ERROR);
             }
         };
-        let flags =
-            if header.flags & flag::TRACING != 0 || payload.is_some() { self.put_prefix(header, payload) } else { 0 };
+        let flags = if header.flags & flag::TRACING != 0 || payload.is_some() {
+            self.put_prefix(header, payload)
+        } else {
+            0
+        };
         let node = &mut self.nodes[node];
         let keyspace = rest.keyspace.as_deref();
-        let answered = node.answer(header.version, header.opcode, message, keyspace, &mut rest.counts, &mut self.body);
+        let answered = node.answer(
+            header.version,
+            header.opcode,
+            message,
+            keyspace,
+            &mut rest.counts,
+            &mut self.body,
+        );
         if answered.keyspace.is_some() {
             rest.keyspace = answered.keyspace;
         }
@@ -261,10 +295,17 @@ impl Dispatcher {
         &self.body
     }
 
-    fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) -> ControlFlow<()> {
+    fn refuse_version(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+    ) -> ControlFlow<()> {
         rest.counts.protocol_errors += 1;
         let version = self.protocol_max;
-        let supported: Vec<String> = (3..=version).map(|version| format!("{version}/v{version}")).collect();
+        let supported: Vec<String> =
+            (3..=version).map(|version| format!("{version}/v{version}")).collect();
         let text = format!(
             "Invalid or unsupported protocol version ({}); supported versions are ({})",
             header.version,
@@ -309,7 +350,8 @@ impl Dispatcher {
     }
 
     fn put_supported(&mut self) {
-        let versions: Vec<String> = (3..=self.protocol_max).map(|version| format!("{version}/v{version}")).collect();
+        let versions: Vec<String> =
+            (3..=self.protocol_max).map(|version| format!("{version}/v{version}")).collect();
         let mut options: Vec<(&str, Vec<&str>)> = vec![
             ("COMPRESSION", vec!["lz4", "snappy"]),
             ("CQL_VERSION", vec!["3.4.7"]),
@@ -333,10 +375,13 @@ impl Dispatcher {
         header: Header,
         body: &[u8],
     ) -> ControlFlow<()> {
-        let asked = Startup::decode(body).map(|request| request.options.get("COMPRESSION").map(str::to_owned));
+        let asked = Startup::decode(body)
+            .map(|request| request.options.get("COMPRESSION").map(str::to_owned));
         let compression = match asked {
             Ok(None) => Ok(None),
-            Ok(Some(name)) => name.parse().map(Some).map_err(|_| format!("unknown compression {name}")),
+            Ok(Some(name)) => {
+                name.parse().map(Some).map_err(|_| format!("unknown compression {name}"))
+            }
             Err(error) => Err(error.to_string()),
         };
         let compression = match compression {
@@ -359,8 +404,13 @@ impl Dispatcher {
         if header.version < 5 {
             rest.compression = compression;
             rest.output.compression = compression;
-            let flags = if opcode == opcode::READY { self.put_empty_compressed(compression) } else { 0 };
-            rest.output.push_as_is(io.output(conn), Header { flags, ..response_to(header, opcode) }, &self.body);
+            let flags =
+                if opcode == opcode::READY { self.put_empty_compressed(compression) } else { 0 };
+            rest.output.push_as_is(
+                io.output(conn),
+                Header { flags, ..response_to(header, opcode) },
+                &self.body,
+            );
             return ControlFlow::Continue(());
         }
         self.send_own_body(io, conn, rest, response_to(header, opcode));
@@ -382,20 +432,24 @@ impl Dispatcher {
 
     /// SASL PLAIN as PasswordAuthenticator takes it: `[authzid] 0 user 0 password`.
     fn login(&mut self, rest: &mut SessionRest, body: &[u8]) -> u8 {
-        let token = AuthResponse::decode(body).ok().and_then(|response| response.token).unwrap_or_default();
+        let token =
+            AuthResponse::decode(body).ok().and_then(|response| response.token).unwrap_or_default();
         let mut parts = token.split(|&byte| byte == 0).skip(1);
         let (user, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let known = self
-            .credentials
-            .iter()
-            .any(|(known_user, known_password)| known_user.as_bytes() == user && known_password.as_bytes() == password);
+        let known = self.credentials.iter().any(|(known_user, known_password)| {
+            known_user.as_bytes() == user && known_password.as_bytes() == password
+        });
         if known {
             rest.stage = Stage::Open;
             encode::auth_success(&mut self.body, None);
             return opcode::AUTH_SUCCESS;
         }
         rest.counts.errors += 1;
-        encode::error(&mut self.body, error_code::BAD_CREDENTIALS, "Provided username and/or password are incorrect");
+        encode::error(
+            &mut self.body,
+            error_code::BAD_CREDENTIALS,
+            "Provided username and/or password are incorrect",
+        );
         opcode::ERROR
     }
 }

@@ -1,4 +1,5 @@
-//! Misbehaviour on purpose: before a request is answered, a hook may choose something else than the right answer.
+//! Misbehaviour on purpose: before a request is answered, a hook may choose something else than the
+//! right answer.
 
 use crate::random::Random;
 
@@ -24,7 +25,8 @@ pub struct Request<'a> {
 pub enum Action {
     /// The right answer.
     Answer,
-    /// The right answer after this many nanoseconds. Inside an aggregated frame, which is answered as a whole: at once.
+    /// The right answer after this many nanoseconds. Inside an aggregated frame, which is answered
+    /// as a whole: at once.
     Delay(u64),
     /// No answer at all.
     Silence,
@@ -44,13 +46,18 @@ pub enum Action {
 pub type Hook = Box<dyn FnMut(&Request<'_>) -> Action + Send>;
 
 /// Does `action` to the first request for which `matches` holds and answers all others.
-pub fn once(action: Action, mut matches: impl FnMut(&Request<'_>) -> bool + Send + 'static) -> Hook {
+pub fn once(
+    action: Action,
+    mut matches: impl FnMut(&Request<'_>) -> bool + Send + 'static,
+) -> Hook {
     let mut left = Some(action);
-    Box::new(
-        move |request| {
-            if left.is_some() && matches(request) { left.take().unwrap_or(Action::Answer) } else { Action::Answer }
-        },
-    )
+    Box::new(move |request| {
+        if left.is_some() && matches(request) {
+            left.take().unwrap_or(Action::Answer)
+        } else {
+            Action::Answer
+        }
+    })
 }
 
 /// Does one of `faults` with its probability to each QUERY, EXECUTE, PREPARE and BATCH, seeded.
@@ -77,7 +84,8 @@ pub fn random(seed: u64, faults: Vec<(f64, Action)>) -> Hook {
 /// # Errors
 /// Says what is wrong with the text.
 pub fn parse_fault(text: &str, delay_ns: u64) -> Result<(f64, Action), String> {
-    let (kind, probability) = text.split_once('=').ok_or_else(|| format!("fault '{text}' is not KIND=PROBABILITY"))?;
+    let (kind, probability) =
+        text.split_once('=').ok_or_else(|| format!("fault '{text}' is not KIND=PROBABILITY"))?;
     let action = match kind {
         "unprepared" => Action::Unprepared,
         "overloaded" => Action::Error(shunt_wire::cql::message::error_code::OVERLOADED),
@@ -106,14 +114,16 @@ mod tests {
     #[test]
     fn once_is_once() {
         let mut hook = once(Action::Close, |request| request.opcode == opcode::EXECUTE);
-        let actions = [opcode::QUERY, opcode::EXECUTE, opcode::EXECUTE].map(|opcode| hook(&request(opcode)));
+        let actions =
+            [opcode::QUERY, opcode::EXECUTE, opcode::EXECUTE].map(|opcode| hook(&request(opcode)));
         assert_eq!(actions, [Action::Answer, Action::Close, Action::Answer]);
     }
 
     #[test]
     fn random_keeps_its_share_and_spares_the_handshake() {
         let mut hook = random(3, vec![(0.25, Action::Silence), (0.25, Action::Unprepared)]);
-        let silent = (0..10_000).filter(|_| hook(&request(opcode::EXECUTE)) == Action::Silence).count();
+        let silent =
+            (0..10_000).filter(|_| hook(&request(opcode::EXECUTE)) == Action::Silence).count();
         assert!((2200..2800).contains(&silent), "{silent}");
         assert!((0..100).all(|_| hook(&request(opcode::STARTUP)) == Action::Answer));
     }
@@ -122,7 +132,9 @@ mod tests {
     fn faults_by_name() {
         assert_eq!(parse_fault("delay=0.5", 7), Ok((0.5, Action::Delay(7))));
         assert!(
-            parse_fault("delay=2", 7).is_err() && parse_fault("dely=0.1", 7).is_err() && parse_fault("x", 7).is_err()
+            parse_fault("delay=2", 7).is_err()
+                && parse_fault("dely=0.1", 7).is_err()
+                && parse_fault("x", 7).is_err()
         );
     }
 }

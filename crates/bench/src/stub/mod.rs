@@ -1,8 +1,8 @@
-//! A CQL node that answers at memory speed: protocol v3 to v5, the system tables drivers read, one table, aggregated
-//! frames if wanted, and misbehaviour on purpose.
+//! A CQL node that answers at memory speed: protocol v3 to v5, the system tables drivers read, one
+//! table, aggregated frames if wanted, and misbehaviour on purpose.
 //!
-//! [`Stub`] is a [`Service`]: [`serve`] runs it on sockets, tests run it in the simulation. One `Stub` can be several
-//! nodes of a ring (one per listener) or one of them.
+//! [`Stub`] is a [`Service`]: [`serve`] runs it on sockets, tests run it in the simulation. One
+//! `Stub` can be several nodes of a ring (one per listener) or one of them.
 //!
 //! ```text
 //! bytes -> reader -> dispatch -> answer (plan, system_tables) -> writer -> bytes
@@ -69,7 +69,8 @@ pub struct StubOptions {
     pub aggregate: Option<AggregateLimits>,
     /// Take them on connections to this port only, and say so in SUPPORTED.
     pub aggregate_port: Option<u16>,
-    /// Answer EXECUTE by the kind in its statement's id alone, without reading further (and without the hook).
+    /// Answer EXECUTE by the kind in its statement's id alone, without reading further (and without
+    /// the hook).
     pub echo: bool,
     /// Highest protocol version, 3 to 5.
     pub protocol_max: u8,
@@ -154,7 +155,9 @@ impl Stub {
             };
             for session in self.sessions.iter().flatten().filter(|session| session.node == index) {
                 report.counts += &session.rest.counts;
-                report.connections.push(ConnectionReport { peer: session.peer, counts: session.rest.counts });
+                report
+                    .connections
+                    .push(ConnectionReport { peer: session.peer, counts: session.rest.counts });
             }
             report
         };
@@ -214,8 +217,14 @@ impl Stub {
         if slot.as_ref()?.conn == conn { slot.take() } else { None }
     }
 
-    /// Serves the requests in `data`; returns how much of it is done with, or `None` if the connection is to be closed.
-    fn serve_all(&mut self, io: &mut Io, session: &mut Session, data: &[u8]) -> Result<Option<usize>, FrameError> {
+    /// Serves the requests in `data`; returns how much of it is done with, or `None` if the
+    /// connection is to be closed.
+    fn serve_all(
+        &mut self,
+        io: &mut Io,
+        session: &mut Session,
+        data: &[u8],
+    ) -> Result<Option<usize>, FrameError> {
         let Self { dispatcher, delayed, scratch, .. } = self;
         let Session { conn, node, reader, rest, .. } = session;
         let mut envelopes = reader.read(data, scratch);
@@ -238,7 +247,8 @@ impl Service for Stub {
 
     fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
         let listener = usize::from(origin.listener);
-        let Some(&node) = self.listeners.get(listener).filter(|&&node| node < self.accepted.len()) else {
+        let Some(&node) = self.listeners.get(listener).filter(|&&node| node < self.accepted.len())
+        else {
             return io.abort(conn);
         };
         self.accepted[node] += 1;
@@ -298,7 +308,13 @@ impl Service for Stub {
     fn timer(&mut self, io: &mut Io, key: u64) {
         let Some(delayed) = self.delayed.remove(&key) else { return };
         if let Some(mut session) = self.take(delayed.conn) {
-            self.dispatcher.send(io, delayed.conn, &mut session.rest, delayed.header, &delayed.body);
+            self.dispatcher.send(
+                io,
+                delayed.conn,
+                &mut session.rest,
+                delayed.header,
+                &delayed.body,
+            );
             self.sessions[delayed.conn.index as usize] = Some(session);
         }
     }
@@ -311,8 +327,12 @@ impl Service for Stub {
             StubMail::Hook(hook) => self.set_hook(hook),
             StubMail::Aggregate(limits) => self.dispatcher.aggregate = limits,
             StubMail::ForgetStatements(node) => self.forget_statements(node),
-            StubMail::Status(change, address) => self.send(io, &Event::StatusChange { change, address }),
-            StubMail::Topology(change, address) => self.send(io, &Event::TopologyChange { change, address }),
+            StubMail::Status(change, address) => {
+                self.send(io, &Event::StatusChange { change, address })
+            }
+            StubMail::Topology(change, address) => {
+                self.send(io, &Event::TopologyChange { change, address })
+            }
             StubMail::Event(kind, body) => self.send_event(io, &kind, &body),
         }
     }

@@ -1,5 +1,5 @@
-//! Plans what a statement means to a stub node, worked out once per text: a read of a system table, a read or write of the
-//! one table it has, or something it only nods at.
+//! Plans what a statement means to a stub node, worked out once per text: a read of a system table,
+//! a read or write of the one table it has, or something it only nods at.
 
 use shunt_wire::cql::{
     message::{Values, encode_result::native},
@@ -69,7 +69,9 @@ impl Plan {
     /// The columns of the bench table that it reads, if it does.
     pub fn bench_columns(&self) -> Option<&[usize]> {
         match self {
-            Self::Read { columns, .. } | Self::Multiget { columns, .. } | Self::Scan { columns, .. } => Some(columns),
+            Self::Read { columns, .. }
+            | Self::Multiget { columns, .. }
+            | Self::Scan { columns, .. } => Some(columns),
             _ => None,
         }
     }
@@ -126,7 +128,8 @@ pub struct Marker {
     pub type_option: Option<&'static [u8]>,
 }
 
-/// Works out what `text` does at a node with these system tables, on a connection with this keyspace.
+/// Works out what `text` does at a node with these system tables, on a connection with this
+/// keyspace.
 pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
     let statement = statement::classify_whole(text);
     let named = |written: Option<Identifier<'_>>, name: &str| match written {
@@ -134,17 +137,25 @@ pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
         None => keyspace == Some(name),
     };
     let is_table = |of: &str, name: &str| {
-        named(statement.keyspace, of) && statement.table.is_some_and(|identifier| identifier.matches(name))
+        named(statement.keyspace, of)
+            && statement.table.is_some_and(|identifier| identifier.matches(name))
     };
     let plan = match statement.kind {
         Kind::Use => Plan::Use(statement.keyspace.map(text_of).unwrap_or_default()),
         Kind::Ddl | Kind::Truncate | Kind::Batch | Kind::Transaction | Kind::Other => Plan::Nothing,
-        Kind::Select => match tables.iter().position(|table| is_table(table.keyspace, table.name)) {
-            Some(table) => system_read(&statement, table, &tables[table]),
-            None if is_table(KEYSPACE, TABLE) => bench_read(&statement, text),
-            None => Plan::Invalid(format!("unconfigured table in: {}", text.chars().take(200).collect::<String>())),
-        },
-        Kind::Insert | Kind::Update | Kind::Delete if is_table(KEYSPACE, TABLE) => bench_write(&statement, text),
+        Kind::Select => {
+            match tables.iter().position(|table| is_table(table.keyspace, table.name)) {
+                Some(table) => system_read(&statement, table, &tables[table]),
+                None if is_table(KEYSPACE, TABLE) => bench_read(&statement, text),
+                None => Plan::Invalid(format!(
+                    "unconfigured table in: {}",
+                    text.chars().take(200).collect::<String>()
+                )),
+            }
+        }
+        Kind::Insert | Kind::Update | Kind::Delete if is_table(KEYSPACE, TABLE) => {
+            bench_write(&statement, text)
+        }
         Kind::Insert | Kind::Update | Kind::Delete => Plan::Invalid("unconfigured table".into()),
     };
     let markers = markers(&statement, &plan);
@@ -191,11 +202,17 @@ fn columns_of(statement: &statement::Statement<'_>, all: &[Column]) -> Option<Ve
 
 fn system_read(statement: &statement::Statement<'_>, index: usize, table: &Table) -> Plan {
     let Some(columns) = columns_of(statement, table.columns) else {
-        return Plan::Invalid(format!("undefined column in a SELECT of {}.{}", table.keyspace, table.name));
+        return Plan::Invalid(format!(
+            "undefined column in a SELECT of {}.{}",
+            table.keyspace, table.name
+        ));
     };
     let mut filters = Vec::new();
     for term in statement.key_terms() {
-        let Some(column) = table.columns.iter().position(|(name, _)| term.column.matches(name)) else { continue };
+        let Some(column) = table.columns.iter().position(|(name, _)| term.column.matches(name))
+        else {
+            continue;
+        };
         let cql_type = types::CqlType::decode(&mut { table.columns[column].1 });
         let serialize = |text: &str| {
             let mut bytes = Vec::new();
@@ -241,7 +258,10 @@ const LIST_OF_BLOB: &[u8] = &[0, 0x20, 0, 0x03];
 fn markers(statement: &statement::Statement<'_>, plan: &Plan) -> Vec<Marker> {
     let unknown = |index| Marker { name: format!("arg{index}"), column: None, type_option: None };
     let mut markers: Vec<_> = (0..statement.markers).map(unknown).collect();
-    let mut set = |operand: &Operand, name: &str, column: Option<usize>, type_option: Option<&'static [u8]>| {
+    let mut set = |operand: &Operand,
+                   name: &str,
+                   column: Option<usize>,
+                   type_option: Option<&'static [u8]>| {
         let (index, name) = match operand {
             Operand::Literal(_) => return,
             Operand::Marker(index) => (index, name),
@@ -253,7 +273,9 @@ fn markers(statement: &statement::Statement<'_>, plan: &Plan) -> Vec<Marker> {
     };
     let (key, value) = (TABLE_COLUMNS[0].0, TABLE_COLUMNS[1].0);
     match plan {
-        Plan::Read { key: operand, .. } => operand.iter().for_each(|operand| set(operand, key, Some(0), None)),
+        Plan::Read { key: operand, .. } => {
+            operand.iter().for_each(|operand| set(operand, key, Some(0), None))
+        }
         Plan::Multiget { keys: Keys::Each(operands), .. } => {
             operands.iter().for_each(|operand| set(operand, key, Some(0), None));
         }

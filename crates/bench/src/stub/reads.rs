@@ -23,7 +23,13 @@ const SCAN_BYTES_MAX: usize = 16 << 20;
 
 impl Node {
     /// The row of one key.
-    pub(super) fn read(&self, columns: &[usize], key: Option<&[u8]>, skip_metadata: bool, out: &mut Vec<u8>) {
+    pub(super) fn read(
+        &self,
+        columns: &[usize],
+        key: Option<&[u8]>,
+        skip_metadata: bool,
+        out: &mut Vec<u8>,
+    ) {
         if let Some(memory) = &self.memory {
             let rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
             let value = key.and_then(|key| rows.get(key));
@@ -52,12 +58,18 @@ impl Node {
             let found = keys.iter().filter_map(|&key| Some((Some(key), rows.get(key)?)));
             put_bench_rows(out, columns, skip_metadata, found);
         } else {
-            put_bench_rows(out, columns, skip_metadata, keys.iter().map(|&key| (Some(key), &self.value[..])));
+            put_bench_rows(
+                out,
+                columns,
+                skip_metadata,
+                keys.iter().map(|&key| (Some(key), &self.value[..])),
+            );
         }
         Ok(())
     }
 
-    /// The row of a key and as many others as the LIMIT allows: those remembered, in no order, or the same again.
+    /// The row of a key and as many others as the LIMIT allows: those remembered, in no order, or
+    /// the same again.
     pub(super) fn scan(
         &self,
         columns: &[usize],
@@ -66,11 +78,15 @@ impl Node {
         params: &QueryParams<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        let key = from.resolve(&params.values).ok_or_else(|| Failure::Invalid("token() of null".into()))?;
-        let rows = rows
-            .map_or(Some(SCAN_ROWS), |rows| Some(i32::from_be_bytes(rows.resolve(&params.values)?.try_into().ok()?)));
+        let key = from
+            .resolve(&params.values)
+            .ok_or_else(|| Failure::Invalid("token() of null".into()))?;
+        let rows = rows.map_or(Some(SCAN_ROWS), |rows| {
+            Some(i32::from_be_bytes(rows.resolve(&params.values)?.try_into().ok()?))
+        });
         let rows = rows.and_then(|rows| usize::try_from(rows).ok()).filter(|&rows| rows > 0);
-        let rows = rows.ok_or_else(|| Failure::Invalid("LIMIT must be strictly positive".into()))?;
+        let rows =
+            rows.ok_or_else(|| Failure::Invalid("LIMIT must be strictly positive".into()))?;
         let most = rows.min(SCAN_ROWS_MAX);
         let skip_metadata = params.skips_metadata();
         if let Some(memory) = &self.memory {
@@ -98,7 +114,8 @@ impl Node {
         counts.multigets += 1;
         counts.multiget_keys += keys.len() as u64;
         if let Some(placement) = &self.placement {
-            let is_here = |key: &&&[u8]| placement.replicas(token::token(key).0) >> self.index & 1 == 1;
+            let is_here =
+                |key: &&&[u8]| placement.replicas(token::token(key).0) >> self.index & 1 == 1;
             let here = keys.iter().filter(is_here).count();
             counts.multiget_keys_elsewhere += (keys.len() - here) as u64;
             counts.misrouted += u64::from(here == 0 && !keys.is_empty());
@@ -110,9 +127,10 @@ impl Node {
 fn resolve<'a>(keys: &'a Keys, params: &QueryParams<'a>) -> Result<Vec<&'a [u8]>, Failure> {
     let null = || Failure::Invalid("Invalid null value for column k".into());
     match keys {
-        Keys::Each(operands) => {
-            operands.iter().map(|operand| operand.resolve(&params.values).ok_or_else(null)).collect()
-        }
+        Keys::Each(operands) => operands
+            .iter()
+            .map(|operand| operand.resolve(&params.values).ok_or_else(null))
+            .collect(),
         Keys::List(operand) => {
             let mut reader = Reader::new(operand.resolve(&params.values).ok_or_else(null)?);
             let count = reader.count("keys")?;
@@ -131,7 +149,8 @@ pub(super) fn put_bench_rows<'a>(
     let mut writer = if skip_metadata {
         RowsWriter::without_metadata(out, columns.len())
     } else {
-        let specifications: Vec<Column> = columns.iter().map(|&column| TABLE_COLUMNS[column]).collect();
+        let specifications: Vec<Column> =
+            columns.iter().map(|&column| TABLE_COLUMNS[column]).collect();
         RowsWriter::new(out, KEYSPACE, TABLE, &specifications)
     };
     for (key, value) in rows {

@@ -33,7 +33,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Nodes at `addresses` in one datacentre, tokens spread evenly, `tokens_each` per node in turn.
+    /// Nodes at `addresses` in one datacentre, tokens spread evenly, `tokens_each` per node in
+    /// turn.
     pub fn even(addresses: &[SocketAddr], tokens_each: usize) -> Self {
         let tokens_total = addresses.len() * tokens_each.max(1);
         let step = (1u128 << 64) / tokens_total.max(1) as u128;
@@ -86,7 +87,13 @@ impl Placement {
             }
             nodes
         };
-        Self { ranges: ends.iter().enumerate().map(|(start, &(end, _))| (end, replicas(start))).collect() }
+        Self {
+            ranges: ends
+                .iter()
+                .enumerate()
+                .map(|(start, &(end, _))| (end, replicas(start)))
+                .collect(),
+        }
     }
 
     /// The nodes that hold `token`, as bits.
@@ -101,7 +108,8 @@ mod tests {
     use super::{Placement, Ring};
 
     fn ring(count: u16, tokens_each: usize) -> Ring {
-        let addresses: Vec<_> = (0..count).map(|port| ([127, 0, 0, 1], 9000 + port).into()).collect();
+        let addresses: Vec<_> =
+            (0..count).map(|port| ([127, 0, 0, 1], 9000 + port).into()).collect();
         Ring::even(&addresses, tokens_each)
     }
 
@@ -110,7 +118,8 @@ mod tests {
         let ring = ring(3, 1);
         let tokens: Vec<i64> = ring.nodes.iter().map(|node| node.tokens[0]).collect();
         assert_eq!(tokens[0], i64::MIN + 1);
-        let widths: Vec<i128> = tokens.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0])).collect();
+        let widths: Vec<i128> =
+            tokens.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0])).collect();
         assert!(widths.iter().all(|width| (width - (1i128 << 64) / 3).abs() <= 1));
     }
 

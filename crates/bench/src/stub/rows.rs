@@ -10,8 +10,9 @@ pub type Memory = Arc<Mutex<Rows>>;
 
 /// The rows of the bench table.
 ///
-/// A write without a timestamp is the newest whenever it comes, because a node stamps it with the time at which it carries it
-/// out; so one that lay somewhere for long takes back what was written meanwhile, as it does in Cassandra.
+/// A write without a timestamp is the newest whenever it comes, because a node stamps it with the
+/// time at which it carries it out; so one that lay somewhere for long takes back what was written
+/// meanwhile, as it does in Cassandra.
 #[derive(Debug, Default)]
 pub struct Rows {
     by_key: HashMap<Vec<u8>, Cell>,
@@ -26,13 +27,15 @@ struct Cell {
 }
 
 impl Rows {
-    /// Writes a value, or deletes it with `None`. Of two writes of one time a deletion is the newer one, then the greater
-    /// value.
+    /// Writes a value, or deletes it with `None`. Of two writes of one time a deletion is the newer
+    /// one, then the greater value.
     pub fn write(&mut self, key: &[u8], value: Option<&[u8]>, timestamp_us: Option<i64>) {
         let before = self.by_key.get(key);
-        let written_us =
-            timestamp_us.unwrap_or_else(|| before.map_or(i64::MIN, |cell| cell.written_us.saturating_add(1)));
-        if before.is_none_or(|cell| order(cell.written_us, cell.value.as_deref()) < order(written_us, value)) {
+        let written_us = timestamp_us
+            .unwrap_or_else(|| before.map_or(i64::MIN, |cell| cell.written_us.saturating_add(1)));
+        if before.is_none_or(|cell| {
+            order(cell.written_us, cell.value.as_deref()) < order(written_us, value)
+        }) {
             self.by_key.insert(key.to_vec(), Cell { written_us, value: value.map(<[u8]>::to_vec) });
         }
     }

@@ -1,6 +1,7 @@
 //! Reads what `WHERE` has beside equalities: several keys with `IN`, and rows from a token on.
 //!
-//! Reads text as load generators and drivers write it; anything else is left to the plan of a plain SELECT.
+//! Reads text as load generators and drivers write it; anything else is left to the plan of a plain
+//! SELECT.
 
 use shunt_wire::cql::types;
 
@@ -53,7 +54,8 @@ fn tokens(text: &str) -> Vec<&str> {
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let word = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
-        let (token, after) = rest.split_at(word.max(if is_word(first) { 0 } else { first.len_utf8() }));
+        let (token, after) =
+            rest.split_at(word.max(if is_word(first) { 0 } else { first.len_utf8() }));
         tokens.push(token);
         rest = after.trim_start();
     }
@@ -75,7 +77,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn eat(&mut self, wanted: &str) -> bool {
-        let found = self.tokens.get(self.position).is_some_and(|token| token.eq_ignore_ascii_case(wanted));
+        let found =
+            self.tokens.get(self.position).is_some_and(|token| token.eq_ignore_ascii_case(wanted));
         self.position += usize::from(found);
         found
     }

@@ -14,16 +14,20 @@ use std::{
 };
 
 use shunt_reactor::{
-    Acceptor, CoreSlot, IoChoice, LoopOptions, Mailer, listen, mailbox, raise_fd_limit, run as run_loop,
+    Acceptor, CoreSlot, IoChoice, LoopOptions, Mailer, listen, mailbox, raise_fd_limit,
+    run as run_loop,
 };
 
 use crate::{
     measure::cpu,
-    stub::{AggregateLimits, Hook, Memory, Report, Ring, Stub, StubArgs, StubMail, StubOptions, hook},
+    stub::{
+        AggregateLimits, Hook, Memory, Report, Ring, Stub, StubArgs, StubMail, StubOptions, hook,
+    },
 };
 
 /// Limits of aggregated frames that the stub offers.
-pub const AGGREGATE_LIMITS: AggregateLimits = AggregateLimits { count_max: 1024, bytes_max: 1 << 20 };
+pub const AGGREGATE_LIMITS: AggregateLimits =
+    AggregateLimits { count_max: 1024, bytes_max: 1 << 20 };
 /// Connections may wait this many at a time for each loop.
 const MAILBOX_CAPACITY: usize = 16_384;
 /// A loop that does not report within this time is left out.
@@ -60,14 +64,20 @@ pub struct Running {
 }
 
 impl Running {
-    /// Listens on all addresses and starts the loops. With port 0 every node gets a port of its own.
+    /// Listens on all addresses and starts the loops. With port 0 every node gets a port of its
+    /// own.
     ///
     /// # Errors
     /// A wrong argument or an address in use.
     pub fn start(args: &StubArgs) -> io::Result<Self> {
-        let listeners: Vec<_> =
-            args.addresses().map_err(invalid)?.into_iter().map(listen).collect::<io::Result<_>>()?;
-        let addresses: Vec<_> = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+        let listeners: Vec<_> = args
+            .addresses()
+            .map_err(invalid)?
+            .into_iter()
+            .map(listen)
+            .collect::<io::Result<_>>()?;
+        let addresses: Vec<_> =
+            listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
         let choice: IoChoice = args.io.parse().map_err(invalid)?;
         let ring = Ring::even(&addresses, 1);
         let memory: Option<Memory> = args.remember.then(Memory::default);
@@ -88,9 +98,9 @@ impl Running {
             };
             let loop_options = LoopOptions { load: Some(load), ..LoopOptions::default() };
             threads.push(
-                thread::Builder::new()
-                    .name(format!("stub-{core}"))
-                    .spawn(move || run_loop(choice, loop_options, &mut Stub::new(options), inbox))?,
+                thread::Builder::new().name(format!("stub-{core}")).spawn(move || {
+                    run_loop(choice, loop_options, &mut Stub::new(options), inbox)
+                })?,
             );
         }
         let acceptor = Acceptor::start(listeners, cores)?;
@@ -140,7 +150,10 @@ fn invalid(problem: String) -> io::Error {
 
 fn collect(mailers: &[Mailer<StubMail>]) -> Report {
     let (sender, receiver) = sync_channel(mailers.len());
-    let asked = mailers.iter().filter(|mailer| mailer.post(StubMail::Report(sender.clone())).is_ok()).count();
+    let asked = mailers
+        .iter()
+        .filter(|mailer| mailer.post(StubMail::Report(sender.clone())).is_ok())
+        .count();
     let mut report = Report::default();
     for _ in 0..asked {
         match receiver.recv_timeout(REPORT_TIMEOUT) {

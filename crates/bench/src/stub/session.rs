@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use shunt_reactor::{Accepted, ConnId};
-use shunt_wire::cql::{compression::Algorithm, envelope::Header, reader::EnvelopeReader, writer::EnvelopeWriter};
+use shunt_wire::cql::{
+    compression::Algorithm, envelope::Header, reader::EnvelopeReader, writer::EnvelopeWriter,
+};
 
 use crate::stub::counts::Counts;
 

@@ -1,9 +1,11 @@
-//! `system` and `system_schema` of one stub node: what drivers and the proxy's control plane read when they connect.
+//! `system` and `system_schema` of one stub node: what drivers and the proxy's control plane read
+//! when they connect.
 //!
 //! Columns as in Cassandra 5.0; of the tables' options only those that drivers need.
 
 use shunt_wire::cql::message::encode_result::native::{
-    BLOB, BOOLEAN, DOUBLE, INET, INT, LIST_OF_TEXT, MAP_OF_TEXT, MAP_OF_TEXT_TO_BLOB, SET_OF_TEXT, TEXT, UUID,
+    BLOB, BOOLEAN, DOUBLE, INET, INT, LIST_OF_TEXT, MAP_OF_TEXT, MAP_OF_TEXT_TO_BLOB, SET_OF_TEXT,
+    TEXT, UUID,
 };
 
 use crate::stub::{
@@ -66,7 +68,8 @@ const PEERS_V2: &[Column] = &[
     ("schema_version", UUID),
     ("tokens", SET_OF_TEXT),
 ];
-const KEYSPACES: &[Column] = &[("keyspace_name", TEXT), ("durable_writes", BOOLEAN), ("replication", MAP_OF_TEXT)];
+const KEYSPACES: &[Column] =
+    &[("keyspace_name", TEXT), ("durable_writes", BOOLEAN), ("replication", MAP_OF_TEXT)];
 const TABLES: &[Column] = &[
     ("keyspace_name", TEXT),
     ("table_name", TEXT),
@@ -101,8 +104,12 @@ const COLUMNS: &[Column] = &[
     ("position", INT),
     ("type", TEXT),
 ];
-const TYPES: &[Column] =
-    &[("keyspace_name", TEXT), ("type_name", TEXT), ("field_names", LIST_OF_TEXT), ("field_types", LIST_OF_TEXT)];
+const TYPES: &[Column] = &[
+    ("keyspace_name", TEXT),
+    ("type_name", TEXT),
+    ("field_names", LIST_OF_TEXT),
+    ("field_types", LIST_OF_TEXT),
+];
 const FUNCTIONS: &[Column] = &[
     ("keyspace_name", TEXT),
     ("function_name", TEXT),
@@ -123,10 +130,19 @@ const AGGREGATES: &[Column] = &[
     ("state_func", TEXT),
     ("state_type", TEXT),
 ];
-const INDEXES: &[Column] =
-    &[("keyspace_name", TEXT), ("table_name", TEXT), ("index_name", TEXT), ("kind", TEXT), ("options", MAP_OF_TEXT)];
-const TRIGGERS: &[Column] =
-    &[("keyspace_name", TEXT), ("table_name", TEXT), ("trigger_name", TEXT), ("options", MAP_OF_TEXT)];
+const INDEXES: &[Column] = &[
+    ("keyspace_name", TEXT),
+    ("table_name", TEXT),
+    ("index_name", TEXT),
+    ("kind", TEXT),
+    ("options", MAP_OF_TEXT),
+];
+const TRIGGERS: &[Column] = &[
+    ("keyspace_name", TEXT),
+    ("table_name", TEXT),
+    ("trigger_name", TEXT),
+    ("options", MAP_OF_TEXT),
+];
 const VIEWS: &[Column] = &[
     ("keyspace_name", TEXT),
     ("view_name", TEXT),
@@ -142,11 +158,23 @@ const DROPPED_COLUMNS: &[Column] =
 pub fn build(ring: &Ring, node: usize) -> Vec<Table> {
     let table = |keyspace, name, columns, rows| Table { keyspace, name, columns, rows };
     let empty = |name, columns| table("system_schema", name, columns, Vec::new());
-    let peers = || ring.nodes.iter().enumerate().filter(move |&(index, _)| index != node).map(|(_, peer)| peer);
+    let peers = || {
+        ring.nodes.iter().enumerate().filter(move |&(index, _)| index != node).map(|(_, peer)| peer)
+    };
     vec![
-        table("system", "local", LOCAL, ring.nodes.get(node).map(|own| local_row(ring, own)).into_iter().collect()),
+        table(
+            "system",
+            "local",
+            LOCAL,
+            ring.nodes.get(node).map(|own| local_row(ring, own)).into_iter().collect(),
+        ),
         table("system", "peers", PEERS, peers().map(|peer| peer_row(ring, peer)).collect()),
-        table("system", "peers_v2", PEERS_V2, peers().map(|peer| peer_v2_row(ring, peer)).collect()),
+        table(
+            "system",
+            "peers_v2",
+            PEERS_V2,
+            peers().map(|peer| peer_v2_row(ring, peer)).collect(),
+        ),
         table("system_schema", "keyspaces", KEYSPACES, keyspace_rows(ring)),
         table("system_schema", "tables", TABLES, vec![table_row()]),
         table("system_schema", "columns", COLUMNS, column_rows()),
@@ -227,7 +255,10 @@ fn peer_v2_row(ring: &Ring, peer: &RingNode) -> Vec<Cell> {
 fn keyspace_rows(ring: &Ring) -> Vec<Vec<Cell>> {
     let local = text_map(&[("class", "org.apache.cassandra.locator.LocalStrategy")]);
     let factor = ring.replication.to_string();
-    let simple = text_map(&[("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", &factor)]);
+    let simple = text_map(&[
+        ("class", "org.apache.cassandra.locator.SimpleStrategy"),
+        ("replication_factor", &factor),
+    ]);
     vec![
         vec![text("system"), boolean(true), local.clone()],
         vec![text("system_schema"), boolean(true), local],
@@ -245,7 +276,10 @@ fn table_row() -> Vec<Cell> {
         boolean(false),
         text(""),
         text_map(&[("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy")]),
-        text_map(&[("class", "org.apache.cassandra.io.compress.LZ4Compressor"), ("chunk_length_in_kb", "16")]),
+        text_map(&[
+            ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),
+            ("chunk_length_in_kb", "16"),
+        ]),
         double(1.0),
         double(0.0),
         int(0),
@@ -265,7 +299,16 @@ fn table_row() -> Vec<Cell> {
 fn column_rows() -> Vec<Vec<Cell>> {
     let row = |name: &str, kind: &str, position: i32| {
         let bytes = Some(name.as_bytes().to_vec());
-        vec![text(KEYSPACE), text(TABLE), text(name), text("none"), bytes, text(kind), int(position), text("blob")]
+        vec![
+            text(KEYSPACE),
+            text(TABLE),
+            text(name),
+            text("none"),
+            bytes,
+            text(kind),
+            int(position),
+            text("blob"),
+        ]
     };
     vec![row("k", "partition_key", 0), row("v", "regular", -1)]
 }
@@ -279,7 +322,12 @@ mod tests {
     fn every_row_has_a_cell_per_column() {
         let ring = Ring::even(&[([127, 0, 0, 1], 9042).into(), ([127, 0, 0, 2], 9042).into()], 1);
         for table in build(&ring, 1) {
-            assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}.{}", table.keyspace, table.name);
+            assert!(
+                table.rows.iter().all(|row| row.len() == table.columns.len()),
+                "{}.{}",
+                table.keyspace,
+                table.name
+            );
         }
     }
 

@@ -26,7 +26,8 @@ impl Table {
         columns.iter().filter_map(|&index| self.columns.get(index).copied()).collect()
     }
 
-    /// Appends the body of a RESULT with `columns` (positions) of the rows for which `wanted` holds.
+    /// Appends the body of a RESULT with `columns` (positions) of the rows for which `wanted`
+    /// holds.
     pub fn put_rows(
         &self,
         out: &mut Vec<u8>,
@@ -56,15 +57,28 @@ mod tests {
 
     #[test]
     fn rows_that_are_wanted_with_the_columns_asked_for() {
-        let row = |name: &str, number: u8| vec![Some(name.as_bytes().to_vec()), Some(vec![0, 0, 0, number])];
+        let row = |name: &str, number: u8| {
+            vec![Some(name.as_bytes().to_vec()), Some(vec![0, 0, 0, number])]
+        };
         let columns = &[("name", native::TEXT), ("number", native::INT)];
-        let table = Table { keyspace: "a", name: "b", columns, rows: vec![row("x", 1), row("y", 2), vec![None, None]] };
+        let table = Table {
+            keyspace: "a",
+            name: "b",
+            columns,
+            rows: vec![row("x", 1), row("y", 2), vec![None, None]],
+        };
         let mut body = Vec::new();
         table.put_rows(&mut body, &[1, 0], false, |row| row[0].as_deref() == Some(b"y"));
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(4, &body) else { panic!("not rows: {body:?}") };
-        let names: Vec<_> = rows.metadata.columns().map(|column| (column.table, column.name)).collect();
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(4, &body) else {
+            panic!("not rows: {body:?}")
+        };
+        let names: Vec<_> =
+            rows.metadata.columns().map(|column| (column.table, column.name)).collect();
         assert_eq!(names, [("b", "number"), ("b", "name")]);
         let row = rows.rows().next().expect("a row").expect("valid");
-        assert_eq!((rows.row_count, row.get(0), row.get(1)), (1, Some(&[0, 0, 0, 2][..]), Some(&b"y"[..])));
+        assert_eq!(
+            (rows.row_count, row.get(0), row.get(1)),
+            (1, Some(&[0, 0, 0, 2][..]), Some(&b"y"[..]))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Load generator and stub as hosts of the simulated world: every answer is checked, whatever the network does.
+//! Load generator and stub as hosts of the simulated world: every answer is checked, whatever the
+//! network does.
 
 use crate::talk::addresses;
 use shunt_bench::load::{Load, LoadOptions, Phase, template::Layout};
@@ -9,7 +10,8 @@ use shunt_wire::cql::compression::Algorithm;
 fn world(seed: u64, network: Options, load: LoadOptions) -> (World, HostId<Load>, HostId<Stub>) {
     let mut world = World::new(seed, network);
     let ring = addresses(3);
-    let options = StubOptions { memory: Some(Default::default()), ..StubOptions::new(Ring::even(&ring, 2)) };
+    let options =
+        StubOptions { memory: Some(Default::default()), ..StubOptions::new(Ring::even(&ring, 2)) };
     let stub = world.add("stub", Stub::new(options));
     for &address in &ring {
         world.listen(stub, address);
@@ -52,7 +54,10 @@ fn closed_loop_in_all_framings_over_a_crumbling_network() {
         let service = world.host(load);
         assert_eq!(service.failure(), None);
         let counts = service.counts();
-        assert!(counts.is_sound() && counts.errors.is_empty() && counts.connections_lost == 0, "{counts:?}");
+        assert!(
+            counts.is_sound() && counts.errors.is_empty() && counts.connections_lost == 0,
+            "{counts:?}"
+        );
         assert!(counts.selects > 0 && counts.answered > counts.selects, "{counts:?}");
         assert_eq!(world.host(stub).counts().queries, counts.answered);
         assert_eq!(service.rounds().len(), 1);
@@ -61,7 +66,12 @@ fn closed_loop_in_all_framings_over_a_crumbling_network() {
 
 #[test]
 fn open_loop_keeps_its_rate() {
-    let options = LoadOptions { rate: Some(2000.0), outstanding: 64, duration_ns: 4 * SECOND, ..small(4, None) };
+    let options = LoadOptions {
+        rate: Some(2000.0),
+        outstanding: 64,
+        duration_ns: 4 * SECOND,
+        ..small(4, None)
+    };
     let (mut world, load, _) = world(1, Options::calm(), options);
     assert!(finished(&mut world, load));
     let round = &world.host(load).rounds()[0];
@@ -70,8 +80,10 @@ fn open_loop_keeps_its_rate() {
 
 #[test]
 fn arrivals_dropped_in_the_warm_up_are_not_those_of_the_round() {
-    // Two million arrivals come in the warm-up, of which about one million may wait; 400,000 come in the round.
-    let options = LoadOptions { rate: Some(20e6), connections: 1, outstanding: 1, ..small(4, None) };
+    // Two million arrivals come in the warm-up, of which about one million may wait; 400,000 come
+    // in the round.
+    let options =
+        LoadOptions { rate: Some(20e6), connections: 1, outstanding: 1, ..small(4, None) };
     let options = LoadOptions { duration_ns: 20 * MILLISECOND, ..options };
     let (mut world, load, _) = world(1, Options::calm(), options);
     assert!(finished(&mut world, load));
@@ -82,11 +94,15 @@ fn arrivals_dropped_in_the_warm_up_are_not_those_of_the_round() {
 
 #[test]
 fn populating_writes_every_key_once() {
-    let options = LoadOptions { populate: true, reads: 1.0, keys: 200, create: Some(1), ..small(5, None) };
+    let options =
+        LoadOptions { populate: true, reads: 1.0, keys: 200, create: Some(1), ..small(5, None) };
     let (mut world, load, _) = world(2, Options::crumbs(), options);
     assert!(finished(&mut world, load));
     let counts = world.host(load).counts();
-    assert_eq!((counts.answered - counts.selects, counts.not_found, counts.wrong_values), (200, 0, 0));
+    assert_eq!(
+        (counts.answered - counts.selects, counts.not_found, counts.wrong_values),
+        (200, 0, 0)
+    );
 }
 
 #[test]
@@ -108,5 +124,10 @@ fn a_ring_that_is_not_there_ends_the_run_with_a_reason() {
     let options = LoadOptions { targets: addresses(1), stops_loop: false, ..small(4, None) };
     let load = world.add("load", Load::new(options, Box::new(|_| {})));
     assert!(finished(&mut world, load));
-    assert!(world.host(load).failure().is_some_and(|why| why.contains("no usable connection to 10.9.9.1:9042")));
+    assert!(
+        world
+            .host(load)
+            .failure()
+            .is_some_and(|why| why.contains("no usable connection to 10.9.9.1:9042"))
+    );
 }

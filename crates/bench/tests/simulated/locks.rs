@@ -1,9 +1,12 @@
-//! Pairs of taking and releasing locks, on a node that knows who holds what, and on a Redis that does.
+//! Pairs of taking and releasing locks, on a node that knows who holds what, and on a Redis that
+//! does.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::talk::{addresses, take_requests};
-use shunt_bench::load::{Load, LoadOptions, LockKind, LockOptions, Operation, Phase, template::Layout};
+use shunt_bench::load::{
+    Load, LoadOptions, LockKind, LockOptions, Operation, Phase, template::Layout,
+};
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, World, for_seeds};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -29,7 +32,9 @@ impl Table {
     fn acquire(&mut self, name: &[u8], owner: &[u8]) -> bool {
         self.names.insert(name.to_vec());
         let asked = self.granted + self.refused + 1;
-        if self.held.contains_key(name) || self.refuses.is_some_and(|each| asked.is_multiple_of(each)) {
+        if self.held.contains_key(name)
+            || self.refuses.is_some_and(|each| asked.is_multiple_of(each))
+        {
             self.refused += 1;
             return false;
         }
@@ -74,7 +79,8 @@ impl LockNode {
                 let text = Prepare::decode(4, body).expect("valid").text;
                 self.texts.insert(text.to_owned());
                 let id = if text.starts_with("INSERT") { &ACQUIRE } else { &RELEASE };
-                let (keyspace, table, bind) = ("k", "t", &[("name", native::TEXT), ("owner", native::TEXT)]);
+                let (keyspace, table, bind) =
+                    ("k", "t", &[("name", native::TEXT), ("owner", native::TEXT)]);
                 let spec = PreparedSpec {
                     id,
                     result_metadata_id: id,
@@ -94,7 +100,9 @@ impl LockNode {
 
     fn execute(&mut self, io: &mut Io, conn: ConnId, header: Header, body: &[u8]) {
         let request = Execute::decode(4, body).expect("valid");
-        let value = |index| request.params.values.get(index).and_then(Value::bytes).expect("a value").to_vec();
+        let value = |index| {
+            request.params.values.get(index).and_then(Value::bytes).expect("a value").to_vec()
+        };
         let (name, owner) = (value(0), value(1));
         if request.id == RELEASE {
             send_applied(io, conn, header, self.table.release(&name, &owner));
@@ -120,18 +128,26 @@ impl LockNode {
             return 0;
         }
         let words: Vec<&str> = parts.into_iter().skip(2).step_by(2).collect();
-        let wanted =
-            text.strip_prefix('*').and_then(|text| text.split("\r\n").next()).and_then(|count| count.parse().ok());
+        let wanted = text
+            .strip_prefix('*')
+            .and_then(|text| text.split("\r\n").next())
+            .and_then(|count| count.parse().ok());
         if wanted != Some(words.len()) {
             return 0;
         }
         let reply = match words[..] {
             ["SCRIPT", "LOAD", _] => "$3\r\nsha\r\n",
-            ["SET", name, owner, "NX", "PX", "30000"] if self.table.acquire(name.as_bytes(), owner.as_bytes()) => {
+            ["SET", name, owner, "NX", "PX", "30000"]
+                if self.table.acquire(name.as_bytes(), owner.as_bytes()) =>
+            {
                 "+OK\r\n"
             }
             ["SET", ..] => "$-1\r\n",
-            ["EVALSHA", "sha", "1", name, owner] if self.table.release(name.as_bytes(), owner.as_bytes()) => ":1\r\n",
+            ["EVALSHA", "sha", "1", name, owner]
+                if self.table.release(name.as_bytes(), owner.as_bytes()) =>
+            {
+                ":1\r\n"
+            }
             ["EVALSHA", ..] => ":0\r\n",
             _ => "-ERR\r\n",
         };
@@ -141,12 +157,21 @@ impl LockNode {
 }
 
 fn send(io: &mut Io, conn: ConnId, request: Header, kind: u8, body: &[u8]) {
-    EnvelopeWriter::default().push(io.output(conn), Header::response(4, request.stream, kind), body);
+    EnvelopeWriter::default().push(
+        io.output(conn),
+        Header::response(4, request.stream, kind),
+        body,
+    );
 }
 
 fn send_applied(io: &mut Io, conn: ConnId, request: Header, applied: bool) {
     let mut out = Vec::new();
-    let mut rows = RowsWriter::new(&mut out, "k", "t", &[("[applied]", native::BOOLEAN), ("name", native::TEXT)]);
+    let mut rows = RowsWriter::new(
+        &mut out,
+        "k",
+        "t",
+        &[("[applied]", native::BOOLEAN), ("name", native::TEXT)],
+    );
     rows.value(Some(&[u8::from(applied)]));
     rows.finish();
     send(io, conn, request, opcode::RESULT, &out);
@@ -164,7 +189,8 @@ impl Service for LockNode {
             return self.redis(io, conn, data);
         }
         let mut reader = self.readers.remove(&conn).unwrap_or_default();
-        let used = take_requests(&mut reader, data, |header, body| self.answer(io, conn, header, body));
+        let used =
+            take_requests(&mut reader, data, |header, body| self.answer(io, conn, header, body));
         self.readers.insert(conn, reader);
         used
     }
@@ -176,7 +202,12 @@ impl Service for LockNode {
     fn turn_ended(&mut self, _io: &mut Io) {}
 }
 
-fn run(seed: u64, node: LockNode, locks: LockOptions, load: LoadOptions) -> (World, HostId<Load>, HostId<LockNode>) {
+fn run(
+    seed: u64,
+    node: LockNode,
+    locks: LockOptions,
+    load: LoadOptions,
+) -> (World, HostId<Load>, HostId<LockNode>) {
     let mut world = World::new(seed, Options::crumbs());
     let targets = addresses(1);
     let node = world.add("node", node);
@@ -209,21 +240,32 @@ fn every_lock_is_granted_and_released_and_none_is_asked_for_twice() {
     for_seeds(8, |seed| {
         let (world, load, node) = run(seed, LockNode::default(), locks(LockKind::Durable), small());
         let (counts, table) = (world.host(load).counts(), &world.host(node).table);
-        assert!(table.granted > 100 && table.held.is_empty(), "{} granted, {} held", table.granted, table.held.len());
+        assert!(
+            table.granted > 100 && table.held.is_empty(),
+            "{} granted, {} held",
+            table.granted,
+            table.held.len()
+        );
         assert_eq!((table.refused, table.released, counts.not_applied), (0, table.granted, 0));
         assert_eq!(counts.answered, 2 * table.granted);
-        assert!((31..=60).contains(&table.names.len()), "{} names of 60 for 15 stream ids", table.names.len());
+        assert!(
+            (31..=60).contains(&table.names.len()),
+            "{} names of 60 for 15 stream ids",
+            table.names.len()
+        );
         let text = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30";
         assert!(world.host(node).texts.contains(text), "{:?}", world.host(node).texts);
         let operations = &world.host(load).rounds()[0].counts.operations;
-        let found: Vec<_> = operations.iter().map(|part| (part.operation, part.latency.is_empty())).collect();
+        let found: Vec<_> =
+            operations.iter().map(|part| (part.operation, part.latency.is_empty())).collect();
         assert_eq!(found, [(Operation::Acquire, false), (Operation::Release, false)]);
     });
 }
 
 #[test]
 fn what_is_refused_is_counted_and_not_released() {
-    let node = LockNode { table: Table { refuses: Some(7), ..Table::default() }, ..LockNode::default() };
+    let node =
+        LockNode { table: Table { refuses: Some(7), ..Table::default() }, ..LockNode::default() };
     let (world, load, node) = run(1, node, locks(LockKind::Lwt), small());
     let (counts, table) = (world.host(load).counts(), &world.host(node).table);
     assert!(table.refused > 10, "{}", table.refused);
@@ -246,19 +288,29 @@ fn one_lock_goes_from_hand_to_hand() {
     let wait = LockOptions { wait_ms: Some(1500), ..locks(LockKind::Fast) };
     let (world, load, node) = run(3, node, wait, LoadOptions { keys: 1, ..small() });
     let (counts, table) = (world.host(load).counts(), &world.host(node).table);
-    assert!(table.granted > 20 && table.held.is_empty() && table.names.len() == 1, "{}", table.granted);
+    assert!(
+        table.granted > 20 && table.held.is_empty() && table.names.len() == 1,
+        "{}",
+        table.granted
+    );
     assert_eq!((counts.not_applied, table.released), (0, table.granted));
 }
 
 #[test]
 fn redis_is_spoken_to_in_its_own_words() {
     let node = LockNode { redis: true, ..LockNode::default() };
-    let (world, load, node) = run(4, node, locks(LockKind::Redis), LoadOptions { outstanding: 1, ..small() });
+    let (world, load, node) =
+        run(4, node, locks(LockKind::Redis), LoadOptions { outstanding: 1, ..small() });
     let (counts, table) = (world.host(load).counts(), &world.host(node).table);
     assert!(table.granted > 20 && table.held.is_empty(), "{} granted", table.granted);
     assert_eq!((counts.not_applied, counts.wrong_answers, table.released), (0, 0, table.granted));
-    let node = LockNode { redis: true, table: Table { refuses: Some(5), ..Table::default() }, ..LockNode::default() };
-    let (world, load, node) = run(5, node, locks(LockKind::Redis), LoadOptions { outstanding: 1, ..small() });
+    let node = LockNode {
+        redis: true,
+        table: Table { refuses: Some(5), ..Table::default() },
+        ..LockNode::default()
+    };
+    let (world, load, node) =
+        run(5, node, locks(LockKind::Redis), LoadOptions { outstanding: 1, ..small() });
     assert_eq!(world.host(load).counts().not_applied, world.host(node).table.refused);
     assert!(world.host(node).table.refused > 0);
 }

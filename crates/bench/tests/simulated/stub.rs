@@ -8,17 +8,20 @@ use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Offer, SUPPORTED_K
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{
-    Consistency, ErrorMessage, Event, QueryParams, ResultMessage, Supported, Value, ValueList, encode, error_code,
-    query_flag, split_response_prefix,
+    Consistency, ErrorMessage, Event, QueryParams, ResultMessage, Supported, Value, ValueList,
+    encode, error_code, query_flag, split_response_prefix,
 };
 
 const INSERT: &str = "INSERT INTO bench.kv (v, k) VALUES (?, ?)";
 const SELECT: &str = "SELECT v FROM bench.kv WHERE k = ?";
 
 fn texts(body: &[u8], version: u8, column: &str) -> Vec<String> {
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows: {body:?}") };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else {
+        panic!("no rows: {body:?}")
+    };
     let index = rows.metadata.column_index(column).expect(column);
-    let text = |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
+    let text =
+        |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
     rows.rows().map(|row| text(row.expect("valid").get(index))).collect()
 }
 
@@ -38,8 +41,11 @@ fn execute(version: u8, id: &[u8], metadata_id: Option<&[u8]>, values: &[&[u8]])
     for value in values {
         list.push(Value::Bytes(value));
     }
-    let params =
-        QueryParams { values: list.values(), flags: query_flag::SKIP_METADATA, ..QueryParams::simple(Consistency(1)) };
+    let params = QueryParams {
+        values: list.values(),
+        flags: query_flag::SKIP_METADATA,
+        ..QueryParams::simple(Consistency(1))
+    };
     let mut body = Vec::new();
     encode::execute(&mut body, version, id, metadata_id, &params);
     body
@@ -69,9 +75,13 @@ fn system_tables_in_every_version_and_compression() {
         assert_eq!(texts(&peers, version, "data_center"), ["datacenter1", "datacenter1"]);
         let tables = talk.query("select table_name, keyspace_name from system_schema.tables");
         assert_eq!(texts(&tables, version, "table_name"), ["kv"]);
-        let columns = talk.query("SELECT * FROM system_schema.columns WHERE keyspace_name = 'bench'");
+        let columns =
+            talk.query("SELECT * FROM system_schema.columns WHERE keyspace_name = 'bench'");
         assert_eq!(texts(&columns, version, "column_name"), ["k", "v"]);
-        assert!(texts(&talk.query("SELECT * FROM system_schema.types"), version, "type_name").is_empty());
+        assert!(
+            texts(&talk.query("SELECT * FROM system_schema.types"), version, "type_name")
+                .is_empty()
+        );
     }
 }
 
@@ -86,19 +96,25 @@ fn an_unknown_version_is_answered_in_the_highest_known_and_closed() {
 #[test]
 fn aggregated_frames_are_offered_only_when_wanted() {
     for wanted in [false, true] {
-        let mut talk = Talk::new(4, |options| options.aggregate = wanted.then_some(AGGREGATE_LIMITS));
+        let mut talk =
+            Talk::new(4, |options| options.aggregate = wanted.then_some(AGGREGATE_LIMITS));
         let (_, body) = talk.ask(0, opcode::OPTIONS, &[]);
         let supported = Supported::decode(&body).expect("SUPPORTED");
         assert!(supported.options.get("COMPRESSION").is_some());
-        let offer = supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
-        assert_eq!(offer.map(|offer| offer.count_max), wanted.then_some(AGGREGATE_LIMITS.count_max));
+        let offer =
+            supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
+        assert_eq!(
+            offer.map(|offer| offer.count_max),
+            wanted.then_some(AGGREGATE_LIMITS.count_max)
+        );
     }
 }
 
 #[test]
 fn what_is_inserted_is_found_again() {
     for version in [3, 4, 5] {
-        let mut talk = Talk::open(version, None, |options| options.memory = Some(Memory::default()));
+        let mut talk =
+            Talk::open(version, None, |options| options.memory = Some(Memory::default()));
         let (insert, insert_metadata, keys) = prepare(&mut talk, INSERT);
         assert_eq!(keys, if version == 3 { vec![] } else { vec![1] });
         let (select, select_metadata, _) = prepare(&mut talk, SELECT);
@@ -108,9 +124,12 @@ fn what_is_inserted_is_found_again() {
         for (key, count) in [(&b"key"[..], 1), (b"other", 0)] {
             let body = execute(version, &select, select_metadata.as_deref(), &[key]);
             let (_, answer) = talk.ask(9, opcode::EXECUTE, &body);
-            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &answer) else { panic!("{answer:?}") };
+            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &answer) else {
+                panic!("{answer:?}")
+            };
             assert_eq!((rows.row_count, rows.metadata.columns().count()), (count, 0));
-            let found = rows.rows().next().map(|row| row.expect("valid").get(0).map(<[u8]>::to_vec));
+            let found =
+                rows.rows().next().map(|row| row.expect("valid").get(0).map(<[u8]>::to_vec));
             assert_eq!(found, (count == 1).then(|| Some(b"value".to_vec())));
         }
         let whole = talk.query("SELECT k, v FROM bench.kv WHERE k = 0x6b6579");
@@ -136,7 +155,10 @@ fn keys_of_other_nodes_are_counted_as_misrouted() {
     let mut talk = Talk::open(4, None, |_| {});
     let (id, ..) = prepare(&mut talk, INSERT);
     for key in 0..60u8 {
-        talk.send(Header::request(4, i16::from(key), opcode::EXECUTE), &execute(4, &id, None, &[b"v", &[key]]));
+        talk.send(
+            Header::request(4, i16::from(key), opcode::EXECUTE),
+            &execute(4, &id, None, &[b"v", &[key]]),
+        );
     }
     assert_eq!(talk.answers().len(), 60);
     let misrouted = talk.world.host(talk.stub).counts().misrouted;
@@ -161,10 +183,14 @@ fn tracing_and_custom_payload_come_back() {
 
 #[test]
 fn a_login_is_asked_for_and_checked() {
-    for (version, password, expected) in
-        [(4, "right", opcode::AUTH_SUCCESS), (5, "right", opcode::AUTH_SUCCESS), (4, "wrong", opcode::ERROR)]
-    {
-        let mut talk = Talk::new(version, |options| options.credentials = vec![("user".into(), "right".into())]);
+    for (version, password, expected) in [
+        (4, "right", opcode::AUTH_SUCCESS),
+        (5, "right", opcode::AUTH_SUCCESS),
+        (4, "wrong", opcode::ERROR),
+    ] {
+        let mut talk = Talk::new(version, |options| {
+            options.credentials = vec![("user".into(), "right".into())]
+        });
         assert_eq!(talk.startup(None).0.opcode, opcode::AUTHENTICATE);
         let mut body = Vec::new();
         encode::auth_response(&mut body, Some(format!("\0user\0{password}").as_bytes()));
@@ -201,18 +227,35 @@ fn an_aggregated_frame_is_answered_in_one_frame_and_in_order() {
         writer.push(&mut frame, stream, 1, version, 0, opcode::EXECUTE, &body);
     }
     writer.push_client_gone(&mut frame, 1);
-    writer.push(&mut frame, 9, 2, 4, 0, opcode::EXECUTE, &execute(4, b"unknown statement", None, &[]));
+    writer.push(
+        &mut frame,
+        9,
+        2,
+        4,
+        0,
+        opcode::EXECUTE,
+        &execute(4, b"unknown statement", None, &[]),
+    );
     writer.finish(&mut frame);
     let header = Header::decode(&frame).expect("a header");
     let (header, body) = talk.ask_with(header, &frame[9..]);
     assert_eq!(header.opcode, opcode::AGGREGATE);
-    let entries: Vec<_> = AggregateReader::new(&body).expect("a count").map(|entry| entry.expect("valid")).collect();
-    let seen: Vec<_> =
-        entries.iter().map(|entry| (entry.stream, entry.client_id, entry.version, entry.opcode)).collect();
+    let entries: Vec<_> =
+        AggregateReader::new(&body).expect("a count").map(|entry| entry.expect("valid")).collect();
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.stream, entry.client_id, entry.version, entry.opcode))
+        .collect();
     let result = opcode::RESULT;
-    assert_eq!(seen, [(5, 1, 4, result), (300, 1, 5, result), (7, 1, 3, result), (9, 2, 4, opcode::ERROR)]);
+    assert_eq!(
+        seen,
+        [(5, 1, 4, result), (300, 1, 5, result), (7, 1, 3, result), (9, 2, 4, opcode::ERROR)]
+    );
     let counts = talk.world.host(talk.stub).counts();
-    assert_eq!((counts.aggregated_frames, counts.aggregated_queries, counts.clients_gone), (1, 4, 1));
+    assert_eq!(
+        (counts.aggregated_frames, counts.aggregated_queries, counts.clients_gone),
+        (1, 4, 1)
+    );
 }
 
 #[test]
@@ -224,7 +267,8 @@ fn hooks_do_what_they_are_told_once() {
         (Action::Delay(3_000_000_000), None),
     ];
     for (action, expected) in cases {
-        let mut talk = Talk::open(4, None, |options| options.hook = Some(hook::once(action, execute_only)));
+        let mut talk =
+            Talk::open(4, None, |options| options.hook = Some(hook::once(action, execute_only)));
         let (id, ..) = prepare(&mut talk, SELECT);
         let body = execute(4, &id, None, &[b"key"]);
         let answer = talk.ask(4, opcode::EXECUTE, &body);
@@ -241,13 +285,17 @@ fn hooks_can_break_streams_and_connections() {
     let any_query = |request: &hook::Request<'_>| request.opcode == opcode::QUERY;
     let mut body = Vec::new();
     encode::query_simple(&mut body, 4, "SELECT key FROM system.local", Consistency(1));
-    let mut talk = Talk::open(4, None, |options| options.hook = Some(hook::once(Action::UnknownStream(99), any_query)));
+    let mut talk = Talk::open(4, None, |options| {
+        options.hook = Some(hook::once(Action::UnknownStream(99), any_query))
+    });
     talk.send(Header::request(4, 1, opcode::QUERY), &body);
     assert_eq!(talk.answers()[0].0.stream, 99);
-    let mut talk = Talk::open(4, None, |options| options.hook = Some(hook::once(Action::Silence, any_query)));
+    let mut talk =
+        Talk::open(4, None, |options| options.hook = Some(hook::once(Action::Silence, any_query)));
     talk.send(Header::request(4, 1, opcode::QUERY), &body);
     assert!(talk.answers().is_empty() && !talk.world.host(talk.client).is_closed());
-    let mut talk = Talk::open(4, None, |options| options.hook = Some(hook::once(Action::Close, any_query)));
+    let mut talk =
+        Talk::open(4, None, |options| options.hook = Some(hook::once(Action::Close, any_query)));
     talk.send(Header::request(4, 1, opcode::QUERY), &body);
     assert!(talk.answers().is_empty() && talk.world.host(talk.client).is_closed());
 }
@@ -265,8 +313,12 @@ fn nonsense_gets_an_error_and_is_closed() {
 }
 
 fn rows_of(version: u8, body: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows: {body:?}") };
-    let row = |row: shunt_wire::cql::message::Row<'_>| row.values().map(|value| value.expect("set").to_vec()).collect();
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else {
+        panic!("no rows: {body:?}")
+    };
+    let row = |row: shunt_wire::cql::message::Row<'_>| {
+        row.values().map(|value| value.expect("set").to_vec()).collect()
+    };
     rows.rows().map(|found| row(found.expect("valid"))).collect()
 }
 
@@ -280,21 +332,35 @@ fn list(keys: &[&[u8]]) -> Vec<u8> {
 #[test]
 fn several_keys_are_found_at_once() {
     for version in [3, 4, 5] {
-        let mut talk = Talk::open(version, None, |options| options.memory = Some(Memory::default()));
+        let mut talk =
+            Talk::open(version, None, |options| options.memory = Some(Memory::default()));
         let (insert, metadata, _) = prepare(&mut talk, INSERT);
         for (key, value) in [(b"a", b"one"), (b"b", b"two")] {
-            talk.ask(1, opcode::EXECUTE, &execute(version, &insert, metadata.as_deref(), &[value, key]));
+            talk.ask(
+                1,
+                opcode::EXECUTE,
+                &execute(version, &insert, metadata.as_deref(), &[value, key]),
+            );
         }
-        let (each, each_metadata, keys) = prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE k IN (?, ?, ?)");
-        assert_eq!(keys, if version == 3 { vec![] } else { vec![2] }, "the last marker, as with Cassandra");
-        let (all, all_metadata, keys) = prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE k IN ?");
+        let (each, each_metadata, keys) =
+            prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE k IN (?, ?, ?)");
+        assert_eq!(
+            keys,
+            if version == 3 { vec![] } else { vec![2] },
+            "the last marker, as with Cassandra"
+        );
+        let (all, all_metadata, keys) =
+            prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE k IN ?");
         assert!(keys.is_empty());
         for body in [
             execute(version, &each, each_metadata.as_deref(), &[b"b", b"x", b"a"]),
             execute(version, &all, all_metadata.as_deref(), &[&list(&[b"b", b"x", b"a"])]),
         ] {
             let (_, answer) = talk.ask(1, opcode::EXECUTE, &body);
-            assert_eq!(rows_of(version, &answer), [[b"b".to_vec(), b"two".to_vec()], [b"a".to_vec(), b"one".to_vec()]]);
+            assert_eq!(
+                rows_of(version, &answer),
+                [[b"b".to_vec(), b"two".to_vec()], [b"a".to_vec(), b"one".to_vec()]]
+            );
         }
         let counts = talk.world.host(talk.stub).counts();
         assert_eq!((counts.multigets, counts.multiget_keys), (2, 6));
@@ -318,18 +384,22 @@ fn keys_of_a_multiget_on_other_nodes_are_counted() {
 #[test]
 fn a_scan_finds_its_key_and_as_many_rows_as_it_may() {
     for remembers in [true, false] {
-        let mut talk = Talk::open(4, None, |options| options.memory = remembers.then(Memory::default));
+        let mut talk =
+            Talk::open(4, None, |options| options.memory = remembers.then(Memory::default));
         let (insert, ..) = prepare(&mut talk, INSERT);
         for key in 0..20 {
             talk.ask(1, opcode::EXECUTE, &execute(4, &insert, None, &[b"value", &[key]]));
         }
-        let (scan, ..) = prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE token(k) >= token(?) LIMIT ?");
-        let (_, answer) = talk.ask(1, opcode::EXECUTE, &execute(4, &scan, None, &[&[7], &5i32.to_be_bytes()]));
+        let (scan, ..) =
+            prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE token(k) >= token(?) LIMIT ?");
+        let (_, answer) =
+            talk.ask(1, opcode::EXECUTE, &execute(4, &scan, None, &[&[7], &5i32.to_be_bytes()]));
         let rows = rows_of(4, &answer);
         assert_eq!((rows.len(), &rows[0][0]), (5, &vec![7]));
         let literal = talk.query("SELECT k FROM bench.kv WHERE token(k) >= token(0x03) LIMIT 2");
         assert_eq!((rows_of(4, &literal).len(), &rows_of(4, &literal)[0][0]), (2, &vec![3]));
-        let wrong = talk.ask(1, opcode::EXECUTE, &execute(4, &scan, None, &[&[7], &0i32.to_be_bytes()]));
+        let wrong =
+            talk.ask(1, opcode::EXECUTE, &execute(4, &scan, None, &[&[7], &0i32.to_be_bytes()]));
         assert_eq!(error_of(4, &wrong), error_code::INVALID);
     }
 }

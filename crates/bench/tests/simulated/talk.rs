@@ -24,7 +24,11 @@ pub(crate) fn addresses(nodes: u8) -> Vec<SocketAddr> {
 }
 
 /// Takes the requests that a server was sent, as far as they are whole; how much of `data` that is.
-pub(crate) fn take_requests(reader: &mut EnvelopeReader, data: &[u8], mut take: impl FnMut(Header, &[u8])) -> usize {
+pub(crate) fn take_requests(
+    reader: &mut EnvelopeReader,
+    data: &[u8],
+    mut take: impl FnMut(Header, &[u8]),
+) -> usize {
     let mut scratch = Vec::new();
     let mut envelopes = reader.read(data, &mut scratch);
     while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, None).expect("whole") {
@@ -51,7 +55,11 @@ impl Talk {
     }
 
     /// After STARTUP was answered with READY.
-    pub(crate) fn open(version: u8, compression: Option<Algorithm>, change: impl FnOnce(&mut StubOptions)) -> Talk {
+    pub(crate) fn open(
+        version: u8,
+        compression: Option<Algorithm>,
+        change: impl FnOnce(&mut StubOptions),
+    ) -> Talk {
         let mut talk = Talk::new(version, change);
         let answer = talk.startup(compression);
         assert_eq!(answer.0.opcode, opcode::READY);
@@ -97,7 +105,12 @@ impl Talk {
     /// The body of a RESULT to this text.
     pub(crate) fn query(&mut self, text: &str) -> Vec<u8> {
         let mut body = Vec::new();
-        encode::query_simple(&mut body, self.version, text, shunt_wire::cql::message::Consistency(1));
+        encode::query_simple(
+            &mut body,
+            self.version,
+            text,
+            shunt_wire::cql::message::Consistency(1),
+        );
         let (header, body) = self.ask(3, opcode::QUERY, &body);
         assert_eq!(header.opcode, opcode::RESULT, "{text}: {}", String::from_utf8_lossy(&body));
         body

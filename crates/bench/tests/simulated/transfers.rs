@@ -22,7 +22,8 @@ struct Bank {
     applied: u64,
     refused: u64,
     payers: HashMap<i32, u64>,
-    /// Each so many-th is answered by an error: and every other of those is carried out nevertheless.
+    /// Each so many-th is answered by an error: and every other of those is carried out
+    /// nevertheless.
     fails: Option<u64>,
     /// Gives a lock to who asks for it, whoever has it.
     gives_twice: bool,
@@ -57,7 +58,15 @@ impl Bank {
                 let (id, bind) = (&[1; 16], [("v", native::INT); 7]);
                 let bind = &bind[..self.text.matches('?').count()];
                 let (keyspace, table, partition_key, result) = ("k", "t", &[][..], &[][..]);
-                let spec = PreparedSpec { id, result_metadata_id: id, keyspace, table, bind, partition_key, result };
+                let spec = PreparedSpec {
+                    id,
+                    result_metadata_id: id,
+                    keyspace,
+                    table,
+                    bind,
+                    partition_key,
+                    result,
+                };
                 prepared(&mut out, 4, &spec);
                 opcode::RESULT
             }
@@ -68,13 +77,15 @@ impl Bank {
 
     fn execute(&mut self, io: &mut Io, conn: ConnId, header: Header, body: &[u8]) {
         let request = Execute::decode(4, body).expect("valid");
-        let bytes =
-            (0..request.params.values.len()).map(|index| request.params.values.get(index).and_then(Value::bytes));
-        let values: Vec<i32> =
-            bytes.map(|value| i32::from_be_bytes(value.expect("a value").try_into().expect("an int"))).collect();
+        let bytes = (0..request.params.values.len())
+            .map(|index| request.params.values.get(index).and_then(Value::bytes));
+        let values: Vec<i32> = bytes
+            .map(|value| i32::from_be_bytes(value.expect("a value").try_into().expect("an int")))
+            .collect();
         let asked = self.applied + self.refused;
         let fails = self.fails.is_some_and(|each| asked % each == each - 1);
-        let applied = if fails && asked.is_multiple_of(2) { false } else { self.carry_out(&values) };
+        let applied =
+            if fails && asked.is_multiple_of(2) { false } else { self.carry_out(&values) };
         self.applied += u64::from(applied);
         self.refused += u64::from(!applied);
         let mut out = Vec::new();
@@ -85,7 +96,8 @@ impl Bank {
         } else if matches!(self.kind, TransferKind::Lwt | TransferKind::Lock) {
             let balance = self.balances[&values[1]].to_be_bytes();
             let columns = [("[applied]", native::BOOLEAN), ("balance", native::INT)];
-            let mut rows = RowsWriter::new(&mut out, "k", "t", &columns[..if applied { 1 } else { 2 }]);
+            let mut rows =
+                RowsWriter::new(&mut out, "k", "t", &columns[..if applied { 1 } else { 2 }]);
             rows.value(Some(&[u8::from(applied)]));
             if !applied {
                 rows.value(Some(&balance));
@@ -141,7 +153,8 @@ impl Service for Bank {
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let mut reader = self.readers.remove(&conn).unwrap_or_default();
-        let used = take_requests(&mut reader, data, |header, body| self.answer(io, conn, header, body));
+        let used =
+            take_requests(&mut reader, data, |header, body| self.answer(io, conn, header, body));
         self.readers.insert(conn, reader);
         used
     }
@@ -183,11 +196,22 @@ fn what_is_taken_from_one_account_is_given_to_another() {
         let (world, load, bank) = run(seed, Bank::new(TransferKind::TwoRows), ACCOUNTS as u64);
         let (counts, bank) = (world.host(load).counts(), world.host(bank));
         assert_eq!(bank.total(), i64::from(ACCOUNTS * OPENING));
-        assert!(bank.applied > 200 && bank.payers.len() == ACCOUNTS as usize, "{} of {:?}", bank.applied, bank.payers);
-        assert_eq!((counts.applied, counts.not_applied, counts.wrong_answers), (bank.applied, 0, 0));
+        assert!(
+            bank.applied > 200 && bank.payers.len() == ACCOUNTS as usize,
+            "{} of {:?}",
+            bank.applied,
+            bank.payers
+        );
+        assert_eq!(
+            (counts.applied, counts.not_applied, counts.wrong_answers),
+            (bank.applied, 0, 0)
+        );
         let round = &world.host(load).rounds()[0];
         assert_eq!((round.applied_so_far, round.in_doubt_so_far), (bank.applied, 0));
-        assert!(round.counts.applied < bank.applied && round.latency.len() > 50, "the warm-up counts in no round");
+        assert!(
+            round.counts.applied < bank.applied && round.latency.len() > 50,
+            "the warm-up counts in no round"
+        );
     });
 }
 
@@ -197,7 +221,11 @@ fn what_is_not_applied_is_counted() {
     bank.balances = (0..ACCOUNTS).map(|id| (id, 2)).collect();
     let (world, load, bank) = run(1, bank, ACCOUNTS as u64);
     let (counts, bank) = (world.host(load).counts(), world.host(bank));
-    assert!(bank.refused > 10 && bank.total() == i64::from(2 * ACCOUNTS), "{} refused", bank.refused);
+    assert!(
+        bank.refused > 10 && bank.total() == i64::from(2 * ACCOUNTS),
+        "{} refused",
+        bank.refused
+    );
     assert_eq!((counts.applied, counts.not_applied), (bank.applied, bank.refused));
 }
 
@@ -207,12 +235,22 @@ fn stream_ids_have_accounts_of_their_own_or_share_them() {
         for (accounts, of_payers) in [(ACCOUNTS as u64, 15), (1, 1)] {
             let (world, load, bank) = run(2, Bank::new(kind), accounts);
             let (counts, bank) = (world.host(load).counts(), world.host(bank));
-            assert!(bank.applied > 50 && bank.payers.len() == of_payers, "{} of {:?}", bank.applied, bank.payers);
+            assert!(
+                bank.applied > 50 && bank.payers.len() == of_payers,
+                "{} of {:?}",
+                bank.applied,
+                bank.payers
+            );
             let taken = i64::from(ACCOUNTS * OPENING) - bank.total();
             assert_eq!((counts.applied as i64, counts.wrong_answers), (taken, 0));
             let contended = kind == TransferKind::Lwt && accounts == 1;
             assert_eq!(counts.not_applied, bank.refused);
-            assert_eq!(contended, counts.not_applied > 15, "each learns its balance once: {}", counts.not_applied);
+            assert_eq!(
+                contended,
+                counts.not_applied > 15,
+                "each learns its balance once: {}",
+                counts.not_applied
+            );
         }
     }
 }
@@ -222,8 +260,15 @@ fn a_lightweight_transaction_is_over_when_it_is_applied() {
     let (world, load, bank) = run(3, Bank::new(TransferKind::Lwt), 1);
     let (counts, bank) = (world.host(load).counts(), world.host(bank));
     let latency = &world.host(load).rounds()[0].latency;
-    assert!(latency.len() < world.host(load).rounds()[0].counts.answered / 2, "each answer counts as one");
-    assert!(counts.answered > 2 * bank.applied && latency.len() <= bank.applied, "{}", latency.len());
+    assert!(
+        latency.len() < world.host(load).rounds()[0].counts.answered / 2,
+        "each answer counts as one"
+    );
+    assert!(
+        counts.answered > 2 * bank.applied && latency.len() <= bank.applied,
+        "{}",
+        latency.len()
+    );
 }
 
 fn locks() -> Bank {
@@ -236,9 +281,18 @@ fn locks_are_taken_and_released_also_after_errors() {
         for (accounts, of_locks) in [(ACCOUNTS as u64, 15), (1, 1)] {
             let (world, load, bank) = run(5, Bank { fails, ..locks() }, accounts);
             let (counts, bank) = (world.host(load).counts(), world.host(bank));
-            assert!(bank.applied > 50 && bank.payers.len() == of_locks, "{} of {:?}", bank.applied, bank.payers);
+            assert!(
+                bank.applied > 50 && bank.payers.len() == of_locks,
+                "{} of {:?}",
+                bank.applied,
+                bank.payers
+            );
             assert_eq!(counts.wrong_answers, 0);
-            assert_eq!(accounts == 1 || fails.is_some(), counts.not_applied > 0, "nobody else's lock is asked for");
+            assert_eq!(
+                accounts == 1 || fails.is_some(),
+                counts.not_applied > 0,
+                "nobody else's lock is asked for"
+            );
             let held = bank.balances.values().filter(|&&holder| holder != 0).count();
             assert!(held <= of_locks, "{held} are held by {of_locks}");
         }
@@ -257,7 +311,11 @@ fn what_an_error_leaves_open_is_in_doubt() {
         let bank = Bank { fails: Some(5), ..Bank::new(kind) };
         let (world, load, bank) = run(4, bank, ACCOUNTS as u64);
         let (round, bank) = (&world.host(load).rounds()[0], world.host(bank));
-        assert!(round.in_doubt_so_far > 10 && round.counts.errors.contains_key(&0x1001), "{:?}", round.counts.errors);
+        assert!(
+            round.in_doubt_so_far > 10 && round.counts.errors.contains_key(&0x1001),
+            "{:?}",
+            round.counts.errors
+        );
         let told = round.applied_so_far..=round.applied_so_far + round.in_doubt_so_far;
         assert!(
             bank.applied > round.applied_so_far && told.contains(&bank.applied),

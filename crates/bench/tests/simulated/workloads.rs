@@ -1,8 +1,10 @@
-//! The load's operations beside SELECT and INSERT of single keys, its distributions and its ways to nodes, against
-//! stubs that remember.
+//! The load's operations beside SELECT and INSERT of single keys, its distributions and its ways to
+//! nodes, against stubs that remember.
 
 use crate::talk::addresses;
-use shunt_bench::load::{Distribution, Load, LoadOptions, Operation, Phase, Round, template::Layout};
+use shunt_bench::load::{
+    Distribution, Load, LoadOptions, Operation, Phase, Round, template::Layout,
+};
 use shunt_bench::stub::{Action, Counts, Hook, Memory, Ring, Stub, StubOptions, hook};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, World, for_seeds};
 use shunt_wire::cql::envelope::opcode;
@@ -42,7 +44,11 @@ fn run(seed: u64, network: Options, nodes: u8, load: LoadOptions, hook: Option<H
     let mut world = World::new(seed, network);
     let ring = addresses(nodes);
     let memory = Memory::default();
-    let options = StubOptions { memory: Some(memory.clone()), hook, ..StubOptions::new(Ring::even(&ring, 2)) };
+    let options = StubOptions {
+        memory: Some(memory.clone()),
+        hook,
+        ..StubOptions::new(Ring::even(&ring, 2))
+    };
     let stub = world.add("stub", Stub::new(options));
     for &address in &ring {
         world.listen(stub, address);
@@ -50,7 +56,12 @@ fn run(seed: u64, network: Options, nodes: u8, load: LoadOptions, hook: Option<H
     let targets = if load.targets == LoadOptions::default().targets { ring } else { load.targets };
     let load = world.add("load", Load::new(LoadOptions { targets, ..load }, Box::new(|_| {})));
     assert!(world.run_until(200 * SECOND, |world| world.host(load).phase() == Phase::Done));
-    let by_node = world.with(stub, |stub, io| stub.report(io)).nodes.iter().map(|node| node.counts.queries).collect();
+    let by_node = world
+        .with(stub, |stub, io| stub.report(io))
+        .nodes
+        .iter()
+        .map(|node| node.counts.queries)
+        .collect();
     let service = world.host(load);
     Outcome {
         failure: service.failure().map(str::to_owned),
@@ -80,9 +91,14 @@ fn every_operation_finds_what_was_written() {
         // Keys were created and read before the load; three statements besides the queries counted.
         assert_eq!(outcome.nodes.queries, outcome.counts.answered + 2);
         assert_eq!(outcome.nodes.multiget_keys, outcome.nodes.multigets * 4);
-        assert!(outcome.nodes.multigets > 0 && outcome.nodes.multiget_keys_elsewhere > 0, "{:?}", outcome.nodes);
+        assert!(
+            outcome.nodes.multigets > 0 && outcome.nodes.multiget_keys_elsewhere > 0,
+            "{:?}",
+            outcome.nodes
+        );
         let round = &outcome.rounds[0];
-        let operations: Vec<_> = round.counts.operations.iter().map(|part| part.operation).collect();
+        let operations: Vec<_> =
+            round.counts.operations.iter().map(|part| part.operation).collect();
         assert_eq!(operations, Operation::ALL);
         assert!(round.counts.operations.iter().all(|part| !part.latency.is_empty()));
         let sum: u64 = round.counts.operations.iter().map(|part| part.latency.len()).sum();
@@ -96,11 +112,17 @@ fn a_read_modify_write_takes_two_answers_and_counts_once() {
     let outcome = run(1, Options::calm(), 1, small("rmw=0.5,read=0.5"), None);
     assert_right(&outcome);
     let round = &outcome.rounds[0];
-    let [read, rmw] = &round.counts.operations[..] else { panic!("{:?}", round.counts.operations.len()) };
+    let [read, rmw] = &round.counts.operations[..] else {
+        panic!("{:?}", round.counts.operations.len())
+    };
     assert_eq!((read.operation, rmw.operation), (Operation::Read, Operation::ReadModifyWrite));
     let queries = read.latency.len() + 2 * rmw.latency.len();
     // Those in flight when the round began or ended belong to it by one half.
-    assert!(round.counts.answered.abs_diff(queries) <= 2 * 18, "{} {queries}", round.counts.answered);
+    assert!(
+        round.counts.answered.abs_diff(queries) <= 2 * 18,
+        "{} {queries}",
+        round.counts.answered
+    );
     let ratio = rmw.latency.mean() / read.latency.mean();
     assert!((1.7..2.3).contains(&ratio), "a read and a write take {ratio} times as long as a read");
 }
@@ -123,12 +145,17 @@ fn what_was_inserted_last_is_there_when_it_is_read() {
 fn a_token_aware_load_asks_replicas_only() {
     for (seed, rate) in [(1, None), (2, Some(3000.0))] {
         for token_aware in [true, false] {
-            let load = LoadOptions { token_aware, rate, populate: false, verify: false, ..small(ALL) };
+            let load =
+                LoadOptions { token_aware, rate, populate: false, verify: false, ..small(ALL) };
             let outcome = run(seed, Options::calm(), 3, load, None);
             assert_right(&outcome);
             assert_eq!(outcome.nodes.misrouted == 0, token_aware, "{:?}", outcome.nodes);
             let total = outcome.counts.answered;
-            assert!(outcome.by_node.iter().all(|&queries| queries > total / 6), "{:?}", outcome.by_node);
+            assert!(
+                outcome.by_node.iter().all(|&queries| queries > total / 6),
+                "{:?}",
+                outcome.by_node
+            );
             assert!(outcome.nodes.multiget_keys_elsewhere > 0, "only the first key decides");
         }
     }
@@ -148,7 +175,13 @@ fn a_target_missing_for_a_token_aware_load_is_named() {
 fn an_open_loop_counts_operations_and_not_queries() {
     for token_aware in [false, true] {
         let options = small("rmw=0.4,multiget=0.2,scan=0.2,insert=0.2");
-        let load = LoadOptions { rate: Some(2000.0), outstanding: 64, duration_ns: 2 * SECOND, token_aware, ..options };
+        let load = LoadOptions {
+            rate: Some(2000.0),
+            outstanding: 64,
+            duration_ns: 2 * SECOND,
+            token_aware,
+            ..options
+        };
         let outcome = run(3, Options::calm(), 3, load, None);
         assert_right(&outcome);
         let operations = outcome.rounds[0].latency.len();
@@ -159,7 +192,9 @@ fn an_open_loop_counts_operations_and_not_queries() {
 
 #[test]
 fn arrivals_during_a_pause_count_from_their_intended_time() {
-    for (mix, token_aware) in [("read=1", false), ("rmw=0.5,multiget=0.5", false), ("rmw=0.5,insert=0.5", true)] {
+    for (mix, token_aware) in
+        [("read=1", false), ("rmw=0.5,multiget=0.5", false), ("rmw=0.5,insert=0.5", true)]
+    {
         let load = LoadOptions {
             connections: 1,
             outstanding: 1,
@@ -175,7 +210,8 @@ fn arrivals_during_a_pause_count_from_their_intended_time() {
         let outcome = run(5, Options::calm(), 1, load, Some(pause));
         assert_eq!(outcome.failure, None);
         let latency = &outcome.rounds[0].latency;
-        // 200 arrivals in that second wait half a second on average, and the stream id is not free before.
+        // 200 arrivals in that second wait half a second on average, and the stream id is not free
+        // before.
         let late = latency.count_between(100 * MILLISECOND, 2 * SECOND);
         assert!((140..220).contains(&late), "{mix}: {late} of {} were late", latency.len());
     }
@@ -200,9 +236,14 @@ fn what_is_answered_after_its_round_is_late_and_not_left_out() {
     let outcome = run(9, Options::calm(), 1, load, Some(slow));
     assert_eq!(outcome.failure, None);
     let found: Vec<u64> = outcome.rounds.iter().map(|round| round.latency.len()).collect();
-    // Two rounds of 400 ms see answers only to what was due before; all that was due in the three is in the last.
+    // Two rounds of 400 ms see answers only to what was due before; all that was due in the three
+    // is in the last.
     assert!(found[..2] == [0, 0] && (200..280).contains(&found[2]), "{found:?}");
-    assert!(outcome.rounds[2].latency.min() >= 990 * MILLISECOND, "{}", outcome.rounds[2].latency.min());
+    assert!(
+        outcome.rounds[2].latency.min() >= 990 * MILLISECOND,
+        "{}",
+        outcome.rounds[2].latency.min()
+    );
 }
 
 #[test]
@@ -269,6 +310,10 @@ fn lost_connections_and_errors_leave_every_operation_sound() {
         });
         let outcome = run(seed, network, 3, load, Some(sometimes));
         assert_eq!(outcome.failure, None);
-        assert!(outcome.counts.is_sound() && outcome.counts.errors_total() > 0, "{:?}", outcome.counts);
+        assert!(
+            outcome.counts.is_sound() && outcome.counts.errors_total() > 0,
+            "{:?}",
+            outcome.counts
+        );
     });
 }

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use shunt_handover::message::{Ending, Read};
-use shunt_handover::session::{AgentHandshake, Established, Instance, OwnerId, Protocol, SharedKey};
+use shunt_handover::session::{
+    AgentHandshake, Established, Instance, OwnerId, Protocol, SharedKey,
+};
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, Service};
 
@@ -34,8 +36,10 @@ impl Liar {
     }
 
     fn say(&mut self, io: &mut Io, owner: OwnerId, ticket: Ticket, message: &Message<'_>) {
-        let mut open = self.open.iter_mut().filter_map(|(conn, open)| Some((*conn, open.as_mut()?)));
-        let (conn, open) = open.find(|(_, open)| open.owner == owner).expect("its owner has connected");
+        let mut open =
+            self.open.iter_mut().filter_map(|(conn, open)| Some((*conn, open.as_mut()?)));
+        let (conn, open) =
+            open.find(|(_, open)| open.owner == owner).expect("its owner has connected");
         open.encoder.message(ticket, message, io.output(conn)).expect("it can be said");
     }
 
@@ -59,7 +63,9 @@ impl Service for Liar {
         let mut used = 0;
         let state = self.open.get_mut(&conn).expect("it was accepted");
         if state.is_none() {
-            let Some((read, session)) = self.handshake.read(data, io.output(conn)).expect("it can be") else {
+            let Some((read, session)) =
+                self.handshake.read(data, io.output(conn)).expect("it can be")
+            else {
                 return 0;
             };
             (used, *state) = (read, Some(Box::new(session)));
@@ -143,7 +149,12 @@ impl Loops {
         world.listen(agent, address(10, 7000));
         let loops = [1, 2].map(|owner| {
             let steer: Option<Box<dyn Steer>> = Some(Box::new(table.clone()));
-            let dispatcher = DispatchOptions { clients: clients.clone(), owner: OwnerId(owner), steer, ..options() };
+            let dispatcher = DispatchOptions {
+                clients: clients.clone(),
+                owner: OwnerId(owner),
+                steer,
+                ..options()
+            };
             world.add("dispatcher", Dispatcher::new(dispatcher))
         });
         // The kernel gives new connections to one loop or another; here to the second.
@@ -163,13 +174,15 @@ impl Loops {
             io.output(conn).extend_from_slice(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         });
         assert!(self.world.run_until(SECOND, |world| world.host(dispatcher).exchanges() == 1));
-        let (_, client) = self.world.host(dispatcher).clients.iter().next().expect("it has connected");
+        let (_, client) =
+            self.world.host(dispatcher).clients.iter().next().expect("it has connected");
         client.flow
     }
 
     /// What an owner answers to what the agent says.
     fn say(&mut self, owner: u64, ticket: u64, message: &Message<'_>) -> Vec<String> {
-        self.world.with(self.agent, |agent, io| agent.say(io, OwnerId(owner), Ticket(ticket), message));
+        self.world
+            .with(self.agent, |agent, io| agent.say(io, OwnerId(owner), Ticket(ticket), message));
         self.world.run_for(100 * MILLISECOND);
         let answers = self.world.host(self.agent).answers(OwnerId(owner), Ticket(ticket));
         answers.into_iter().map(str::to_owned).collect()
@@ -177,7 +190,11 @@ impl Loops {
 
     /// The agent says that it has this connection, of a process before.
     fn hold(&mut self, owner: u64, ticket: u64, flow: Flow) -> Vec<String> {
-        self.say(owner, ticket, &Message::Held { local: flow.local, peer: flow.peer, from: Instance(77) })
+        self.say(
+            owner,
+            ticket,
+            &Message::Held { local: flow.local, peer: flow.peer, from: Instance(77) },
+        )
     }
 }
 
@@ -194,9 +211,17 @@ fn no_agent_is_believed_to_have_a_connection_that_another_loop_has() {
     for (ticket, owner, flow) in [(1 << 40, 1, flow), (1 << 41, 2, flow), (1 << 42, 1, of_six)] {
         let answers = scene.hold(owner, ticket, flow);
         assert_eq!(answers, ["Release"], "loop {owner}, {flow:?}");
-        assert_eq!(scene.table.0.lock().expect("it can be").len(), 0, "its packets go to the agent's host");
+        assert_eq!(
+            scene.table.0.lock().expect("it can be").len(),
+            0,
+            "its packets go to the agent's host"
+        );
     }
-    assert_eq!(scene.world.host(scene.loops[1]).exchanges(), 1, "the client waits for its answer as before");
+    assert_eq!(
+        scene.world.host(scene.loops[1]).exchanges(),
+        1,
+        "the client waits for its answer as before"
+    );
 }
 
 #[test]

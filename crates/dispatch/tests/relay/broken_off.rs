@@ -9,7 +9,8 @@ use crate::{check, draw};
 
 const LARGE: usize = 8 << 20;
 
-/// A client has a part of its answer, and the server that it comes from dies; it is back a little later, as another version.
+/// A client has a part of its answer, and the server that it comes from dies; it is back a little
+/// later, as another version.
 fn within_the_first(request: Request, backends: usize, hands_over: bool) -> Scene {
     let plan = vec![vec![request, Request::Length(10)]];
     let mut scene = match hands_over {
@@ -19,7 +20,8 @@ fn within_the_first(request: Request, backends: usize, hands_over: bool) -> Scen
     scene.wait_for_backends();
     let client = scene.clients[0];
     assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
-    let victim = scene.origins.iter().position(|origin| scene.world.host(*origin).reads > 0).unwrap();
+    let victim =
+        scene.origins.iter().position(|origin| scene.world.host(*origin).reads > 0).unwrap();
     scene.restart_origin(victim);
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     scene
@@ -32,7 +34,11 @@ fn a_large_answer_goes_on_from_another_server_when_its_own_dies() {
         assert_eq!(check(&scene, 0, false), 2, "handing over: {hands_over}");
         let counted = scene.counted();
         assert_eq!((counted.resumed, counted.cut, counted.clients), (1, 0, 1), "{counted:?}");
-        assert_eq!(counted.handed_over, if hands_over { 2 } else { 0 }, "the rest passes the dispatcher by as well");
+        assert_eq!(
+            counted.handed_over,
+            if hands_over { 2 } else { 0 },
+            "the rest passes the dispatcher by as well"
+        );
         let parts: u64 = scene.origins.iter().map(|origin| scene.world.host(*origin).parts).sum();
         assert_eq!(parts, 1);
         scene.is_at_rest();
@@ -42,15 +48,24 @@ fn a_large_answer_goes_on_from_another_server_when_its_own_dies() {
 #[test]
 fn what_another_server_has_in_another_version_is_never_put_behind_a_part() {
     for hands_over in [false, true] {
-        for (request, asked) in
-            [(Request::Versioned(LARGE), 1), (Request::Weak(LARGE), 0), (Request::Chunked(LARGE), 0)]
-        {
+        for (request, asked) in [
+            (Request::Versioned(LARGE), 1),
+            (Request::Weak(LARGE), 0),
+            (Request::Chunked(LARGE), 0),
+        ] {
             let mut scene = within_the_first(request.clone(), 2, hands_over);
-            assert_eq!(scene.world.host(scene.clients[0]).outcomes[0], Outcome::Broken, "{request:?}");
+            assert_eq!(
+                scene.world.host(scene.clients[0]).outcomes[0],
+                Outcome::Broken,
+                "{request:?}"
+            );
             assert_eq!(check(&scene, 0, true), 1);
             let counted = scene.counted();
             // It is asked, and what it says is compared.
-            assert!(counted.resumed >= asked && (asked > 0 || counted.resumed == 0), "{request:?}: {counted:?}");
+            assert!(
+                counted.resumed >= asked && (asked > 0 || counted.resumed == 0),
+                "{request:?}: {counted:?}"
+            );
             scene.is_at_rest();
         }
     }
@@ -122,5 +137,8 @@ fn servers_that_die_one_after_another_change_no_byte() {
         scene.is_at_rest();
     });
     println!("{whole} of {asked} whole, {all:?}");
-    assert!(whole * 10 > asked * 8 && all.resumed > 12 && all.cut > 2, "{whole} of {asked} whole, {all:?}");
+    assert!(
+        whole * 10 > asked * 8 && all.resumed > 12 && all.cut > 2,
+        "{whole} of {asked} whole, {all:?}"
+    );
 }

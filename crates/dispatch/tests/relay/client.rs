@@ -25,7 +25,11 @@ impl Outcome {
     pub(crate) fn words(&self) -> String {
         match self {
             Outcome::Whole { status, body } => {
-                format!("{status}, {} bytes: {}", body.len(), body[..body.len().min(80)].escape_ascii())
+                format!(
+                    "{status}, {} bytes: {}",
+                    body.len(),
+                    body[..body.len().min(80)].escape_ascii()
+                )
             }
             Outcome::Broken => "broken".to_owned(),
         }
@@ -125,9 +129,11 @@ impl Client {
         }
         let head = self.reader.read(data).expect("heads are right")?;
         let request = *self.in_flight.front().expect("an answer to nothing");
-        let response = ResponseHead::read(head, self.plan[request].is_head()).expect("heads are right");
+        let response =
+            ResponseHead::read(head, self.plan[request].is_head()).expect("heads are right");
         assert!(head.field("x-own").is_none() && head.field("keep-alive").is_none());
-        let (bytes, status, framing, goes_on) = (head.len(), response.status, response.framing, response.keep_alive);
+        let (bytes, status, framing, goes_on) =
+            (head.len(), response.status, response.framing, response.keep_alive);
         let says_close = head.field("connection") == Some(b"close");
         self.reader.reset();
         if status == 100 {

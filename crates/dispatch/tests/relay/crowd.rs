@@ -12,7 +12,8 @@ const MANY: usize = 20;
 
 #[test]
 fn of_many_that_take_nothing_those_are_cut_off_that_have_most_and_others_are_answered() {
-    // Sent ahead of the answers, each of which is so small that its server's connection is soon free again.
+    // Sent ahead of the answers, each of which is so small that its server's connection is soon
+    // free again.
     let ahead = "GET /length/60000 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(8);
     let mut plans = vec![vec![Request::Raw(ahead)]; MANY];
     plans.push(vec![Request::Length(1_000); 5]);
@@ -24,7 +25,9 @@ fn of_many_that_take_nothing_those_are_cut_off_that_have_most_and_others_are_ans
     scene.wait_for_backends();
     for client in scene.clients.clone() {
         assert!(scene.world.run_until(SECOND, |world| world.host(client).conn().is_some()));
-        scene.world.with(client, |client, io| client.conn().into_iter().for_each(|conn| io.pause_reading(conn)));
+        scene.world.with(client, |client, io| {
+            client.conn().into_iter().for_each(|conn| io.pause_reading(conn))
+        });
     }
     let mut most = 0;
     for _ in 0..200 {
@@ -37,5 +40,8 @@ fn of_many_that_take_nothing_those_are_cut_off_that_have_most_and_others_are_ans
     scene.world.post(other, ());
     assert!(scene.world.run_until(10 * SECOND, |world| world.host(other).is_done()));
     let outcomes = &scene.world.host(other).outcomes;
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. })), "{outcomes:?}");
+    assert!(
+        outcomes.iter().all(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. })),
+        "{outcomes:?}"
+    );
 }

@@ -1,5 +1,6 @@
-//! Client, dispatcher, agents and servers in one simulated world: whatever the network and the processes do, a client never has
-//! a wrong byte, and never takes a part of an answer for all of it.
+//! Client, dispatcher, agents and servers in one simulated world: whatever the network and the
+//! processes do, a client never has a wrong byte, and never takes a part of an answer for all of
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,13 +30,15 @@ fn draw(seed: u64) -> Vec<Request> {
     (0..REQUESTS).map(|_| Request::draw(&mut random)).collect()
 }
 
-/// Checks each outcome against what the server has said; with faults, errors of the dispatcher and visible ends are right as well.
+/// Checks each outcome against what the server has said; with faults, errors of the dispatcher and
+/// visible ends are right as well.
 fn check(scene: &Scene, client: usize, may_fail: bool) -> usize {
     let service = scene.world.host(scene.clients[client]);
     let mut whole = 0;
     for (request, outcome) in service.plan.iter().zip(&service.outcomes) {
         match outcome {
-            // What ends with the connection ends with the server's process as well, and nobody can tell.
+            // What ends with the connection ends with the server's process as well, and nobody can
+            // tell.
             Outcome::Whole { status: 200, body }
                 if scene.origins_restarted > 0 && matches!(request, Request::UntilClose(_)) =>
             {
@@ -76,17 +79,20 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
 
 #[test]
 fn large_answers_are_offered_and_fetched_and_reads_go_to_all_backends() {
-    let plan =
-        vec![Request::Length(1 << 20); 6].into_iter().chain([Request::Upload(1 << 20), Request::Chunked(300_000)]);
+    let plan = vec![Request::Length(1 << 20); 6]
+        .into_iter()
+        .chain([Request::Upload(1 << 20), Request::Chunked(300_000)]);
     let mut scene = Scene::new(5, Options::calm(), 2, vec![plan.collect()]);
     scene.wait_for_backends();
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     check(&scene, 0, false);
     let counters = scene.counted();
     assert_eq!((counters.requests, counters.answers, counters.offers), (8, 8, 7));
-    let served: Vec<u64> = scene.origins.iter().map(|origin| scene.world.host(*origin).reads).collect();
+    let served: Vec<u64> =
+        scene.origins.iter().map(|origin| scene.world.host(*origin).reads).collect();
     assert!(served.iter().all(|reads| *reads >= 3), "{served:?}");
-    let writes: Vec<u64> = scene.origins.iter().map(|origin| scene.world.host(*origin).writes).collect();
+    let writes: Vec<u64> =
+        scene.origins.iter().map(|origin| scene.world.host(*origin).writes).collect();
     assert_eq!(writes, [1, 0], "writes go to the primary");
 }
 
@@ -94,7 +100,8 @@ fn large_answers_are_offered_and_fetched_and_reads_go_to_all_backends() {
 fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
     let (mut whole, mut runs) = (0, 0);
     for_seeds(24, |seed| {
-        let mut scene = Scene::new(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
+        let mut scene =
+            Scene::new(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
         scene.wait_for_backends();
         scene.world.set_options(Options::mixed(seed));
         scene.suffer(seed);
@@ -103,7 +110,10 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
         runs += 1;
         scene.is_at_rest();
     });
-    assert!(whole > runs * REQUESTS / 2, "{whole} answers of {runs} runs were whole: too few to tell anything");
+    assert!(
+        whole > runs * REQUESTS / 2,
+        "{whole} answers of {runs} runs were whole: too few to tell anything"
+    );
 }
 
 #[test]
@@ -122,7 +132,9 @@ fn a_write_is_never_sent_twice_and_its_client_is_told() {
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     let outcomes = &scene.world.host(scene.clients[0]).outcomes;
     let of = |wanted: u16| {
-        outcomes.iter().filter(move |one| matches!(one, Outcome::Whole { status, .. } if *status == wanted))
+        outcomes
+            .iter()
+            .filter(move |one| matches!(one, Outcome::Whole { status, .. } if *status == wanted))
     };
     assert!(
         of(200).count() > 5 && of(502).count() == 1 && of(503).count() > 5,
@@ -134,8 +146,12 @@ fn a_write_is_never_sent_twice_and_its_client_is_told() {
 
 #[test]
 fn a_slow_client_holds_up_nobody_and_bounds_what_is_kept_for_it() {
-    let mut scene =
-        Scene::new(3, Options::calm(), 1, vec![vec![Request::Length(32 << 20)], vec![Request::Length(100); 30]]);
+    let mut scene = Scene::new(
+        3,
+        Options::calm(),
+        1,
+        vec![vec![Request::Length(32 << 20)], vec![Request::Length(100); 30]],
+    );
     scene.wait_for_backends();
     scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).has_begun());
     scene.world.freeze(scene.clients[0]);
@@ -165,11 +181,19 @@ fn a_client_that_takes_nothing_for_too_long_is_cut_off() {
 fn requests_that_are_refused_are_told_why() {
     for (text, status, words) in [
         ("GET / HTTP/1.1\r\n\r\n", 400, "Host"),
-        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "both"),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+            "both",
+        ),
         ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, "HTTP/1.1"),
         ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "different hosts"),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\n\r\n", 400, "almost"),
-        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: Authorization\r\n\r\n", 400, "not for this connection alone"),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Authorization\r\n\r\n",
+            400,
+            "not for this connection alone",
+        ),
         (
             "PUT /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n",
             400,
@@ -181,11 +205,14 @@ fn requests_that_are_refused_are_told_why() {
         ("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc", 408, "body"),
         ("GET /never HTTP/1.1\r\nHost: a\r\n\r\n", 504, "time"),
     ] {
-        let mut scene = Scene::new(1, Options::calm(), 1, vec![vec![Request::Raw(text.to_owned())]]);
+        let mut scene =
+            Scene::new(1, Options::calm(), 1, vec![vec![Request::Raw(text.to_owned())]]);
         scene.wait_for_backends();
         assert!(scene.run(120 * SECOND), "{text}: {}", scene.words());
         let outcome = &scene.world.host(scene.clients[0]).outcomes[0];
-        let Outcome::Whole { status: found, body } = outcome else { panic!("{text}: {}", outcome.words()) };
+        let Outcome::Whole { status: found, body } = outcome else {
+            panic!("{text}: {}", outcome.words())
+        };
         let body = String::from_utf8_lossy(body);
         assert!(*found == status && body.contains(words), "{text}: {found} {body}");
         scene.is_at_rest();
@@ -194,13 +221,17 @@ fn requests_that_are_refused_are_told_why() {
     let mut scene = Scene::new(1, Options::calm(), 1, vec![vec![Request::Raw(long)]]);
     scene.wait_for_backends();
     assert!(scene.run(60 * SECOND));
-    assert!(matches!(scene.world.host(scene.clients[0]).outcomes[0], Outcome::Whole { status: 431, .. }));
+    assert!(matches!(
+        scene.world.host(scene.clients[0]).outcomes[0],
+        Outcome::Whole { status: 431, .. }
+    ));
 }
 
 #[test]
 fn a_server_that_takes_nothing_has_no_more_time_by_each_byte_that_its_client_sends() {
     let head = "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
-    // More than the server's window and what an agent keeps before it holds the client up, and less than it has credit for.
+    // More than the server's window and what an agent keeps before it holds the client up, and less
+    // than it has credit for.
     let request = Request::Raw(format!("{head}{}", "x".repeat(150_000)));
     let options = Options { window_bytes: 65_536..65_537, ..Options::calm() };
     let mut scene = Scene::new(1, options, 1, vec![vec![request]]);
@@ -221,10 +252,12 @@ fn a_server_that_takes_nothing_has_no_more_time_by_each_byte_that_its_client_sen
     scene.is_at_rest();
 }
 
-/// As streaming applications do. How large it will be is not known, so that the agent holds it, but not for longer because the body goes on.
+/// As streaming applications do. How large it will be is not known, so that the agent holds it, but
+/// not for longer because the body goes on.
 #[test]
 fn an_answer_that_begins_within_its_request_is_not_held_for_as_long_as_that_takes() {
-    let request = Request::Raw("POST /begun HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n".to_owned());
+    let request =
+        Request::Raw("POST /begun HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n".to_owned());
     let mut scene = Scene::handing_over(1, Options::calm(), 1, vec![vec![request]]);
     scene.wait_for_backends();
     let client = scene.clients[0];
@@ -234,18 +267,25 @@ fn an_answer_that_begins_within_its_request_is_not_held_for_as_long_as_that_take
             let conn = client.conn().expect("nobody has ended it");
             io.output(conn).extend_from_slice(&[b'x'; 1_000]);
         });
-        assert!(sent < 20 || scene.world.host(client).has_begun(), "nothing has come in {sent} parts of the body");
+        assert!(
+            sent < 20 || scene.world.host(client).has_begun(),
+            "nothing has come in {sent} parts of the body"
+        );
     }
     assert!(scene.run(10 * SECOND), "{}", scene.words());
     assert!(matches!(scene.world.host(client).outcomes[..], [Outcome::Whole { status: 200, .. }]));
     let relayed = scene.world.host(scene.agents[0]).metrics();
-    assert_eq!((relayed.relayed.of(shunt_agent::Why::HoldOver).get(), relayed.relayed.total()), (1, 1));
+    assert_eq!(
+        (relayed.relayed.of(shunt_agent::Why::HoldOver).get(), relayed.relayed.total()),
+        (1, 1)
+    );
     scene.is_at_rest();
 }
 
 #[test]
 fn without_a_backend_the_client_is_told_so() {
-    let mut scene = Scene::new(1, Options::calm(), 1, vec![vec![Request::Length(10), Request::Upload(10)]]);
+    let mut scene =
+        Scene::new(1, Options::calm(), 1, vec![vec![Request::Length(10), Request::Upload(10)]]);
     scene.wait_for_backends();
     scene.kill_agent(0);
     scene.world.run_for(SECOND);
@@ -257,11 +297,15 @@ fn without_a_backend_the_client_is_told_so() {
 
 #[test]
 fn an_agent_with_another_key_is_never_used() {
-    let mut scene = Scene::with_keys(1, Options::calm(), vec![vec![Request::Length(10)]], [1; 20], [2; 20]);
+    let mut scene =
+        Scene::with_keys(1, Options::calm(), vec![vec![Request::Length(10)]], [1; 20], [2; 20]);
     scene.world.run_for(10 * SECOND);
     assert_eq!(scene.world.host(scene.dispatcher).backends_up(), 0);
     assert!(scene.run(30 * SECOND));
-    assert!(matches!(scene.world.host(scene.clients[0]).outcomes[0], Outcome::Whole { status: 503, .. }));
+    assert!(matches!(
+        scene.world.host(scene.clients[0]).outcomes[0],
+        Outcome::Whole { status: 503, .. }
+    ));
 }
 
 #[test]

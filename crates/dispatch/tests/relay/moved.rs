@@ -9,11 +9,13 @@ use crate::{REQUESTS, check, draw};
 
 #[test]
 fn large_answers_pass_the_dispatcher_by_and_the_connection_comes_back_for_each_next_request() {
-    let plan =
-        (0..20).map(|turn| if turn % 2 == 0 { Request::Length(1 << 20) } else { Request::Chunked(300_000 + turn) });
+    let plan = (0..20).map(|turn| {
+        if turn % 2 == 0 { Request::Length(1 << 20) } else { Request::Chunked(300_000 + turn) }
+    });
     let small = [Request::Length(10), Request::Upload(7_000), Request::Head(1 << 20)];
-    let plan: Vec<Request> =
-        plan.flat_map(|large| [large, small[0].clone(), small[1].clone(), small[2].clone()]).collect();
+    let plan: Vec<Request> = plan
+        .flat_map(|large| [large, small[0].clone(), small[1].clone(), small[2].clone()])
+        .collect();
     let asked = plan.len();
     let mut scene = Scene::handing_over(5, Options::calm(), 2, vec![plan]);
     scene.wait_for_backends();
@@ -25,9 +27,13 @@ fn large_answers_pass_the_dispatcher_by_and_the_connection_comes_back_for_each_n
         (20, 20, 0, 0),
         "{counters:?}"
     );
-    assert!(counters.bytes_relayed < 2 << 20 && counters.bytes_handed_over > 10 << 20, "{counters:?}");
+    assert!(
+        counters.bytes_relayed < 2 << 20 && counters.bytes_handed_over > 10 << 20,
+        "{counters:?}"
+    );
     assert_eq!(counters.answers as usize, asked);
-    let served: Vec<u64> = scene.origins.iter().map(|origin| scene.world.host(*origin).reads).collect();
+    let served: Vec<u64> =
+        scene.origins.iter().map(|origin| scene.world.host(*origin).reads).collect();
     assert!(served.iter().all(|reads| *reads >= 10), "{served:?}");
     scene.is_at_rest();
 }
@@ -36,7 +42,8 @@ fn large_answers_pass_the_dispatcher_by_and_the_connection_comes_back_for_each_n
 fn every_answer_arrives_whole_however_the_bytes_are_cut() {
     let (mut moved, mut returned) = (0, 0);
     for_seeds(12, |seed| {
-        let mut scene = Scene::handing_over(seed, Options::calm(), 2, vec![draw(seed), draw(!seed)]);
+        let mut scene =
+            Scene::handing_over(seed, Options::calm(), 2, vec![draw(seed), draw(!seed)]);
         scene.wait_for_backends();
         scene.world.set_options(Options { window_bytes: 512..8192, ..Options::crumbs() });
         assert!(scene.run(600 * SECOND), "not all was answered: {}", scene.words());
@@ -52,7 +59,12 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
 fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
     let (mut whole, mut runs, mut all) = (0, 0, Counted::default());
     for_seeds(24, |seed| {
-        let mut scene = Scene::handing_over(seed, Options::calm(), 3, vec![draw(seed), draw(!seed), draw(seed << 8)]);
+        let mut scene = Scene::handing_over(
+            seed,
+            Options::calm(),
+            3,
+            vec![draw(seed), draw(!seed), draw(seed << 8)],
+        );
         scene.wait_for_backends();
         scene.world.set_options(Options::mixed(seed));
         scene.suffer(seed);
@@ -66,7 +78,10 @@ fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
         all.gone += counters.gone;
         scene.is_at_rest();
     });
-    assert!(whole > runs * REQUESTS / 2, "{whole} answers of {runs} runs were whole: too few to tell anything");
+    assert!(
+        whole > runs * REQUESTS / 2,
+        "{whole} answers of {runs} runs were whole: too few to tell anything"
+    );
     assert!(all.returned > 40 && all.gone > 2 && all.not_handed_over > 2, "{all:?}");
 }
 
@@ -95,7 +110,8 @@ fn a_slow_client_bounds_what_is_kept_for_it_and_the_dispatcher_keeps_nothing() {
 
 #[test]
 fn a_client_that_takes_nothing_for_too_long_is_cut_off_by_the_agent() {
-    let mut scene = Scene::handing_over(4, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
+    let mut scene =
+        Scene::handing_over(4, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
     scene.wait_for_backends();
     scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).has_begun());
     scene.world.freeze(scene.clients[0]);
@@ -109,7 +125,8 @@ fn a_client_that_takes_nothing_for_too_long_is_cut_off_by_the_agent() {
 
 #[test]
 fn a_drain_waits_for_connections_to_come_back() {
-    let mut scene = Scene::handing_over(9, Options::calm(), 1, vec![vec![Request::Length(4 << 20)]]);
+    let mut scene =
+        Scene::handing_over(9, Options::calm(), 1, vec![vec![Request::Length(4 << 20)]]);
     scene.wait_for_backends();
     scene.world.run_until(SECOND, |world| world.host(scene.clients[0]).has_begun());
     assert_eq!(scene.counted().handed_over, 1);

@@ -1,4 +1,5 @@
-//! The same promises while control connections are lost, agents and servers die, and clients reset their connections.
+//! The same promises while control connections are lost, agents and servers die, and clients reset
+//! their connections.
 
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, World, for_seeds};
 
@@ -47,7 +48,10 @@ fn every_answer_arrives_whole_while_connections_move_however_the_bytes_are_cut()
         returned += counters.returned;
         scene.is_at_rest();
     });
-    assert!(handed_over > 12 && returned > 12, "{handed_over} connections went, {returned} came back");
+    assert!(
+        handed_over > 12 && returned > 12,
+        "{handed_over} connections went, {returned} came back"
+    );
 }
 
 #[test]
@@ -77,11 +81,15 @@ fn whatever_breaks_while_connections_move_no_byte_is_wrong_and_no_part_is_taken_
         whole += (0..4).map(|client| check(&scene, client, true)).sum::<usize>();
         runs += 1;
         let counters = scene.counted();
-        (handed_over, returned) = (handed_over + counters.handed_over, returned + counters.returned);
+        (handed_over, returned) =
+            (handed_over + counters.handed_over, returned + counters.returned);
         closed += counters.gone;
         scene.is_at_rest();
     });
-    assert!(whole > runs * 20, "{whole} answers of {runs} runs were whole: too few to tell anything");
+    assert!(
+        whole > runs * 20,
+        "{whole} answers of {runs} runs were whole: too few to tell anything"
+    );
     assert!(
         handed_over > 20 && returned > 20 && closed > 0,
         "{handed_over} went, {returned} came back, {closed} ended"
@@ -90,7 +98,8 @@ fn whatever_breaks_while_connections_move_no_byte_is_wrong_and_no_part_is_taken_
 
 #[test]
 fn a_client_of_an_agent_that_dies_sees_its_answer_end() {
-    let mut scene = Scene::handing_over(7, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
+    let mut scene =
+        Scene::handing_over(7, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
     scene.wait_for_backends();
     let client = scene.clients[0];
     assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
@@ -107,11 +116,13 @@ fn a_client_of_an_agent_that_dies_sees_its_answer_end() {
 fn an_answer_that_is_lost_while_its_connection_comes_in_takes_no_other_one_with_it() {
     let plans = vec![vec![Request::Length(1 << 20)], vec![Request::Length(32 << 20)]];
     let mut scene = Scene::handing_over(3, Options::calm(), 1, plans);
-    let (dispatcher, agent, [lost, other]) = (scene.dispatcher, scene.agents[0], [scene.clients[0], scene.clients[1]]);
+    let (dispatcher, agent, [lost, other]) =
+        (scene.dispatcher, scene.agents[0], [scene.clients[0], scene.clients[1]]);
     assert!(scene.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == 1));
     scene.world.post(lost, ());
     assert!(scene.world.run_until(SECOND, |world| world.host(agent).taken() == 1));
-    // It is in with the agent's next turn, and its server resets the answer before that. So soon it cannot be taken out again.
+    // It is in with the agent's next turn, and its server resets the answer before that. So soon it
+    // cannot be taken out again.
     let calm = Options { freeze_failed: 1.0, ..Options::calm() };
     scene.world.set_options(Options { latency_ns: 1..2, ..calm.clone() });
     let conn = scene.world.host(scene.origins[0]).conn();
@@ -133,7 +144,8 @@ fn an_answer_that_is_lost_while_its_connection_comes_in_takes_no_other_one_with_
 }
 
 #[test]
-fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connection_was_lost_meanwhile() {
+fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connection_was_lost_meanwhile()
+ {
     // The agent's word that it has the connection is lost, or was heard.
     for is_heard in [false, true] {
         let plan = vec![Request::Length(32 << 20), Request::Length(10)];
@@ -148,14 +160,19 @@ fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connecti
         assert!(scene.run(60 * SECOND), "{}", scene.words());
         assert_eq!(check(&scene, 0, false), 2);
         let counters = scene.counted();
-        assert_eq!((counters.clients, counters.handed_over, counters.returned, counters.gone), (1, 1, 1, 0));
+        assert_eq!(
+            (counters.clients, counters.handed_over, counters.returned, counters.gone),
+            (1, 1, 1, 0)
+        );
         scene.is_at_rest();
     }
 }
 
 #[test]
-fn a_dispatcher_that_ends_gets_connections_back_although_the_control_connection_was_lost_meanwhile() {
-    let mut scene = Scene::handing_over(8, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
+fn a_dispatcher_that_ends_gets_connections_back_although_the_control_connection_was_lost_meanwhile()
+{
+    let mut scene =
+        Scene::handing_over(8, Options::calm(), 1, vec![vec![Request::Length(32 << 20)]]);
     scene.wait_for_backends();
     let client = scene.clients[0];
     assert!(scene.world.run_until(SECOND, |world| world.host(client).has_begun()));
@@ -194,7 +211,8 @@ fn an_agent_that_ends_keeps_what_it_gives_back_until_that_is_there() {
 
 #[test]
 fn an_agent_that_ends_lets_a_dispatcher_come_back_for_what_it_has_of_it_and_begins_nothing_new() {
-    let plans = vec![vec![Request::Length(32 << 20), Request::Length(10)], vec![Request::Length(10)]];
+    let plans =
+        vec![vec![Request::Length(32 << 20), Request::Length(10)], vec![Request::Length(10)]];
     let mut scene = Scene::handing_over(3, Options::calm(), 1, plans);
     let (dispatcher, agent, [client, other]) =
         (scene.dispatcher, scene.agents[0], [scene.clients[0], scene.clients[1]]);
@@ -221,19 +239,27 @@ fn an_agent_that_ends_lets_a_dispatcher_come_back_for_what_it_has_of_it_and_begi
 
 #[test]
 fn a_connection_to_an_address_that_the_agent_does_not_serve_is_refused_and_its_answer_relayed() {
-    let mut scene = Scene::elsewhere(9, Options::calm(), vec![vec![Request::Length(1 << 20), Request::Length(10)]]);
+    let mut scene = Scene::elsewhere(
+        9,
+        Options::calm(),
+        vec![vec![Request::Length(1 << 20), Request::Length(10)]],
+    );
     scene.wait_for_backends();
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     assert_eq!(check(&scene, 0, false), 2);
     let counters = scene.counted();
-    assert_eq!((counters.offers, counters.handed_over, counters.not_handed_over, counters.clients), (1, 1, 1, 1));
+    assert_eq!(
+        (counters.offers, counters.handed_over, counters.not_handed_over, counters.clients),
+        (1, 1, 1, 1)
+    );
     scene.is_at_rest();
 }
 
 #[test]
 fn a_client_that_resets_its_connection_while_it_is_elsewhere_leaves_nothing_behind() {
     for_seeds(10, |seed| {
-        let mut scene = Scene::handing_over(seed, Options::calm(), 2, vec![vec![Request::Length(8 << 20); 4]]);
+        let mut scene =
+            Scene::handing_over(seed, Options::calm(), 2, vec![vec![Request::Length(8 << 20); 4]]);
         scene.wait_for_backends();
         let client = scene.clients[0];
         let mut random = Random::new(seed);

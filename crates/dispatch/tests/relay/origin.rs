@@ -53,19 +53,28 @@ impl Origin {
         }
         let head = connection.reader.read(data).expect("what passes the dispatcher is right")?;
         let request = RequestHead::read(head).expect("what passes the dispatcher is right");
-        assert!(head.field("connection").is_none() && head.field("x-own").is_none(), "fields of one connection alone");
-        assert_eq!(head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"x-forwarded-for")).count(), 1);
+        assert!(
+            head.field("connection").is_none() && head.field("x-own").is_none(),
+            "fields of one connection alone"
+        );
+        assert_eq!(
+            head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"x-forwarded-for")).count(),
+            1
+        );
         let (bytes, is_complete) = (head.len(), request.framing == Framing::None);
         let field = |name| head.field(name).map(|value| String::from_utf8(value.to_vec()).unwrap());
         connection.part = field("range").zip(field("if-range")).map(|(range, tag)| {
-            let (first, last) = range.strip_prefix("bytes=").and_then(|range| range.split_once('-')).unwrap();
+            let (first, last) =
+                range.strip_prefix("bytes=").and_then(|range| range.split_once('-')).unwrap();
             (first.parse().unwrap(), last.parse().unwrap(), tag)
         });
         if request.expects_continue {
             io.output(conn).extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         if request.target == b"/begun" {
-            io.output(conn).extend_from_slice(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
+            io.output(conn).extend_from_slice(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n",
+            );
         }
         let method = String::from_utf8(request.method.to_vec()).unwrap();
         let target = String::from_utf8(request.target.to_vec()).unwrap();
@@ -91,17 +100,27 @@ impl Origin {
         connection.served += 1;
         let closes = is_old || connection.served == REQUESTS_MAX;
         let mut words = what.split(' ');
-        let (method, target, chunks) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap() == "true");
+        let (method, target, chunks) =
+            (words.next().unwrap(), words.next().unwrap(), words.next().unwrap() == "true");
         let mut path = target.trim_start_matches('/').split('/');
-        let (kind, number) = (path.next().unwrap(), path.next().and_then(|text| text.parse().ok()).unwrap_or(0));
+        let (kind, number) =
+            (path.next().unwrap(), path.next().and_then(|text| text.parse().ok()).unwrap_or(0));
         let out = io.output(conn);
-        let own = if closes { "Connection: close\r\n" } else { "Keep-Alive: timeout=5\r\nConnection: keep-alive\r\n" };
-        let mut say = |line: &str, fields: &str| out.extend(format!("HTTP/1.1 {line}\r\n{own}{fields}\r\n").bytes());
+        let own = if closes {
+            "Connection: close\r\n"
+        } else {
+            "Keep-Alive: timeout=5\r\nConnection: keep-alive\r\n"
+        };
+        let mut say = |line: &str, fields: &str| {
+            out.extend(format!("HTTP/1.1 {line}\r\n{own}{fields}\r\n").bytes())
+        };
         match kind {
             "length" | "versioned" | "weak" => {
                 let (body, tag) = match kind {
                     "length" => (pattern(number), format!("\"{number}\"")),
-                    "versioned" => (version(number, self.version), format!("\"{number}-{}\"", self.version)),
+                    "versioned" => {
+                        (version(number, self.version), format!("\"{number}-{}\"", self.version))
+                    }
                     _ => (version(number, self.version), format!("W/\"{number}\"")),
                 };
                 if let Some((first, last, _)) = part.filter(|(_, _, wanted)| *wanted == tag) {
@@ -129,7 +148,10 @@ impl Origin {
                 out.extend_from_slice(b"HTTP/1.1 200 OK\r\n\r\n");
                 out.extend(pattern(number));
             }
-            "status" => say(&format!("{number} As asked"), if number == 304 { "Content-Length: 7\r\n" } else { "" }),
+            "status" => say(
+                &format!("{number} As asked"),
+                if number == 304 { "Content-Length: 7\r\n" } else { "" },
+            ),
             "echo" => {
                 let body = seen(&if chunks { unchunked(&raw) } else { raw });
                 say("200 OK", &format!("Content-Length: {}\r\n", body.len()));
@@ -152,7 +174,10 @@ impl Service for Origin {
 
     fn accepted(&mut self, _io: &mut Io, conn: ConnId, _origin: &Accepted) {
         let reader = HeadReader::new(HeadLimits::DEFAULT);
-        self.connections.insert(conn, Connection { reader, request: None, part: None, raw: Vec::new(), served: 0 });
+        self.connections.insert(
+            conn,
+            Connection { reader, request: None, part: None, raw: Vec::new(), served: 0 },
+        );
     }
 
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}

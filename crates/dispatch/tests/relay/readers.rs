@@ -15,7 +15,11 @@ fn slow_readers_keep_no_connection_from_others_for_long() {
     let other = scene.clients.pop().expect("the last one");
     scene.wait_for_backends();
     let slow = scene.clients.clone();
-    assert!(scene.world.run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).has_begun())));
+    assert!(
+        scene
+            .world
+            .run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).has_begun()))
+    );
     slow.iter().for_each(|client| scene.world.freeze(*client));
     scene.world.post(other, ());
     scene.world.run_for(10 * SECOND);
@@ -24,7 +28,8 @@ fn slow_readers_keep_no_connection_from_others_for_long() {
     slow.iter().for_each(|client| scene.world.thaw(*client));
     scene.world.run_for(60 * SECOND);
     let outcomes = slow.iter().flat_map(|client| &scene.world.host(*client).outcomes);
-    let whole = outcomes.filter(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. })).count();
+    let whole =
+        outcomes.filter(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. })).count();
     assert!(whole >= 1, "{whole}");
     scene.is_at_rest();
 }
@@ -35,7 +40,11 @@ fn slow_readers_go_on_where_nobody_waits() {
     let mut scene = Scene::new(7, Options::calm(), 1, vec![vec![Request::Length(4 << 20)]; 2]);
     scene.wait_for_backends();
     let slow = scene.clients.clone();
-    assert!(scene.world.run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).has_begun())));
+    assert!(
+        scene
+            .world
+            .run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).has_begun()))
+    );
     slow.iter().for_each(|client| scene.world.freeze(*client));
     scene.world.run_for(20 * SECOND);
     slow.iter().for_each(|client| scene.world.thaw(*client));

@@ -47,9 +47,9 @@ pub(crate) fn version(bytes: usize, version: u8) -> Vec<u8> {
 
 /// What a server says of a body: its length and a checksum.
 pub(crate) fn seen(body: &[u8]) -> Vec<u8> {
-    let sum = body
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let sum = body.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     format!("{} {sum:x}", body.len()).into_bytes()
 }
 
@@ -164,15 +164,16 @@ impl Request {
     /// The body of the answer.
     pub(crate) fn answer(&self) -> Vec<u8> {
         match self {
-            Request::Length(bytes) | Request::Chunked(bytes) | Request::UntilClose(bytes) | Request::Old(bytes) => {
-                pattern(*bytes)
-            }
+            Request::Length(bytes)
+            | Request::Chunked(bytes)
+            | Request::UntilClose(bytes)
+            | Request::Old(bytes) => pattern(*bytes),
             Request::Versioned(bytes) | Request::Weak(bytes) => pattern(*bytes),
             Request::WithBody(bytes) | Request::LongHead(bytes) => pattern(*bytes),
             Request::Head(_) | Request::Empty(_) | Request::Raw(_) => Vec::new(),
-            Request::Upload(bytes) | Request::UploadChunked(bytes) | Request::UploadExpected(bytes) => {
-                seen(&pattern(*bytes))
-            }
+            Request::Upload(bytes)
+            | Request::UploadChunked(bytes)
+            | Request::UploadExpected(bytes) => seen(&pattern(*bytes)),
         }
     }
 }

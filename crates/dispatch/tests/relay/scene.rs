@@ -52,7 +52,14 @@ pub(crate) struct Counted {
 
 impl Counted {
     fn of(metrics: &Metrics) -> Self {
-        let relayed = [Why::Full, Why::NotSteered, Why::NotFrozen, Why::NotSendable, Why::Refused, Why::AgentLost];
+        let relayed = [
+            Why::Full,
+            Why::NotSteered,
+            Why::NotFrozen,
+            Why::NotSendable,
+            Why::Refused,
+            Why::AgentLost,
+        ];
         let gone = [Ended::BrokenOff, Ended::AgentLost, Ended::NotRestored];
         Self {
             clients: metrics.clients_accepted.get(),
@@ -82,12 +89,22 @@ fn random(seed: u64) -> shunt_dispatch::Random {
 }
 
 impl Scene {
-    pub(crate) fn new(seed: u64, options: Options, backends: usize, plans: Vec<Vec<Request>>) -> Scene {
+    pub(crate) fn new(
+        seed: u64,
+        options: Options,
+        backends: usize,
+        plans: Vec<Vec<Request>>,
+    ) -> Scene {
         Scene::build(seed, options, backends, plans, ([1; 20], [1; 20]), Handover::Off)
     }
 
     /// In which large answers go over their clients' own connections.
-    pub(crate) fn handing_over(seed: u64, options: Options, backends: usize, plans: Vec<Vec<Request>>) -> Scene {
+    pub(crate) fn handing_over(
+        seed: u64,
+        options: Options,
+        backends: usize,
+        plans: Vec<Vec<Request>>,
+    ) -> Scene {
         Scene::build(seed, options, backends, plans, ([1; 20], [1; 20]), Handover::Auto)
     }
 
@@ -125,7 +142,8 @@ impl Scene {
             let origin = world.add_with("origin", options, Origin::of_version(index));
             world.listen(origin, address(10 + index, 80));
             origins.push(origin);
-            let agent = world.add("agent", agent(theirs, index, seed, u64::from(index), address(1, 80)));
+            let agent =
+                world.add("agent", agent(theirs, index, seed, u64::from(index), address(1, 80)));
             world.listen(agent, address(10 + index, 7000));
             agents.push(agent);
         }
@@ -152,13 +170,25 @@ impl Scene {
             world.add("client", Client::new(address(1, 80), plan, 1 + (seed as usize + index) % 3))
         });
         let clients = clients.collect();
-        Scene { world, clients, dispatcher, agents, origins, key: theirs, seed, instances: 100, origins_restarted: 0 }
+        Scene {
+            world,
+            clients,
+            dispatcher,
+            agents,
+            origins,
+            key: theirs,
+            seed,
+            instances: 100,
+            origins_restarted: 0,
+        }
     }
 
     pub(crate) fn wait_for_backends(&mut self) {
         let all = self.agents.len();
         let dispatcher = self.dispatcher;
-        assert!(self.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == all));
+        assert!(
+            self.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == all)
+        );
         for client in &self.clients {
             self.world.post(*client, ());
         }
@@ -172,7 +202,8 @@ impl Scene {
             }
         }
         let clients = self.clients.clone();
-        self.world.run_until(limit_ns, |world| clients.iter().all(|client| world.host(*client).is_done()))
+        self.world
+            .run_until(limit_ns, |world| clients.iter().all(|client| world.host(*client).is_done()))
     }
 
     pub(crate) fn kill_agent(&mut self, index: usize) {
@@ -186,7 +217,8 @@ impl Scene {
         self.world.restart(self.agents[index], next);
     }
 
-    /// While clients go on, agents start anew or stand still, and servers start anew where the seed is even; then all is calm.
+    /// While clients go on, agents start anew or stand still, and servers start anew where the seed
+    /// is even; then all is calm.
     pub(crate) fn suffer(&mut self, seed: u64) {
         let mut random = Random::new(seed);
         for _ in 0..6 {
@@ -202,7 +234,8 @@ impl Scene {
         self.world.calm();
     }
 
-    /// The first client has had some answers when the first agent dies: it answers no more, and what it was sent stays where it is.
+    /// The first client has had some answers when the first agent dies: it answers no more, and
+    /// what it was sent stays where it is.
     pub(crate) fn lose_an_agent_within(&mut self) {
         self.wait_for_backends();
         let client = self.clients[0];
@@ -216,7 +249,9 @@ impl Scene {
     pub(crate) fn drop_control(&mut self, index: usize) {
         self.world.cut(self.dispatcher, self.agents[index]);
         let dispatcher = self.dispatcher;
-        assert!(self.world.run_until(60 * SECOND, |world| world.host(dispatcher).backends_up() == 0));
+        assert!(
+            self.world.run_until(60 * SECOND, |world| world.host(dispatcher).backends_up() == 0)
+        );
         self.world.join(self.dispatcher, self.agents[index]);
     }
 
@@ -246,8 +281,9 @@ impl Scene {
     /// How far everybody is.
     pub(crate) fn words(&self) -> String {
         let clients = self.clients.iter().map(|client| self.world.host(*client));
-        let outcomes: Vec<String> =
-            clients.map(|client| format!("{}/{}", client.outcomes.len(), client.plan.len())).collect();
+        let outcomes: Vec<String> = clients
+            .map(|client| format!("{}/{}", client.outcomes.len(), client.plan.len()))
+            .collect();
         let dispatcher = self.world.host(self.dispatcher);
         let exchanges = dispatcher.exchanges();
         format!(

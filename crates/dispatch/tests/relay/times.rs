@@ -1,4 +1,5 @@
-//! How long the steps of a hand-over take, as dispatcher and agent measure them: each is the time between its two moments, to the nanosecond.
+//! How long the steps of a hand-over take, as dispatcher and agent measure them: each is the time
+//! between its two moments, to the nanosecond.
 
 use std::sync::Arc;
 
@@ -29,11 +30,16 @@ fn even() -> Options {
     }
 }
 
-/// The client asks for a large answer, and then for a small one, by which its connection comes back.
+/// The client asks for a large answer, and then for a small one, by which its connection comes
+/// back.
 fn scene(options: Options) -> Scene {
     // By this seed it waits for the first before it asks for the second.
-    let mut scene =
-        Scene::handing_over(3, Options::calm(), 1, vec![vec![Request::Length(300_000), Request::Length(10)]]);
+    let mut scene = Scene::handing_over(
+        3,
+        Options::calm(),
+        1,
+        vec![vec![Request::Length(300_000), Request::Length(10)]],
+    );
     scene.wait_for_backends();
     scene.world.set_options(options);
     scene
@@ -53,7 +59,10 @@ fn agent(scene: &Scene) -> Arc<shunt_agent::Metrics> {
 }
 
 /// When this comes to be so.
-fn when(scene: &mut Scene, is_so: impl Fn(&shunt_dispatch::Metrics, &shunt_agent::Metrics) -> bool) -> u64 {
+fn when(
+    scene: &mut Scene,
+    is_so: impl Fn(&shunt_dispatch::Metrics, &shunt_agent::Metrics) -> bool,
+) -> u64 {
     let (dispatcher, agent) = (dispatcher(scene), agent(scene));
     assert!(scene.world.run_until(SECOND, |_| is_so(&dispatcher, &agent)), "{}", scene.words());
     scene.world.now_ns()
@@ -65,7 +74,8 @@ fn each_is_the_time_between_its_two_moments() {
     let requested = when(&mut scene, |_, agent| agent.requests.get() == 1);
     let offered = when(&mut scene, |_, agent| agent.offers.get() == 1);
     let decided = when(&mut scene, |dispatcher, _| dispatcher.handovers.get() == 1);
-    let begun = when(&mut scene, |_, agent| agent.answer_bytes.of(shunt_agent::Way::Direct).get() > 0);
+    let begun =
+        when(&mut scene, |_, agent| agent.answer_bytes.of(shunt_agent::Way::Direct).get() > 0);
     when(&mut scene, |_, agent| agent.answers.of(shunt_agent::Way::Direct).get() == 1);
     let host = scene.agents[0];
     // Nothing holds the last byte up, and the loop hears of that in its next turn.
@@ -95,12 +105,15 @@ fn each_is_the_time_between_its_two_moments() {
 
 #[test]
 fn what_is_relayed_feeds_none() {
-    let mut scene = Scene::new(3, even(), 1, vec![vec![Request::Length(300_000), Request::Length(10)]]);
+    let mut scene =
+        Scene::new(3, even(), 1, vec![vec![Request::Length(300_000), Request::Length(10)]]);
     scene.wait_for_backends();
     assert!(scene.run(SECOND), "{}", scene.words());
     let (dispatcher, agent) = (dispatcher(&scene), agent(&scene));
-    let of_dispatcher = [&dispatcher.freeze, &dispatcher.taking, &dispatcher.absence, &dispatcher.restore];
-    let of_agent = [&agent.restore, &agent.arrival, &agent.first_byte, &agent.freeze, &agent.giving_back];
+    let of_dispatcher =
+        [&dispatcher.freeze, &dispatcher.taking, &dispatcher.absence, &dispatcher.restore];
+    let of_agent =
+        [&agent.restore, &agent.arrival, &agent.first_byte, &agent.freeze, &agent.giving_back];
     assert!(of_dispatcher.into_iter().chain(of_agent).all(|histogram| times(histogram) == (0, 0)));
     assert_eq!((dispatcher.relayed.of(Why::Off).get(), dispatcher.relayed.total()), (1, 1));
     assert_eq!((agent.relayed.of(shunt_agent::Why::Fetched).get(), agent.relayed.total()), (1, 1));
@@ -114,7 +127,18 @@ fn a_connection_that_is_let_in_nowhere_is_not_there_at_any_time() {
     let (dispatcher, agent) = (dispatcher(&scene), agent(&scene));
     assert_eq!(times(&dispatcher.freeze), (1, TURN));
     assert_eq!(agent.taken.of(shunt_agent::Taken::NotRestored).get(), 1);
-    let never = [&dispatcher.taking, &dispatcher.absence, &dispatcher.restore, &agent.restore, &agent.arrival];
-    assert!(never.into_iter().chain([&agent.first_byte, &agent.giving_back]).all(|one| times(one) == (0, 0)));
+    let never = [
+        &dispatcher.taking,
+        &dispatcher.absence,
+        &dispatcher.restore,
+        &agent.restore,
+        &agent.arrival,
+    ];
+    assert!(
+        never
+            .into_iter()
+            .chain([&agent.first_byte, &agent.giving_back])
+            .all(|one| times(one) == (0, 0))
+    );
     assert_eq!(dispatcher.answers.of(Way::HandedOver).get(), 0);
 }

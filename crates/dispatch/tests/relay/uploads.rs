@@ -7,20 +7,26 @@ use crate::requests::Request;
 use crate::scene::Scene;
 
 fn is_answered(outcomes: &[Outcome], count: usize) -> bool {
-    outcomes.len() == count && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. }))
+    outcomes.len() == count
+        && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Whole { status: 200, .. }))
 }
 
 #[test]
 fn what_waits_for_a_connection_has_a_bound_in_bytes() {
     const MANY: usize = 8;
     const EACH: usize = 50_000;
-    let begun = format!("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n{}", "x".repeat(EACH));
+    let begun = format!(
+        "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n{}",
+        "x".repeat(EACH)
+    );
     let mut scene = Scene::new(3, Options::calm(), 1, vec![vec![Request::Raw(begun)]; MANY]);
     scene.world.with(scene.agents[0], |agent, _| agent.set_waiting_bytes_max(2 * EACH));
     scene.wait_for_backends();
     scene.world.run_for(SECOND);
     let outcomes = scene.clients.iter().map(|client| &scene.world.host(*client).outcomes);
-    let refused = outcomes.filter(|outcomes| matches!(outcomes[..], [Outcome::Whole { status: 503, .. }])).count();
+    let refused = outcomes
+        .filter(|outcomes| matches!(outcomes[..], [Outcome::Whole { status: 503, .. }]))
+        .count();
     // One has a connection.
     assert!((MANY - 3..MANY - 1).contains(&refused), "{refused} are refused");
 }
@@ -28,16 +34,25 @@ fn what_waits_for_a_connection_has_a_bound_in_bytes() {
 /// More of them than the agent has connections to the server.
 #[test]
 fn slow_uploads_keep_no_connection_from_others() {
-    let slow = Request::Raw("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 25\r\n\r\n".to_owned());
+    let slow =
+        Request::Raw("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 25\r\n\r\n".to_owned());
     let mut plans = vec![vec![slow]; 8];
-    let others =
-        [Request::Length(1_000), Request::Upload(1_000), Request::UploadChunked(1_000), Request::Length(1_000)];
+    let others = [
+        Request::Length(1_000),
+        Request::Upload(1_000),
+        Request::UploadChunked(1_000),
+        Request::Length(1_000),
+    ];
     plans.push(others.to_vec());
     let mut scene = Scene::new(2, Options::calm(), 1, plans);
     let other = scene.clients.pop().expect("the last one");
     scene.wait_for_backends();
     let slow = scene.clients.clone();
-    assert!(scene.world.run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).conn().is_some())));
+    assert!(
+        scene.world.run_until(SECOND, |world| slow
+            .iter()
+            .all(|client| world.host(*client).conn().is_some()))
+    );
     scene.world.post(other, ());
     for _ in 0..25 {
         scene.world.run_for(SECOND);

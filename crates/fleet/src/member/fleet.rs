@@ -1,4 +1,5 @@
-//! The fleet's row: reading the view, taking over what nobody serves, giving away what is too much, raising the format.
+//! The fleet's row: reading the view, taking over what nobody serves, giving away what is too much,
+//! raising the format.
 
 use crate::answer::{FleetRow, Outcome, State};
 use crate::ids::{Incarnation, Shards};
@@ -47,27 +48,42 @@ impl Member {
         }
     }
 
-    pub(super) fn fleet_outcome(&mut self, flight: Flight, outcome: Outcome, now_ns: u64, sink: &mut dyn Sink) {
-        let failed = matches!(outcome, Outcome::Timeout | Outcome::Failed(_) | Outcome::Unreadable(_));
+    pub(super) fn fleet_outcome(
+        &mut self,
+        flight: Flight,
+        outcome: Outcome,
+        now_ns: u64,
+        sink: &mut dyn Sink,
+    ) {
+        let failed =
+            matches!(outcome, Outcome::Timeout | Outcome::Failed(_) | Outcome::Unreadable(_));
         if failed {
             self.fleet_lane.failed(now_ns, self.times.deadline_ns);
         } else {
             self.fleet_lane.succeeded();
         }
         match (flight.statement, outcome) {
-            (Statement::ReadFleet { serial }, Outcome::Fleet(Some(row))) => self.take_read(*row, serial, now_ns, sink),
-            (Statement::ReadFleet { .. }, Outcome::Fleet(None)) if self.phase == Phase::Checking => {
+            (Statement::ReadFleet { serial }, Outcome::Fleet(Some(row))) => {
+                self.take_read(*row, serial, now_ns, sink)
+            }
+            (Statement::ReadFleet { .. }, Outcome::Fleet(None))
+                if self.phase == Phase::Checking =>
+            {
                 self.refuse(Refusal::NoFleet(self.config.cluster.clone()), sink);
             }
             // Whatever it is by now: what its statements mean in that format it does not know.
             (Statement::ReadFleet { .. }, Outcome::UnknownFormat(fleet)) => {
                 self.refuse(Refusal::Format { fleet, known: self.config.formats.clone() }, sink);
             }
-            (Statement::ReadFleet { .. }, Outcome::Unreadable(bad)) if self.phase == Phase::Checking => {
+            (Statement::ReadFleet { .. }, Outcome::Unreadable(bad))
+                if self.phase == Phase::Checking =>
+            {
                 self.refuse(Refusal::Row(bad), sink);
             }
             (Statement::ReadFleet { .. }, _) => {}
-            (Statement::ChangeView(change), Outcome::Applied) => self.changed(*change, now_ns, sink),
+            (Statement::ChangeView(change), Outcome::Applied) => {
+                self.changed(*change, now_ns, sink)
+            }
             _ => self.fleet_read.serial = true,
         }
     }
@@ -108,7 +124,8 @@ impl Member {
             self.fleet_read.serial = true;
             return;
         };
-        let moved: Shards = Shards::ALL.iter().filter(|s| old.view.owner(*s) != change.view.owner(*s)).collect();
+        let moved: Shards =
+            Shards::ALL.iter().filter(|s| old.view.owner(*s) != change.view.owner(*s)).collect();
         let taken_over = moved.iter().any(|shard| old.view.owner(shard) != Some(self.me));
         let epoch = change.epoch_seen.saturating_add(1);
         if change.format != old.format {
@@ -127,7 +144,8 @@ impl Member {
         self.take_row(row, now_ns, sink);
     }
 
-    /// The change that is to be made now, if any: take over first, then give away, then raise the format.
+    /// The change that is to be made now, if any: take over first, then give away, then raise the
+    /// format.
     fn wanted_change(&mut self, now_ns: u64, wall_us: i64) -> Option<ViewChange> {
         if self.phase == Phase::Live {
             let taken = self.take_over(now_ns, wall_us);
@@ -147,8 +165,10 @@ impl Member {
                 continue;
             };
             let Some(limit_us) = self.limit_of_dead(owner) else { continue };
-            // Nobody knows how far an owner without a row has got: above all limits, and above this clock by a lease's worth.
-            let unknown_us = self.others.limit_max_us().max(wall_us.saturating_add(self.times.headroom_us));
+            // Nobody knows how far an owner without a row has got: above all limits, and above this
+            // clock by a lease's worth.
+            let unknown_us =
+                self.others.limit_max_us().max(wall_us.saturating_add(self.times.headroom_us));
             if self.steps.has(Step::TokenFloor) {
                 claim.ts_floor_us = claim.ts_floor_us.max(limit_us.unwrap_or(unknown_us));
             }
@@ -180,7 +200,10 @@ impl Member {
             self.claim_since = None;
             return None;
         };
-        let since = self.claim_since.filter(|(epoch, _)| *epoch == row.epoch).unwrap_or((row.epoch, now_ns));
+        let since = self
+            .claim_since
+            .filter(|(epoch, _)| *epoch == row.epoch)
+            .unwrap_or((row.epoch, now_ns));
         self.claim_since = Some(since);
         let since_ns = since.1;
         if !claim.at_once && now_ns < since_ns.saturating_add(self.turn_ns(now_ns)) {
@@ -203,9 +226,10 @@ impl Member {
         Some(change)
     }
 
-    /// The newest format that all live members know, where that is newer than the fleet's. Who joins meanwhile and does not know it has
-    /// no shards by then, for the view with them would have another epoch, and reads the new format before it has any. An owner
-    /// whose row has not been read yet may be such a one.
+    /// The newest format that all live members know, where that is newer than the fleet's. Who
+    /// joins meanwhile and does not know it has no shards by then, for the view with them would
+    /// have another epoch, and reads the new format before it has any. An owner whose row has not
+    /// been read yet may be such a one.
     fn raised_format(&self, now_ns: u64) -> Option<ViewChange> {
         let row = self.fleet.as_ref()?;
         let live = self.others.all().filter(|seen| seen.row.state == State::Live);
@@ -215,7 +239,9 @@ impl Member {
         } else if row.view.owned().any(|(_, owner)| self.others.find(owner).is_none()) {
             return None;
         }
-        let settled = self.shards_where(|holding| !matches!(holding, Holding::Mine | Holding::Foreign)).is_empty();
+        let settled = self
+            .shards_where(|holding| !matches!(holding, Holding::Mine | Holding::Foreign))
+            .is_empty();
         let first = self.turn_ns(now_ns) == 0;
         if known <= row.format || !settled || !first || self.others.has_unreadable() {
             return None;
@@ -223,8 +249,8 @@ impl Member {
         Some(ViewChange { format: known, ..unchanged(row) })
     }
 
-    /// Tells if the view is about to change, as far as can be seen from here, so that it is to be read often: for two leases at
-    /// most, then not until what is seen has changed.
+    /// Tells if the view is about to change, as far as can be seen from here, so that it is to be
+    /// read often: for two leases at most, then not until what is seen has changed.
     fn watches(&mut self, now_ns: u64) -> bool {
         let Some(row) = &self.fleet else { return true };
         if self.phase == Phase::Checking {
@@ -235,9 +261,9 @@ impl Member {
         let expects = self.phase == Phase::Live && mine < crate::ids::SHARDS / members;
         let nobodys = row.view.owned().count() < crate::ids::SHARDS;
         let goes = |owner: Incarnation| {
-            self.others
-                .find(owner)
-                .is_none_or(|seen| seen.row.state != State::Live || seen.row.leaving || seen.silent_at_ns.is_some())
+            self.others.find(owner).is_none_or(|seen| {
+                seen.row.state != State::Live || seen.row.leaving || seen.silent_at_ns.is_some()
+            })
         };
         let others_go = row.view.owned().any(|(_, owner)| owner != self.me && goes(owner));
         let bits = u64::from(expects) | u64::from(nobodys) << 1 | u64::from(others_go) << 2;

@@ -1,14 +1,19 @@
-//! One proxy's part in the fleet: its own lease, the view, and what is to become of members that are silent.
+//! One proxy's part in the fleet: its own lease, the view, and what is to become of members that
+//! are silent.
 //!
-//! Inputs are times, outcomes of statements and words of the cores; outputs go to a [`Sink`]. Three lanes have at most one
-//! statement in flight each: `own` renews this member's lease, `fleet` reads and changes the view, `rows` reads all members
-//! and declares dead, seals and purges others. What holds at any time:
+//! Inputs are times, outcomes of statements and words of the cores; outputs go to a [`Sink`]. Three
+//! lanes have at most one statement in flight each: `own` renews this member's lease, `fleet` reads
+//! and changes the view, `rows` reads all members and declares dead, seals and purges others. What
+//! holds at any time:
 //!
-//! - A lease is valid only from before a renewal was sent that is known to have been applied. Nobody declares a member dead
-//!   who renewed, for the condition names the beat; nobody renews who was declared dead, for the condition names the state.
-//! - A shard leaves a live owner only by its own change of the view, after its core said that it is drained. Until an epoch
-//!   above that of an offer is known, the shard stays closed, for the offer may be applied yet.
-//! - The floor of a changed view is not below any token that an owner who lost a shard by it can have granted.
+//! - A lease is valid only from before a renewal was sent that is known to have been applied.
+//!   Nobody declares a member dead who renewed, for the condition names the beat; nobody renews who
+//!   was declared dead, for the condition names the state.
+//! - A shard leaves a live owner only by its own change of the view, after its core said that it is
+//!   drained. Until an epoch above that of an offer is known, the shard stays closed, for the offer
+//!   may be applied yet.
+//! - The floor of a changed view is not below any token that an owner who lost a shard by it can
+//!   have granted.
 
 mod fleet;
 mod own;
@@ -141,7 +146,8 @@ pub struct Status {
 }
 
 impl Member {
-    /// A member to be. `incarnation` was never used before. Refuses settings that work with no fleet.
+    /// A member to be. `incarnation` was never used before. Refuses settings that work with no
+    /// fleet.
     pub fn new(config: Config, incarnation: Incarnation) -> Result<Self, Refusal> {
         config.check()?;
         let times = Times::new(config.lease_ms, config.max_ttl_ms);
@@ -162,7 +168,12 @@ impl Member {
             holdings: [Holding::Foreign; SHARDS],
             next_drain: 0,
             drain_since_ns: 0,
-            host_dead: config.own_dead.iter().copied().filter(|dead| *dead != incarnation).collect(),
+            host_dead: config
+                .own_dead
+                .iter()
+                .copied()
+                .filter(|dead| *dead != incarnation)
+                .collect(),
             claim_since: None,
             watched: (0, 0),
             last_token_us: 0,
@@ -188,7 +199,14 @@ impl Member {
     }
 
     /// A statement's outcome. One that comes late or twice changes nothing.
-    pub fn outcome(&mut self, id: StatementId, outcome: Outcome, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+    pub fn outcome(
+        &mut self,
+        id: StatementId,
+        outcome: Outcome,
+        now_ns: u64,
+        wall_us: i64,
+        sink: &mut dyn Sink,
+    ) {
         self.hear(&outcome, sink);
         if let Some(flight) = self.own_lane.take(id) {
             self.own_outcome(flight, outcome, now_ns, sink);
@@ -210,8 +228,8 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// A core has stopped granting in a shard. `last_token_us` is not below any token it granted there; `memory_empty` says
-    /// that no memory lock of the shard is held any more.
+    /// A core has stopped granting in a shard. `last_token_us` is not below any token it granted
+    /// there; `memory_empty` says that no memory lock of the shard is held any more.
     #[expect(clippy::too_many_arguments, reason = "one word of a core, and the time")]
     pub fn drained(
         &mut self,
@@ -231,28 +249,42 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// The host's supervisor has reaped the process of another incarnation: it need not be waited for.
-    pub fn host_says_dead(&mut self, incarnation: Incarnation, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+    /// The host's supervisor has reaped the process of another incarnation: it need not be waited
+    /// for.
+    pub fn host_says_dead(
+        &mut self,
+        incarnation: Incarnation,
+        now_ns: u64,
+        wall_us: i64,
+        sink: &mut dyn Sink,
+    ) {
         if incarnation != self.me && self.host_dead.len() < HOST_DEAD_MAX {
             self.host_dead.insert(incarnation);
         }
         self.step(now_ns, wall_us, sink);
     }
 
-    /// A core's highest token. To be told again and again, several times a second while there are grants: the limit follows
-    /// it where tokens run ahead of the wall clock.
+    /// A core's highest token. To be told again and again, several times a second while there are
+    /// grants: the limit follows it where tokens run ahead of the wall clock.
     pub fn granted_up_to(&mut self, token_us: i64) {
         self.last_token_us = self.last_token_us.max(token_us);
     }
 
-    /// Another member speaks of an epoch. One that is not known here is a reason to read the view at once.
+    /// Another member speaks of an epoch. One that is not known here is a reason to read the view
+    /// at once.
     pub fn epoch_heard(&mut self, epoch: i64, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
         self.fleet_read.now |= self.fleet.as_ref().is_some_and(|row| row.epoch < epoch);
         self.step(now_ns, wall_us, sink);
     }
 
     /// What a dead member left undone has been done, as [`Output::Redo`] asked for.
-    pub fn redone(&mut self, incarnation: Incarnation, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+    pub fn redone(
+        &mut self,
+        incarnation: Incarnation,
+        now_ns: u64,
+        wall_us: i64,
+        sink: &mut dyn Sink,
+    ) {
         if let Some(seen) = self.others.find_mut(incarnation) {
             seen.redone = true;
         }
@@ -273,7 +305,8 @@ impl Member {
         lanes.into_iter().min().unwrap_or(u64::MAX).min(lease_ends_ns)
     }
 
-    /// Where a shard's owner is reached: its address, if it has a row, and the epoch by which that is known.
+    /// Where a shard's owner is reached: its address, if it has a row, and the epoch by which that
+    /// is known.
     pub fn owner(&self, shard: Shard) -> Option<(Incarnation, Option<&str>, i64)> {
         let row = self.fleet.as_ref()?;
         let owner = row.view.owner(shard)?;
@@ -286,7 +319,8 @@ impl Member {
             phase: self.phase,
             epoch: self.fleet.as_ref().map_or(-1, |row| row.epoch),
             held: self.shards_where(|holding| holding == Holding::Mine),
-            giving: self.shards_where(|holding| !matches!(holding, Holding::Mine | Holding::Foreign)),
+            giving: self
+                .shards_where(|holding| !matches!(holding, Holding::Mine | Holding::Foreign)),
             valid_until_ns: self.own.valid_until_ns,
             ts_limit_us: self.own.ts_limit_us,
             unsealed: self.unsealed().map(|seen| seen.row.incarnation).collect(),
@@ -315,13 +349,17 @@ impl Member {
         self.tell_rivals(sink);
     }
 
-    /// Two processes with one configuration: nothing else would say so. Whoever sees it tells of it, for the two may not.
+    /// Two processes with one configuration: nothing else would say so. Whoever sees it tells of
+    /// it, for the two may not.
     fn tell_rivals(&mut self, sink: &mut dyn Sink) {
         let mut told = BTreeSet::new();
         for [one, other] in self.others.rivals(self.me) {
             let incarnations = [one.incarnation, other.incarnation];
             if !self.told.rivals.contains(&incarnations) {
-                sink.put(Output::Alarm(Alarm::SameAddress { incarnations, address: one.address.clone() }));
+                sink.put(Output::Alarm(Alarm::SameAddress {
+                    incarnations,
+                    address: one.address.clone(),
+                }));
             }
             told.insert(incarnations);
         }
@@ -417,7 +455,8 @@ impl Member {
         now_ns < self.own.valid_until_ns
     }
 
-    /// Changes of other rows are made only by a member whose lease is valid: what it knows is not old.
+    /// Changes of other rows are made only by a member whose lease is valid: what it knows is not
+    /// old.
     fn may_act(&self, now_ns: u64) -> bool {
         matches!(self.phase, Phase::Live | Phase::Leaving) && self.is_valid(now_ns)
     }
@@ -427,7 +466,8 @@ impl Member {
         StatementId(self.next_id)
     }
 
-    /// This member's place among those that could act on the same finding, as the time to leave to those before it.
+    /// This member's place among those that could act on the same finding, as the time to leave to
+    /// those before it.
     fn turn_ns(&self, now_ns: u64) -> u64 {
         let before = self.others.receivers(self.me, now_ns, &self.times);
         let rank = before.iter().filter(|other| **other < self.me).count() as u64;

@@ -1,7 +1,8 @@
 //! A member's own row: joining, renewing the lease, leaving.
 //!
-//! Each beat is written once, by the one of its attempts that was applied; the condition refuses all others. So an attempt of
-//! unknown fate is settled by reading the row, and where the beat has risen, the lease counts from the first attempt.
+//! Each beat is written once, by the one of its attempts that was applied; the condition refuses
+//! all others. So an attempt of unknown fate is settled by reading the row, and where the beat has
+//! risen, the lease counts from the first attempt.
 
 use crate::answer::{MemberRow, Outcome, State};
 use crate::columns::TIMESTAMP_MAX_US;
@@ -58,7 +59,10 @@ impl Member {
         }
         self.want_higher_limit(wall_us);
         self.close(now_ns);
-        if self.phase == Phase::Ended || !self.own_lane.is_free(now_ns) || now_ns < self.own_due_ns() {
+        if self.phase == Phase::Ended
+            || !self.own_lane.is_free(now_ns)
+            || now_ns < self.own_due_ns()
+        {
             return;
         }
         let statement = self.own_statement(wall_us);
@@ -80,7 +84,9 @@ impl Member {
                 let (address, format) = (self.config.address.clone(), *self.config.formats.end());
                 Statement::Join { incarnation, address, ts_limit_us, format }
             }
-            Some(beat_seen) if self.phase == Phase::Closing => Statement::Leave { incarnation, beat_seen },
+            Some(beat_seen) if self.phase == Phase::Closing => {
+                Statement::Leave { incarnation, beat_seen }
+            }
             Some(beat_seen) => {
                 self.own.renew_now = false;
                 let leaving = self.phase == Phase::Leaving;
@@ -89,13 +95,17 @@ impl Member {
         }
     }
 
-    /// The limit for the next lease: above all that tokens can reach before it is over, and never below the present one, up
-    /// to which a core may have granted.
+    /// The limit for the next lease: above all that tokens can reach before it is over, and never
+    /// below the present one, up to which a core may have granted.
     fn next_limit_us(&self, wall_us: i64) -> i64 {
         let floor_us = self.fleet.as_ref().map_or(0, |row| row.ts_floor_us);
         let reached_us = wall_us.max(floor_us).max(self.last_token_us);
         let next_us = reached_us.saturating_add(self.times.headroom_us).clamp(1, TIMESTAMP_MAX_US);
-        if self.steps.has(Step::LimitNeverFalls) { next_us.max(self.own.ts_limit_us) } else { next_us }
+        if self.steps.has(Step::LimitNeverFalls) {
+            next_us.max(self.own.ts_limit_us)
+        } else {
+            next_us
+        }
     }
 
     /// Nothing is left to hand over: the membership can end.
@@ -105,19 +115,21 @@ impl Member {
         }
     }
 
-    /// The others have had the time to see that this member is leaving: they give it nothing, and expect its shards.
+    /// The others have had the time to see that this member is leaving: they give it nothing, and
+    /// expect its shards.
     pub(super) fn has_told_leaving(&self, now_ns: u64) -> bool {
         let since_ns = self.own.leaving_since_ns;
         since_ns.is_some_and(|since_ns| now_ns >= since_ns.saturating_add(2 * self.times.poll_ns))
     }
 
-    /// Renews before its time where tokens come near the limit: the wall clock leapt, the floor was raised, or there are more
-    /// grants than microseconds.
+    /// Renews before its time where tokens come near the limit: the wall clock leapt, the floor was
+    /// raised, or there are more grants than microseconds.
     fn want_higher_limit(&mut self, wall_us: i64) {
         let floor_us = self.fleet.as_ref().map_or(0, |row| row.ts_floor_us);
         let reached_us = wall_us.max(floor_us).max(self.last_token_us);
         let room_us = self.own.ts_limit_us.saturating_sub(reached_us);
-        self.own.renew_now |= room_us < self.times.headroom_us / 2 && self.own.ts_limit_us < TIMESTAMP_MAX_US;
+        self.own.renew_now |=
+            room_us < self.times.headroom_us / 2 && self.own.ts_limit_us < TIMESTAMP_MAX_US;
     }
 
     /// Everything has been read that can refuse it.
@@ -130,15 +142,24 @@ impl Member {
         }
     }
 
-    pub(super) fn own_outcome(&mut self, flight: Flight, outcome: Outcome, now_ns: u64, sink: &mut dyn Sink) {
-        let failed = matches!(outcome, Outcome::Timeout | Outcome::Failed(_) | Outcome::Unreadable(_));
+    pub(super) fn own_outcome(
+        &mut self,
+        flight: Flight,
+        outcome: Outcome,
+        now_ns: u64,
+        sink: &mut dyn Sink,
+    ) {
+        let failed =
+            matches!(outcome, Outcome::Timeout | Outcome::Failed(_) | Outcome::Unreadable(_));
         if failed {
             self.own_lane.failed(now_ns, self.times.deadline_ns);
         } else {
             self.own_lane.succeeded();
         }
         match (&flight.statement, outcome) {
-            (Statement::ReadMember(_), Outcome::Member(row)) => self.read_back(row.as_deref(), sink),
+            (Statement::ReadMember(_), Outcome::Member(row)) => {
+                self.read_back(row.as_deref(), sink)
+            }
             (Statement::ReadMember(_), _) => {}
             (Statement::Join { ts_limit_us, .. }, Outcome::Applied) => {
                 self.renewed(0, *ts_limit_us, self.begins_ns(&flight, now_ns), sink);
@@ -150,7 +171,9 @@ impl Member {
                 self.renewed(beat_seen + 1, *ts_limit_us, self.begins_ns(&flight, now_ns), sink);
             }
             (Statement::Leave { .. }, Outcome::Applied) => self.end(End::Left, sink),
-            (Statement::Renew { ts_limit_us, .. }, Outcome::Timeout) if !self.steps.has(Step::ReadBack) => {
+            (Statement::Renew { ts_limit_us, .. }, Outcome::Timeout)
+                if !self.steps.has(Step::ReadBack) =>
+            {
                 self.own.read_back = true;
                 self.set_lease(*ts_limit_us, flight.sent_ns, sink);
             }
@@ -162,7 +185,8 @@ impl Member {
         if self.steps.has(Step::BeginsBeforeSend) { flight.sent_ns } else { now_ns }
     }
 
-    /// The row after an attempt of unknown fate. Whoever has not joined yet may find no row, and tries again.
+    /// The row after an attempt of unknown fate. Whoever has not joined yet may find no row, and
+    /// tries again.
     fn read_back(&mut self, row: Option<&MemberRow>, sink: &mut dyn Sink) {
         self.own.read_back = false;
         let next = self.own.beat.map_or(0, |beat| beat.saturating_add(1));
@@ -194,16 +218,22 @@ impl Member {
     }
 
     fn set_lease(&mut self, ts_limit_us: i64, began_ns: u64, sink: &mut dyn Sink) {
-        let valid_ns = if self.steps.has(Step::Margin) { self.times.valid_ns } else { self.times.lease_ns };
+        let valid_ns =
+            if self.steps.has(Step::Margin) { self.times.valid_ns } else { self.times.lease_ns };
         self.own.began_ns = began_ns;
         self.own.valid_until_ns = began_ns.saturating_add(valid_ns);
         self.own.ts_limit_us = ts_limit_us;
         self.post_lease(sink);
     }
 
-    /// A read of all rows showed the own one. What it says of death is certain; that there is none may be old, unless the
-    /// read was linearizable.
-    pub(super) fn own_row_seen(&mut self, row: Option<&MemberRow>, serial: bool, sink: &mut dyn Sink) {
+    /// A read of all rows showed the own one. What it says of death is certain; that there is none
+    /// may be old, unless the read was linearizable.
+    pub(super) fn own_row_seen(
+        &mut self,
+        row: Option<&MemberRow>,
+        serial: bool,
+        sink: &mut dyn Sink,
+    ) {
         if matches!(self.phase, Phase::Checking | Phase::Closing | Phase::Ended) {
             return;
         }

@@ -36,11 +36,24 @@ impl Member {
     fn read_rows(&mut self, serial: bool, now_ns: u64, sink: &mut dyn Sink) {
         self.rows_read.sent_ns = Some(now_ns);
         let id = self.next_statement();
-        self.rows_lane.send(id, Statement::ReadMembers { serial }, now_ns, self.times.deadline_ns, sink);
+        self.rows_lane.send(
+            id,
+            Statement::ReadMembers { serial },
+            now_ns,
+            self.times.deadline_ns,
+            sink,
+        );
     }
 
-    pub(super) fn rows_outcome(&mut self, flight: Flight, outcome: Outcome, now_ns: u64, sink: &mut dyn Sink) {
-        let failed = matches!(outcome, Outcome::Timeout | Outcome::Failed(_) | Outcome::Unreadable(_));
+    pub(super) fn rows_outcome(
+        &mut self,
+        flight: Flight,
+        outcome: Outcome,
+        now_ns: u64,
+        sink: &mut dyn Sink,
+    ) {
+        let failed =
+            matches!(outcome, Outcome::Timeout | Outcome::Failed(_) | Outcome::Unreadable(_));
         if failed {
             self.rows_lane.failed(now_ns, self.times.deadline_ns);
         } else {
@@ -65,7 +78,8 @@ impl Member {
                 self.others.set_state(*incarnation, State::Dead, now_ns);
                 let incarnation = *incarnation;
                 let address = self.others.address(incarnation).unwrap_or_default().to_owned();
-                let shards = self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len());
+                let shards =
+                    self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len());
                 sink.put(Output::Event(Event::DeclaredDead { incarnation, address, shards }));
             }
             (Statement::Seal(incarnation), Outcome::Applied) => {
@@ -97,24 +111,33 @@ impl Member {
         let turn_ns = self.turn_ns(now_ns);
         let dead = self.others.all().find(|seen| {
             let is_it = seen.row.state == State::Live && seen.row.incarnation != self.me;
-            let my_turn = seen.silent_at_ns.is_some_and(|at_ns| now_ns >= at_ns.saturating_add(turn_ns));
+            let my_turn =
+                seen.silent_at_ns.is_some_and(|at_ns| now_ns >= at_ns.saturating_add(turn_ns));
             is_it && (my_turn || self.host_dead.contains(&seen.row.incarnation))
         });
         if let Some(seen) = dead {
-            return Some(Statement::DeclareDead { incarnation: seen.row.incarnation, beat_seen: seen.row.beat });
+            return Some(Statement::DeclareDead {
+                incarnation: seen.row.incarnation,
+                beat_seen: seen.row.beat,
+            });
         }
         self.wanted_seal(now_ns, turn_ns, sink).or_else(|| self.wanted_purge(turn_ns))
     }
 
     fn owns_shards(&self, incarnation: Incarnation) -> bool {
-        self.fleet.as_ref().is_none_or(|row| row.view.owned().any(|(_, owner)| owner == incarnation))
+        self.fleet
+            .as_ref()
+            .is_none_or(|row| row.view.owned().any(|(_, owner)| owner == incarnation))
     }
 
     /// A dead member that owns nothing any more is sealed when what it left undone has been done.
     fn wanted_seal(&mut self, now_ns: u64, turn_ns: u64, sink: &mut dyn Sink) -> Option<Statement> {
         let mine = |seen: &&Seen| now_ns >= seen.state_since_ns.saturating_add(turn_ns);
-        let ready: Vec<Incarnation> = self.unsealed().filter(mine).map(|seen| seen.row.incarnation).collect();
-        for incarnation in ready.into_iter().filter(|dead| !self.owns_shards(*dead)).collect::<Vec<_>>() {
+        let ready: Vec<Incarnation> =
+            self.unsealed().filter(mine).map(|seen| seen.row.incarnation).collect();
+        for incarnation in
+            ready.into_iter().filter(|dead| !self.owns_shards(*dead)).collect::<Vec<_>>()
+        {
             let seen = self.others.find_mut(incarnation)?;
             if !self.config.redo || seen.redone {
                 return Some(Statement::Seal(incarnation));
@@ -127,14 +150,17 @@ impl Member {
         None
     }
 
-    /// Of too many rows of sealed members, the one with the lowest limit of tokens, which is the oldest.
+    /// Of too many rows of sealed members, the one with the lowest limit of tokens, which is the
+    /// oldest.
     fn wanted_purge(&self, turn_ns: u64) -> Option<Statement> {
         let sealed = self.others.all().filter(|seen| seen.row.state == State::Sealed);
-        let sealed: Vec<&Seen> = sealed.filter(|seen| !self.owns_shards(seen.row.incarnation)).collect();
+        let sealed: Vec<&Seen> =
+            sealed.filter(|seen| !self.owns_shards(seen.row.incarnation)).collect();
         if turn_ns > 0 || sealed.len() <= SEALED_KEPT {
             return None;
         }
-        let oldest = sealed.into_iter().min_by_key(|seen| (seen.row.ts_limit_us, seen.row.incarnation))?;
+        let oldest =
+            sealed.into_iter().min_by_key(|seen| (seen.row.ts_limit_us, seen.row.incarnation))?;
         Some(Statement::Purge(oldest.row.incarnation))
     }
 }

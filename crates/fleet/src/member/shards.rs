@@ -22,7 +22,8 @@ pub(super) enum Holding {
     Drained {
         last_token_us: i64,
         memory_empty: bool,
-        /// It was offered to another by a change of the view at this epoch, which may be applied as long as the epoch stands.
+        /// It was offered to another by a change of the view at this epoch, which may be applied as
+        /// long as the epoch stands.
         offered_at: Option<i64>,
     },
 }
@@ -47,20 +48,28 @@ impl Member {
             match (self.holding(shard), mine) {
                 (Holding::Foreign, true) => self.gain(shard, row, 0, true, now_ns, sink),
                 (Holding::Foreign, false) => {}
-                (Holding::Drained { offered_at: Some(_), .. }, false) => self.lose(shard, row.epoch, sink),
+                (Holding::Drained { offered_at: Some(_), .. }, false) => {
+                    self.lose(shard, row.epoch, sink)
+                }
                 (_, false) => {
                     self.lose(shard, row.epoch, sink);
                     if self.is_valid(now_ns) {
                         sink.put(Output::Alarm(Alarm::ShardTaken(shard)));
                     }
                 }
-                (Holding::Drained { last_token_us, memory_empty, offered_at: Some(epoch) }, true) => {
+                (
+                    Holding::Drained { last_token_us, memory_empty, offered_at: Some(epoch) },
+                    true,
+                ) => {
                     if row.epoch == epoch.saturating_add(1) {
                         // Another change took that epoch, so the offer can never be applied.
-                        self.set_holding(shard, Holding::Drained { last_token_us, memory_empty, offered_at: None });
+                        self.set_holding(
+                            shard,
+                            Holding::Drained { last_token_us, memory_empty, offered_at: None },
+                        );
                     } else {
-                        // It may have been another's in between, or never: what is known of it here counts as what an
-                        // earlier owner did.
+                        // It may have been another's in between, or never: what is known of it here
+                        // counts as what an earlier owner did.
                         self.lose(shard, row.epoch, sink);
                         self.gain(shard, row, last_token_us, memory_empty, now_ns, sink);
                     }
@@ -70,7 +79,8 @@ impl Member {
         }
     }
 
-    /// Gains a shard in which this member has granted up to a token before, and may have memory locks left.
+    /// Gains a shard in which this member has granted up to a token before, and may have memory
+    /// locks left.
     fn gain(
         &mut self,
         shard: Shard,
@@ -84,8 +94,10 @@ impl Member {
             return; // It has said that it is no member any more; others will take the shard.
         }
         self.set_holding(shard, Holding::Mine);
-        let at_once = row.handed_over.contains(shard) && memory_empty || !self.steps.has(Step::Grace);
-        let memory_grace_until_ns = if at_once { 0 } else { now_ns.saturating_add(self.times.grace_ns) };
+        let at_once =
+            row.handed_over.contains(shard) && memory_empty || !self.steps.has(Step::Grace);
+        let memory_grace_until_ns =
+            if at_once { 0 } else { now_ns.saturating_add(self.times.grace_ns) };
         let (epoch, ts_floor_us) = (row.epoch, row.ts_floor_us.max(last_token_us));
         sink.put(Output::Gain(Gain { shard, epoch, ts_floor_us, memory_grace_until_ns }));
     }
@@ -95,7 +107,8 @@ impl Member {
         sink.put(Output::Lost { shard, epoch });
     }
 
-    /// A linearizable read found the epoch of an offer: the offer has not been applied, but may be yet.
+    /// A linearizable read found the epoch of an offer: the offer has not been applied, but may be
+    /// yet.
     pub(super) fn offers_stand(&mut self) {
         if self.steps.has(Step::ClosedWhileOffered) {
             return;
@@ -107,7 +120,8 @@ impl Member {
         }
     }
 
-    /// Who is to get shards of this member, one name for each shard; nobody's are those that nobody can take.
+    /// Who is to get shards of this member, one name for each shard; nobody's are those that nobody
+    /// can take.
     fn wanted_gifts(&self, now_ns: u64) -> Vec<Option<Incarnation>> {
         let Some(row) = &self.fleet else { return Vec::new() };
         let mut receivers = self.others.receivers(self.me, now_ns, &self.times);
@@ -119,7 +133,10 @@ impl Member {
             if receivers.is_empty() {
                 return vec![None; mine.len()];
             }
-            return plan::spread(&row.view, mine, &receivers).into_iter().map(|(_, to)| Some(to)).collect();
+            return plan::spread(&row.view, mine, &receivers)
+                .into_iter()
+                .map(|(_, to)| Some(to))
+                .collect();
         }
         // Whoever has just joined is given shards when it has renewed its lease once.
         receivers.retain(|other| self.others.find(*other).is_some_and(|seen| seen.row.beat > 0));
@@ -129,7 +146,8 @@ impl Member {
 
     /// The shards to give, those that are closed already first.
     fn chosen_gifts(&self, count: usize) -> Vec<Shard> {
-        let mut mine: Vec<Shard> = self.shards_where(|holding| holding != Holding::Foreign).iter().rev().collect();
+        let mut mine: Vec<Shard> =
+            self.shards_where(|holding| holding != Holding::Foreign).iter().rev().collect();
         mine.sort_by_key(|shard| match self.holding(*shard) {
             Holding::Drained { offered_at: Some(_), .. } => 0,
             Holding::Drained { .. } => 1,
@@ -145,7 +163,8 @@ impl Member {
         if !self.may_act(now_ns) {
             return;
         }
-        let chosen: Shards = self.chosen_gifts(self.wanted_gifts(now_ns).len()).into_iter().collect();
+        let chosen: Shards =
+            self.chosen_gifts(self.wanted_gifts(now_ns).len()).into_iter().collect();
         for shard in Shards::ALL.iter() {
             match (self.holding(shard), chosen.contains(shard)) {
                 (Holding::Mine, true) => {
@@ -156,7 +175,11 @@ impl Member {
                         self.set_holding(shard, Holding::Draining { number });
                         sink.put(Output::Drain { shard, number });
                     } else {
-                        let holding = Holding::Drained { last_token_us: 0, memory_empty: true, offered_at: None };
+                        let holding = Holding::Drained {
+                            last_token_us: 0,
+                            memory_empty: true,
+                            offered_at: None,
+                        };
                         self.set_holding(shard, holding);
                     }
                 }
@@ -169,12 +192,14 @@ impl Member {
         }
     }
 
-    /// The change of the view that gives away what is closed. It waits for shards that are still being drained, for a while.
+    /// The change of the view that gives away what is closed. It waits for shards that are still
+    /// being drained, for a while.
     pub(super) fn gift(&self, now_ns: u64) -> Option<ViewChange> {
         let row = self.fleet.as_ref()?;
         let wanted = self.wanted_gifts(now_ns);
         let chosen = self.chosen_gifts(wanted.len());
-        let waits = chosen.iter().any(|shard| matches!(self.holding(*shard), Holding::Draining { .. }));
+        let waits =
+            chosen.iter().any(|shard| matches!(self.holding(*shard), Holding::Draining { .. }));
         if waits && now_ns < self.drain_since_ns.saturating_add(self.times.deadline_ns) {
             return None;
         }
@@ -191,7 +216,8 @@ impl Member {
         (change.view != row.view).then_some(change)
     }
 
-    /// A change that changes nothing but the epoch, so that offers which are not wanted any more can never be applied.
+    /// A change that changes nothing but the epoch, so that offers which are not wanted any more
+    /// can never be applied.
     pub(super) fn voided_offers(&self) -> Option<ViewChange> {
         let offered = |holding| matches!(holding, Holding::Drained { offered_at: Some(_), .. });
         let row = self.fleet.as_ref()?;
@@ -212,7 +238,10 @@ impl Member {
                 && change.view.owner(shard) != Some(self.me)
             {
                 let offered_at = Some(change.epoch_seen);
-                self.set_holding(shard, Holding::Drained { last_token_us, memory_empty, offered_at });
+                self.set_holding(
+                    shard,
+                    Holding::Drained { last_token_us, memory_empty, offered_at },
+                );
             }
         }
     }

@@ -17,21 +17,25 @@ pub struct Shown {
     pub leaving: bool,
     /// How many shards are its own.
     pub shards: usize,
-    /// Another that lives has the same address, this member or one of the others: see [`crate::Alarm::SameAddress`]. This member is not
-    /// a rival of its own.
+    /// Another that lives has the same address, this member or one of the others: see
+    /// [`crate::Alarm::SameAddress`]. This member is not a rival of its own.
     pub is_rival: bool,
     /// For how long it has not been seen to renew its lease, in nanoseconds.
     pub silent_ns: u64,
 }
 
 impl Member {
-    /// So many members at most, this one among them, and how many are left out: those that live first, the others by how
-    /// lately they did.
+    /// So many members at most, this one among them, and how many are left out: those that live
+    /// first, the others by how lately they did.
     pub fn members(&self, now_ns: u64, most: usize) -> (Vec<Shown>, usize) {
         let rivals = self.others.rivals(self.me);
-        let is_rival =
-            |incarnation| incarnation != self.me && rivals.iter().flatten().any(|row| row.incarnation == incarnation);
-        let shards = |incarnation| self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len());
+        let is_rival = |incarnation| {
+            incarnation != self.me
+                && rivals.iter().flatten().any(|row| row.incarnation == incarnation)
+        };
+        let shards = |incarnation| {
+            self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len())
+        };
         let mut members: Vec<&_> = self.others.all().collect();
         let rank = |incarnation, state, since_ns: u64| {
             (incarnation != self.me, state != State::Live, now_ns.saturating_sub(since_ns))
@@ -51,7 +55,9 @@ impl Member {
                 silent_ns: now_ns.saturating_sub(seen.since_ns),
             })
             .collect();
-        shown.sort_by(|a, b| (a.state, &a.address, a.incarnation).cmp(&(b.state, &b.address, b.incarnation)));
+        shown.sort_by(|a, b| {
+            (a.state, &a.address, a.incarnation).cmp(&(b.state, &b.address, b.incarnation))
+        });
         (shown, left_out)
     }
 

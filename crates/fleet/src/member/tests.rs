@@ -23,7 +23,8 @@ fn row(ts_floor_us: i64) -> FleetRow {
 }
 
 fn alarms_of(ts_floor_us: i64, wall_us: i64) -> Vec<Alarm> {
-    let mut member = Member::new(Config::new("main", "10.0.0.1:9042"), Incarnation([1; 16])).expect("settings");
+    let mut member =
+        Member::new(Config::new("main", "10.0.0.1:9042"), Incarnation([1; 16])).expect("settings");
     let mut outputs = Vec::new();
     member.start(0, wall_us, &mut outputs);
     let asked = |output: &Output| match output {
@@ -40,7 +41,8 @@ fn alarms_of(ts_floor_us: i64, wall_us: i64) -> Vec<Alarm> {
     outputs.into_iter().filter_map(alarm).collect()
 }
 
-/// A member's clock was a year ahead: the fences of all are from now on, and nothing else would say so.
+/// A member's clock was a year ahead: the fences of all are from now on, and nothing else would say
+/// so.
 #[test]
 fn fences_far_ahead_of_the_clock_are_told_once() {
     const HOUR_US: i64 = 3_600_000_000;
@@ -48,10 +50,15 @@ fn fences_far_ahead_of_the_clock_are_told_once() {
     assert_eq!(alarms_of(wall_us + HOUR_US, wall_us), []);
     let year_us = 8_760 * HOUR_US;
     assert_eq!(alarms_of(wall_us + year_us, wall_us), [Alarm::FencesAhead(year_us)]);
-    assert_eq!(alarms_of(wall_us, wall_us - year_us), [Alarm::FencesAhead(year_us)], "or this clock is behind");
+    assert_eq!(
+        alarms_of(wall_us, wall_us - year_us),
+        [Alarm::FencesAhead(year_us)],
+        "or this clock is behind"
+    );
 }
 
-/// Two processes have one configuration. The row of one that was started anew stands beside the new one's for a while, too.
+/// Two processes have one configuration. The row of one that was started anew stands beside the new
+/// one's for a while, too.
 #[test]
 fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_not() {
     let (me, other) = (Incarnation([1; 16]), Incarnation([2; 16]));
@@ -68,21 +75,38 @@ fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_
             leaving: false,
         };
         let rows = vec![of(me, beats[0]), of(other, beats[1])];
-        let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: at_ns, now_ns: at_ns };
+        let snapshot = Snapshot {
+            rows,
+            unreadable: Default::default(),
+            serial: true,
+            sent_ns: at_ns,
+            now_ns: at_ns,
+        };
         member.others.take(snapshot, &member.times);
         member.tell_rivals(&mut outputs);
-        outputs.drain(..).filter(|output| matches!(output, Output::Alarm(Alarm::SameAddress { .. }))).count()
+        outputs
+            .drain(..)
+            .filter(|output| matches!(output, Output::Alarm(Alarm::SameAddress { .. })))
+            .count()
     };
-    let told = [[1, 7], [2, 8], [3, 9], [4, 9], [5, 9]].map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
+    let told = [[1, 7], [2, 8], [3, 9], [4, 9], [5, 9]]
+        .map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
     assert_eq!(told, [0; 5], "it had two statements on their way");
     assert!(member.members(6, 5).0.iter().all(|shown| !shown.is_rival));
-    let told = [[6, 10], [7, 11], [8, 12]].map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
+    let told =
+        [[6, 10], [7, 11], [8, 12]].map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
     assert_eq!(told, [1, 0, 0]);
-    let rivals: Vec<_> = member.members(9, 5).0.into_iter().map(|shown| (shown.incarnation, shown.is_rival)).collect();
+    let rivals: Vec<_> = member
+        .members(9, 5)
+        .0
+        .into_iter()
+        .map(|shown| (shown.incarnation, shown.is_rival))
+        .collect();
     assert_eq!(rivals, [(me, false), (other, true)]);
 }
 
-/// The declaration of a death takes it back in the row, which this member reads again some time later.
+/// The declaration of a death takes it back in the row, which this member reads again some time
+/// later.
 #[test]
 fn who_was_told_to_leave_and_is_declared_dead_has_not_left() {
     let (me, other) = (Incarnation([1; 16]), Incarnation([2; 16]));
@@ -97,9 +121,17 @@ fn who_was_told_to_leave_and_is_declared_dead_has_not_left() {
         format: 1,
         leaving: true,
     };
-    let snapshot = Snapshot { rows: vec![row], unreadable: Default::default(), serial: true, sent_ns: 1, now_ns: 1 };
+    let snapshot = Snapshot {
+        rows: vec![row],
+        unreadable: Default::default(),
+        serial: true,
+        sent_ns: 1,
+        now_ns: 1,
+    };
     member.others.take(snapshot, &member.times);
-    let word = |member: &Member| member.members(2, 1).0.first().map(|shown| shown.state.word(shown.leaving));
+    let word = |member: &Member| {
+        member.members(2, 1).0.first().map(|shown| shown.state.word(shown.leaving))
+    };
     assert_eq!(word(&member), Some("leaving"));
     for (state, expected) in [(State::Dead, "dead"), (State::Sealed, "sealed")] {
         member.others.set_state(other, state, 2);
@@ -122,21 +154,27 @@ fn members_are_shown_with_this_one_and_those_that_live_however_many_are_dead() {
     };
     let mut rows: Vec<MemberRow> = (10..100).map(|number| of(number, State::Sealed)).collect();
     rows.extend([of(1, State::Live), of(2, State::Live), of(9, State::Live), of(200, State::Dead)]);
-    let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: 100, now_ns: 150 };
+    let snapshot =
+        Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: 100, now_ns: 150 };
     member.others.take(snapshot, &member.times);
     let mut view = View::default();
     (0..5).for_each(|shard| view.give(shard, Some(Incarnation([2; 16]))));
     member.fleet = Some(FleetRow { view, ..row(0) });
     let (shown, left_out) = member.members(1_150, 3);
-    let brief: Vec<_> = shown.iter().map(|one| (&*one.address, one.leaving, one.shards, one.silent_ns)).collect();
-    let expected =
-        [("10.0.0.1:9042", false, 0, 1_000), ("10.0.0.2:9042", true, 5, 1_000), ("10.0.0.9:9042", false, 0, 1_000)];
+    let brief: Vec<_> =
+        shown.iter().map(|one| (&*one.address, one.leaving, one.shards, one.silent_ns)).collect();
+    let expected = [
+        ("10.0.0.1:9042", false, 0, 1_000),
+        ("10.0.0.2:9042", true, 5, 1_000),
+        ("10.0.0.9:9042", false, 0, 1_000),
+    ];
     assert_eq!((&brief[..], left_out), (&expected[..], 91));
     assert_eq!(member.members(1_150, 1).0[0].incarnation, me);
     assert_eq!(member.members(1_150, 500).1, 0);
 }
 
-/// Two processes have one address (a copied configuration). The other proxies must not tell their clients of a change at each renewal.
+/// Two processes have one address (a copied configuration). The other proxies must not tell their
+/// clients of a change at each renewal.
 #[test]
 fn two_at_one_address_are_one_change_for_the_clients_of_others_and_an_alarm() {
     let (me, one, two) = (Incarnation([9; 16]), Incarnation([1; 16]), Incarnation([2; 16]));
@@ -161,7 +199,13 @@ fn two_at_one_address_are_one_change_for_the_clients_of_others_and_an_alarm() {
             of(two, "10.0.0.1:9042", ((step + 2) / 4) as i64),
         ];
         let now_ns = step * HALF_NS;
-        let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: now_ns, now_ns };
+        let snapshot = Snapshot {
+            rows,
+            unreadable: Default::default(),
+            serial: true,
+            sent_ns: now_ns,
+            now_ns,
+        };
         member.others.take(snapshot, &member.times);
         member.tell(now_ns, &mut outputs);
         member.tell_rivals(&mut outputs);
@@ -170,10 +214,15 @@ fn two_at_one_address_are_one_change_for_the_clients_of_others_and_an_alarm() {
             alarms += usize::from(matches!(output, Output::Alarm(_)));
         }
     }
-    assert_eq!((changes, alarms), (1, 1), "lists of peers told in a minute, and alarms of this member");
+    assert_eq!(
+        (changes, alarms),
+        (1, 1),
+        "lists of peers told in a minute, and alarms of this member"
+    );
 }
 
-/// A proxy that ended and was started again is no rival of its former start, whoever looks and however long that one had lived.
+/// A proxy that ended and was started again is no rival of its former start, whoever looks and
+/// however long that one had lived.
 #[test]
 fn a_proxy_that_was_started_again_is_no_rival_of_what_it_was_for_those_who_look() {
     let (me, before, after) = (Incarnation([9; 16]), Incarnation([2; 16]), Incarnation([1; 16]));
@@ -192,18 +241,26 @@ fn a_proxy_that_was_started_again_is_no_rival_of_what_it_was_for_those_who_look(
         // Two of its renewals were on their way when it ended.
         let mut rows = vec![of(before, step.min(22))];
         rows.extend((step > 20).then(|| of(after, step)));
-        let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: step, now_ns: step };
+        let snapshot = Snapshot {
+            rows,
+            unreadable: Default::default(),
+            serial: true,
+            sent_ns: step,
+            now_ns: step,
+        };
         member.others.take(snapshot, &member.times);
         member.tell(step, &mut outputs);
         member.tell_rivals(&mut outputs);
     }
-    let peers: Vec<_> = outputs.iter().filter(|output| matches!(output, Output::Peers(_))).collect();
+    let peers: Vec<_> =
+        outputs.iter().filter(|output| matches!(output, Output::Peers(_))).collect();
     assert_eq!((peers.len(), outputs.len()), (2, 2), "{outputs:?}");
     assert!(member.members(50, 9).0.iter().all(|shown| !shown.is_rival));
 }
 
-/// An attempt that timed out may be the one that wrote the beat, though a read in between did not show it and another attempt
-/// followed. A lease that counted from the later attempt would outlast what the others grant.
+/// An attempt that timed out may be the one that wrote the beat, though a read in between did not
+/// show it and another attempt followed. A lease that counted from the later attempt would outlast
+/// what the others grant.
 #[test]
 fn a_lease_counts_from_the_first_of_the_attempts_that_may_have_written_its_beat() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -231,7 +288,9 @@ fn a_lease_counts_from_the_first_of_the_attempts_that_may_have_written_its_beat(
         let mut outputs = Vec::new();
         member.step_own(at_ns, 1, &mut outputs);
         let sent = outputs.iter().find_map(|output| match output {
-            Output::Send { id, statement, .. } => Some((*id, matches!(statement, Statement::Renew { .. }))),
+            Output::Send { id, statement, .. } => {
+                Some((*id, matches!(statement, Statement::Renew { .. })))
+            }
             _ => None,
         });
         let (id, is_renewal) = sent.expect("a statement is due");

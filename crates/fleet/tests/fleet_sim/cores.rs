@@ -1,4 +1,5 @@
-//! What the cores of one proxy do with what its member posts: they grant, as long as their own clock lets them.
+//! What the cores of one proxy do with what its member posts: they grant, as long as their own
+//! clock lets them.
 
 use shunt_fleet::{Gain, Incarnation, LeasePost, SHARDS, Shard};
 
@@ -23,7 +24,12 @@ pub(crate) struct Cores {
 
 impl Cores {
     pub(crate) fn new() -> Self {
-        let lease = LeasePost { incarnation: Incarnation::default(), epoch: -1, valid_until_ns: 0, ts_limit_us: 0 };
+        let lease = LeasePost {
+            incarnation: Incarnation::default(),
+            epoch: -1,
+            valid_until_ns: 0,
+            ts_limit_us: 0,
+        };
         Self { lease, shards: [None; SHARDS] }
     }
 
@@ -33,7 +39,8 @@ impl Cores {
 
     pub(crate) fn gain(&mut self, gain: &Gain) {
         let (last_us, grace_until_ns) = (gain.ts_floor_us, gain.memory_grace_until_ns);
-        self.shards[usize::from(gain.shard)] = Some(Served { last_us, grace_until_ns, memory_until_ns: 0, open: true });
+        self.shards[usize::from(gain.shard)] =
+            Some(Served { last_us, grace_until_ns, memory_until_ns: 0, open: true });
     }
 
     pub(crate) fn lose(&mut self, shard: Shard) {
@@ -46,7 +53,8 @@ impl Cores {
         }
     }
 
-    /// What is told of a shard that was drained: its last token, and that no lock in memory is held there.
+    /// What is told of a shard that was drained: its last token, and that no lock in memory is held
+    /// there.
     pub(crate) fn drained(&self, shard: Shard, now_ns: u64) -> (i64, bool) {
         let served = self.shards[usize::from(shard)];
         served.map_or((0, true), |served| {
@@ -56,11 +64,18 @@ impl Cores {
 
     /// True if it would grant in this shard now.
     pub(crate) fn serves(&self, shard: Shard, now_ns: u64) -> bool {
-        now_ns < self.lease.valid_until_ns && self.shards[usize::from(shard)].is_some_and(|served| served.open)
+        now_ns < self.lease.valid_until_ns
+            && self.shards[usize::from(shard)].is_some_and(|served| served.open)
     }
 
     /// Grants: the token, and whether a lock in memory was granted too, for `ttl_ns`.
-    pub(crate) fn grant(&mut self, shard: Shard, now_ns: u64, wall_us: i64, ttl_ns: u64) -> Option<(i64, bool)> {
+    pub(crate) fn grant(
+        &mut self,
+        shard: Shard,
+        now_ns: u64,
+        wall_us: i64,
+        ttl_ns: u64,
+    ) -> Option<(i64, bool)> {
         if !self.serves(shard, now_ns) {
             return None;
         }

@@ -1,11 +1,12 @@
-//! A fleet in simulation: hosts whose clocks differ, a store whose statements end either way, proxies that crash, stand still and
-//! stop in order.
+//! A fleet in simulation: hosts whose clocks differ, a store whose statements end either way,
+//! proxies that crash, stand still and stop in order.
 //!
-//! At every grant: no other host believes that it owns the shard (with clock rates within 1 %), and the token is above all tokens
-//! granted in that shard before (whatever the clocks do). When faults end, every shard is served again within a bound of simulated
-//! time. With one of five steps of the protocol left out, one of these is
-//! seen to fail. Three more steps can be left out of which these histories do not show the need: the margin of the lease, draining,
-//! and keeping an offered shard closed. `SHUNT_SIM_SEED` replays a seed.
+//! At every grant: no other host believes that it owns the shard (with clock rates within 1 %), and
+//! the token is above all tokens granted in that shard before (whatever the clocks do). When faults
+//! end, every shard is served again within a bound of simulated time. With one of five steps of the
+//! protocol left out, one of these is seen to fail. Three more steps can be left out of which these
+//! histories do not show the need: the margin of the lease, draining, and keeping an offered shard
+//! closed. `SHUNT_SIM_SEED` replays a seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where something is not as expected")]
 
@@ -44,7 +45,10 @@ fn a_run_has_grants_take_overs_and_planned_moves() {
     let mut world = World::new(3, Settings::default());
     assert_eq!(world.run(), None);
     let (grants, declared, changes) = (world.grants, world.declared_dead, world.store.changes);
-    assert!(grants > 1000 && declared > 0 && changes > 5, "{grants} grants, {declared} dead, {changes} changes");
+    assert!(
+        grants > 1000 && declared > 0 && changes > 5,
+        "{grants} grants, {declared} dead, {changes} changes"
+    );
     assert!(world.told_to_leave > 0, "no member has heeded an order to leave");
     let per_minute = world.statements / (world.minutes() * world.hosts() as u64).max(1);
     assert!(per_minute < 600, "{per_minute} statements a minute of each member");
@@ -90,8 +94,8 @@ fn an_order_to_leave_is_heeded_whenever_it_is_written() {
     }
 }
 
-/// Versions that know another format each are members beside each other, and the format is raised when all know it: then the older
-/// one may be a member no more.
+/// Versions that know another format each are members beside each other, and the format is raised
+/// when all know it: then the older one may be a member no more.
 #[test]
 fn the_format_is_raised_when_all_know_it_and_then_keeps_older_versions_out() {
     let (mut raised, mut refused) = (0, 0);
@@ -106,7 +110,8 @@ fn the_format_is_raised_when_all_know_it_and_then_keeps_older_versions_out() {
 
 #[test]
 fn with_a_format_raised_before_all_know_it_an_older_version_grants() {
-    let settings = Settings { left_out: Some(Step::AllKnowFormat), upgrade: true, ..Settings::default() };
+    let settings =
+        Settings { left_out: Some(Step::AllKnowFormat), upgrade: true, ..Settings::default() };
     let violation = first_violation(seeds(), settings).map(|(_, what)| what);
     assert!(violation.as_ref().is_some_and(|what| what.contains("knows format")), "{violation:?}");
 }

@@ -1,9 +1,12 @@
-//! The rows that a fleet agrees by, kept by a store that carries statements out one after the other.
+//! The rows that a fleet agrees by, kept by a store that carries statements out one after the
+//! other.
 
 use std::collections::BTreeMap;
 
 use shunt_fleet::schema::FORMAT;
-use shunt_fleet::{FleetRow, Incarnation, Level, MemberRow, Outcome, Shards, State, Statement, View};
+use shunt_fleet::{
+    FleetRow, Incarnation, Level, MemberRow, Outcome, Shards, State, Statement, View,
+};
 
 pub(crate) struct Store {
     pub(crate) fleet: FleetRow,
@@ -31,11 +34,18 @@ impl Store {
     /// Carries a statement out, now.
     pub(crate) fn apply(&mut self, statement: &Statement) -> Outcome {
         let applied = match statement {
-            Statement::ReadFleet { .. } => return Outcome::Fleet(Some(Box::new(self.fleet.clone()))),
-            Statement::ReadMembers { .. } => {
-                return Outcome::Members { rows: self.members.values().cloned().collect(), unreadable: Vec::new() };
+            Statement::ReadFleet { .. } => {
+                return Outcome::Fleet(Some(Box::new(self.fleet.clone())));
             }
-            Statement::ReadMember(who) => return Outcome::Member(self.members.get(who).cloned().map(Box::new)),
+            Statement::ReadMembers { .. } => {
+                return Outcome::Members {
+                    rows: self.members.values().cloned().collect(),
+                    unreadable: Vec::new(),
+                };
+            }
+            Statement::ReadMember(who) => {
+                return Outcome::Member(self.members.get(who).cloned().map(Box::new));
+            }
             Statement::Found(_) => false,
             Statement::Join { incarnation, address, ts_limit_us, format } => {
                 let row = MemberRow {
@@ -58,8 +68,12 @@ impl Store {
                     true
                 })
             }
-            Statement::DeclareDead { incarnation, beat_seen } => self.ends(*incarnation, *beat_seen, State::Dead),
-            Statement::Leave { incarnation, beat_seen } => self.ends(*incarnation, *beat_seen, State::Sealed),
+            Statement::DeclareDead { incarnation, beat_seen } => {
+                self.ends(*incarnation, *beat_seen, State::Dead)
+            }
+            Statement::Leave { incarnation, beat_seen } => {
+                self.ends(*incarnation, *beat_seen, State::Sealed)
+            }
             Statement::TellToLeave(who) => {
                 let live = self.members.get_mut(who).filter(|row| row.state == State::Live);
                 live.is_some_and(|row| {

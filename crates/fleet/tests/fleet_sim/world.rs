@@ -2,8 +2,8 @@
 
 use shunt_fleet::schema::FORMAT;
 use shunt_fleet::{
-    Config, End, Event, Incarnation, Member, Outcome, Output, Phase, Refusal, SHARDS, Shard, Statement, StatementId,
-    Step,
+    Config, End, Event, Incarnation, Member, Outcome, Output, Phase, Refusal, SHARDS, Shard,
+    Statement, StatementId, Step,
 };
 
 use crate::cores::Cores;
@@ -19,8 +19,8 @@ const FAULTS_UNTIL_NS: u64 = 90 * SECOND;
 const UPGRADED_UNTIL_NS: u64 = 70 * SECOND;
 /// A statement in doubt may be carried out so much later.
 const LATE_MAX_NS: u64 = 9 * SECOND;
-/// After the last fault everything is served again within so many simulated seconds: late statements, two leases at clocks a tenth
-/// off, and what follows from them.
+/// After the last fault everything is served again within so many simulated seconds: late
+/// statements, two leases at clocks a tenth off, and what follows from them.
 const SETTLED_WITHIN_NS: u64 = LATE_MAX_NS + 40 * SECOND;
 
 /// What a run is like.
@@ -32,7 +32,8 @@ pub(crate) struct Settings {
     /// Two owners at one moment are a violation.
     pub(crate) exclusive: bool,
     pub(crate) left_out: Option<Step>,
-    /// Hosts get a version that knows one more format, at different times, and some go back to the old one for a while.
+    /// Hosts get a version that knows one more format, at different times, and some go back to the
+    /// old one for a while.
     pub(crate) upgrade: bool,
 }
 
@@ -81,7 +82,8 @@ struct Host {
 impl Host {
     /// The newest format that the version knows which it is to have.
     fn wanted_format(&self, real_ns: u64) -> i32 {
-        let is_back = self.back.is_some_and(|(from_ns, until_ns)| (from_ns..until_ns).contains(&real_ns));
+        let is_back =
+            self.back.is_some_and(|(from_ns, until_ns)| (from_ns..until_ns).contains(&real_ns));
         if real_ns < self.upgraded_at_ns || is_back { FORMAT } else { FORMAT + 1 }
     }
 
@@ -147,7 +149,8 @@ impl World {
                 let drift = settings.drift_ppm;
                 let rate_ppm = match settings.extreme {
                     true => {
-                        1_000_000 + if number % 2 == 0 { drift } else { 0 } - if number % 2 == 1 { drift } else { 0 }
+                        1_000_000 + if number % 2 == 0 { drift } else { 0 }
+                            - if number % 2 == 1 { drift } else { 0 }
                     }
                     false => 1_000_000 - drift + random.below(2 * drift + 1),
                 };
@@ -221,17 +224,26 @@ impl World {
         if self.settings.left_out.is_none() && self.violation.is_none() {
             let format = self.store.fleet.format;
             let is_old = self.settings.upgrade && format == FORMAT;
-            self.violation = dark.or(is_old.then(|| format!("the rows still have format {format}")));
+            self.violation =
+                dark.or(is_old.then(|| format!("the rows still have format {format}")));
         }
         self.violation.take()
     }
 
     /// What is not served.
     fn dark(&self) -> Option<String> {
-        let owned: usize = self.hosts.iter().filter(|host| host.member.is_some()).map(|host| host.cores.owned()).sum();
-        let served = |shard: Shard| self.hosts.iter().any(|host| host.cores.serves(shard, host.now_ns(self.real_ns)));
+        let owned: usize = self
+            .hosts
+            .iter()
+            .filter(|host| host.member.is_some())
+            .map(|host| host.cores.owned())
+            .sum();
+        let served = |shard: Shard| {
+            self.hosts.iter().any(|host| host.cores.serves(shard, host.now_ns(self.real_ns)))
+        };
         let dark = (0..SHARDS as Shard).filter(|shard| !served(*shard)).count();
-        (dark > 0 || owned != SHARDS).then(|| format!("{dark} shards are not served in the end, {owned} owned"))
+        (dark > 0 || owned != SHARDS)
+            .then(|| format!("{dark} shards are not served in the end, {owned} owned"))
     }
 
     fn step(&mut self) {
@@ -239,7 +251,9 @@ impl World {
         if self.real_ns < FAULTS_UNTIL_NS {
             self.something_goes_wrong();
         }
-        let (due, later) = std::mem::take(&mut self.pending).into_iter().partition(|(at_ns, _)| *at_ns <= self.real_ns);
+        let (due, later) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|(at_ns, _)| *at_ns <= self.real_ns);
         self.pending = later;
         let mut due: Vec<(u64, Happens)> = due;
         due.sort_by_key(|(at_ns, _)| *at_ns);
@@ -331,19 +345,31 @@ impl World {
     fn grant(&mut self, index: usize, now_ns: u64, wall_us: i64) {
         let shard = self.random.below(SHARDS as u64) as Shard;
         let ttl_ns = MAX_TTL_MS as u64 * MS;
-        let Some((token, memory)) = self.hosts[index].cores.grant(shard, now_ns, wall_us, ttl_ns) else { return };
+        let Some((token, memory)) = self.hosts[index].cores.grant(shard, now_ns, wall_us, ttl_ns)
+        else {
+            return;
+        };
         self.grants += 1;
         let (knows, format) = (self.hosts[index].knows, self.store.fleet.format);
         if knows < format {
-            self.violate(format!("a grant by a version that knows format {knows}, while the rows have {format}"));
+            self.violate(format!(
+                "a grant by a version that knows format {knows}, while the rows have {format}"
+            ));
         }
         if let Some(member) = &mut self.hosts[index].member {
             member.granted_up_to(token);
         }
         let real_ns = self.real_ns;
-        let serves = |(other, host): (usize, &Host)| other != index && host.cores.serves(shard, host.now_ns(real_ns));
+        let serves = |(other, host): (usize, &Host)| {
+            other != index && host.cores.serves(shard, host.now_ns(real_ns))
+        };
         // One that stands still grants nothing until it goes on, and looks at its clock then.
-        let both = self.hosts.iter().enumerate().filter(|(_, host)| host.paused_until_ns <= real_ns).any(serves);
+        let both = self
+            .hosts
+            .iter()
+            .enumerate()
+            .filter(|(_, host)| host.paused_until_ns <= real_ns)
+            .any(serves);
         if both && self.settings.exclusive {
             self.violate(format!("two owners of shard {shard}"));
         }
@@ -354,9 +380,12 @@ impl World {
         let (holder, until_ns) = self.memory[usize::from(shard)];
         if memory {
             if holder != index && until_ns > real_ns && self.settings.exclusive {
-                self.violate(format!("a lock in memory of shard {shard} while another's may be held"));
+                self.violate(format!(
+                    "a lock in memory of shard {shard} while another's may be held"
+                ));
             }
-            // A client counts its time by a clock of its own, from before its request: never longer than this.
+            // A client counts its time by a clock of its own, from before its request: never longer
+            // than this.
             self.memory[usize::from(shard)] = (index, real_ns + ttl_ns);
         }
     }
@@ -367,10 +396,14 @@ impl World {
                 let outcome = self.store.apply(&statement);
                 if answer {
                     let at_ns = self.real_ns + self.random.below(20 * MS);
-                    self.pending.push((at_ns, Happens::Answered { host, incarnation, id, outcome: outcome.clone() }));
+                    self.pending.push((
+                        at_ns,
+                        Happens::Answered { host, incarnation, id, outcome: outcome.clone() },
+                    ));
                     if self.random.one_in(50) {
                         let again_ns = at_ns + self.random.below(3 * SECOND);
-                        self.pending.push((again_ns, Happens::Answered { host, incarnation, id, outcome }));
+                        self.pending
+                            .push((again_ns, Happens::Answered { host, incarnation, id, outcome }));
                     }
                 }
             }
@@ -381,11 +414,14 @@ impl World {
                 }
                 if state.paused_until_ns > self.real_ns {
                     let at_ns = state.paused_until_ns;
-                    self.pending.push((at_ns, Happens::Answered { host, incarnation, id, outcome }));
+                    self.pending
+                        .push((at_ns, Happens::Answered { host, incarnation, id, outcome }));
                     return;
                 }
                 let (now_ns, wall_us) = (state.now_ns(self.real_ns), state.wall_us(self.real_ns));
-                self.with_member(host, |member, out| member.outcome(id, outcome, now_ns, wall_us, out));
+                self.with_member(host, |member, out| {
+                    member.outcome(id, outcome, now_ns, wall_us, out)
+                });
             }
             Happens::Drained { host, incarnation, shard, number } => {
                 let state = &self.hosts[host];
@@ -394,7 +430,8 @@ impl World {
                 }
                 if state.paused_until_ns > self.real_ns {
                     let at_ns = state.paused_until_ns;
-                    self.pending.push((at_ns, Happens::Drained { host, incarnation, shard, number }));
+                    self.pending
+                        .push((at_ns, Happens::Drained { host, incarnation, shard, number }));
                     return;
                 }
                 let (now_ns, wall_us) = (state.now_ns(self.real_ns), state.wall_us(self.real_ns));
@@ -426,7 +463,8 @@ impl World {
             Output::Drain { shard, number } => {
                 self.hosts[index].cores.open(shard, false);
                 let at_ns = self.real_ns + self.random.below(200 * MS);
-                self.pending.push((at_ns, Happens::Drained { host: index, incarnation, shard, number }));
+                self.pending
+                    .push((at_ns, Happens::Drained { host: index, incarnation, shard, number }));
             }
             Output::Resume(shard) => self.hosts[index].cores.open(shard, true),
             Output::Lost { shard, .. } => self.hosts[index].cores.lose(shard),
@@ -436,7 +474,11 @@ impl World {
             Output::Ended(end) => {
                 self.refused += u64::from(matches!(end, End::Refused(Refusal::Format { .. })));
                 let host = &mut self.hosts[index];
-                assert!(host.member.as_ref().is_some_and(|member| member.status().phase == Phase::Ended));
+                assert!(
+                    host.member
+                        .as_ref()
+                        .is_some_and(|member| member.status().phase == Phase::Ended)
+                );
                 host.member = None;
                 host.cores = Cores::new();
                 host.starts_at_ns = self.real_ns + SECOND;
@@ -453,16 +495,27 @@ impl World {
         let cut = self.hosts[host].cut_until_ns > self.real_ns;
         let (late, delay_ns) = match self.random.below(40) {
             // Its fate is unknown to whoever sent it: carried out soon, much later, or never.
-            0..=3 if !fair => {
-                (true, self.random.below(if self.random.0.is_multiple_of(2) { LATE_MAX_NS } else { SECOND }))
-            }
-            _ => (false, self.random.below(if self.random.0.is_multiple_of(8) { 900 * MS } else { 30 * MS })),
+            0..=3 if !fair => (
+                true,
+                self.random.below(if self.random.0.is_multiple_of(2) {
+                    LATE_MAX_NS
+                } else {
+                    SECOND
+                }),
+            ),
+            _ => (
+                false,
+                self.random.below(if self.random.0.is_multiple_of(8) { 900 * MS } else { 30 * MS }),
+            ),
         };
         if cut || late && self.random.one_in(3) {
             return;
         }
         let answer = !late || self.random.one_in(2);
-        self.pending.push((self.real_ns + delay_ns, Happens::Applied { host, incarnation, id, statement, answer }));
+        self.pending.push((
+            self.real_ns + delay_ns,
+            Happens::Applied { host, incarnation, id, statement, answer },
+        ));
     }
 
     fn violate(&mut self, what: String) {

@@ -1,4 +1,5 @@
-//! The side beside a backend: answers that it has offered, and connections that it was given to send them on.
+//! The side beside a backend: answers that it has offered, and connections that it was given to
+//! send them on.
 //!
 //! | from | on | first | then | to |
 //! |---|---|---|---|---|
@@ -15,11 +16,13 @@
 //! | returning | `SETTLED` | | forget the copy | gone |
 //! | sending, done | the client is gone, or its time is over | disown | `CLOSED` | gone |
 //!
-//! An agent that loses its owner goes on: the answer is completed, and the connection is kept for a while, for whoever shows by the
-//! handshake that it is this owner. To such a one it says what it has (`HELD`), what it was giving back (`RETURN`) and what has ended
-//! (`CLOSED`), and then that this is all (`HELD_END`).
+//! An agent that loses its owner goes on: the answer is completed, and the connection is kept for a
+//! while, for whoever shows by the handshake that it is this owner. To such a one it says what it
+//! has (`HELD`), what it was giving back (`RETURN`) and what has ended (`CLOSED`), and then that
+//! this is all (`HELD_END`).
 //!
-//! `offers.rs` has the offers, `steps.rs` the steps of one connection, `owners.rs` what concerns all those of an owner.
+//! `offers.rs` has the offers, `steps.rs` the steps of one connection, `owners.rs` what concerns
+//! all those of an owner.
 
 mod offers;
 mod owners;
@@ -90,18 +93,21 @@ impl Default for AgentLimits {
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Close {
-    /// The client is to know that its answer is cut, by a reset of whoever its packets go to. None leaves this host: its owner may have given
-    /// the connection to another by then.
+    /// The client is to know that its answer is cut, by a reset of whoever its packets go to. None
+    /// leaves this host: its owner may have given the connection to another by then.
     Reset,
     /// In order: the client has all of its answer, and has ended its direction.
     InOrder,
-    /// Without a word: the connection is somebody else's, or nobody's, and its client is told by others.
+    /// Without a word: the connection is somebody else's, or nobody's, and its client is told by
+    /// others.
     Silent,
 }
 
-/// Where actions go. Called from within methods of [`Agent`], in the order in which they are to be carried out.
+/// Where actions go. Called from within methods of [`Agent`], in the order in which they are to be
+/// carried out.
 pub trait AgentSink {
-    /// No packet of the client reaches a connection of this host, and none is answered, for as long.
+    /// No packet of the client reaches a connection of this host, and none is answered, for as
+    /// long.
     fn expect(&mut self, flow: Flow, lease_ms: u64);
     /// The client's packets reach the connection that is here, for as long. Called again to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
@@ -109,9 +115,11 @@ pub trait AgentSink {
     fn let_end(&mut self, flow: Flow);
     /// The connection is not here: no packet reaches this host, and none of it leaves.
     fn disown(&mut self, flow: Flow);
-    /// Puts the connection in; [`Agent::restored`] is to be called. Nothing of the answer may be sent before [`AgentSink::start`].
+    /// Puts the connection in; [`Agent::restored`] is to be called. Nothing of the answer may be
+    /// sent before [`AgentSink::start`].
     fn restore(&mut self, flow: Flow, frozen: Frozen);
-    /// Takes it out; [`Agent::frozen`] is to be called, unless it ends first ([`Agent::client_gone`]).
+    /// Takes it out; [`Agent::frozen`] is to be called, unless it ends first
+    /// ([`Agent::client_gone`]).
     fn freeze(&mut self, flow: Flow);
     /// Sends the answer that was offered on this connection, from this byte on.
     fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, answer_sent: u64);
@@ -119,13 +127,15 @@ pub trait AgentSink {
     fn relay(&mut self, session: SessionId, ticket: Ticket);
     /// Nobody wants the answer any more, nor what comes of it.
     fn drop_answer(&mut self, session: SessionId, ticket: Ticket);
-    /// Ends a connection that is here, on its way in, or on its way out, and what is left of its answer. Nothing more is heard of it.
+    /// Ends a connection that is here, on its way in, or on its way out, and what is left of its
+    /// answer. Nothing more is heard of it.
     fn close(&mut self, flow: Flow, how: Close);
     /// Says this to an owner.
     fn send(&mut self, session: SessionId, ticket: Ticket, message: Message<'static>);
     /// The owner has heard that this connection comes back, and has it.
     fn settled(&mut self, flow: Flow);
-    /// Ends this control connection: its owner has another. [`Agent::session_lost`] need not be called.
+    /// Ends this control connection: its owner has another. [`Agent::session_lost`] need not be
+    /// called.
     fn drop_session(&mut self, session: SessionId);
 }
 
@@ -157,7 +167,8 @@ struct Move {
     ticket: Ticket,
     /// The owner's process that it came from, or that has acknowledged it since.
     from: Instance,
-    /// The session by which its owner can be told, if there is one and the owner has said that it knows.
+    /// The session by which its owner can be told, if there is one and the owner has said that it
+    /// knows.
     session: Option<SessionId>,
     /// Of the offer, until it was taken.
     offer: OfferId,
@@ -279,8 +290,10 @@ impl Agent {
     /// True if nothing is kept of any connection or offer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let has_moves = !self.moves.is_empty() || !self.tickets.is_empty() || !self.ended.is_empty();
-        let has_offers = !self.offers.is_empty() || !self.budgets.is_empty() || self.budget_bytes > 0;
+        let has_moves =
+            !self.moves.is_empty() || !self.tickets.is_empty() || !self.ended.is_empty();
+        let has_offers =
+            !self.offers.is_empty() || !self.budgets.is_empty() || self.budget_bytes > 0;
         !has_moves && !has_offers && self.deadlines.is_empty()
     }
 }

@@ -4,16 +4,22 @@ use super::{Agent, AgentSink, Due, OfferId, SessionId};
 use crate::message::{Message, Ticket};
 
 impl Agent {
-    /// A large answer has begun: may it be offered? If so, `OFFER` is to be sent, and so many bytes of the body may be taken in before its
-    /// source is paused. If not, there is no room, and it is relayed.
+    /// A large answer has begun: may it be offered? If so, `OFFER` is to be sent, and so many bytes
+    /// of the body may be taken in before its source is paused. If not, there is no room, and it is
+    /// relayed.
     pub fn offer(&mut self, now_ms: u64, session: SessionId, ticket: Ticket) -> Option<u64> {
         let id = OfferId { session, ticket };
         let is_known = self.offers.contains(&id) || self.budgets.contains_key(&id);
-        if !self.sessions.contains_key(&session) || is_known || self.offers.len() >= self.limits.offers {
+        if !self.sessions.contains_key(&session)
+            || is_known
+            || self.offers.len() >= self.limits.offers
+        {
             return None;
         }
         let bytes = self.limits.budget_bytes_each;
-        if self.budget_bytes + bytes > self.limits.budget_bytes || self.moves.len() >= self.limits.flows {
+        if self.budget_bytes + bytes > self.limits.budget_bytes
+            || self.moves.len() >= self.limits.flows
+        {
             return None;
         }
         self.budget_bytes += bytes;
@@ -41,12 +47,18 @@ impl Agent {
         if self.take_offer(id) {
             sink.relay(id.session, id.ticket);
         } else {
-            // An offer whose time was over has been reported as failed, but perhaps to one who was about to move the connection.
+            // An offer whose time was over has been reported as failed, but perhaps to one who was
+            // about to move the connection.
             self.say_failed(id, "the answer that was offered is not kept any more", sink);
         }
     }
 
-    pub(super) fn say_failed(&mut self, id: OfferId, reason: &'static str, sink: &mut impl AgentSink) {
+    pub(super) fn say_failed(
+        &mut self,
+        id: OfferId,
+        reason: &'static str,
+        sink: &mut impl AgentSink,
+    ) {
         sink.send(id.session, id.ticket, Message::Failed { status: 504, reason });
     }
 

@@ -7,8 +7,8 @@ use crate::types::{Flow, Unexpected};
 use crate::weakened::Step;
 
 impl Agent {
-    /// A session with this owner begins: it is told what there is of its connections. An owner has one session; from here on nothing counts
-    /// that came by an earlier one.
+    /// A session with this owner begins: it is told what there is of its connections. An owner has
+    /// one session; from here on nothing counts that came by an earlier one.
     pub fn session_up(
         &mut self,
         now_ms: u64,
@@ -37,7 +37,9 @@ impl Agent {
                     self.say_return(flow, sink);
                 }
                 // The process that was told may have had it, used it, and ended.
-                Stage::Returning { told: Some(_), .. } if self.steps.has(Step::SameOwnerInstance) => {
+                Stage::Returning { told: Some(_), .. }
+                    if self.steps.has(Step::SameOwnerInstance) =>
+                {
                     self.forget(flow);
                 }
                 _ => self.tell_held(flow, sink),
@@ -53,13 +55,15 @@ impl Agent {
                 self.settle(key);
                 continue;
             }
-            let (reason, answer_sent, is_complete) = (ended.reason, ended.answer_sent, ended.is_complete);
+            let (reason, answer_sent, is_complete) =
+                (ended.reason, ended.answer_sent, ended.is_complete);
             sink.send(id, key.1, Message::Closed { reason, answer_sent, is_complete });
         }
         self.tell_end(owner, sink);
     }
 
-    /// The session has ended. Answers that its owner has not asked for are of no use any more; its connections stay.
+    /// The session has ended. Answers that its owner has not asked for are of no use any more; its
+    /// connections stay.
     pub fn session_lost(&mut self, now_ms: u64, id: SessionId, sink: &mut impl AgentSink) {
         let Some(session) = self.sessions.remove(&id) else { return };
         for flow in self.of(session.owner) {
@@ -70,11 +74,13 @@ impl Agent {
         }
         // An offer that is being taken goes on.
         let taken: Vec<OfferId> = self.moves.values().map(|known| known.offer).collect();
-        let open: Vec<OfferId> = self.offers.iter().filter(|offer| offer.session == id).copied().collect();
+        let open: Vec<OfferId> =
+            self.offers.iter().filter(|offer| offer.session == id).copied().collect();
         for offer in open.into_iter().filter(|offer| !taken.contains(offer)) {
             self.cancel(offer, sink);
         }
-        let kept: Vec<OfferId> = self.budgets.keys().filter(|offer| offer.session == id).copied().collect();
+        let kept: Vec<OfferId> =
+            self.budgets.keys().filter(|offer| offer.session == id).copied().collect();
         for offer in kept.into_iter().filter(|offer| !taken.contains(offer)) {
             self.free(offer);
         }
@@ -83,7 +89,8 @@ impl Agent {
     /// An owner says something about an offer or a connection.
     ///
     /// # Errors
-    /// It is nothing that owners say about them, or not of an offer whose connection they have given.
+    /// It is nothing that owners say about them, or not of an offer whose connection they have
+    /// given.
     pub fn heard(
         &mut self,
         now_ms: u64,
@@ -92,20 +99,29 @@ impl Agent {
         message: &Message<'_>,
         sink: &mut impl AgentSink,
     ) -> Result<(), Unexpected> {
-        let Some(owner) = self.sessions.get(&session).map(|session| session.owner) else { return Ok(()) };
+        let Some(owner) = self.sessions.get(&session).map(|session| session.owner) else {
+            return Ok(());
+        };
         let id = OfferId { session, ticket };
         let flow = self.flow_of(session, ticket);
         match message {
-            // A connection is here, or on its way, for this answer, which goes out on that or on none: relayed or thrown away, it would be missing there.
-            // An owner that wants it otherwise waits for `REFUSED`, `RETURN` or `CLOSED`.
+            // A connection is here, or on its way, for this answer, which goes out on that or on
+            // none: relayed or thrown away, it would be missing there. An owner that wants it
+            // otherwise waits for `REFUSED`, `RETURN` or `CLOSED`.
             Message::Fetch | Message::Cancel if flow.is_some() => {
-                return Err(Unexpected("FETCH or CANCEL of an offer for which a connection was given"));
+                return Err(Unexpected(
+                    "FETCH or CANCEL of an offer for which a connection was given",
+                ));
             }
             Message::Fetch => self.fetch(id, sink),
             Message::Cancel => self.cancel(id, sink),
-            Message::Take { connection, answer_sent } => self.take(now_ms, id, connection, *answer_sent, sink),
+            Message::Take { connection, answer_sent } => {
+                self.take(now_ms, id, connection, *answer_sent, sink)
+            }
             Message::Recall => {
-                if let Some((flow, known)) = flow.and_then(|flow| Some((flow, self.moves.get_mut(&flow)?))) {
+                if let Some((flow, known)) =
+                    flow.and_then(|flow| Some((flow, self.moves.get_mut(&flow)?)))
+                {
                     known.is_recalled = true;
                     self.give_back(flow, sink);
                 }
@@ -135,7 +151,10 @@ impl Agent {
 
     /// The owner has the connection in its books: it can be given back.
     fn acknowledged(&mut self, flow: Flow, id: SessionId, sink: &mut impl AgentSink) {
-        let (Some(known), Some(session)) = (self.moves.get_mut(&flow), self.sessions.get(&id)) else { return };
+        let (Some(known), Some(session)) = (self.moves.get_mut(&flow), self.sessions.get(&id))
+        else {
+            return;
+        };
         known.session = Some(id);
         known.from = session.instance;
         self.deadlines.clear(Due::Orphan(flow));
@@ -143,7 +162,8 @@ impl Agent {
         self.give_back(flow, sink);
     }
 
-    /// The owner wants nothing of it, and has told the client, or has another connection of its addresses.
+    /// The owner wants nothing of it, and has told the client, or has another connection of its
+    /// addresses.
     fn release(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.forget(flow) else { return };
         self.take_offer(known.offer);
@@ -163,14 +183,17 @@ impl Agent {
         sink.send(session, known.ticket, held);
     }
 
-    /// Says that all was said, once it was: never while a connection is on its way in, which may yet be here.
+    /// Says that all was said, once it was: never while a connection is on its way in, which may
+    /// yet be here.
     pub(super) fn tell_end(&mut self, owner: OwnerId, sink: &mut impl AgentSink) {
         let Some(id) = self.session_of(owner) else { return };
-        // Asked at each step of each connection: nearly always it was said, and then nothing grows with their number.
+        // Asked at each step of each connection: nearly always it was said, and then nothing grows
+        // with their number.
         if self.sessions.get(&id).is_none_or(|session| session.is_told) {
             return;
         }
-        let is_on_its_way = |known: &Move| known.owner == owner && matches!(known.stage, Stage::Restoring { .. });
+        let is_on_its_way =
+            |known: &Move| known.owner == owner && matches!(known.stage, Stage::Restoring { .. });
         if self.steps.has(Step::TellWhenSettled) && self.moves.values().any(is_on_its_way) {
             return;
         }

@@ -25,7 +25,9 @@ impl Agent {
             _ if !self.allowed.contains(&flow.local) => Some(Refusal::ForeignAddress),
             _ if self.moves.contains_key(&flow) => Some(Refusal::Occupied),
             _ if self.moves.len() >= self.limits.flows => Some(Refusal::Full),
-            Some(session) if self.tickets.contains_key(&(session.owner, id.ticket)) => Some(Refusal::UnknownTicket),
+            Some(session) if self.tickets.contains_key(&(session.owner, id.ticket)) => {
+                Some(Refusal::UnknownTicket)
+            }
             Some(_) => None,
             None => Some(Refusal::UnknownTicket),
         };
@@ -72,7 +74,11 @@ impl Agent {
                 None => {
                     self.cancel(id, sink);
                     if let Some(session) = self.session_of(owner) {
-                        sink.send(session, ticket, Message::Refused { reason: Refusal::NotRestored });
+                        sink.send(
+                            session,
+                            ticket,
+                            Message::Refused { reason: Refusal::NotRestored },
+                        );
                     }
                 }
             }
@@ -99,14 +105,30 @@ impl Agent {
     }
 
     /// All of the answer is out and acknowledged, as far as the loop can tell.
-    pub fn delivered(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, sink: &mut impl AgentSink) {
+    pub fn delivered(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        answer_sent: u64,
+        sink: &mut impl AgentSink,
+    ) {
         self.finish(now_ms, flow, answer_sent, true, sink);
     }
 
-    /// The source of the answer has failed, and what was sent of it is acknowledged, as far as the loop can tell. The connection goes back with
-    /// that: its owner has the rest from elsewhere, or cuts it off. Nobody takes it for the whole.
-    pub fn answer_failed(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, sink: &mut impl AgentSink) {
-        let Some(known) = self.moves.get_mut(&flow).filter(|known| known.stage == Stage::Sending) else { return };
+    /// The source of the answer has failed, and what was sent of it is acknowledged, as far as the
+    /// loop can tell. The connection goes back with that: its owner has the rest from elsewhere, or
+    /// cuts it off. Nobody takes it for the whole.
+    pub fn answer_failed(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        answer_sent: u64,
+        sink: &mut impl AgentSink,
+    ) {
+        let Some(known) = self.moves.get_mut(&flow).filter(|known| known.stage == Stage::Sending)
+        else {
+            return;
+        };
         known.is_recalled = true;
         self.finish(now_ms, flow, answer_sent, false, sink);
     }
@@ -127,10 +149,12 @@ impl Agent {
         answer_sent: u64,
         sink: &mut impl AgentSink,
     ) {
-        let is_here = |stage: &Stage| !matches!(stage, Stage::Restoring { .. } | Stage::Returning { .. });
+        let is_here =
+            |stage: &Stage| !matches!(stage, Stage::Restoring { .. } | Stage::Returning { .. });
         if self.moves.get(&flow).is_some_and(|known| is_here(&known.stage)) {
             match reason {
-                // Its end has come by here, and so by its owner's host: it does not go on elsewhere.
+                // Its end has come by here, and so by its owner's host: it does not go on
+                // elsewhere.
                 Ending::Client => sink.let_end(flow),
                 _ => sink.disown(flow),
             }
@@ -139,7 +163,13 @@ impl Agent {
     }
 
     /// The connection was taken out of the loop, or was not and goes on in it.
-    pub fn frozen(&mut self, now_ms: u64, flow: Flow, result: Result<Frozen, NotFrozen>, sink: &mut impl AgentSink) {
+    pub fn frozen(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        result: Result<Frozen, NotFrozen>,
+        sink: &mut impl AgentSink,
+    ) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         let Stage::Freezing { answer_sent, is_complete } = known.stage else { return };
         match result {
@@ -150,7 +180,8 @@ impl Agent {
                     sink.expect(flow, self.limits.lease_ms);
                 }
                 self.say_return(flow, sink);
-                // Packets go back to the owner's host: its steering entry is there until it has the connection.
+                // Packets go back to the owner's host: its steering entry is there until it has the
+                // connection.
                 sink.disown(flow);
                 self.deadlines.clear(Due::Renewal(flow));
             }
@@ -159,7 +190,8 @@ impl Agent {
                 known.freezes += 1;
                 let again_ms = self.limits.idle_ms.div_ceil(16).max(AGAIN_MS_MIN);
                 let freezes_max = match why {
-                    // The kernel still sends what it was given: a client that takes it has as long as one that is being sent an answer.
+                    // The kernel still sends what it was given: a client that takes it has as long
+                    // as one that is being sent an answer.
                     NotFrozen::TooLong(bytes) => {
                         if known.queued.replace(bytes).is_none_or(|before| bytes < before) {
                             known.freezes = 0;
@@ -188,8 +220,18 @@ impl Agent {
         }
     }
 
-    fn finish(&mut self, now_ms: u64, flow: Flow, answer_sent: u64, is_complete: bool, sink: &mut impl AgentSink) {
-        let Some(known) = self.moves.get_mut(&flow).filter(|known| known.stage == Stage::Sending) else { return };
+    fn finish(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        answer_sent: u64,
+        is_complete: bool,
+        sink: &mut impl AgentSink,
+    ) {
+        let Some(known) = self.moves.get_mut(&flow).filter(|known| known.stage == Stage::Sending)
+        else {
+            return;
+        };
         known.stage = Stage::Done { answer_sent, is_complete };
         let id = known.offer;
         self.free(id);
@@ -197,7 +239,8 @@ impl Agent {
         self.give_back(flow, sink);
     }
 
-    /// Begins to give a connection back, if somebody waits for that and an owner is there to take it.
+    /// Begins to give a connection back, if somebody waits for that and an owner is there to take
+    /// it.
     pub(super) fn give_back(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         let Stage::Done { answer_sent, is_complete } = known.stage else { return };
@@ -206,19 +249,25 @@ impl Agent {
         }
         known.stage = Stage::Freezing { answer_sent, is_complete };
         self.deadlines.clear(Due::Wait(flow));
-        // Never frozen before: what comes between would be acknowledged to the client and lost, or answered by a reset.
+        // Never frozen before: what comes between would be acknowledged to the client and lost, or
+        // answered by a reset.
         if self.steps.has(Step::GuardBeforeFreeze) {
             sink.expect(flow, self.limits.lease_ms);
         }
         sink.freeze(flow);
     }
 
-    /// Says that a connection comes back. Never to two processes of an owner: the first may have used it.
+    /// Says that a connection comes back. Never to two processes of an owner: the first may have
+    /// used it.
     pub(super) fn say_return(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         let Some(session) = known.session else { return };
-        let Some(instance) = self.sessions.get(&session).map(|session| session.instance) else { return };
-        let Stage::Returning { copy, answer_sent, is_complete, told } = &mut known.stage else { return };
+        let Some(instance) = self.sessions.get(&session).map(|session| session.instance) else {
+            return;
+        };
+        let Stage::Returning { copy, answer_sent, is_complete, told } = &mut known.stage else {
+            return;
+        };
         if told.is_some_and(|told| told != instance) && self.steps.has(Step::SameOwnerInstance) {
             return;
         }
@@ -227,7 +276,8 @@ impl Agent {
         sink.send(session, known.ticket, Message::Return { connection, answer_sent, is_complete });
     }
 
-    /// A connection is here no more, and does not come back. Its owner is told, and told again until it has heard.
+    /// A connection is here no more, and does not come back. Its owner is told, and told again
+    /// until it has heard.
     pub(super) fn ended(
         &mut self,
         now_ms: u64,
@@ -238,8 +288,10 @@ impl Agent {
     ) {
         let Some(known) = self.forget(flow) else { return };
         self.free(known.offer);
-        let is_complete =
-            matches!(known.stage, Stage::Done { is_complete: true, .. } | Stage::Freezing { is_complete: true, .. });
+        let is_complete = matches!(
+            known.stage,
+            Stage::Done { is_complete: true, .. } | Stage::Freezing { is_complete: true, .. }
+        );
         let ended = Ended { from: known.from, reason, answer_sent, is_complete };
         let key = (known.owner, known.ticket);
         if self.ended.len() >= self.limits.ended {

@@ -1,4 +1,5 @@
-//! What the model has no room for: bounds, foreign addresses, and owners that ask for what is not theirs.
+//! What the model has no room for: bounds, foreign addresses, and owners that ask for what is not
+//! theirs.
 
 use super::*;
 use crate::message::Refusal;
@@ -76,7 +77,17 @@ fn connection(local: &str, port: u16) -> Frozen {
     let (local, peer) = (local.parse().unwrap(), SocketAddr::from(([198, 51, 100, 7], port)));
     let (timestamp, window_scales, window) = (None, None, Window::default());
     let (send_sequence, receive_sequence, mss, sack) = (1, 2, 1448, true);
-    let state = TcpState { local, peer, send_sequence, receive_sequence, mss, timestamp, sack, window_scales, window };
+    let state = TcpState {
+        local,
+        peer,
+        send_sequence,
+        receive_sequence,
+        mss,
+        timestamp,
+        sack,
+        window_scales,
+        window,
+    };
     Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() }
 }
 
@@ -86,7 +97,8 @@ fn flow(port: u16) -> Flow {
 }
 
 fn agent(limits: AgentLimits) -> (Agent, Said) {
-    let (mut agent, mut said) = (Agent::new(limits, ["192.0.2.1:80".parse().unwrap()]), Said::default());
+    let (mut agent, mut said) =
+        (Agent::new(limits, ["192.0.2.1:80".parse().unwrap()]), Said::default());
     agent.session_up(0, HERE, OwnerId(1), Instance(1), &mut said);
     agent.session_up(0, OTHER, OwnerId(2), Instance(2), &mut said);
     said.messages.clear();
@@ -141,7 +153,10 @@ fn a_connection_is_expected_then_restored_then_owned_and_only_then_taken() {
     agent.client_waits(flow(1), &mut said);
     assert_eq!(said.done[4..], ["expect", "freeze"]);
     agent.frozen(3, flow(1), Ok(connection("192.0.2.1:80", 1)), &mut said);
-    assert!(matches!(said.last(), Some(Message::Return { answer_sent: 100, is_complete: true, .. })));
+    assert!(matches!(
+        said.last(),
+        Some(Message::Return { answer_sent: 100, is_complete: true, .. })
+    ));
     agent.heard(3, HERE, Ticket(5), &Message::Settled, &mut said).unwrap();
     assert_eq!(agent.flows(), 0);
 }
@@ -164,8 +179,13 @@ fn what_an_owner_says_of_anothers_connection_does_nothing() {
 
 #[test]
 fn offers_bytes_and_connections_have_bounds() {
-    let limits =
-        AgentLimits { offers: 3, budget_bytes: 250, budget_bytes_each: 100, flows: 1, ..AgentLimits::default() };
+    let limits = AgentLimits {
+        offers: 3,
+        budget_bytes: 250,
+        budget_bytes_each: 100,
+        flows: 1,
+        ..AgentLimits::default()
+    };
     let (mut agent, mut said) = agent(limits);
     assert_eq!(agent.offer(0, HERE, Ticket(1)), Some(100));
     assert_eq!(agent.offer(0, HERE, Ticket(1)), None, "twice");
@@ -215,7 +235,9 @@ fn a_source_that_fails_gives_the_connection_back_with_what_was_sent() {
         assert_eq!(said.done[4..], ["expect", "freeze"]);
         agent.frozen(1, flow(1), Ok(connection("192.0.2.1:80", 1)), &mut said);
         let last = said.last();
-        assert!(matches!(last, Some(Message::Return { answer_sent, is_complete: false, .. }) if *answer_sent == sent));
+        assert!(
+            matches!(last, Some(Message::Return { answer_sent, is_complete: false, .. }) if *answer_sent == sent)
+        );
     }
 }
 
@@ -233,13 +255,17 @@ fn clients_that_take_nothing_and_offers_that_nobody_takes_have_an_end() {
     agent.tick(limits.stall_ms, &mut said);
     assert_eq!(agent.flows(), 1, "it has taken something since");
     agent.tick(limits.stall_ms + limits.offer_ms, &mut said);
-    assert!(matches!(said.last(), Some(Message::Closed { reason: Ending::TimedOut, is_complete: false, .. })));
+    assert!(matches!(
+        said.last(),
+        Some(Message::Closed { reason: Ending::TimedOut, is_complete: false, .. })
+    ));
     assert_eq!(said.done.last().map(String::as_str), Some("close Reset"));
 }
 
 #[test]
 fn a_client_that_has_no_more_to_say_is_closed_in_order_only_if_it_has_the_whole_answer() {
-    for (is_whole, how, reason) in [(true, "close InOrder", Ending::Client), (false, "close Reset", Ending::NotFrozen)]
+    for (is_whole, how, reason) in
+        [(true, "close InOrder", Ending::Client), (false, "close Reset", Ending::NotFrozen)]
     {
         let (mut agent, mut said) = agent(AgentLimits::default());
         agent.offer(0, HERE, Ticket(5)).unwrap();
@@ -282,8 +308,18 @@ fn what_the_kernel_still_sends_is_waited_for_as_long_as_the_client_takes_some_of
             agent.flows() == 0
         })
     };
-    assert_eq!(tries(&mut agent, &mut said, &|turn| 4_000_000 - turn), None, "some was taken each time");
-    assert!(tries(&mut agent, &mut said, &|_| 3_000_000).is_some_and(|turns| turns > 100), "nothing was");
+    assert_eq!(
+        tries(&mut agent, &mut said, &|turn| 4_000_000 - turn),
+        None,
+        "some was taken each time"
+    );
+    assert!(
+        tries(&mut agent, &mut said, &|_| 3_000_000).is_some_and(|turns| turns > 100),
+        "nothing was"
+    );
     assert_eq!(said.done.last().map(String::as_str), Some("close Reset"));
-    assert!(matches!(said.last(), Some(Message::Closed { reason: Ending::NotFrozen, is_complete: true, .. })));
+    assert!(matches!(
+        said.last(),
+        Some(Message::Closed { reason: Ending::NotFrozen, is_complete: true, .. })
+    ));
 }

@@ -1,4 +1,5 @@
-//! A frozen connection as bytes, and the checks that it has to pass before any kernel is asked to believe it.
+//! A frozen connection as bytes, and the checks that it has to pass before any kernel is asked to
+//! believe it.
 //!
 //! ```text
 //! u8 family (4, 6) | local address | u16 port | peer address | u16 port | u32 send sequence | u32 receive sequence | u16 MSS
@@ -101,7 +102,8 @@ impl<'a> Fields<'a> {
 
     fn state(&mut self) -> Result<TcpState, Error> {
         let (local, peer) = self.addresses()?;
-        let (send_sequence, receive_sequence, mss, flags) = (self.u32()?, self.u32()?, self.u16()?, self.u8()?);
+        let (send_sequence, receive_sequence, mss, flags) =
+            (self.u32()?, self.u32()?, self.u16()?, self.u8()?);
         if flags & !(TIMESTAMPS | SACK | SCALING) != 0 {
             return Err(Error::Field("TCP options"));
         }
@@ -143,7 +145,11 @@ fn check_addresses(local: SocketAddr, peer: SocketAddr) -> Result<(), Error> {
     }
     for (address, name) in [(local, "local address"), (peer, "peer address")] {
         let is_broadcast = matches!(address.ip(), IpAddr::V4(ip) if ip.is_broadcast());
-        if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() || is_broadcast {
+        if address.port() == 0
+            || address.ip().is_unspecified()
+            || address.ip().is_multicast()
+            || is_broadcast
+        {
             return Err(Error::Field(name));
         }
     }
@@ -165,7 +171,11 @@ const UNREAD: &str = "unread";
 pub(crate) fn check_frozen(frozen: &Frozen) -> Result<(), Error> {
     check_addresses(frozen.state.local, frozen.state.peer)?;
     check_state(&frozen.state)?;
-    let queues = [(&frozen.unacknowledged, "unacknowledged"), (&frozen.unsent, "unsent"), (&frozen.unread, UNREAD)];
+    let queues = [
+        (&frozen.unacknowledged, "unacknowledged"),
+        (&frozen.unsent, "unsent"),
+        (&frozen.unread, UNREAD),
+    ];
     match queues.into_iter().find(|(queue, name)| queue.len() > most(name)) {
         Some((_, name)) => Err(Error::Oversized(name)),
         None => Ok(()),
@@ -181,12 +191,18 @@ fn check_state(state: &TcpState) -> Result<(), Error> {
         return Err(Error::Field("window scale"));
     }
     if state.window.send > state.window.largest {
-        return Err(Error::Contradictory("the peer's window is larger than the largest that it has offered"));
+        return Err(Error::Contradictory(
+            "the peer's window is larger than the largest that it has offered",
+        ));
     }
     Ok(())
 }
 
-pub(crate) fn put_addresses(local: SocketAddr, peer: SocketAddr, out: &mut Vec<u8>) -> Result<(), Error> {
+pub(crate) fn put_addresses(
+    local: SocketAddr,
+    peer: SocketAddr,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
     check_addresses(local, peer)?;
     out.push(if local.is_ipv4() { 4 } else { 6 });
     for address in [local, peer] {
@@ -212,15 +228,25 @@ pub fn encode_frozen(frozen: &Frozen, out: &mut Vec<u8>) -> Result<(), Error> {
     out.extend(state.mss.to_be_bytes());
     let flag = |is_on: bool, flag: u8| if is_on { flag } else { 0 };
     let scaling = state.window_scales.is_some();
-    out.push(flag(state.timestamp.is_some(), TIMESTAMPS) | flag(state.sack, SACK) | flag(scaling, SCALING));
+    out.push(
+        flag(state.timestamp.is_some(), TIMESTAMPS)
+            | flag(state.sack, SACK)
+            | flag(scaling, SCALING),
+    );
     out.extend(state.timestamp.unwrap_or(0).to_be_bytes());
     let (send, receive) = state.window_scales.unwrap_or((0, 0));
     out.extend([send, receive]);
     let window = state.window;
-    for value in [window.send_update, window.send, window.largest, window.receive, window.receive_update] {
+    for value in
+        [window.send_update, window.send, window.largest, window.receive, window.receive_update]
+    {
         out.extend(value.to_be_bytes());
     }
-    let queues = [(&frozen.unacknowledged, "unacknowledged"), (&frozen.unsent, "unsent"), (&frozen.unread, UNREAD)];
+    let queues = [
+        (&frozen.unacknowledged, "unacknowledged"),
+        (&frozen.unsent, "unsent"),
+        (&frozen.unread, UNREAD),
+    ];
     for (queue, name) in queues {
         if queue.len() > most(name) {
             return Err(Error::Oversized(name));

@@ -2,9 +2,12 @@
 
 use super::connection::Fields;
 use super::{
-    AFTER_LENGTH_BYTES, Ending, Error, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Side, Ticket, kind,
+    AFTER_LENGTH_BYTES, Ending, Error, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Side,
+    Ticket, kind,
 };
-use crate::limits::{BODY_BYTES_MAX, ETAG_BYTES_MAX, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, REASON_BYTES_MAX};
+use crate::limits::{
+    BODY_BYTES_MAX, ETAG_BYTES_MAX, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, REASON_BYTES_MAX,
+};
 use crate::session::{Instance, SessionKey};
 
 /// What [`Decoder::next`] has found.
@@ -77,7 +80,13 @@ impl Decoder {
         Ok(Some((whole.len(), Read::Message(ticket, message))))
     }
 
-    fn piece<'a>(&mut self, ticket: Ticket, left: usize, input: &'a [u8], before: usize) -> Option<(usize, Read<'a>)> {
+    fn piece<'a>(
+        &mut self,
+        ticket: Ticket,
+        left: usize,
+        input: &'a [u8],
+        before: usize,
+    ) -> Option<(usize, Read<'a>)> {
         let taken = left.min(input.len());
         self.body = (taken < left).then_some((ticket, left - taken));
         (taken > 0).then(|| (before + taken, Read::Body(ticket, &input[..taken])))
@@ -89,7 +98,9 @@ pub(crate) fn header(input: &[u8]) -> Result<Option<(usize, u8, Ticket)>, Error>
     let Some((length, rest)) = input.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length);
     // Refused before there is more of it, so that nobody waits for what never comes.
-    if (length as usize) < AFTER_LENGTH_BYTES || length as usize > MESSAGE_BYTES_MAX.max(BODY_BYTES_MAX + 64) {
+    if (length as usize) < AFTER_LENGTH_BYTES
+        || length as usize > MESSAGE_BYTES_MAX.max(BODY_BYTES_MAX + 64)
+    {
         return Err(Error::Length(length));
     }
     let Some((kind, rest)) = rest.split_first() else { return Ok(None) };
@@ -120,7 +131,11 @@ fn payload(kind: u8, bytes: &[u8]) -> Result<Message<'_>, Error> {
             if flags > 3 {
                 return Err(Error::Field("request flags"));
             }
-            Message::Request { has_body: flags & 1 != 0, is_idempotent: flags & 2 != 0, head: head(&mut fields)? }
+            Message::Request {
+                has_body: flags & 1 != 0,
+                is_idempotent: flags & 2 != 0,
+                head: head(&mut fields)?,
+            }
         }
         kind::CANCEL => Message::Cancel,
         kind::FETCH => Message::Fetch,
@@ -135,14 +150,19 @@ fn payload(kind: u8, bytes: &[u8]) -> Result<Message<'_>, Error> {
             bytes => Message::Credit { bytes },
         },
         kind::END => Message::End,
-        kind::RESPONSE => Message::Response { framing: framing(&mut fields)?, head: head(&mut fields)? },
+        kind::RESPONSE => {
+            Message::Response { framing: framing(&mut fields)?, head: head(&mut fields)? }
+        }
         kind::FAILED => {
             let status = fields.u16()?;
             let reason = std::mem::take(&mut fields.rest);
             if reason.len() > REASON_BYTES_MAX {
                 return Err(Error::Oversized("reason"));
             }
-            Message::Failed { status, reason: std::str::from_utf8(reason).map_err(|_| Error::Field("reason"))? }
+            Message::Failed {
+                status,
+                reason: std::str::from_utf8(reason).map_err(|_| Error::Field("reason"))?,
+            }
         }
         kind::OFFER => {
             let framing = framing(&mut fields)?;
@@ -193,7 +213,9 @@ fn framing(fields: &mut Fields<'_>) -> Result<Framing, Error> {
         (1, length) => Ok(Framing::Length(length)),
         (2, 0) => Ok(Framing::Chunked),
         (3, 0) => Ok(Framing::UntilClose),
-        (0 | 2 | 3, _) => Err(Error::Contradictory("a length of a body that says otherwise where it ends")),
+        (0 | 2 | 3, _) => {
+            Err(Error::Contradictory("a length of a body that says otherwise where it ends"))
+        }
         _ => Err(Error::Field("framing")),
     }
 }

@@ -1,7 +1,10 @@
 //! Messages as bytes.
 
 use super::connection::{encode_frozen, put_addresses};
-use super::{AFTER_LENGTH_BYTES, Ending, Error, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Ticket, kind};
+use super::{
+    AFTER_LENGTH_BYTES, Ending, Error, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Ticket,
+    kind,
+};
 use crate::limits::{BODY_BYTES_MAX, ETAG_BYTES_MAX, HEAD_BYTES_MAX, REASON_BYTES_MAX};
 use crate::session::SessionKey;
 
@@ -24,7 +27,12 @@ impl Encoder {
     ///
     /// # Errors
     /// The other side would refuse it. Nothing is appended then, and the session can go on.
-    pub fn message(&mut self, ticket: Ticket, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn message(
+        &mut self,
+        ticket: Ticket,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let start = out.len();
         let (kind, mac) = (kind_of(message), MAC_BYTES);
         put_header(kind, ticket, 0, out);
@@ -44,7 +52,11 @@ impl Encoder {
     ///
     /// # Errors
     /// There are none, or more than a message may have.
-    pub fn body_header(&mut self, ticket: Ticket, length: usize) -> Result<[u8; HEADER_BYTES], Error> {
+    pub fn body_header(
+        &mut self,
+        ticket: Ticket,
+        length: usize,
+    ) -> Result<[u8; HEADER_BYTES], Error> {
         if length == 0 || length > BODY_BYTES_MAX {
             return Err(Error::Oversized("body"));
         }

@@ -4,9 +4,10 @@
 //! u32 length of what follows | u8 kind | u64 ticket | payload | 16 bytes of MAC
 //! ```
 //!
-//! Numbers are big endian. The MAC is an HMAC-SHA256, cut to its first 16 bytes, over the number of messages that this side has sent in this
-//! session and over the message, under a key of this session and direction (`session.rs`). A message of kind `BODY` has none, and the
-//! messages of the handshake carry their own.
+//! Numbers are big endian. The MAC is an HMAC-SHA256, cut to its first 16 bytes, over the number of
+//! messages that this side has sent in this session and over the message, under a key of this
+//! session and direction (`session.rs`). A message of kind `BODY` has none, and the messages of the
+//! handshake carry their own.
 //!
 //! | file | what is there |
 //! |---|---|
@@ -14,7 +15,8 @@
 //! | `decode.rs` | bytes as messages, as they come; nothing is copied, and a body is passed on before all of it is there |
 //! | `connection.rs` | a frozen connection as bytes, and its checks |
 //!
-//! Whatever is wrong is refused by name, and ends the session: after it, nothing that comes can be trusted to be where it seems to be.
+//! Whatever is wrong is refused by name, and ends the session: after it, nothing that comes can be
+//! trusted to be where it seems to be.
 
 pub(crate) mod connection;
 mod decode;
@@ -38,14 +40,16 @@ pub const HEADER_BYTES: usize = 4 + AFTER_LENGTH_BYTES;
 /// Bytes of a header that the length counts.
 pub(crate) const AFTER_LENGTH_BYTES: usize = 1 + 8;
 
-/// Of a CQL answer that was offered, the head of `REQUEST` is the header that its client is to be sent, and behind it, if it goes in segments (v5), one of
-/// these: with no compression, or with LZ4 where that makes them shorter.
+/// Of a CQL answer that was offered, the head of `REQUEST` is the header that its client is to be
+/// sent, and behind it, if it goes in segments (v5), one of these: with no compression, or with LZ4
+/// where that makes them shorter.
 pub const SEGMENTS: u8 = 1;
 /// The same.
 pub const SEGMENTS_LZ4: u8 = 2;
 
-/// Names one exchange of one client connection. An owner never uses one twice: its first is drawn at random when the process starts, and
-/// each next one is greater by one, also over several sessions.
+/// Names one exchange of one client connection. An owner never uses one twice: its first is drawn
+/// at random when the process starts, and each next one is greater by one, also over several
+/// sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -263,9 +267,13 @@ pub enum Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Length(length) => write!(f, "a message of the control protocol cannot be {length} bytes long"),
+            Self::Length(length) => {
+                write!(f, "a message of the control protocol cannot be {length} bytes long")
+            }
             Self::Kind(kind) => write!(f, "no message of kind {kind} can come from this side"),
-            Self::Mac => f.write_str("a message is not authentic: do both sides have the same key file?"),
+            Self::Mac => {
+                f.write_str("a message is not authentic: do both sides have the same key file?")
+            }
             Self::Short(kind) => write!(f, "a message of kind {kind} is cut short"),
             Self::Behind(kind) => write!(f, "a message of kind {kind} has bytes behind its fields"),
             Self::Field(name) => write!(f, "the field `{name}` has a value that means nothing"),
@@ -277,7 +285,10 @@ impl std::fmt::Display for Error {
                 crate::session::VERSION
             ),
             Self::Protocol(number) => {
-                write!(f, "the agent serves protocol {number}, which is not the one asked for: see its `--protocol`")
+                write!(
+                    f,
+                    "the agent serves protocol {number}, which is not the one asked for: see its `--protocol`"
+                )
             }
         }
     }

@@ -41,7 +41,10 @@ fn owners() -> Vec<Message<'static>> {
         Message::Cancel,
         Message::Fetch,
         Message::Take { connection: v4(), answer_sent: 0 },
-        Message::Take { connection: frozen("[2001:db8::1]:80", "[2001:db8::2]:9"), answer_sent: u64::MAX },
+        Message::Take {
+            connection: frozen("[2001:db8::1]:80", "[2001:db8::2]:9"),
+            answer_sent: u64::MAX,
+        },
         Message::Recall,
         Message::HeldAck,
         Message::Settled,
@@ -56,12 +59,23 @@ fn agents() -> Vec<Message<'static>> {
     let mut messages = vec![
         Message::Credit { bytes: u32::MAX },
         Message::End,
-        Message::Failed { status: 502, reason: "the server at 127.0.0.1:8080 refused the connection" },
-        Message::Offer { head: b"HTTP/1.1 200 OK\r\n\r\n", framing: Framing::Chunked, etag: b"\"a\"" },
+        Message::Failed {
+            status: 502,
+            reason: "the server at 127.0.0.1:8080 refused the connection",
+        },
+        Message::Offer {
+            head: b"HTTP/1.1 200 OK\r\n\r\n",
+            framing: Framing::Chunked,
+            etag: b"\"a\"",
+        },
         Message::Offer { head: b"x", framing: Framing::Length(1 << 40), etag: b"" },
         Message::Taken,
         Message::Return { connection: v4(), answer_sent: 5, is_complete: true },
-        Message::Held { local: "[::1]:80".parse().unwrap(), peer: "[::2]:81".parse().unwrap(), from: Instance(4) },
+        Message::Held {
+            local: "[::1]:80".parse().unwrap(),
+            peer: "[::2]:81".parse().unwrap(),
+            from: Instance(4),
+        },
         Message::HeldEnd { is_complete: false },
         Message::Pong,
     ];
@@ -81,7 +95,9 @@ fn agents() -> Vec<Message<'static>> {
 
 #[test]
 fn every_message_is_read_as_it_was_written_and_from_its_side_only() {
-    for (side, other, messages) in [(Side::Owner, Side::Agent, owners()), (Side::Agent, Side::Owner, agents())] {
+    for (side, other, messages) in
+        [(Side::Owner, Side::Agent, owners()), (Side::Agent, Side::Owner, agents())]
+    {
         let (mut encoder, mut decoder) = (Encoder::new(key()), Decoder::new(side, key()));
         for message in &messages {
             let mut bytes = Vec::new();
@@ -104,7 +120,9 @@ fn a_body_passes_in_pieces_as_they_come_between_messages() {
     let (mut encoder, mut decoder) = (Encoder::new(key()), Decoder::new(Side::Agent, key()));
     let body: Vec<u8> = (0..BODY_BYTES_MAX + 10).map(|at| (at % 251) as u8).collect();
     let mut bytes = Vec::new();
-    encoder.message(T, &Message::Response { head: b"h", framing: Framing::Chunked }, &mut bytes).unwrap();
+    encoder
+        .message(T, &Message::Response { head: b"h", framing: Framing::Chunked }, &mut bytes)
+        .unwrap();
     encoder.body(T, &body, &mut bytes);
     encoder.message(T, &Message::End, &mut bytes).unwrap();
     let (mut found, mut messages, mut at, mut there) = (Vec::<u8>::new(), 0, 0, 0);
@@ -208,17 +226,32 @@ fn a_connection_that_contradicts_itself_is_refused_on_both_ends() {
         frozen
     }
     let cases = [
-        (with(|f| f.state.peer = "[::1]:5".parse().unwrap()), "the addresses of a connection are of two families"),
+        (
+            with(|f| f.state.peer = "[::1]:5".parse().unwrap()),
+            "the addresses of a connection are of two families",
+        ),
         (with(|f| f.state.peer = f.state.local), "a connection from an address to itself"),
-        (with(|f| f.state.local.set_port(0)), "the field `local address` has a value that means nothing"),
+        (
+            with(|f| f.state.local.set_port(0)),
+            "the field `local address` has a value that means nothing",
+        ),
         (
             with(|f| f.state.peer.set_ip([224, 0, 0, 1].into())),
             "the field `peer address` has a value that means nothing",
         ),
         (with(|f| f.state.mss = 47), "the field `MSS` has a value that means nothing"),
-        (with(|f| f.state.window_scales = Some((15, 0))), "the field `window scale` has a value that means nothing"),
-        (with(|f| f.state.window.largest = 1), "the peer's window is larger than the largest that it has offered"),
-        (with(|f| f.unread = vec![0; UNREAD_BYTES_MAX + 1]), "the field `unread` is longer than it may be"),
+        (
+            with(|f| f.state.window_scales = Some((15, 0))),
+            "the field `window scale` has a value that means nothing",
+        ),
+        (
+            with(|f| f.state.window.largest = 1),
+            "the peer's window is larger than the largest that it has offered",
+        ),
+        (
+            with(|f| f.unread = vec![0; UNREAD_BYTES_MAX + 1]),
+            "the field `unread` is longer than it may be",
+        ),
     ];
     for (frozen, said) in cases {
         assert_eq!(encode_frozen(&frozen, &mut Vec::new()).unwrap_err().to_string(), said);
@@ -232,11 +265,20 @@ fn a_connection_that_contradicts_itself_is_refused_on_both_ends() {
         bytes[at] = value;
         decode_frozen(&bytes).map_err(|error| error.to_string())
     };
-    assert_eq!(decoded(0, 5), Err("the field `address family` has a value that means nothing".into()));
-    assert_eq!(decoded(23, 8), Err("the field `TCP options` has a value that means nothing".into()));
+    assert_eq!(
+        decoded(0, 5),
+        Err("the field `address family` has a value that means nothing".into())
+    );
+    assert_eq!(
+        decoded(23, 8),
+        Err("the field `TCP options` has a value that means nothing".into())
+    );
     assert_eq!(decoded(23, 6), Err("a timestamp where timestamps were not agreed on".into()));
     assert_eq!(decoded(23, 3), Err("window scales where scaling was not agreed on".into()));
-    assert_eq!(decoded(28, 15), Err("the field `window scale` has a value that means nothing".into()));
+    assert_eq!(
+        decoded(28, 15),
+        Err("the field `window scale` has a value that means nothing".into())
+    );
     assert_eq!(decoded(50, 1), Err("the field `unacknowledged` is longer than it may be".into()));
     assert_eq!(decode_frozen(&good[..good.len() - 1]), Err(Error::Short(kind::TAKE)));
     assert_eq!(decode_frozen(&[&good[..], b"x"].concat()), Err(Error::Behind(kind::TAKE)));
@@ -252,7 +294,9 @@ fn what_the_other_side_would_refuse_is_not_written_and_counts_for_nothing() {
         assert!(encoder.message(T, &request, &mut bytes).is_err());
     }
     assert!(encoder.message(T, &Message::Credit { bytes: 0 }, &mut bytes).is_err());
-    assert!(encoder.body_header(T, 0).is_err() && encoder.body_header(T, BODY_BYTES_MAX + 1).is_err());
+    assert!(
+        encoder.body_header(T, 0).is_err() && encoder.body_header(T, BODY_BYTES_MAX + 1).is_err()
+    );
     assert_eq!(bytes, b"before");
     let mut fetch = Vec::new();
     encoder.message(T, &Message::Fetch, &mut fetch).unwrap();

@@ -8,16 +8,23 @@ use crate::types::{Flow, Unexpected};
 use crate::weakened::Step;
 
 impl Owner {
-    /// A session with this agent begins. It says next which connections it has; until `HELD_END` what it does not say means nothing.
-    pub fn control_up(&mut self, now_ms: u64, id: AgentId, instance: Instance, sink: &mut impl OwnerSink) {
+    /// A session with this agent begins. It says next which connections it has; until `HELD_END`
+    /// what it does not say means nothing.
+    pub fn control_up(
+        &mut self,
+        now_ms: u64,
+        id: AgentId,
+        instance: Instance,
+        sink: &mut impl OwnerSink,
+    ) {
         self.control_lost(now_ms, id, sink);
         let session = self.agents.get(&id).map_or(0, |known| known.session) + 1;
         self.agents.insert(id, Agent { is_up: true, session, instance });
         if !self.steps.has(Step::SameAgentInstance) {
             return;
         }
-        // The process that had them, or was to have them, is no more. What the client has of them is not known: the copy of one that it may have
-        // had is never used as it is.
+        // The process that had them, or was to have them, is no more. What the client has of them
+        // is not known: the copy of one that it may have had is never used as it is.
         let all = self.at(id, |known| known.instance != instance && is_open(&known.stage));
         for ticket in all {
             self.agent_lost(now_ms, ticket, sink);
@@ -28,17 +35,21 @@ impl Owner {
     pub fn control_lost(&mut self, now_ms: u64, id: AgentId, sink: &mut impl OwnerSink) {
         let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.is_up) else { return };
         agent.is_up = false;
-        for ticket in self.at(id, |known| matches!(known.stage, Stage::Taking { .. } | Stage::There)) {
+        for ticket in
+            self.at(id, |known| matches!(known.stage, Stage::Taking { .. } | Stage::There))
+        {
             let Some(known) = self.moves.get(&ticket) else { continue };
-            // `TAKE` may have arrived and `TAKEN` be on its way: from here on the copy is used only when the agent has said that it does not
-            // have the connection.
+            // `TAKE` may have arrived and `TAKEN` be on its way: from here on the copy is used only
+            // when the agent has said that it does not have the connection.
             let (stage, wait_ms) = match &known.stage {
                 Stage::Taking { copy } if !self.steps.has(Step::WaitWhileInDoubt) => {
                     let copy = copy.clone();
                     self.restore(ticket, copy, Then::Elsewhere, sink);
                     continue;
                 }
-                Stage::Taking { copy } => (Stage::InDoubt { copy: copy.clone() }, self.limits.doubt_ms),
+                Stage::Taking { copy } => {
+                    (Stage::InDoubt { copy: copy.clone() }, self.limits.doubt_ms)
+                }
                 _ => (Stage::Lost, self.limits.lost_ms),
             };
             self.enter(ticket, stage);
@@ -46,7 +57,8 @@ impl Owner {
         }
     }
 
-    /// A steering entry was found when this process started: whoever has the connection will say so, or it is closed.
+    /// A steering entry was found when this process started: whoever has the connection will say
+    /// so, or it is closed.
     pub fn found_pinned(&mut self, now_ms: u64, flow: Flow) {
         self.pinned.insert(flow, ());
         self.deadlines.set(Due::Pinned(flow), now_ms + self.limits.pinned_ms);
@@ -110,14 +122,17 @@ impl Owner {
         sink: &mut impl OwnerSink,
     ) {
         match self.moves.get(&ticket) {
-            Some(Move { flow: known, stage: Stage::InDoubt { .. } | Stage::Lost, .. }) if *known == flow => {
+            Some(Move { flow: known, stage: Stage::InDoubt { .. } | Stage::Lost, .. })
+                if *known == flow =>
+            {
                 self.deadlines.clear(Due::Wait(ticket));
                 self.enter(ticket, Stage::There);
             }
             Some(_) => return sink.send(id, ticket, Message::Release),
-            // This process has given it up, and its client was told so by a reset; or there is no room for it; or its addresses are those of a client
-            // that is here now, perhaps in another loop: the loops of a process share the table of steering entries, and this one's would send away
-            // the packets of that client.
+            // This process has given it up, and its client was told so by a reset; or there is no
+            // room for it; or its addresses are those of a client that is here now, perhaps in
+            // another loop: the loops of a process share the table of steering entries, and this
+            // one's would send away the packets of that client.
             None if from == self.instance
                 || self.flows.contains_key(&flow)
                 || self.moves.len() >= self.limits.flows
@@ -162,9 +177,12 @@ impl Owner {
         self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
     }
 
-    /// Whatever was not named is not there. If all was named, it was never taken either; else nobody knows.
+    /// Whatever was not named is not there. If all was named, it was never taken either; else
+    /// nobody knows.
     fn held_end(&mut self, now_ms: u64, id: AgentId, is_complete: bool, sink: &mut impl OwnerSink) {
-        for ticket in self.at(id, |known| matches!(known.stage, Stage::InDoubt { .. } | Stage::Lost)) {
+        for ticket in
+            self.at(id, |known| matches!(known.stage, Stage::InDoubt { .. } | Stage::Lost))
+        {
             match self.moves.get(&ticket).map(|known| &known.stage) {
                 Some(Stage::InDoubt { copy }) if is_complete => {
                     let copy = copy.clone();
@@ -186,20 +204,26 @@ impl Owner {
                     sink.unsteer(flow);
                     sink.reset(flow, state, 0);
                 }
-                Due::Wait(ticket) => match self.moves.get(&ticket).map(|known| (&known.stage, known.agent)) {
-                    // An agent that does not answer is as good as lost, but what it will do is not known.
-                    Some((Stage::Taking { .. }, agent)) => {
-                        sink.drop_control(agent);
-                        self.control_lost(now_ms, agent, sink);
+                Due::Wait(ticket) => {
+                    match self.moves.get(&ticket).map(|known| (&known.stage, known.agent)) {
+                        // An agent that does not answer is as good as lost, but what it will do is
+                        // not known.
+                        Some((Stage::Taking { .. }, agent)) => {
+                            sink.drop_control(agent);
+                            self.control_lost(now_ms, agent, sink);
+                        }
+                        Some((Stage::InDoubt { .. } | Stage::Lost, _)) => {
+                            self.agent_lost(now_ms, ticket, sink)
+                        }
+                        // This process may have stood still: put in beside it, the connection would
+                        // find its place taken.
+                        Some((Stage::Salvaging { .. }, _)) if self.is_probing(ticket, sink) => {
+                            self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.look_ms);
+                        }
+                        Some((Stage::Salvaging { .. }, _)) => self.look(now_ms, ticket, sink),
+                        _ => {}
                     }
-                    Some((Stage::InDoubt { .. } | Stage::Lost, _)) => self.agent_lost(now_ms, ticket, sink),
-                    // This process may have stood still: put in beside it, the connection would find its place taken.
-                    Some((Stage::Salvaging { .. }, _)) if self.is_probing(ticket, sink) => {
-                        self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.look_ms);
-                    }
-                    Some((Stage::Salvaging { .. }, _)) => self.look(now_ms, ticket, sink),
-                    _ => {}
-                },
+                }
             }
         }
     }
@@ -219,7 +243,11 @@ impl Owner {
     }
 
     fn at(&self, id: AgentId, which: impl Fn(&Move) -> bool) -> Vec<Ticket> {
-        self.moves.iter().filter(|(_, known)| known.agent == id && which(known)).map(|(ticket, _)| *ticket).collect()
+        self.moves
+            .iter()
+            .filter(|(_, known)| known.agent == id && which(known))
+            .map(|(ticket, _)| *ticket)
+            .collect()
     }
 }
 

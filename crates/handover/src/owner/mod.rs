@@ -1,4 +1,5 @@
-//! The side that clients connect to: which of its connections are elsewhere, on their way, or coming back.
+//! The side that clients connect to: which of its connections are elsewhere, on their way, or
+//! coming back.
 //!
 //! | from | on | first | then | to |
 //! |---|---|---|---|---|
@@ -19,10 +20,12 @@
 //! | salvaging | it cannot go on there, or that is not found out | unsteer | | gone |
 //! | restoring | restored | unsteer | `FETCH`, another agent, or the next request | here |
 //!
-//! A connection is gone when it is nowhere and its packets come here: the client's next one reaches a host without it, which resets it, and
-//! the client is made to send one. It never takes that for the end of an answer.
+//! A connection is gone when it is nowhere and its packets come here: the client's next one reaches
+//! a host without it, which resets it, and the client is made to send one. It never takes that for
+//! the end of an answer.
 //!
-//! `steps.rs` has the steps of one connection, `salvage.rs` those of one whose agent is lost, `agents.rs` what concerns all those of an agent.
+//! `steps.rs` has the steps of one connection, `salvage.rs` those of one whose agent is lost,
+//! `agents.rs` what concerns all those of an agent.
 
 mod agents;
 mod salvage;
@@ -124,7 +127,8 @@ pub enum Gone {
 /// Why a connection whose agent is lost does not go on here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotSalvaged {
-    /// The client has sent something that the agent had and nobody else has, or has ended its stream.
+    /// The client has sent something that the agent had and nobody else has, or has ended its
+    /// stream.
     ClientSentMore,
     /// The client is at no place of the answer from which it could go on.
     NoPlace,
@@ -137,7 +141,8 @@ pub enum NotSalvaged {
 pub struct Seen {
     /// How many there were.
     pub packets: u64,
-    /// The first acknowledgement, a sequence number, and how many bytes more the client has acknowledged since.
+    /// The first acknowledgement, a sequence number, and how many bytes more the client has
+    /// acknowledged since.
     pub acknowledged: Option<(u32, u64)>,
     /// The sequence number behind its last byte.
     pub sequence_end: Option<u32>,
@@ -148,7 +153,8 @@ pub struct Seen {
 /// How a hand-over has ended. The ticket is not used again, but after [`Outcome::Relay`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The connection is here, nothing of the answer was sent, and the agent has been asked to relay it.
+    /// The connection is here, nothing of the answer was sent, and the agent has been asked to
+    /// relay it.
     Relay(Relayed),
     /// The connection is here, nothing of the answer was sent, and this agent will not send it.
     Elsewhere,
@@ -159,7 +165,8 @@ pub enum Outcome {
         /// Those are all; if not, nothing but a close can follow, unless there are none.
         is_complete: bool,
     },
-    /// The agent was lost, and the connection is here again. It sends what it is given behind so many bytes of the answer.
+    /// The agent was lost, and the connection is here again. It sends what it is given behind so
+    /// many bytes of the answer.
     Salvaged {
         /// Bytes of the answer that the client has.
         answer_sent: u64,
@@ -168,14 +175,17 @@ pub enum Outcome {
     Gone(Gone),
 }
 
-/// Where actions go. Called from within methods of [`Owner`], in the order in which they are to be carried out.
+/// Where actions go. Called from within methods of [`Owner`], in the order in which they are to be
+/// carried out.
 pub trait OwnerSink {
-    /// The client's packets go to this agent's host from now on, for as long, and none of its packets reaches a connection here after the
-    /// call. Called again to renew. False if that is not possible.
+    /// The client's packets go to this agent's host from now on, for as long, and none of its
+    /// packets reaches a connection here after the call. Called again to renew. False if that is
+    /// not possible.
     fn steer(&mut self, flow: Flow, agent: AgentId, lease_ms: u64) -> bool;
     /// They come here again.
     fn unsteer(&mut self, flow: Flow);
-    /// The client's packets go nowhere from now on, for as long. Called again to renew. False if that is not possible.
+    /// The client's packets go nowhere from now on, for as long. Called again to renew. False if
+    /// that is not possible.
     fn hold(&mut self, _flow: Flow, _lease_ms: u64) -> bool {
         false
     }
@@ -183,30 +193,37 @@ pub trait OwnerSink {
     fn seen(&self, _flow: Flow) -> Option<Seen> {
         None
     }
-    /// Puts the connection in and takes it out again, by which the client is made to say what it has. Nothing is to be called.
+    /// Puts the connection in and takes it out again, by which the client is made to say what it
+    /// has. Nothing is to be called.
     fn probe(&mut self, _flow: Flow, _frozen: Frozen) {}
     /// True while what was put in by that is not out again.
     fn is_probing(&self, _flow: Flow) -> bool {
         false
     }
-    /// True if the answer on this connection could go on from elsewhere: behind so many bytes, or behind some.
+    /// True if the answer on this connection could go on from elsewhere: behind so many bytes, or
+    /// behind some.
     fn could_go_on(&self, _flow: Flow, _answer_sent: Option<u64>) -> bool {
         false
     }
-    /// Takes the connection out of the loop; [`Owner::frozen`] is to be called, unless it ends first ([`Owner::client_gone`]).
+    /// Takes the connection out of the loop; [`Owner::frozen`] is to be called, unless it ends
+    /// first ([`Owner::client_gone`]).
     fn freeze(&mut self, flow: Flow);
     /// Puts it in; [`Owner::restored`] is to be called.
     fn restore(&mut self, flow: Flow, frozen: Frozen);
-    /// Nobody has the connection, and its packets come here: makes the client send one, which is answered by a reset, for a client that
-    /// waits would not. `state` is what was last known of it; without it only the client's own next packet helps.
-    /// `frozen_at_ms`: of when its clock is ([`aged`]).
+    /// Nobody has the connection, and its packets come here: makes the client send one, which is
+    /// answered by a reset, for a client that waits would not. `state` is what was last known of
+    /// it; without it only the client's own next packet helps. `frozen_at_ms`: of when its clock is
+    /// ([`aged`]).
     fn reset(&mut self, flow: Flow, state: Option<TcpState>, frozen_at_ms: u64);
     /// Says this to the agent.
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>);
-    /// Ends the control connection to this agent, which does not answer. [`Owner::control_lost`] need not be called.
+    /// Ends the control connection to this agent, which does not answer. [`Owner::control_lost`]
+    /// need not be called.
     fn drop_control(&mut self, agent: AgentId);
-    /// An agent says that it has this connection, from a process before this one. False if it cannot be so: this process has a client of its addresses,
-    /// in whichever of its loops and wherever the connection is, or another loop has claimed it. If not, it is claimed from now on.
+    /// An agent says that it has this connection, from a process before this one. False if it
+    /// cannot be so: this process has a client of its addresses, in whichever of its loops and
+    /// wherever the connection is, or another loop has claimed it. If not, it is claimed from now
+    /// on.
     fn claim(&mut self, flow: Flow) -> bool;
     /// What was claimed is so no more: it has ended, or it is a client of this loop by now.
     fn unclaim(&mut self, flow: Flow);
@@ -229,7 +246,8 @@ enum Stage {
     Lost,
     /// Nowhere: on its way into the loop.
     Restoring { then: Then },
-    /// Nowhere, or at an agent that is lost: its packets are held, and its client asked how far it is.
+    /// Nowhere, or at an agent that is lost: its packets are held, and its client asked how far it
+    /// is.
     Salvaging { looks: u8, last: Option<Look> },
 }
 
@@ -318,7 +336,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Without connections elsewhere. `instance` is the number of this process that agents are told in the handshake.
+    /// Without connections elsewhere. `instance` is the number of this process that agents are told
+    /// in the handshake.
     #[must_use]
     pub fn new(limits: OwnerLimits, instance: Instance) -> Self {
         Self {
@@ -361,6 +380,9 @@ impl Owner {
     /// True if nothing is kept of any connection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.moves.is_empty() && self.flows.is_empty() && self.pinned.is_empty() && self.deadlines.is_empty()
+        self.moves.is_empty()
+            && self.flows.is_empty()
+            && self.pinned.is_empty()
+            && self.deadlines.is_empty()
     }
 }

@@ -1,12 +1,17 @@
-//! A connection whose agent is lost goes on here, behind what its client has, where that is certain.
+//! A connection whose agent is lost goes on here, behind what its client has, where that is
+//! certain.
 //!
 //! What makes it certain:
-//! - Nobody else ends it. The kernel of an agent's host lets no end and no reset of an agent's connections out, unless the client has ended first:
-//!   neither when a process dies, nor from one that comes to again. What it still sends of the answer is the same as follows from here, for
-//!   nothing goes on but what is the same wherever it comes from, of which [`OwnerSink::could_go_on`] knows.
-//! - The client's packets are held: from here on nobody acknowledges what it sends. If the agent's host has acknowledged something since the
-//!   connection left, it has passed here, and was seen: then the connection is given up, for nobody has that any more.
-//! - How far the client is, it says itself: it is asked until it has said the same twice, what was under way having arrived.
+//! - Nobody else ends it. The kernel of an agent's host lets no end and no reset of an agent's
+//!   connections out, unless the client has ended first: neither when a process dies, nor from one
+//!   that comes to again. What it still sends of the answer is the same as follows from here, for
+//!   nothing goes on but what is the same wherever it comes from, of which
+//!   [`OwnerSink::could_go_on`] knows.
+//! - The client's packets are held: from here on nobody acknowledges what it sends. If the agent's
+//!   host has acknowledged something since the connection left, it has passed here, and was seen:
+//!   then the connection is given up, for nobody has that any more.
+//! - How far the client is, it says itself: it is asked until it has said the same twice, what was
+//!   under way having arrived.
 
 use super::{Due, Gone, Kept, Look, NotSalvaged, Owner, OwnerSink, Seen, Stage, Then};
 use crate::limits::{KEPT_BYTES_MAX, LOOKS_MAX, WINDOW_MAX};
@@ -36,12 +41,18 @@ impl Owner {
     pub(super) fn agent_lost(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get(&ticket) else { return };
         let flow = known.flow;
-        let others = self.on_their_way - usize::from(!matches!(known.stage, Stage::There | Stage::Lost));
+        let others =
+            self.on_their_way - usize::from(!matches!(known.stage, Stage::There | Stage::Lost));
         let has_room = others < self.limits.moves;
-        if !has_room || known.kept.is_none() || known.state.is_none() || !sink.could_go_on(flow, None) {
+        if !has_room
+            || known.kept.is_none()
+            || known.state.is_none()
+            || !sink.could_go_on(flow, None)
+        {
             return self.gone(ticket, Gone::AgentLost, sink);
         }
-        // Never looked at before: what the client sends then might be acknowledged by who had the connection, and be lost.
+        // Never looked at before: what the client sends then might be acknowledged by who had the
+        // connection, and be lost.
         if self.steps.has(Step::HoldBeforeLook) && !sink.hold(flow, self.limits.lease_ms) {
             return self.gone(ticket, Gone::AgentLost, sink);
         }
@@ -52,8 +63,10 @@ impl Owner {
     /// Looks how far the client is, and goes on from there or asks it once more.
     pub(super) fn look(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get_mut(&ticket) else { return };
-        let (flow, answer_before, frozen_at_ms) = (known.flow, known.answer_sent, known.frozen_at_ms);
-        let (Some(state), Some(kept), Stage::Salvaging { looks, last }) = (known.state, &known.kept, &mut known.stage)
+        let (flow, answer_before, frozen_at_ms) =
+            (known.flow, known.answer_sent, known.frozen_at_ms);
+        let (Some(state), Some(kept), Stage::Salvaging { looks, last }) =
+            (known.state, &known.kept, &mut known.stage)
         else {
             return;
         };
@@ -62,8 +75,9 @@ impl Owner {
         };
         let received = state.receive_sequence.wrapping_add(kept.unread.len() as u32);
         // A packet in the client's name, perhaps: nothing is known of the client behind it.
-        let is_foreign = seen.acknowledged.is_some_and(|(first, _)| is_far(first, state.send_sequence))
-            || seen.sequence_end.is_some_and(|end| is_far(end, received));
+        let is_foreign =
+            seen.acknowledged.is_some_and(|(first, _)| is_far(first, state.send_sequence))
+                || seen.sequence_end.is_some_and(|end| is_far(end, received));
         if is_foreign {
             return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
         }
@@ -76,7 +90,12 @@ impl Owner {
         let state = advanced(&state, acknowledged, now_ms.saturating_sub(frozen_at_ms));
         let is_new = last.is_some_and(|last| seen.packets > last.packets);
         let is_same = last.is_some_and(|last| last.is_new && acknowledged == last.acknowledged);
-        let empty = Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: kept.unread.clone() };
+        let empty = Frozen {
+            state,
+            unacknowledged: Vec::new(),
+            unsent: Vec::new(),
+            unread: kept.unread.clone(),
+        };
         if !(is_new && is_same) {
             if *looks >= LOOKS_MAX {
                 return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
@@ -126,7 +145,13 @@ pub(super) fn state_of(flow: Flow, seen: &Seen) -> Option<TcpState> {
         timestamp: None,
         sack: false,
         window_scales: None,
-        window: Window { send_update: update, send: bytes, largest: bytes, receive: bytes, receive_update: update },
+        window: Window {
+            send_update: update,
+            send: bytes,
+            largest: bytes,
+            receive: bytes,
+            receive_update: update,
+        },
     })
 }
 
@@ -135,12 +160,16 @@ pub(super) fn place(state: &TcpState, acknowledged: u64) -> TcpState {
     TcpState { send_sequence: state.send_sequence.wrapping_add(acknowledged as u32), ..*state }
 }
 
-/// A connection as it is so long after it was frozen: a client drops, and since Linux 6.14 does not even answer, what is older than what it had last (RFC 7323,
-/// section 5.3), from a clock that went on beside ours, in milliseconds, and may have been faster.
+/// A connection as it is so long after it was frozen: a client drops, and since Linux 6.14 does not
+/// even answer, what is older than what it had last (RFC 7323, section 5.3), from a clock that went
+/// on beside ours, in milliseconds, and may have been faster.
 #[must_use]
 pub fn aged(state: &TcpState, elapsed_ms: u64) -> TcpState {
     let ahead_ms = elapsed_ms + elapsed_ms / 512 + 1_000;
-    TcpState { timestamp: state.timestamp.map(|timestamp| timestamp.wrapping_add(ahead_ms as u32)), ..*state }
+    TcpState {
+        timestamp: state.timestamp.map(|timestamp| timestamp.wrapping_add(ahead_ms as u32)),
+        ..*state
+    }
 }
 
 /// A connection as it is when the client has so many bytes more, so long after.

@@ -10,9 +10,10 @@ use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, NotFrozen};
 
 impl Owner {
-    /// An agent offers the answer of `ticket`, which is the next thing that the client of `flow` is to be sent; `answer_sent` bytes of it
-    /// have been. Nothing else of that client may be under way: what is not answered when this process ends would never be. The connection
-    /// is plain TCP. [`OwnerSink::outcome`] says how it has ended, perhaps at once.
+    /// An agent offers the answer of `ticket`, which is the next thing that the client of `flow` is
+    /// to be sent; `answer_sent` bytes of it have been. Nothing else of that client may be under
+    /// way: what is not answered when this process ends would never be. The connection is plain
+    /// TCP. [`OwnerSink::outcome`] says how it has ended, perhaps at once.
     pub fn offer(
         &mut self,
         now_ms: u64,
@@ -25,13 +26,16 @@ impl Owner {
         let Some(known) = self.agents.get(&agent).filter(|known| known.is_up).copied() else {
             return sink.outcome(flow, ticket, Outcome::Elsewhere);
         };
-        let is_full = self.moves.len() >= self.limits.flows || self.on_their_way >= self.limits.moves;
+        let is_full =
+            self.moves.len() >= self.limits.flows || self.on_their_way >= self.limits.moves;
         if is_full || self.flows.contains_key(&flow) || self.moves.contains_key(&ticket) {
             sink.send(agent, ticket, Message::Fetch);
             return sink.outcome(flow, ticket, Outcome::Relay(Relayed::Full));
         }
-        // Never frozen before: a packet of the client's that comes to a host without its connection is answered by a reset.
-        if self.steps.has(Step::SteerBeforeFreeze) && !sink.steer(flow, agent, self.limits.lease_ms) {
+        // Never frozen before: a packet of the client's that comes to a host without its connection
+        // is answered by a reset.
+        if self.steps.has(Step::SteerBeforeFreeze) && !sink.steer(flow, agent, self.limits.lease_ms)
+        {
             sink.send(agent, ticket, Message::Fetch);
             return sink.outcome(flow, ticket, Outcome::Relay(Relayed::NotSteered));
         }
@@ -60,14 +64,30 @@ impl Owner {
     }
 
     /// The connection was taken out of the loop, or was not and goes on in it.
-    pub fn frozen(&mut self, now_ms: u64, flow: Flow, result: Result<Frozen, NotFrozen>, sink: &mut impl OwnerSink) {
+    pub fn frozen(
+        &mut self,
+        now_ms: u64,
+        flow: Flow,
+        result: Result<Frozen, NotFrozen>,
+        sink: &mut impl OwnerSink,
+    ) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
-        let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing) else { return };
+        let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing)
+        else {
+            return;
+        };
         let (agent, answer_sent) = (known.agent, known.answer_sent);
         let is_reachable = self.is_reachable(known);
         let Ok(frozen) = result else {
             self.forget(ticket, sink);
-            return self.tell_here(flow, ticket, agent, Then::Relay(Relayed::NotFrozen), is_reachable, sink);
+            return self.tell_here(
+                flow,
+                ticket,
+                agent,
+                Then::Relay(Relayed::NotFrozen),
+                is_reachable,
+                sink,
+            );
         };
         if !self.steps.has(Step::SteerBeforeFreeze) {
             sink.steer(flow, agent, self.limits.lease_ms);
@@ -75,7 +95,9 @@ impl Owner {
         if !is_reachable {
             return self.restore(ticket, frozen, Then::Elsewhere, sink);
         }
-        if check_frozen(&frozen).is_err() || (Flow { local: frozen.state.local, peer: frozen.state.peer }) != flow {
+        if check_frozen(&frozen).is_err()
+            || (Flow { local: frozen.state.local, peer: frozen.state.peer }) != flow
+        {
             return self.restore(ticket, frozen, Then::Relay(Relayed::NotSendable), sink);
         }
         self.keep(now_ms, ticket, &frozen);
@@ -87,7 +109,10 @@ impl Owner {
     /// The client's connection has ended in the loop before it was frozen.
     pub fn client_gone(&mut self, flow: Flow, sink: &mut impl OwnerSink) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
-        let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing) else { return };
+        let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing)
+        else {
+            return;
+        };
         if self.is_reachable(known) {
             sink.send(known.agent, ticket, Message::Cancel);
         }
@@ -97,7 +122,10 @@ impl Owner {
     /// The connection is in the loop, or the host did not let it in.
     pub fn restored(&mut self, flow: Flow, is_in: bool, sink: &mut impl OwnerSink) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
-        let Some(Move { stage: Stage::Restoring { then }, agent, .. }) = self.moves.get(&ticket) else { return };
+        let Some(Move { stage: Stage::Restoring { then }, agent, .. }) = self.moves.get(&ticket)
+        else {
+            return;
+        };
         let (then, agent) = (*then, *agent);
         if !is_in {
             return self.gone(ticket, Gone::NotRestored, sink);
@@ -108,7 +136,8 @@ impl Owner {
         self.tell_here(flow, ticket, agent, then, is_reachable, sink);
     }
 
-    /// The connection is to come back as soon as its answer is out, whether or not the client asks for more.
+    /// The connection is to come back as soon as its answer is out, whether or not the client asks
+    /// for more.
     pub fn recall(&mut self, flow: Flow, sink: &mut impl OwnerSink) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
         let Some(known) = self.moves.get_mut(&ticket) else { return };
@@ -118,7 +147,11 @@ impl Owner {
     }
 
     /// The agent has it, and no other may: the copy is not used again as it is.
-    pub(super) fn taken(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) -> Result<(), Unexpected> {
+    pub(super) fn taken(
+        &mut self,
+        ticket: Ticket,
+        sink: &mut impl OwnerSink,
+    ) -> Result<(), Unexpected> {
         match self.moves.get(&ticket) {
             Some(Move { stage: Stage::Taking { .. }, .. }) => {}
             _ => return Err(Unexpected("TAKEN for a connection that was not to be taken")),
@@ -144,8 +177,11 @@ impl Owner {
             return Err(Unexpected("REFUSED for a connection that was not to be taken"));
         };
         let copy = copy.clone();
-        let then =
-            if reason == Refusal::UnknownTicket { Then::Elsewhere } else { Then::Relay(Relayed::Refused(reason)) };
+        let then = if reason == Refusal::UnknownTicket {
+            Then::Elsewhere
+        } else {
+            Then::Relay(Relayed::Refused(reason))
+        };
         self.restore(ticket, copy, then, sink);
         Ok(())
     }
@@ -163,7 +199,8 @@ impl Owner {
             Stage::There | Stage::Lost | Stage::InDoubt { .. } => {}
             // It was said twice, and has been heard.
             Stage::Restoring { .. } => return Ok(()),
-            // It was given up, and its client may have had more since from here. If it has sent something meanwhile, that has been seen.
+            // It was given up, and its client may have had more since from here. If it has sent
+            // something meanwhile, that has been seen.
             Stage::Salvaging { .. } => return Ok(()),
             _ => return Err(Unexpected("RETURN of a connection that was not taken")),
         }
@@ -176,7 +213,9 @@ impl Owner {
 
     /// True if the offer of this move still stands at the other end of a control connection.
     pub(super) fn is_reachable(&self, known: &Move) -> bool {
-        self.agents.get(&known.agent).is_some_and(|agent| agent.is_up && agent.session == known.session)
+        self.agents
+            .get(&known.agent)
+            .is_some_and(|agent| agent.is_up && agent.session == known.session)
     }
 
     pub(super) fn say_recall(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) {
@@ -186,7 +225,13 @@ impl Owner {
     }
 
     /// Puts a connection in. Only if no other end of it is alive, or can become so.
-    pub(super) fn restore(&mut self, ticket: Ticket, frozen: Frozen, then: Then, sink: &mut impl OwnerSink) {
+    pub(super) fn restore(
+        &mut self,
+        ticket: Ticket,
+        frozen: Frozen,
+        then: Then,
+        sink: &mut impl OwnerSink,
+    ) {
         let Some(flow) = self.moves.get(&ticket).map(|known| known.flow) else { return };
         self.deadlines.clear(Due::Wait(ticket));
         self.enter(ticket, Stage::Restoring { then });
@@ -196,12 +241,15 @@ impl Owner {
         sink.restore(flow, frozen);
     }
 
-    /// Nobody has it, or nobody can be told to use it: the client's next packet is answered by a reset.
+    /// Nobody has it, or nobody can be told to use it: the client's next packet is answered by a
+    /// reset.
     pub(super) fn gone(&mut self, ticket: Ticket, why: Gone, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get(&ticket) else { return };
         let (flow, state, frozen_at_ms) = (known.flow, known.state, known.frozen_at_ms);
         // As far as its client is by now: it takes no reset that is of another place.
-        let state = state.map(|state| sink.seen(flow).map_or(state, |seen| place(&state, acknowledged(&state, &seen))));
+        let state = state.map(|state| {
+            sink.seen(flow).map_or(state, |seen| place(&state, acknowledged(&state, &seen)))
+        });
         self.forget(ticket, sink);
         if matches!(why, Gone::AgentLost | Gone::NotRestored | Gone::NotSalvaged(_)) {
             sink.reset(flow, state, frozen_at_ms);

@@ -146,7 +146,11 @@ fn full_is_relayed() {
     owner.heard(0, A, Ticket(1), &Message::Taken, &mut said).unwrap();
     handed_over(&mut owner, &mut said, 3, 3);
     owner.offer(0, A, Ticket(4), flow(4), 0, &mut said);
-    assert_eq!(said.outcomes[1..], [(Ticket(4), Outcome::Relay(Relayed::Full))], "two are elsewhere");
+    assert_eq!(
+        said.outcomes[1..],
+        [(Ticket(4), Outcome::Relay(Relayed::Full))],
+        "two are elsewhere"
+    );
     assert_eq!(owner.flows(), 2);
 }
 
@@ -164,39 +168,51 @@ fn what_cannot_be_steered_frozen_or_sent_is_relayed() {
     large.unsent = vec![0; limits::QUEUE_BYTES_MAX + 1];
     owner.frozen(0, flow(1), Ok(large), &mut said);
     owner.restored(flow(1), true, &mut said);
-    let relayed = [Relayed::NotSteered, Relayed::NotFrozen, Relayed::NotSendable].map(Outcome::Relay);
+    let relayed =
+        [Relayed::NotSteered, Relayed::NotFrozen, Relayed::NotSendable].map(Outcome::Relay);
     assert_eq!(said.outcomes.iter().map(|(_, outcome)| *outcome).collect::<Vec<_>>(), relayed);
-    assert!(said.messages.iter().all(|(_, _, message)| *message == Message::Fetch) && owner.is_empty());
+    assert!(
+        said.messages.iter().all(|(_, _, message)| *message == Message::Fetch) && owner.is_empty()
+    );
 }
 
 #[test]
 fn an_agent_that_lies_is_found_out_and_moves_nothing() {
     let (mut owner, mut said) = owner(OwnerLimits::default());
     handed_over(&mut owner, &mut said, 1, 1);
-    let back = |port| Message::Return { connection: connection(port), answer_sent: 9, is_complete: true };
-    for (agent, message) in [(B, back(1)), (B, Message::Taken), (A, back(2)), (A, Message::Taken), (A, Message::Fetch)]
+    let back =
+        |port| Message::Return { connection: connection(port), answer_sent: 9, is_complete: true };
+    for (agent, message) in
+        [(B, back(1)), (B, Message::Taken), (A, back(2)), (A, Message::Taken), (A, Message::Fetch)]
     {
         let Err(Unexpected(_)) = owner.heard(0, agent, Ticket(1), &message, &mut said) else {
             panic!("{agent:?} may say {message:?}")
         };
     }
     let refused = Message::Refused { reason: Refusal::Full };
-    assert!(owner.heard(0, A, Ticket(1), &refused, &mut said).is_err(), "it has said that it took it");
+    assert!(
+        owner.heard(0, A, Ticket(1), &refused, &mut said).is_err(),
+        "it has said that it took it"
+    );
     assert_eq!(said.done, ["steer", "freeze"]);
     assert!(said.outcomes.is_empty());
 }
 
 #[test]
 fn connections_of_a_former_process_are_taken_over_if_their_addresses_are_free() {
-    let held = |port: u16, from| Message::Held { local: flow(port).local, peer: flow(port).peer, from };
+    let held =
+        |port: u16, from| Message::Held { local: flow(port).local, peer: flow(port).peer, from };
     let (mut owner, mut said) = owner(OwnerLimits { flows: 2, ..OwnerLimits::default() });
     owner.found_pinned(0, flow(1));
     owner.found_pinned(0, flow(9));
     said.clients.came(flow(2));
-    for (ticket, port, from) in [(101, 1, Instance(99)), (102, 2, Instance(99)), (103, 3, Instance(1))] {
+    for (ticket, port, from) in
+        [(101, 1, Instance(99)), (102, 2, Instance(99)), (103, 3, Instance(1))]
+    {
         owner.heard(0, A, Ticket(ticket), &held(port, from), &mut said).unwrap();
     }
-    let answers: Vec<_> = said.messages.iter().map(|(_, ticket, message)| (ticket.0, message.clone())).collect();
+    let answers: Vec<_> =
+        said.messages.iter().map(|(_, ticket, message)| (ticket.0, message.clone())).collect();
     // The second's addresses are somebody's who is here; the third was given up by this process.
     let expected = [(101, Message::HeldAck), (102, Message::Release), (103, Message::Release)];
     assert_eq!(answers, expected);
@@ -204,25 +220,36 @@ fn connections_of_a_former_process_are_taken_over_if_their_addresses_are_free() 
     // Nobody has claimed the other entry.
     said.done.clear();
     owner.tick(limits::PINNED_MS, &mut said);
-    assert_eq!(said.done, ["steer", "unsteer", "reset"], "the renewal of one, the end of the other");
+    assert_eq!(
+        said.done,
+        ["steer", "unsteer", "reset"],
+        "the renewal of one, the end of the other"
+    );
 }
 
 #[test]
 fn what_is_taken_over_is_claimed_before_all_loops_until_it_is_over() {
     let held = |from| Message::Held { local: flow(1).local, peer: flow(1).peer, from };
-    let [(mut one, mut said), (mut other, mut heard)] = [owner(OwnerLimits::default()), owner(OwnerLimits::default())];
+    let [(mut one, mut said), (mut other, mut heard)] =
+        [owner(OwnerLimits::default()), owner(OwnerLimits::default())];
     heard.clients = said.clients.clone();
     one.heard(0, A, Ticket(101), &held(Instance(99)), &mut said).unwrap();
     assert_eq!(said.messages, [(A, Ticket(101), Message::HeldAck)]);
     other.heard(0, B, Ticket(102), &held(Instance(99)), &mut heard).unwrap();
-    assert_eq!((&heard.messages[..], heard.done.len()), (&[(B, Ticket(102), Message::Release)][..], 0));
+    assert_eq!(
+        (&heard.messages[..], heard.done.len()),
+        (&[(B, Ticket(102), Message::Release)][..], 0)
+    );
     let closed = Message::Closed { reason: Ending::Client, answer_sent: 9, is_complete: true };
     one.heard(0, A, Ticket(101), &closed, &mut said).unwrap();
     assert!(said.clients.is_empty(), "it is over");
     // One that cannot be steered is not kept.
     heard.cannot_steer = true;
     other.heard(0, B, Ticket(103), &held(Instance(99)), &mut heard).unwrap();
-    assert!(heard.messages.last() == Some(&(B, Ticket(103), Message::Release)) && heard.clients.is_empty());
+    assert!(
+        heard.messages.last() == Some(&(B, Ticket(103), Message::Release))
+            && heard.clients.is_empty()
+    );
 }
 
 #[test]
@@ -259,6 +286,7 @@ fn who_is_recalled_before_it_was_taken_is_recalled_then_and_once() {
     owner.frozen(0, flow(1), Ok(connection(1)), &mut said);
     owner.heard(0, A, Ticket(1), &Message::Taken, &mut said).unwrap();
     owner.recall(flow(1), &mut said);
-    let recalls = said.messages.iter().filter(|(_, _, message)| *message == Message::Recall).count();
+    let recalls =
+        said.messages.iter().filter(|(_, _, message)| *message == Message::Recall).count();
     assert_eq!(recalls, 1);
 }

@@ -6,7 +6,8 @@ use super::*;
 /// Another process of the agent, which has nothing.
 const NEXT: Instance = Instance(99);
 
-/// One connection with an agent that is lost, of an answer that goes on behind bytes in these places.
+/// One connection with an agent that is lost, of an answer that goes on behind bytes in these
+/// places.
 fn lost(places: std::ops::Range<u64>) -> (Owner, Said) {
     let (mut owner, mut said) = owner(OwnerLimits::default());
     (said.places, said.seen) = (places, Some(Seen::default()));
@@ -61,7 +62,10 @@ fn who_says_nothing_new_is_asked_again_and_given_up_in_the_end() {
     for look in 1..=100 {
         owner.tick(5_000 + limits::LOST_MS + look * limits::LOOK_MS, &mut said);
     }
-    assert_eq!((said.probes.len(), &said.outcomes), (usize::from(limits::LOOKS_MAX), &gone(NotSalvaged::NotFound)));
+    assert_eq!(
+        (said.probes.len(), &said.outcomes),
+        (usize::from(limits::LOOKS_MAX), &gone(NotSalvaged::NotFound))
+    );
     // It is held all the while.
     assert!(said.done.len() >= 3 && said.done.ends_with(&["unsteer", "reset"]));
     assert!(said.done.iter().all(|done| *done != "steer" && *done != "restore"), "{:?}", said.done);
@@ -73,8 +77,11 @@ fn a_first_acknowledgement_outside_the_window_is_not_believed() {
     for (distance, is_believed) in [(limits::WINDOW_MAX, true), (limits::WINDOW_MAX + 1, false)] {
         let (mut owner, mut said) = lost(1..1_000);
         let first = connection(1).state.send_sequence.wrapping_sub(distance);
-        said.seen =
-            Some(Seen { packets: 1, acknowledged: Some((first, u64::from(distance) + 500)), ..Seen::default() });
+        said.seen = Some(Seen {
+            packets: 1,
+            acknowledged: Some((first, u64::from(distance) + 500)),
+            ..Seen::default()
+        });
         owner.control_up(6_000, A, NEXT, &mut said);
         let expected = if is_believed { vec![] } else { gone(NotSalvaged::NotFound) };
         assert_eq!((said.probes.len(), said.outcomes), (usize::from(is_believed), expected));
@@ -83,7 +90,9 @@ fn a_first_acknowledgement_outside_the_window_is_not_believed() {
 
 #[test]
 fn a_sequence_number_outside_the_window_is_not_what_the_client_sent() {
-    for (distance, expected) in [(1, NotSalvaged::ClientSentMore), (limits::WINDOW_MAX + 1, NotSalvaged::NotFound)] {
+    for (distance, expected) in
+        [(1, NotSalvaged::ClientSentMore), (limits::WINDOW_MAX + 1, NotSalvaged::NotFound)]
+    {
         let (mut owner, mut said) = lost(1..1_000);
         says(&mut said, 500);
         let seen = said.seen.as_mut().unwrap();
@@ -166,7 +175,8 @@ fn an_agent_that_comes_to_again_lets_go_and_changes_nothing() {
     for message in &late {
         owner.heard(30_000, A, Ticket(1), message, &mut said).unwrap();
     }
-    let answers: Vec<_> = said.messages[1..].iter().map(|(_, _, message)| message.clone()).collect();
+    let answers: Vec<_> =
+        said.messages[1..].iter().map(|(_, _, message)| message.clone()).collect();
     assert_eq!(answers, [Message::Release, Message::Settled, Message::Settled]);
     assert!(said.outcomes.is_empty() && said.restored.is_empty());
     // Of another agent it is nothing at all.

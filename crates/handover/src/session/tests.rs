@@ -16,7 +16,10 @@ fn owner(key: &SharedKey, nonce: u8) -> OwnerHandshake {
 }
 
 /// All bytes of both sides, and both ends of the session.
-fn shake(agent: &AgentHandshake, owner: &mut OwnerHandshake) -> Result<(Vec<u8>, Established, Established), Error> {
+fn shake(
+    agent: &AgentHandshake,
+    owner: &mut OwnerHandshake,
+) -> Result<(Vec<u8>, Established, Established), Error> {
     let (mut of_agent, mut of_owner) = (Vec::new(), Vec::new());
     agent.hello(&mut of_agent);
     let (read, session) = owner.read(&of_agent, &mut of_owner)?.unwrap();
@@ -37,10 +40,16 @@ fn both_sides_learn_who_the_other_is_and_understand_one_another() {
     assert_eq!((owners.owner, owners.instance), (OwnerId(3), Instance(7)));
     let mut bytes = Vec::new();
     owners.encoder.message(Ticket(5), &Message::Fetch, &mut bytes).unwrap();
-    assert_eq!(agents.decoder.next(&bytes), Ok(Some((bytes.len(), Read::Message(Ticket(5), Message::Fetch)))));
+    assert_eq!(
+        agents.decoder.next(&bytes),
+        Ok(Some((bytes.len(), Read::Message(Ticket(5), Message::Fetch))))
+    );
     let mut bytes = Vec::new();
     agents.encoder.message(Ticket(5), &Message::Taken, &mut bytes).unwrap();
-    assert_eq!(owners.decoder.next(&bytes), Ok(Some((bytes.len(), Read::Message(Ticket(5), Message::Taken)))));
+    assert_eq!(
+        owners.decoder.next(&bytes),
+        Ok(Some((bytes.len(), Read::Message(Ticket(5), Message::Taken))))
+    );
 }
 
 #[test]
@@ -87,7 +96,8 @@ fn any_changed_byte_of_a_handshake_is_refused() {
         changed[at] ^= 1;
         assert!(agent.read(&changed, &mut Vec::new()).is_err(), "byte {at} of the owner's hello");
     }
-    // A changed agent's hello is noticed by the agent, which hears an answer to something that it did not say.
+    // A changed agent's hello is noticed by the agent, which hears an answer to something that it
+    // did not say.
     for at in HEADER_BYTES..hello.len() {
         let mut changed = hello.clone();
         changed[at] ^= 1;
@@ -138,18 +148,25 @@ fn another_version_or_protocol_is_refused_by_name() {
     agent(&key, 1).hello(&mut hello);
     hello[HEADER_BYTES + 1] = 2;
     assert_eq!(owner(&key, 2).read(&hello, &mut Vec::new()).err(), Some(Error::Version(2)));
-    let mut cql = OwnerHandshake::new(key.clone(), Protocol::Cql, OwnerId(3), Instance(9), [2; NONCE_BYTES]);
+    let mut cql =
+        OwnerHandshake::new(key.clone(), Protocol::Cql, OwnerId(3), Instance(9), [2; NONCE_BYTES]);
     let mut hello = Vec::new();
     agent(&key, 1).hello(&mut hello);
     assert_eq!(cql.read(&hello, &mut Vec::new()).err(), Some(Error::Protocol(1)));
-    assert_eq!(owner(&key, 2).read(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new()).err(), Some(Error::Length(0x4745_5420)));
+    assert_eq!(
+        owner(&key, 2).read(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new()).err(),
+        Some(Error::Length(0x4745_5420))
+    );
 }
 
 #[test]
 fn keys_that_can_be_guessed_are_refused_and_none_is_shown() {
     assert_eq!(SharedKey::new(b"short").err(), Some(KeyLength(5)));
     assert_eq!(SharedKey::new(&[0; KEY_BYTES_MAX + 1]).err(), Some(KeyLength(KEY_BYTES_MAX + 1)));
-    assert_eq!(format!("{:?} {:?}", key(65), SessionKey::new([65; 32])), "SharedKey(..) SessionKey(..)");
+    assert_eq!(
+        format!("{:?} {:?}", key(65), SessionKey::new([65; 32])),
+        "SharedKey(..) SessionKey(..)"
+    );
 }
 
 /// RFC 4231, test case 2 has a key shorter than a block, as all of ours are.
@@ -164,5 +181,9 @@ fn macs_are_hmac_sha256_cut_to_sixteen_bytes() {
     let key = SessionKey::new(key);
     let cut = key.mac(1, b"message");
     assert!(key.is_mac(1, b"message", &cut));
-    assert!(!key.is_mac(2, b"message", &cut) && !key.is_mac(1, b"massage", &cut) && !key.is_mac(1, b"message", &[]));
+    assert!(
+        !key.is_mac(2, b"message", &cut)
+            && !key.is_mac(1, b"massage", &cut)
+            && !key.is_mac(1, b"message", &[])
+    );
 }

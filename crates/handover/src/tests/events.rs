@@ -164,10 +164,13 @@ impl Event {
     /// The process that does it, by its host; one that is stopped does nothing.
     pub(super) fn process(self) -> Option<usize> {
         match self {
-            Self::Hears { host } | Self::Notices { host } | Self::Ticks { host } | Self::Restored { host, .. } => {
-                Some(host)
+            Self::Hears { host }
+            | Self::Notices { host }
+            | Self::Ticks { host }
+            | Self::Restored { host, .. } => Some(host),
+            Self::OwnerReads { .. } | Self::OwnerLoses { .. } | Self::Connects { .. } => {
+                Some(OWNER)
             }
-            Self::OwnerReads { .. } | Self::OwnerLoses { .. } | Self::Connects { .. } => Some(OWNER),
             Self::AgentReads { agent, .. } | Self::AgentLoses { agent, .. } => Some(agent),
             _ => None,
         }
@@ -192,21 +195,31 @@ impl World {
         if !client.is_closed && self.up.len() < self.packets_max() {
             let has_news = |host: &Host| {
                 let socket = host.socket.as_ref();
-                socket.is_none_or(|socket| usize::from(socket.unacknowledged) < client.received.len())
+                socket
+                    .is_none_or(|socket| usize::from(socket.unacknowledged) < client.received.len())
             };
             let mut positions = Vec::new();
             if !self.bounds.is_sparse || self.hosts.iter().all(has_news) {
                 positions.push(None);
             }
-            positions.extend((client.acknowledged < client.sent).then_some(Some(client.acknowledged)));
-            let has_answers = client.received.len() >= usize::from(client.sent) * usize::from(self.bounds.answer);
+            positions
+                .extend((client.acknowledged < client.sent).then_some(Some(client.acknowledged)));
+            let has_answers =
+                client.received.len() >= usize::from(client.sent) * usize::from(self.bounds.answer);
             let is_away = self.owner.as_ref().is_none_or(|owner| owner.0.flows() > 0);
-            let waits = self.bounds.asks_late && client.sent > 0 && is_away && self.hosts[OWNER].restoring.is_none();
-            if client.sent < self.bounds.requests && (self.bounds.pipelined || has_answers) && !waits {
+            let waits = self.bounds.asks_late
+                && client.sent > 0
+                && is_away
+                && self.hosts[OWNER].restoring.is_none();
+            if client.sent < self.bounds.requests
+                && (self.bounds.pipelined || has_answers)
+                && !waits
+            {
                 positions.push(Some(client.sent));
             }
             for position in positions {
-                let packet = Up { position, acknowledged: client.received.len() as u8, bounced: false };
+                let packet =
+                    Up { position, acknowledged: client.received.len() as u8, bounced: false };
                 if !self.up.contains(&packet) {
                     events.push(Event::ClientSends { position });
                 }
@@ -244,8 +257,11 @@ impl World {
                 events.push(Event::LeftGoes { host });
             }
             if self.down.len() < self.packets_max() {
-                let indices = [None].into_iter().chain((0..left.bytes.len() as u8).take(2).map(Some));
-                let is_new = |index: &Option<u8>| !self.down.contains(&super::happen::packet_of(left, *index));
+                let indices =
+                    [None].into_iter().chain((0..left.bytes.len() as u8).take(2).map(Some));
+                let is_new = |index: &Option<u8>| {
+                    !self.down.contains(&super::happen::packet_of(left, *index))
+                };
                 events.extend(indices.filter(is_new).map(|index| Event::LeftSends { host, index }));
             }
         }
@@ -269,8 +285,11 @@ impl World {
             indices.truncate(bare);
         }
         if self.down.len() < self.packets_max() {
-            let is_new = |index: &Option<u8>| !self.down.contains(&super::happen::packet_of(socket, *index));
-            events.extend(indices.into_iter().filter(is_new).map(|index| Event::Sends { host, index }));
+            let is_new =
+                |index: &Option<u8>| !self.down.contains(&super::happen::packet_of(socket, *index));
+            events.extend(
+                indices.into_iter().filter(is_new).map(|index| Event::Sends { host, index }),
+            );
         }
         match (socket.is_freezing, &socket.dump) {
             (true, None) => {
@@ -279,7 +298,9 @@ impl World {
                     events.push(Event::FreezeFails { host });
                 }
             }
-            (true, Some(_)) if socket.is_same || self.bounds.looks_once => events.push(Event::TakesOut { host }),
+            (true, Some(_)) if socket.is_same || self.bounds.looks_once => {
+                events.push(Event::TakesOut { host })
+            }
             // What had passed the entry before it was changed has arrived by now.
             (true, Some(_)) if here.stack.is_empty() => events.push(Event::Looks { host }),
             _ => {}
@@ -291,8 +312,14 @@ impl World {
 
     fn of_process(&self, host: usize, events: &mut Vec<Event>) {
         let (is_there, next) = match host {
-            OWNER => (self.owner.is_some(), self.owner.as_ref().and_then(|owner| owner.0.next_deadline_ms())),
-            _ => (self.agents[host].is_some(), self.agents[host].as_ref().and_then(|agent| agent.0.next_deadline_ms())),
+            OWNER => (
+                self.owner.is_some(),
+                self.owner.as_ref().and_then(|owner| owner.0.next_deadline_ms()),
+            ),
+            _ => (
+                self.agents[host].is_some(),
+                self.agents[host].as_ref().and_then(|agent| agent.0.next_deadline_ms()),
+            ),
         };
         if !is_there {
             events.push(Event::Starts { host });
@@ -300,7 +327,9 @@ impl World {
             events.push(Event::Killed { host });
         }
         // Time passes for all: nobody's deadline comes before another's that is earlier by much.
-        if next.is_some_and(|next| self.ticks > 0 && self.earliest().is_some_and(|first| next <= first + 1_000)) {
+        if next.is_some_and(|next| {
+            self.ticks > 0 && self.earliest().is_some_and(|first| next <= first + 1_000)
+        }) {
             events.push(Event::Ticks { host });
         }
     }
@@ -318,7 +347,9 @@ impl World {
                     events.push(Event::Breaks { agent });
                 }
             }
-            None if self.owner.is_some() && self.agents[agent].is_some() => events.push(Event::Connects { agent }),
+            None if self.owner.is_some() && self.agents[agent].is_some() => {
+                events.push(Event::Connects { agent })
+            }
             None => {}
         }
         for (number, link) in links.iter().enumerate().filter(|(_, link)| link.at_agent) {

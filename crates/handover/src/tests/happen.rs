@@ -3,7 +3,8 @@
 use super::events::Event;
 use super::sinks::{AtAgent, AtOwner};
 use super::world::{
-    Down, Exchange, Guard, Host, NOWHERE, OWNER, OwnerService, PACKETS_MAX, Socket, Up, Wire, World, flow,
+    Down, Exchange, Guard, Host, NOWHERE, OWNER, OwnerService, PACKETS_MAX, Socket, Up, Wire,
+    World, flow,
 };
 use crate::message::Ending;
 use crate::owner::{AgentId, Owner};
@@ -67,7 +68,10 @@ impl World {
             Event::AgentReads { agent, link } => self.agent_reads(agent, link),
             Event::Breaks { agent } => {
                 self.breaks -= 1;
-                self.links[agent].iter_mut().filter(|link| link.at_owner).for_each(|link| link.is_broken = true);
+                self.links[agent]
+                    .iter_mut()
+                    .filter(|link| link.at_owner)
+                    .for_each(|link| link.is_broken = true);
             }
             Event::OwnerLoses { agent } => self.owner_loses(agent),
             Event::AgentLoses { agent, link } => self.agent_loses(agent, link),
@@ -91,7 +95,8 @@ impl World {
             seen.packets += 1;
             let (first, more) = seen.acknowledged.get_or_insert((packet.acknowledged.into(), 0));
             *more = u64::from(packet.acknowledged).saturating_sub(u64::from(*first)).max(*more);
-            seen.sequence_end = seen.sequence_end.max(packet.position.map(|position| u32::from(position) + 1));
+            seen.sequence_end =
+                seen.sequence_end.max(packet.position.map(|position| u32::from(position) + 1));
         }
         match to {
             Some(NOWHERE) => {}
@@ -115,7 +120,8 @@ impl World {
         let packet = self.hosts[host].stack.remove(packet);
         let here = &mut self.hosts[host];
         let Some(socket) = here.socket.as_mut().or(here.left.as_mut()) else {
-            // No reset leaves an agent's host for an address that is not its own, nor the owner's for a connection that is elsewhere.
+            // No reset leaves an agent's host for an address that is not its own, nor the owner's
+            // for a connection that is elsewhere.
             if host == OWNER && self.steered_to().is_none() && !self.client.is_closed {
                 self.client.is_closed = true;
                 if !self.is_ended {
@@ -169,7 +175,8 @@ impl World {
     }
 
     fn left_ends(&mut self, host: usize) {
-        let is_let_out = self.bounds.left_out == Some(Step::KeepEndsBack) && self.guard(host).is_some();
+        let is_let_out =
+            self.bounds.left_out == Some(Step::KeepEndsBack) && self.guard(host).is_some();
         let Some(left) = &mut self.hosts[host].left else { return };
         left.is_stale = true;
         let end = Down { is_end: true, ..packet_of(left, None) };
@@ -194,7 +201,9 @@ impl World {
             return self.violate("what the client never sent is acknowledged");
         }
         self.client.acknowledged = self.client.acknowledged.max(packet.acknowledged);
-        let Some((_, value)) = packet.byte.filter(|(position, _)| usize::from(*position) == self.client.received.len())
+        let Some((_, value)) = packet
+            .byte
+            .filter(|(position, _)| usize::from(*position) == self.client.received.len())
         else {
             return;
         };
@@ -203,7 +212,11 @@ impl World {
         let agent = value & 3;
         let is_right = request < self.client.sent && value == (request << 6 | index << 2 | agent);
         let first = usize::from(request * self.bounds.answer);
-        let of = if self.bounds.alike { 0 } else { self.client.received.get(first).map_or(0, |byte| byte & 3) };
+        let of = if self.bounds.alike {
+            0
+        } else {
+            self.client.received.get(first).map_or(0, |byte| byte & 3)
+        };
         let is_same = index == 0 || of == agent;
         self.client.received.push(value);
         if !is_right || !is_same {
@@ -236,7 +249,8 @@ impl World {
             let socket = Socket::restore(&frozen);
             if !self.client.is_closed {
                 let known = usize::from(socket.unacknowledged) + usize::from(socket.sent);
-                // What is still under way of an answer that goes on from elsewhere, the client may have before.
+                // What is still under way of an answer that goes on from elsewhere, the client may
+                // have before.
                 let is_behind = known < self.client.received.len() && !self.bounds.alike;
                 if socket.next < self.client.acknowledged || is_behind {
                     self.violate("an old state was put in");
@@ -261,10 +275,12 @@ impl World {
     }
 
     pub(super) fn can_notice(&self, host: usize) -> bool {
-        let (Some(socket), Some((_, service, _))) = (&self.hosts[host].socket, &self.agents[host]) else {
+        let (Some(socket), Some((_, service, _))) = (&self.hosts[host].socket, &self.agents[host])
+        else {
             return false;
         };
-        !socket.is_freezing && (service.put_in > 0 && socket.bytes.is_empty() || !socket.unread.is_empty())
+        !socket.is_freezing
+            && (service.put_in > 0 && socket.bytes.is_empty() || !socket.unread.is_empty())
     }
 
     fn notices(&mut self, host: usize) {
@@ -287,12 +303,16 @@ impl World {
         self.hosts[host].socket = None;
         let now_ms = self.now_ms;
         if host != OWNER {
-            return self.with_agent(host, |machine, at| machine.client_gone(now_ms, flow(), Ending::Reset, 0, at));
+            return self.with_agent(host, |machine, at| {
+                machine.client_gone(now_ms, flow(), Ending::Reset, 0, at)
+            });
         }
         self.with_owner(|machine, at| {
             machine.client_gone(flow(), at);
-            if let Some((_, Exchange::Asked { agent, ticket } | Exchange::Relaying { agent, ticket })) =
-                at.service.exchange
+            if let Some((
+                _,
+                Exchange::Asked { agent, ticket } | Exchange::Relaying { agent, ticket },
+            )) = at.service.exchange
             {
                 at.say(agent, Wire::Control(ticket, crate::message::Message::Cancel));
             }
@@ -306,7 +326,11 @@ impl World {
         self.owner = Some((machine, service));
     }
 
-    pub(super) fn with_agent(&mut self, host: usize, act: impl FnOnce(&mut crate::agent::Agent, &mut AtAgent<'_>)) {
+    pub(super) fn with_agent(
+        &mut self,
+        host: usize,
+        act: impl FnOnce(&mut crate::agent::Agent, &mut AtAgent<'_>),
+    ) {
         let Some((mut machine, mut service, instance)) = self.agents[host].take() else { return };
         act(&mut machine, &mut AtAgent { world: self, service: &mut service, host });
         for (session, ticket) in std::mem::take(&mut service.relayed) {

@@ -1,4 +1,5 @@
-//! A model of hand-overs: the [`crate::owner::Owner`] and two [`crate::agent::Agent`]s, what is around them, and whatever can happen.
+//! A model of hand-overs: the [`crate::owner::Owner`] and two [`crate::agent::Agent`]s, what is
+//! around them, and whatever can happen.
 //!
 //! They are the real state machines, as processes have them. Around them is a model of the rest:
 //!
@@ -11,13 +12,16 @@
 //! | links (`processes.rs`) | control connections: in order, broken at any time, with what is still in them read or not; each side hears of it when it does |
 //! | services (`processes.rs`, `happen.rs`) | the dispatcher and the agent around the state machines: which agent is asked, and what is relayed |
 //!
-//! A process that is stopped is one to which nothing happens. One that is killed leaves its host's entries behind, and nothing else. Each
-//! agent answers a request with other bytes than the other, so that a mixture of two answers is a wrong byte; where answers are to go on from
-//! elsewhere, only the first byte is another. An agent that is killed leaves the socket that it had to its kernel, which sends, acknowledges and ends.
+//! A process that is stopped is one to which nothing happens. One that is killed leaves its host's
+//! entries behind, and nothing else. Each agent answers a request with other bytes than the other,
+//! so that a mixture of two answers is a wrong byte; where answers are to go on from elsewhere,
+//! only the first byte is another. An agent that is killed leaves the socket that it had to its
+//! kernel, which sends, acknowledges and ends.
 //!
-//! What may never happen is in `happen.rs` where it would; in the end, when faults are over, the client has every byte of every answer, or
-//! its connection was closed visibly and somebody had a reason to, and nobody keeps anything. For each step that this relies on, there is
-//! a search without it that must find a violation.
+//! What may never happen is in `happen.rs` where it would; in the end, when faults are over, the
+//! client has every byte of every answer, or its connection was closed visibly and somebody had a
+//! reason to, and nobody keeps anything. For each step that this relies on, there is a search
+//! without it that must find a violation.
 
 mod events;
 mod happen;
@@ -72,7 +76,9 @@ fn all(bounds: Bounds) -> (Came, u64) {
 
 #[test]
 fn without_faults_every_answer_is_handed_over_and_no_connection_is_closed() {
-    for bounds in [WHOLE, Bounds { requests: 3, answer: 1, ..WHOLE }, Bounds { pipelined: false, ..WHOLE }] {
+    for bounds in
+        [WHOLE, Bounds { requests: 3, answer: 1, ..WHOLE }, Bounds { pipelined: false, ..WHOLE }]
+    {
         let (sum, whole) = all(bounds);
         assert_eq!(whole, seeds());
         assert_eq!(u64::from(sum.came_back), seeds() * u64::from(bounds.requests));
@@ -88,7 +94,9 @@ fn control_connections_that_break_close_no_connection() {
 
 #[test]
 fn an_owner_that_fetches_or_cancels_what_it_has_given_loses_its_session_and_no_answer() {
-    for bounds in [Bounds { says_more: true, ..WHOLE }, Bounds { says_more: true, breaks: 2, ..WHOLE }] {
+    for bounds in
+        [Bounds { says_more: true, ..WHOLE }, Bounds { says_more: true, breaks: 2, ..WHOLE }]
+    {
         let (_, whole) = all(bounds);
         assert_eq!(whole, seeds());
     }
@@ -141,11 +149,13 @@ fn unless_ends_are_kept_back_the_kernel_of_a_dead_agent_ends_what_goes_on() {
     is_missed(bounds, &["the kernel of a dead agent ends a connection"]);
 }
 
-const REQUEST_LOST: &[&str] = &["an old state was put in", "what was acknowledged to the client is lost"];
+const REQUEST_LOST: &[&str] =
+    &["an old state was put in", "what was acknowledged to the client is lost"];
 
 #[test]
 fn unless_packets_are_held_before_the_look_a_request_is_lost() {
-    let bounds = Bounds { left_out: Some(Step::HoldBeforeLook), kills: 1, asks_late: true, ..ALIKE };
+    let bounds =
+        Bounds { left_out: Some(Step::HoldBeforeLook), kills: 1, asks_late: true, ..ALIKE };
     is_missed(bounds, REQUEST_LOST);
 }
 
@@ -164,7 +174,10 @@ fn is_missed(bounds: Bounds, sought: &[&str]) {
     let found = (0..TRIES_MAX).find_map(|seed| Some((seed, history(bounds, seed).err()?)));
     let Some((seed, what)) = found else { panic!("{:?} is not missed", bounds.left_out) };
     println!("{what}");
-    assert!(sought.iter().any(|sought| what.starts_with(sought)), "another violation than {sought:?}: {what}");
+    assert!(
+        sought.iter().any(|sought| what.starts_with(sought)),
+        "another violation than {sought:?}: {what}"
+    );
     if let Err(what) = history(whole, seed) {
         panic!("with it as well: {what}");
     }
@@ -175,33 +188,49 @@ const TWO_ENDS: &[&str] = &["two ends are alive", "an old state was put in"];
 
 #[test]
 fn unless_packets_are_steered_before_the_freeze_one_finds_no_connection() {
-    is_missed(Bounds { left_out: Some(Step::SteerBeforeFreeze), ..WHOLE }, &["a packet found no connection"]);
+    is_missed(
+        Bounds { left_out: Some(Step::SteerBeforeFreeze), ..WHOLE },
+        &["a packet found no connection"],
+    );
 }
 
 #[test]
 fn unless_a_connection_is_restored_before_it_is_unsteered_a_packet_finds_none() {
-    is_missed(Bounds { left_out: Some(Step::RestoreBeforeUnsteer), ..WHOLE }, &["a packet found no connection"]);
+    is_missed(
+        Bounds { left_out: Some(Step::RestoreBeforeUnsteer), ..WHOLE },
+        &["a packet found no connection"],
+    );
 }
 
 #[test]
 fn unless_a_copy_waits_until_all_is_known_there_are_two_ends() {
-    is_missed(Bounds { left_out: Some(Step::WaitWhileInDoubt), breaks: 2, losses: 0, ..WHOLE }, TWO_ENDS);
+    is_missed(
+        Bounds { left_out: Some(Step::WaitWhileInDoubt), breaks: 2, losses: 0, ..WHOLE },
+        TWO_ENDS,
+    );
 }
 
 #[test]
 fn unless_agents_are_known_by_their_process_a_copy_is_used_too_late() {
-    is_missed(Bounds { left_out: Some(Step::SameAgentInstance), kills: 1, ..WHOLE }, &["an old state was put in"]);
+    is_missed(
+        Bounds { left_out: Some(Step::SameAgentInstance), kills: 1, ..WHOLE },
+        &["an old state was put in"],
+    );
 }
 
 #[test]
 fn unless_the_guard_is_up_before_the_freeze_what_comes_between_is_lost() {
-    let bounds = Bounds { left_out: Some(Step::GuardBeforeFreeze), requests: 3, answer: 1, ..WHOLE };
+    let bounds =
+        Bounds { left_out: Some(Step::GuardBeforeFreeze), requests: 3, answer: 1, ..WHOLE };
     is_missed(bounds, &["an old state was put in"]);
 }
 
 #[test]
 fn unless_who_freezes_looks_again_what_came_meanwhile_is_lost() {
-    is_missed(Bounds { looks_once: true, requests: 3, answer: 1, ..WHOLE }, &["an old state was put in"]);
+    is_missed(
+        Bounds { looks_once: true, requests: 3, answer: 1, ..WHOLE },
+        &["an old state was put in"],
+    );
 }
 
 #[test]

@@ -66,7 +66,8 @@ impl World {
                 }
             }
             Wire::Control(ticket, message) => {
-                let is_wrong = owners.says_more && matches!(message, Message::Fetch | Message::Cancel);
+                let is_wrong =
+                    owners.says_more && matches!(message, Message::Fetch | Message::Cancel);
                 match machine.heard(now_ms, session, ticket, &message, at) {
                     Err(_) if is_wrong => {
                         at.drop_session(session);
@@ -100,7 +101,9 @@ impl World {
     pub(super) fn connects(&mut self, agent: usize) {
         self.sessions += 1;
         let session = SessionId(self.sessions);
-        let Some(instance) = self.agents[agent].as_ref().map(|(_, _, instance)| *instance) else { return };
+        let Some(instance) = self.agents[agent].as_ref().map(|(_, _, instance)| *instance) else {
+            return;
+        };
         let Some(owners) = self.owner.as_ref().map(|(_, service)| service.instance) else { return };
         self.links[agent].push(Link {
             session,
@@ -111,7 +114,9 @@ impl World {
             to_owner: [Wire::Welcome(instance)].into(),
         });
         let now_ms = self.now_ms;
-        self.with_agent(agent, |machine, at| machine.session_up(now_ms, session, OWNER_ID, owners, at));
+        self.with_agent(agent, |machine, at| {
+            machine.session_up(now_ms, session, OWNER_ID, owners, at)
+        });
     }
 
     pub(super) fn killed(&mut self, host: usize) {
@@ -172,8 +177,10 @@ impl World {
 
 /// What was asked of this agent, by this ticket or by any, is asked again.
 fn again(at: &mut AtOwner<'_>, agent: usize, of: Option<Ticket>) {
-    if let Some((request, Exchange::Asked { agent: asked, ticket } | Exchange::Relaying { agent: asked, ticket })) =
-        at.service.exchange
+    if let Some((
+        request,
+        Exchange::Asked { agent: asked, ticket } | Exchange::Relaying { agent: asked, ticket },
+    )) = at.service.exchange
         && asked == agent
         && of.is_none_or(|of| of == ticket)
     {

@@ -1,4 +1,5 @@
-//! Histories: drawn by a seed, to their end; or all there are, breadth first, so that the first violation has a shortest history.
+//! Histories: drawn by a seed, to their end; or all there are, breadth first, so that the first
+//! violation has a shortest history.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -58,7 +59,10 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
         if events.iter().any(|event| event.process().is_none_or(|host| Some(host) != stopped)) {
             events.retain(|event| event.process().is_none_or(|host| Some(host) != stopped));
         }
-        let faults = events.iter().filter(|event| event.is_fault() || matches!(event, Event::Ticks { .. })).count();
+        let faults = events
+            .iter()
+            .filter(|event| event.is_fault() || matches!(event, Event::Ticks { .. }))
+            .count();
         // Faults are rare enough that something happens between them.
         if faults > 0 && random.below(12) > 0 {
             events.retain(|event| !event.is_fault() && !matches!(event, Event::Ticks { .. }));
@@ -78,7 +82,8 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
     world.ticks = u8::MAX;
     for _ in 0..EVENTS_TO_REST_MAX {
         if is_at_rest(&world) {
-            let (handed_over, came_back, salvaged) = (world.handed_over, world.came_back, world.salvaged);
+            let (handed_over, came_back, salvaged) =
+                (world.handed_over, world.came_back, world.salvaged);
             let is_whole = world.client.received.len() == world.whole();
             let is_cut = world.client.is_closed && world.is_ended;
             if is_whole || is_cut {
@@ -95,7 +100,12 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
         }
         world.ticks = u8::MAX;
         if events.is_empty() {
-            return Err(tell(bounds, seed, &told, "nothing more can happen, and it is not at rest"));
+            return Err(tell(
+                bounds,
+                seed,
+                &told,
+                "nothing more can happen, and it is not at rest",
+            ));
         }
         let event = events[random.below(events.len())];
         happen(&mut world, event)?;
@@ -123,20 +133,26 @@ fn is_at_rest(world: &World) -> bool {
     let is_answered = world.client.is_closed
         || world.client.received.len() == world.whole()
             && usize::from(world.client.sent) == usize::from(world.bounds.requests);
-    let owner_rests =
-        world.owner.as_ref().is_some_and(|(machine, service)| machine.is_empty() && service.exchange.is_none());
+    let owner_rests = world
+        .owner
+        .as_ref()
+        .is_some_and(|(machine, service)| machine.is_empty() && service.exchange.is_none());
     let agents_rest = world.agents[1..].iter().all(|agent| {
-        agent.as_ref().is_some_and(|(machine, service, _)| machine.is_empty() && service.answers.is_empty())
+        agent
+            .as_ref()
+            .is_some_and(|(machine, service, _)| machine.is_empty() && service.answers.is_empty())
     });
-    let hosts_rest = world.hosts.iter().all(|host| host.restoring.is_none() && host.taken_out.is_none())
-        && world.hosts[1..].iter().all(|host| host.socket.is_none());
+    let hosts_rest =
+        world.hosts.iter().all(|host| host.restoring.is_none() && host.taken_out.is_none())
+            && world.hosts[1..].iter().all(|host| host.socket.is_none());
     is_answered && owner_rests && agents_rest && hosts_rest && world.steered_to().is_none()
 }
 
 fn tell(bounds: Bounds, seed: u64, events: &[Event], what: &str) -> String {
     let mut text = format!("{what}\n  {bounds:?}, seed {seed}\n");
     // What goes on for ever in the end says nothing.
-    let end = events.len() - events.iter().rev().take_while(|event| is_repeated(**event)).count().saturating_sub(20);
+    let end = events.len()
+        - events.iter().rev().take_while(|event| is_repeated(**event)).count().saturating_sub(20);
     for (number, event) in events.iter().enumerate().take(end).skip(end.saturating_sub(160)) {
         _ = writeln!(text, "{number:4}. {event:?}");
     }

@@ -14,7 +14,9 @@ pub(super) struct AtOwner<'a> {
 
 impl AtOwner<'_> {
     pub(super) fn say(&mut self, agent: usize, what: Wire) {
-        if let Some(link) = self.world.links[agent].iter_mut().find(|link| link.at_owner && !link.is_broken) {
+        if let Some(link) =
+            self.world.links[agent].iter_mut().find(|link| link.at_owner && !link.is_broken)
+        {
             link.to_agent.push_back(what);
         }
     }
@@ -101,7 +103,9 @@ impl OwnerSink for AtOwner<'_> {
             return;
         };
         let agent = match exchange {
-            Exchange::Asked { agent, .. } | Exchange::Moving { agent } | Exchange::Relaying { agent, .. } => agent,
+            Exchange::Asked { agent, .. }
+            | Exchange::Moving { agent }
+            | Exchange::Relaying { agent, .. } => agent,
             Exchange::Open { .. } => return self.world.violate("an outcome of nothing"),
         };
         let open = Some((request, Exchange::Open { last: Some(agent) }));
@@ -139,7 +143,9 @@ pub(super) struct AtAgent<'a> {
 impl AtAgent<'_> {
     pub(super) fn say(&mut self, session: SessionId, what: Wire) {
         let links = &mut self.world.links[self.host];
-        let mut open = links.iter_mut().filter(|link| link.session == session && link.at_agent && !link.is_broken);
+        let mut open = links
+            .iter_mut()
+            .filter(|link| link.session == session && link.at_agent && !link.is_broken);
         if let Some(link) = open.next() {
             link.to_owner.push_back(what);
         }
@@ -205,7 +211,10 @@ impl AgentSink for AtAgent<'_> {
     fn close(&mut self, _: Flow, how: Close) {
         let host = &mut self.world.hosts[self.host];
         let is_stale = host.socket.as_ref().is_some_and(|socket| socket.is_stale);
-        if host.socket.take().is_none() && host.restoring.take().is_none() && host.taken_out.take().is_none() {
+        if host.socket.take().is_none()
+            && host.restoring.take().is_none()
+            && host.taken_out.take().is_none()
+        {
             self.world.violate("an agent closes what it does not have");
         }
         // It says nothing itself: its client hears it from whoever has its packets.

@@ -39,16 +39,20 @@ pub(super) struct Bounds {
     pub(super) ticks: u8,
     /// Packets that are lost for good.
     pub(super) losses: u8,
-    /// All agents answer alike but for the first byte, as those do whose servers have the same file: what one has begun another may go on with.
+    /// All agents answer alike but for the first byte, as those do whose servers have the same
+    /// file: what one has begun another may go on with.
     pub(super) alike: bool,
-    /// The client asks for more just when its connection is put in at the owner's, or when it is there.
+    /// The client asks for more just when its connection is put in at the owner's, or when it is
+    /// there.
     pub(super) asks_late: bool,
     pub(super) left_out: Option<Step>,
     /// Whoever freezes a connection does not look again if its bytes have moved.
     pub(super) looks_once: bool,
-    /// Behind each `TAKE` the owner says `FETCH` or `CANCEL` of the same offer, as no owner does that is in order.
+    /// Behind each `TAKE` the owner says `FETCH` or `CANCEL` of the same offer, as no owner does
+    /// that is in order.
     pub(super) says_more: bool,
-    /// One packet of a kind is under way at a time, and none is sent that has no news. For searches through all states.
+    /// One packet of a kind is under way at a time, and none is sent that has no news. For searches
+    /// through all states.
     pub(super) is_sparse: bool,
 }
 
@@ -274,7 +278,11 @@ impl World {
             down: Vec::new(),
             steering: None,
             seen: None,
-            hosts: [Host { socket: Some(socket), ..Host::default() }, Host::default(), Host::default()],
+            hosts: [
+                Host { socket: Some(socket), ..Host::default() },
+                Host::default(),
+                Host::default(),
+            ],
             links: [Vec::new(), Vec::new(), Vec::new()],
             sessions: 0,
             runs: 0,
@@ -302,16 +310,25 @@ impl World {
         self.runs += 1;
         let instance = Instance(self.runs);
         if host == OWNER {
-            let mut machine = Owner::new(OwnerLimits { flows: 2, moves: 1, ..OwnerLimits::default() }, instance);
+            let mut machine =
+                Owner::new(OwnerLimits { flows: 2, moves: 1, ..OwnerLimits::default() }, instance);
             machine.leave_out(self.bounds.left_out);
             if self.steered_to().is_some() {
                 machine.found_pinned(self.now_ms, flow());
             }
-            let service =
-                OwnerService { instance, next_ticket: self.runs << 8, exchange: None, skip: 0, is_up: [false; 3] };
+            let service = OwnerService {
+                instance,
+                next_ticket: self.runs << 8,
+                exchange: None,
+                skip: 0,
+                is_up: [false; 3],
+            };
             self.owner = Some((machine, service));
         } else {
-            let mut machine = Agent::new(AgentLimits { flows: 2, offers: 2, ..AgentLimits::default() }, [flow().local]);
+            let mut machine = Agent::new(
+                AgentLimits { flows: 2, offers: 2, ..AgentLimits::default() },
+                [flow().local],
+            );
             machine.leave_out(self.bounds.left_out);
             self.agents[host] = Some((machine, AgentService::default(), instance));
         }
@@ -335,7 +352,8 @@ impl World {
         self.violation.get_or_insert_with(|| what.to_owned());
     }
 
-    /// The value that byte `index` of the answer to `request` has at an agent: no two agents answer alike, but for heads if they are to.
+    /// The value that byte `index` of the answer to `request` has at an agent: no two agents answer
+    /// alike, but for heads if they are to.
     pub(super) fn answer(&self, request: u8, agent: usize) -> Vec<u8> {
         let of = |index: u8| if self.bounds.alike && index > 0 { 0 } else { agent as u8 };
         (0..self.bounds.answer).map(|index| request << 6 | index << 2 | of(index)).collect()

@@ -1,4 +1,5 @@
-//! Roles and permissions, of which a node need say no more than which statement it was, and `DESCRIBE`.
+//! Roles and permissions, of which a node need say no more than which statement it was, and
+//! `DESCRIBE`.
 
 use super::name::QualifiedName;
 

@@ -1,6 +1,7 @@
-//! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names need them. Where Cassandra
-//! has a text for a name that says another thing, terms have that: a minus in front of a number is taken for the number's
-//! own, and in front of another minus for a comment. Where its text would say nothing at all, a blank keeps the minus apart.
+//! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names
+//! need them. Where Cassandra has a text for a name that says another thing, terms have that: a
+//! minus in front of a number is taken for the number's own, and in front of another minus for a
+//! comment. Where its text would say nothing at all, a blank keeps the minus apart.
 
 use std::fmt::{self, Display};
 
@@ -14,16 +15,19 @@ use crate::keyword;
 #[must_use]
 pub fn quoted_name(name: &str) -> String {
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !keyword::is_reserved(name);
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// The name of a user-defined type as a statement must write it: some words that may be other names stand for something
-/// else where a type is.
+/// The name of a user-defined type as a statement must write it: some words that may be other names
+/// stand for something else where a type is.
 #[must_use]
 pub fn quoted_type_name(name: &str) -> String {
-    let plain = keyword::is_type_name(name) && !keyword::is_reserved_type_name(name) && name != "set";
+    let plain =
+        keyword::is_type_name(name) && !keyword::is_reserved_type_name(name) && name != "set";
     if plain { quoted_name(name) } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
@@ -98,7 +102,9 @@ impl fmt::Display for Term {
             }
             Term::Udt(fields) => {
                 f.write_str("{")?;
-                separated(f, fields, |f, (field, value)| write!(f, "{}: {value}", quoted_name(field)))?;
+                separated(f, fields, |f, (field, value)| {
+                    write!(f, "{}: {value}", quoted_name(field))
+                })?;
                 f.write_str("}")
             }
             Term::Call { name, arguments } => {
@@ -109,7 +115,9 @@ impl fmt::Display for Term {
             Term::Cast(term, native) => write!(f, "cast({term} as {native})"),
             Term::Negation(term) if takes_minus(term) => write!(f, "- {term}"),
             Term::Negation(term) => write!(f, "-{term}"),
-            Term::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
+            Term::Arithmetic { operator, left, right } => {
+                write!(f, "{left} {} {right}", operator.symbol())
+            }
         }
     }
 }
@@ -134,7 +142,9 @@ impl Display for Selector {
             Selector::Call { name, arguments } => {
                 let keyspace = name.keyspace.as_deref().unwrap_or("system");
                 // `count(1)` counts rows as `count(*)` does.
-                if let ("system", "count", [Selector::Term(_)]) = (keyspace, name.name.as_str(), &arguments[..]) {
+                if let ("system", "count", [Selector::Term(_)]) =
+                    (keyspace, name.name.as_str(), &arguments[..])
+                {
                     return f.write_str("count");
                 }
                 write!(f, "{keyspace}.{}", name.name)?;
@@ -143,7 +153,8 @@ impl Display for Selector {
             Selector::Field(of, field) => write!(f, "{of}.{field}"),
             Selector::Element(of, key) => write!(f, "{of}[{key}]"),
             Selector::Slice(of, from, to) => {
-                let shown = |end: &Option<Term>| end.as_ref().map_or_else(String::new, Term::to_string);
+                let shown =
+                    |end: &Option<Term>| end.as_ref().map_or_else(String::new, Term::to_string);
                 write!(f, "{of}[{}..{}]", shown(from), shown(to))
             }
             Selector::Hint(type_name, of) => write!(f, "({type_name}){of}"),
@@ -159,13 +170,16 @@ impl Display for Selector {
                 f.write_str("}")
             }
             Selector::Negation(of) => write!(f, "-{of}"),
-            Selector::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
+            Selector::Arithmetic { operator, left, right } => {
+                write!(f, "{left} {} {right}", operator.symbol())
+            }
         }
     }
 }
 
-/// True of what a minus right in front of it would make another token of, which is not its negation: a blob or a UUID that begins with a
-/// digit, of which a number and a word would be left, and NaN, which has no sign.
+/// True of what a minus right in front of it would make another token of, which is not its
+/// negation: a blob or a UUID that begins with a digit, of which a number and a word would be left,
+/// and NaN, which has no sign.
 fn takes_minus(term: &Term) -> bool {
     let Term::Literal(literal) = term else { return false };
     match literal.kind {

@@ -1,4 +1,5 @@
-//! Statements as the grammar sees them: names are resolved to their case, nothing is looked up in a schema.
+//! Statements as the grammar sees them: names are resolved to their case, nothing is looked up in a
+//! schema.
 
 mod access;
 mod display;
@@ -13,22 +14,23 @@ pub(crate) mod type_name;
 pub use access::{AccessStatement, Describe, DescribeTarget};
 pub use display::{quoted_name, quoted_string, quoted_type_name};
 pub use mutation::{
-    Assignment, Attributes, Batch, BatchKind, ColumnCondition, Conditions, Delete, Deletion, Insert, InsertJson,
-    Mutation, Operation, Update,
+    Assignment, Attributes, Batch, BatchKind, ColumnCondition, Conditions, Delete, Deletion,
+    Insert, InsertJson, Mutation, Operation, Update,
 };
 pub use name::QualifiedName;
 pub use schema::{
-    AlterTable, AlterType, ColumnDefinition, ColumnMask, CreateAggregate, CreateFunction, CreateIndex, CreateTable,
-    CreateView, Drop, DropKind, IndexTarget, Properties, PropertyValue, SchemaStatement, TableAlteration, TableOptions,
-    TypeAlteration,
+    AlterTable, AlterType, ColumnDefinition, ColumnMask, CreateAggregate, CreateFunction,
+    CreateIndex, CreateTable, CreateView, Drop, DropKind, IndexTarget, Properties, PropertyValue,
+    SchemaStatement, TableAlteration, TableOptions, TypeAlteration,
 };
 pub use select::{
-    CellMetadata, Comparison, Ordering, OrderingBy, Relation, Select, SelectClause, SelectedItem, Selector,
+    CellMetadata, Comparison, Ordering, OrderingBy, Relation, Select, SelectClause, SelectedItem,
+    Selector,
 };
 pub use term::{Literal, LiteralKind, Operator, Term};
 pub use transaction::{
-    CallValue, ClientMarker, Condition, Inner, Marker, MarkerPlace, MarkerSource, Reference, Returned, SelfAssignment,
-    Test, Transaction, ValuePart,
+    CallValue, ClientMarker, Condition, Inner, Marker, MarkerPlace, MarkerSource, Reference,
+    Returned, SelfAssignment, Test, Transaction, ValuePart,
 };
 pub use type_name::{NativeType, TypeName};
 
@@ -37,13 +39,17 @@ pub use type_name::{NativeType, TypeName};
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
-    /// The names of its bind markers in order of appearance; `None` for `?`. A name that occurs twice is there twice.
+    /// The names of its bind markers in order of appearance; `None` for `?`. A name that occurs
+    /// twice is there twice.
     pub markers: Vec<Option<String>>,
 }
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "statements are made once and kept, never moved in bulk")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "statements are made once and kept, never moved in bulk"
+)]
 pub enum Statement {
     /// `SELECT`
     Select(Select),

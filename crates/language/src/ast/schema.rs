@@ -94,8 +94,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// Columns in the order they are written.
     pub columns: Vec<ColumnDefinition>,
-    /// Each `PRIMARY KEY` that the statement has, of which a valid one has one: columns of the partition key, then
-    /// clustering columns.
+    /// Each `PRIMARY KEY` that the statement has, of which a valid one has one: columns of the
+    /// partition key, then clustering columns.
     pub primary_keys: Vec<(Vec<String>, Vec<String>)>,
     /// `WITH ..`
     pub options: TableOptions,

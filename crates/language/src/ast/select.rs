@@ -56,7 +56,8 @@ pub enum Selector {
     Term(Term),
     /// `COUNT(*)`
     CountRows,
-    /// `writetime(a)`, `maxwritetime(a)`, `ttl(a)`; the argument is a column, or an element, field or slice of one.
+    /// `writetime(a)`, `maxwritetime(a)`, `ttl(a)`; the argument is a column, or an element, field
+    /// or slice of one.
     Metadata(CellMetadata, Box<Selector>),
     /// `CAST(a AS type)`
     Cast(Box<Selector>, NativeType),
@@ -81,7 +82,8 @@ pub enum Selector {
     List(Vec<Selector>),
     /// `{a, b}`
     Set(Vec<Selector>),
-    /// `{a: b}`: a map, or a value of a user-defined type if the keys are columns that are its fields.
+    /// `{a: b}`: a map, or a value of a user-defined type if the keys are columns that are its
+    /// fields.
     Map(Vec<(Selector, Selector)>),
     /// `-a`
     Negation(Box<Selector>),
@@ -111,7 +113,9 @@ impl Selector {
             | Selector::Hint(_, of)
             | Selector::Negation(of) => vec![of],
             Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().collect(),
-            Selector::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Selector::Map(entries) => {
+                entries.iter().flat_map(|(key, value)| [key, value]).collect()
+            }
             Selector::Arithmetic { left, right, .. } => vec![left, right],
         }
     }

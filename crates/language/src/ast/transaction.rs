@@ -16,7 +16,8 @@ pub struct Transaction {
     pub returned: Returned,
     /// The conditions of `IF`, all of which must hold; none if there is no `IF`.
     pub conditions: Vec<Condition>,
-    /// The statements in it: those of `LET`, then the `SELECT` that is returned, if there is one, then those that write.
+    /// The statements in it: those of `LET`, then the `SELECT` that is returned, if there is one,
+    /// then those that write.
     pub statements: Vec<Inner>,
     /// The bind markers of the whole text, in the order in which a client sends their values.
     pub markers: Vec<ClientMarker>,
@@ -107,8 +108,8 @@ pub enum MarkerPlace {
 
 /// `a = a + x`, `a += x` and the same with a minus, where `x` is one term or reference.
 ///
-/// Of lists, sets, maps and counters nodes know how to do that. Of other columns the new value has to be computed from
-/// the row as it is; [`Inner::computed`] gives the text for it.
+/// Of lists, sets, maps and counters nodes know how to do that. Of other columns the new value has
+/// to be computed from the row as it is; [`Inner::computed`] gives the text for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfAssignment {
     /// The column.
@@ -146,7 +147,8 @@ pub struct Reference {
 /// A part of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValuePart {
-    /// `[key]`: an element of a list, set or map. A marker in it is one of [`Transaction::markers`].
+    /// `[key]`: an element of a list, set or map. A marker in it is one of
+    /// [`Transaction::markers`].
     Element(Term),
     /// `.field` of a value of a user-defined type.
     Field(String),
@@ -170,8 +172,8 @@ pub enum Test {
     IsNull,
     /// `IS NOT NULL`
     IsNotNull,
-    /// A comparison with a term. If the text has the term first, the comparison is turned round. A marker in the term is one of
-    /// [`Transaction::markers`].
+    /// A comparison with a term. If the text has the term first, the comparison is turned round. A
+    /// marker in the term is one of [`Transaction::markers`].
     Compare(Comparison, Term),
 }
 
@@ -183,11 +185,14 @@ impl Transaction {
         self.statements.get(first..).unwrap_or_default()
     }
 
-    /// The one statement that writes, if it stands alone: such a one may have conditions, and a time to live.
+    /// The one statement that writes, if it stands alone: such a one may have conditions, and a
+    /// time to live.
     #[must_use]
     pub fn lone_mutation(&self) -> Option<&Inner> {
         match &self.statements[..] {
-            [inner] if self.is_alone && !matches!(inner.statement, Statement::Select(_)) => Some(inner),
+            [inner] if self.is_alone && !matches!(inner.statement, Statement::Select(_)) => {
+                Some(inner)
+            }
             _ => None,
         }
     }

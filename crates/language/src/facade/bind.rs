@@ -87,8 +87,13 @@ impl<'a> Bound<'a> {
         let asked = match &single.form {
             Form::Acquire { owner: by, mode, wait_ms, ttl, .. } => {
                 owner = self.owner(by)?;
-                let shared = mode.as_ref().map(|mode| self.mode(mode)).transpose()?.unwrap_or(false);
-                let wait_ms = wait_ms.as_ref().map(|wait| self.int(wait, "wait_ms", 0)).transpose()?.unwrap_or(0);
+                let shared =
+                    mode.as_ref().map(|mode| self.mode(mode)).transpose()?.unwrap_or(false);
+                let wait_ms = wait_ms
+                    .as_ref()
+                    .map(|wait| self.int(wait, "wait_ms", 0))
+                    .transpose()?
+                    .unwrap_or(0);
                 let ttl_ms = self.ttl_ms(ttl)?;
                 if wait_ms > 0 && ttl_ms <= wait_ms.saturating_add(TTL_LEFT_MS) {
                     return Err(refuse(format!(
@@ -102,7 +107,11 @@ impl<'a> Bound<'a> {
             Form::Renew { owners, modes, fence, ttl, .. } => {
                 owner = self.same(owners, "owner", Self::owner)?.unwrap_or_default();
                 let shared = self.same(modes, "mode", Self::mode)?;
-                Asked::Renew { shared, ttl_ms: self.ttl_ms(ttl)?, fence: self.fence(fence.as_ref())? }
+                Asked::Renew {
+                    shared,
+                    ttl_ms: self.ttl_ms(ttl)?,
+                    fence: self.fence(fence.as_ref())?,
+                }
             }
             Form::Release { owner: by, fence, .. } => {
                 owner = self.owner(by)?;
@@ -134,7 +143,10 @@ impl<'a> Bound<'a> {
             Source::Marker(index) => usize::from(*index),
         };
         let value = if self.values.is_named() {
-            self.markers.get(index).and_then(Option::as_deref).and_then(|name| self.values.named(name))
+            self.markers
+                .get(index)
+                .and_then(Option::as_deref)
+                .and_then(|name| self.values.named(name))
         } else {
             self.values.get(index)
         };
@@ -147,10 +159,18 @@ impl<'a> Bound<'a> {
         }
     }
 
-    fn text(self, source: &'a Source, column: &str, max: usize) -> Result<&'a [u8], InvalidRequest> {
+    fn text(
+        self,
+        source: &'a Source,
+        column: &str,
+        max: usize,
+    ) -> Result<&'a [u8], InvalidRequest> {
         let bytes = self.value(source, column)?;
         if bytes.is_empty() || bytes.len() > max {
-            return Err(refuse(format!("{column} has {} bytes: 1 to {max} are allowed", bytes.len())));
+            return Err(refuse(format!(
+                "{column} has {} bytes: 1 to {max} are allowed",
+                bytes.len()
+            )));
         }
         if std::str::from_utf8(bytes).is_err() {
             return Err(refuse(format!("{column} is not UTF-8")));
@@ -184,8 +204,13 @@ impl<'a> Bound<'a> {
     fn int(self, source: &'a Source, column: &str, min: i32) -> Result<u32, InvalidRequest> {
         let bytes = self.value(source, column)?;
         let number = <[u8; 4]>::try_from(bytes).map(i32::from_be_bytes);
-        let number = number.map_err(|_| refuse(format!("{column} has {} bytes: an int has 4", bytes.len())))?;
-        if number < min { Err(refuse(format!("{column} is {number}: {min} is the least"))) } else { Ok(number as u32) }
+        let number = number
+            .map_err(|_| refuse(format!("{column} has {} bytes: an int has 4", bytes.len())))?;
+        if number < min {
+            Err(refuse(format!("{column} is {number}: {min} is the least")))
+        } else {
+            Ok(number as u32)
+        }
     }
 
     fn limit(self, source: Option<&'a Source>) -> Result<u32, InvalidRequest> {
@@ -194,14 +219,18 @@ impl<'a> Bound<'a> {
 
     fn ttl_ms(self, source: &'a Source) -> Result<u32, InvalidRequest> {
         let seconds = self.int(source, "the TTL", 1)?;
-        seconds.checked_mul(1_000).ok_or_else(|| refuse(format!("a TTL of {seconds} s is too long for a lock")))
+        seconds
+            .checked_mul(1_000)
+            .ok_or_else(|| refuse(format!("a TTL of {seconds} s is too long for a lock")))
     }
 
     fn fence(self, source: Option<&'a Source>) -> Result<Option<i64>, InvalidRequest> {
         let Some(source) = source else { return Ok(None) };
         let bytes = self.value(source, "fence")?;
         let number = <[u8; 8]>::try_from(bytes).map(i64::from_be_bytes);
-        number.map(Some).map_err(|_| refuse(format!("fence has {} bytes: a bigint has 8", bytes.len())))
+        number
+            .map(Some)
+            .map_err(|_| refuse(format!("fence has {} bytes: a bigint has 8", bytes.len())))
     }
 
     /// What a value is that a statement names more than once.
@@ -217,7 +246,9 @@ impl<'a> Bound<'a> {
             match &first {
                 None => first = Some(value),
                 Some(first) if *first != value => {
-                    return Err(refuse(format!("{column} cannot be changed: what is SET must be what the row has")));
+                    return Err(refuse(format!(
+                        "{column} cannot be changed: what is SET must be what the row has"
+                    )));
                 }
                 Some(_) => {}
             }

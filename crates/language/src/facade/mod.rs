@@ -1,5 +1,5 @@
-//! Statements on the tables of the keyspace `shunt`, by which applications ask for locks. A proxy answers them itself; the tables
-//! are there for drivers, which want to see them, and stay empty.
+//! Statements on the tables of the keyspace `shunt`, by which applications ask for locks. A proxy
+//! answers them itself; the tables are there for drivers, which want to see them, and stay empty.
 //!
 //! ```text
 //! INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?    acquire; wait_ms may be left out
@@ -10,12 +10,13 @@
 //! BEGIN BATCH INSERT ..; INSERT ..; APPLY BATCH                                                acquire several, all or none
 //! ```
 //!
-//! `fast_locks` is the same for locks in memory. `rwlocks` and `fast_rwlocks` have (name, owner) as their key and a column `mode`,
-//! 'S' or 'X'. `lock_queue` shows who holds a lock and who waits.
+//! `fast_locks` is the same for locks in memory. `rwlocks` and `fast_rwlocks` have (name, owner) as
+//! their key and a column `mode`, 'S' or 'X'. `lock_queue` shows who holds a lock and who waits.
 //!
-//! [`parse`] reads a text, at PREPARE or for a QUERY; [`Statement::bind`] puts the values in; [`reply`] writes the answers. What is on
-//! these tables and is none of the forms above is refused with words that say which form it should have: a row that came to be in
-//! one of the tables would show a lock that nobody holds. So are changes of the tables themselves.
+//! [`parse`] reads a text, at PREPARE or for a QUERY; [`Statement::bind`] puts the values in;
+//! [`reply`] writes the answers. What is on these tables and is none of the forms above is refused
+//! with words that say which form it should have: a row that came to be in one of the tables would
+//! show a lock that nobody holds. So are changes of the tables themselves.
 
 mod bind;
 mod read;
@@ -73,7 +74,8 @@ pub enum ColumnType {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 5] = [Table::Locks, Table::FastLocks, Table::RwLocks, Table::FastRwLocks, Table::LockQueue];
+    pub const ALL: [Table; 5] =
+        [Table::Locks, Table::FastLocks, Table::RwLocks, Table::FastRwLocks, Table::LockQueue];
 
     /// Its name in the keyspace.
     pub fn name(self) -> &'static str {
@@ -154,12 +156,41 @@ pub struct Selected {
 /// What one statement asks for, with its values yet to come.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
-    Acquire { name: Source, owner: Source, mode: Option<Source>, wait_ms: Option<Source>, ttl: Source },
-    Renew { name: Source, owners: Vec<Source>, modes: Vec<Source>, fence: Option<Source>, ttl: Source },
-    Release { name: Source, owner: Source, fence: Option<Source> },
-    Look { name: Source, owner: Option<Source>, columns: Vec<Selected>, limit: Option<Source> },
-    Queue { name: Source, fast: Option<Source>, columns: Vec<Selected>, limit: Option<Source> },
-    Longest { columns: Vec<Selected>, limit: Option<Source> },
+    Acquire {
+        name: Source,
+        owner: Source,
+        mode: Option<Source>,
+        wait_ms: Option<Source>,
+        ttl: Source,
+    },
+    Renew {
+        name: Source,
+        owners: Vec<Source>,
+        modes: Vec<Source>,
+        fence: Option<Source>,
+        ttl: Source,
+    },
+    Release {
+        name: Source,
+        owner: Source,
+        fence: Option<Source>,
+    },
+    Look {
+        name: Source,
+        owner: Option<Source>,
+        columns: Vec<Selected>,
+        limit: Option<Source>,
+    },
+    Queue {
+        name: Source,
+        fast: Option<Source>,
+        columns: Vec<Selected>,
+        limit: Option<Source>,
+    },
+    Longest {
+        columns: Vec<Selected>,
+        limit: Option<Source>,
+    },
 }
 
 /// One statement on one of the tables.
@@ -204,12 +235,21 @@ impl Statement {
                 }
                 Form::Renew { name, owners, modes, fence, ttl } => {
                     let more = [Some(name), fence.as_ref(), Some(ttl)].into_iter().flatten();
-                    owners.iter().chain(modes).chain(more).map(|value| size_of::<Source>() + source(value)).sum()
+                    owners
+                        .iter()
+                        .chain(modes)
+                        .chain(more)
+                        .map(|value| size_of::<Source>() + source(value))
+                        .sum()
                 }
-                Form::Release { name, owner, fence } => {
-                    [Some(name), Some(owner), fence.as_ref()].into_iter().flatten().map(source).sum()
+                Form::Release { name, owner, fence } => [Some(name), Some(owner), fence.as_ref()]
+                    .into_iter()
+                    .flatten()
+                    .map(source)
+                    .sum(),
+                Form::Longest { columns: shown, limit } => {
+                    limit.as_ref().map_or(0, source) + columns(shown)
                 }
-                Form::Longest { columns: shown, limit } => limit.as_ref().map_or(0, source) + columns(shown),
                 Form::Look { name, owner: more, columns: shown, limit }
                 | Form::Queue { name, fast: more, columns: shown, limit } => {
                     let values = [Some(name), more.as_ref(), limit.as_ref()].into_iter().flatten();
@@ -218,7 +258,8 @@ impl Statement {
             }
         };
         let markers = self.markers.iter().flatten().map(|name| name.len()).sum::<usize>();
-        let singles = self.singles.iter().map(|single| size_of::<Single>() + form(single)).sum::<usize>();
+        let singles =
+            self.singles.iter().map(|single| size_of::<Single>() + form(single)).sum::<usize>();
         size_of::<Self>() + singles + self.markers.len() * size_of::<Option<Box<str>>>() + markers
     }
 
@@ -230,7 +271,9 @@ impl Statement {
     /// The columns of its result, if it reads.
     pub fn selected(&self) -> Option<&[Selected]> {
         match &self.singles.first()?.form {
-            Form::Look { columns, .. } | Form::Queue { columns, .. } | Form::Longest { columns, .. } => Some(columns),
+            Form::Look { columns, .. }
+            | Form::Queue { columns, .. }
+            | Form::Longest { columns, .. } => Some(columns),
             _ => None,
         }
     }
@@ -241,16 +284,20 @@ impl Statement {
     }
 }
 
-/// Says of statements that come together in a batch that they may: all acquire or all release, and all of locks that are kept in the
-/// same way.
+/// Says of statements that come together in a batch that they may: all acquire or all release, and
+/// all of locks that are kept in the same way.
 ///
 /// # Errors
 /// What they may not.
-pub fn may_be_together<'a>(statements: impl Iterator<Item = &'a Statement>) -> Result<(), InvalidRequest> {
+pub fn may_be_together<'a>(
+    statements: impl Iterator<Item = &'a Statement>,
+) -> Result<(), InvalidRequest> {
     let singles: Vec<&Single> = statements.flat_map(|statement| &statement.singles).collect();
     if singles.len() > BATCH_MAX {
         let count = singles.len();
-        return Err(InvalidRequest::new(format!("a batch of {count} statements on locks: {BATCH_MAX} are the most")));
+        return Err(InvalidRequest::new(format!(
+            "a batch of {count} statements on locks: {BATCH_MAX} are the most"
+        )));
     }
     let kind = |single: &Single| match single.form {
         Form::Acquire { .. } => Some(true),

@@ -1,16 +1,17 @@
 //! From text to [`Statement`].
 
 use super::{
-    COLUMNS_MAX, ColumnType, Form, KEYSPACE, NAME_BYTES_MAX, Selected, Single, Source, Statement, Table,
-    may_be_together, schema,
+    COLUMNS_MAX, ColumnType, Form, KEYSPACE, NAME_BYTES_MAX, Selected, Single, Source, Statement,
+    Table, may_be_together, schema,
 };
 use crate::ast::{
-    self, Attributes, ColumnCondition, Comparison, Conditions, Delete, Insert, LiteralKind, Mutation, Operation,
-    QualifiedName, Relation, Select, SelectClause, Selector, Term, Update,
+    self, Attributes, ColumnCondition, Comparison, Conditions, Delete, Insert, LiteralKind,
+    Mutation, Operation, QualifiedName, Relation, Select, SelectClause, Selector, Term, Update,
 };
 use crate::error::InvalidRequest;
 
-/// The table that names mean, if it is one of these; `keyspace` is the session's, for names without one.
+/// The table that names mean, if it is one of these; `keyspace` is the session's, for names without
+/// one.
 pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> {
     if name.keyspace.as_deref().or(keyspace) != Some(KEYSPACE) {
         return None;
@@ -21,7 +22,8 @@ pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> 
 /// Reads a text. None: it is not on one of the tables. `keyspace` is the session's.
 ///
 /// # Errors
-/// The text is on one of the tables and is none of the forms that they have; or it would change the tables or their keyspace.
+/// The text is on one of the tables and is none of the forms that they have; or it would change the
+/// tables or their keyspace.
 pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
     // What is no CQL is a node's to refuse, in its own words.
     let Ok(parsed) = crate::parse(text) else { return Ok(None) };
@@ -39,9 +41,13 @@ pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, In
             None => return Ok(None),
         },
         ast::Statement::Truncate(name) if is_facade(name, keyspace).is_some() => {
-            return Err(refuse("the tables of shunt have no rows to TRUNCATE; release locks by DELETE"));
+            return Err(refuse(
+                "the tables of shunt have no rows to TRUNCATE; release locks by DELETE",
+            ));
         }
-        ast::Statement::Schema(change) => return schema::refusal(change, keyspace).map_or(Ok(None), Err),
+        ast::Statement::Schema(change) => {
+            return schema::refusal(change, keyspace).map_or(Ok(None), Err);
+        }
         _ => return Ok(None),
     };
     let markers = parsed.markers.into_iter().map(|name| name.map(String::into_boxed_str)).collect();
@@ -56,13 +62,19 @@ fn refuse(why: impl Into<String>) -> InvalidRequest {
     InvalidRequest::new(why)
 }
 
-fn read_batch(batch: &ast::Batch, keyspace: Option<&str>) -> Result<Option<Vec<Single>>, InvalidRequest> {
-    let tables: Vec<_> = batch.mutations.iter().map(|mutation| is_facade(mutation.table(), keyspace)).collect();
+fn read_batch(
+    batch: &ast::Batch,
+    keyspace: Option<&str>,
+) -> Result<Option<Vec<Single>>, InvalidRequest> {
+    let tables: Vec<_> =
+        batch.mutations.iter().map(|mutation| is_facade(mutation.table(), keyspace)).collect();
     if tables.iter().all(Option::is_none) {
         return Ok(None);
     }
     if batch.attributes != Attributes::default() || batch.kind == ast::BatchKind::Counter {
-        return Err(refuse("a batch on the tables of shunt is BEGIN BATCH without COUNTER and USING"));
+        return Err(refuse(
+            "a batch on the tables of shunt is BEGIN BATCH without COUNTER and USING",
+        ));
     }
     let singles = batch.mutations.iter().zip(tables).map(|(mutation, table)| match table {
         Some(table) => read_mutation(table, mutation),
@@ -88,7 +100,8 @@ fn read_mutation(table: Table, mutation: &Mutation) -> Result<Single, InvalidReq
 }
 
 fn read_insert(table: Table, insert: &Insert) -> Result<Form, InvalidRequest> {
-    let (mode, columns) = if table.is_shared() { (", mode", "name, owner, mode") } else { ("", "name, owner") };
+    let (mode, columns) =
+        if table.is_shared() { (", mode", "name, owner, mode") } else { ("", "name, owner") };
     let form = || {
         let table = table.name();
         let marks = if mode.is_empty() { "?, ?" } else { "?, ?, ?" };
@@ -204,7 +217,8 @@ fn read_select(table: Table, select: &Select) -> Result<Single, InvalidRequest> 
         return Err(refuse(format!("a SELECT from the tables of shunt has no {what}")));
     }
     let columns = read_columns(table, &select.clause)?;
-    let limit = select.limit.as_ref().map(|limit| source(limit, ColumnType::Int, "[limit]")).transpose()?;
+    let limit =
+        select.limit.as_ref().map(|limit| source(limit, ColumnType::Int, "[limit]")).transpose()?;
     let is_exclusive = matches!(table, Table::Locks | Table::FastLocks);
     if select.relations.is_empty() && is_exclusive {
         return Ok(Single { table, form: Form::Longest { columns, limit } });
@@ -215,7 +229,10 @@ fn read_select(table: Table, select: &Select) -> Result<Single, InvalidRequest> 
             _ if table.is_shared() => (" [AND owner = ?]", ""),
             _ => ("", ", and without WHERE those of this proxy, the longest queues first"),
         };
-        refuse(format!("SELECT .. FROM shunt.{} WHERE name = ?{more} shows one lock at a time{also}", table.name()))
+        refuse(format!(
+            "SELECT .. FROM shunt.{} WHERE name = ?{more} shows one lock at a time{also}",
+            table.name()
+        ))
     };
     let mut key = read_key(table, &select.relations, true).ok_or_else(form)??;
     let name = key.take("name").ok_or_else(form)?;
@@ -229,7 +246,10 @@ fn read_select(table: Table, select: &Select) -> Result<Single, InvalidRequest> 
 fn read_columns(table: Table, clause: &SelectClause) -> Result<Vec<Selected>, InvalidRequest> {
     let all = table.columns();
     let SelectClause::Items(items) = clause else {
-        let every = all.iter().enumerate().map(|(column, (name, _))| Selected { shown: Box::from(*name), column });
+        let every = all
+            .iter()
+            .enumerate()
+            .map(|(column, (name, _))| Selected { shown: Box::from(*name), column });
         return Ok(every.collect());
     };
     if items.len() > COLUMNS_MAX {
@@ -240,11 +260,17 @@ fn read_columns(table: Table, clause: &SelectClause) -> Result<Vec<Selected>, In
     }
     let read = items.iter().map(|item| {
         let Selector::Column(name) = &item.selector else {
-            return Err(refuse("a SELECT from the tables of shunt has columns, and no functions or terms"));
+            return Err(refuse(
+                "a SELECT from the tables of shunt has columns, and no functions or terms",
+            ));
         };
         let column = all.iter().position(|(known, _)| known == name).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-            refuse(format!("shunt.{} has no column {name}: it has {}", table.name(), names.join(", ")))
+            refuse(format!(
+                "shunt.{} has no column {name}: it has {}",
+                table.name(),
+                names.join(", ")
+            ))
         })?;
         Ok(Selected { shown: item.alias.as_deref().unwrap_or(name).into(), column })
     });
@@ -271,25 +297,33 @@ impl Found {
 }
 
 /// The values of WHERE. None: there is something else in it.
-fn read_key(table: Table, relations: &[Relation], with_more: bool) -> Option<Result<Found, InvalidRequest>> {
+fn read_key(
+    table: Table,
+    relations: &[Relation],
+    with_more: bool,
+) -> Option<Result<Found, InvalidRequest>> {
     let mut found = Found::default();
     for relation in relations {
-        let Relation::Column { column, comparison: Comparison::Equal, value } = relation else { return None };
+        let Relation::Column { column, comparison: Comparison::Equal, value } = relation else {
+            return None;
+        };
         let of_type = match column.as_str() {
             "name" => ColumnType::Text,
             "owner" if table.is_shared() && with_more => ColumnType::Text,
             "fast" if table == Table::LockQueue => ColumnType::Boolean,
             _ => return None,
         };
-        if let Err(error) = source(value, of_type, column).and_then(|source| found.put(column, source)) {
+        if let Err(error) =
+            source(value, of_type, column).and_then(|source| found.put(column, source))
+        {
             return Some(Err(error));
         }
     }
     Some(Ok(found))
 }
 
-/// The values of IF: of `fence`, and of the column `also`. IF EXISTS has none, and is for the tables whose key has the owner. None:
-/// there is something else in it.
+/// The values of IF: of `fence`, and of the column `also`. IF EXISTS has none, and is for the
+/// tables whose key has the owner. None: there is something else in it.
 fn read_conditions(conditions: &Conditions, also: &str) -> Option<Result<Found, InvalidRequest>> {
     let mut found = Found::default();
     let all = match conditions {
@@ -299,8 +333,14 @@ fn read_conditions(conditions: &Conditions, also: &str) -> Option<Result<Found, 
         Conditions::All(all) => all,
     };
     for condition in all {
-        let ColumnCondition { column, element: None, field: None, comparison: Some(Comparison::Equal), values, .. } =
-            condition
+        let ColumnCondition {
+            column,
+            element: None,
+            field: None,
+            comparison: Some(Comparison::Equal),
+            values,
+            ..
+        } = condition
         else {
             return None;
         };
@@ -310,7 +350,9 @@ fn read_conditions(conditions: &Conditions, also: &str) -> Option<Result<Found, 
             column if column == also => ColumnType::Text,
             _ => return None,
         };
-        if let Err(error) = source(value, of_type, column).and_then(|source| found.put(column, source)) {
+        if let Err(error) =
+            source(value, of_type, column).and_then(|source| found.put(column, source))
+        {
             return Some(Err(error));
         }
     }
@@ -319,15 +361,21 @@ fn read_conditions(conditions: &Conditions, also: &str) -> Option<Result<Found, 
 
 /// A marker, or a literal of this type.
 fn source(term: &Term, of_type: ColumnType, column: &str) -> Result<Source, InvalidRequest> {
-    let wrong = || refuse(format!("the value of {column} is neither a bind marker nor a {}", of_type.name()));
+    let wrong = || {
+        refuse(format!("the value of {column} is neither a bind marker nor a {}", of_type.name()))
+    };
     let literal = match term {
         Term::Marker(index) => return Ok(Source::Marker(*index)),
         Term::Literal(literal) => literal,
         _ => return Err(wrong()),
     };
-    // The longest value that any column takes; what is longer would lie in memory for as long as the statement is prepared.
+    // The longest value that any column takes; what is longer would lie in memory for as long as
+    // the statement is prepared.
     if literal.text.len() > NAME_BYTES_MAX {
-        return Err(refuse(format!("{column} has {} bytes: at most {NAME_BYTES_MAX} are allowed", literal.text.len())));
+        return Err(refuse(format!(
+            "{column} has {} bytes: at most {NAME_BYTES_MAX} are allowed",
+            literal.text.len()
+        )));
     }
     let bytes = match (of_type, literal.kind) {
         (ColumnType::Text, LiteralKind::String) => literal.text.clone().into_bytes(),
@@ -337,7 +385,9 @@ fn source(term: &Term, of_type: ColumnType, column: &str) -> Result<Source, Inva
         (ColumnType::BigInt, LiteralKind::Integer) => {
             literal.text.parse::<i64>().map_err(|_| wrong())?.to_be_bytes().to_vec()
         }
-        (ColumnType::Boolean, LiteralKind::Boolean) => vec![u8::from(literal.text.eq_ignore_ascii_case("true"))],
+        (ColumnType::Boolean, LiteralKind::Boolean) => {
+            vec![u8::from(literal.text.eq_ignore_ascii_case("true"))]
+        }
         _ => return Err(wrong()),
     };
     Ok(Source::Literal(bytes.into_boxed_slice()))

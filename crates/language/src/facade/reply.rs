@@ -57,17 +57,30 @@ pub struct Row<'a> {
 
 impl Row<'_> {
     fn put(&self, out: &mut Vec<u8>, column: &str) {
-        let int = |value: Option<u32>| value.map(|value| i32::try_from(value).unwrap_or(i32::MAX).to_be_bytes());
+        let int = |value: Option<u32>| {
+            value.map(|value| i32::try_from(value).unwrap_or(i32::MAX).to_be_bytes())
+        };
         let mode = |shared: bool| if shared { &b"S"[..] } else { b"X" };
         match column {
             "name" => put::bytes(out, self.name),
             "owner" => put::bytes(out, self.owner),
             "role" => put::bytes(out, self.role),
-            "fast" => put::bytes(out, self.fast.map(|fast| [u8::from(fast)]).as_ref().map(|byte| &byte[..])),
-            "position" => put::bytes(out, self.position.map(i32::to_be_bytes).as_ref().map(|bytes| &bytes[..])),
+            "fast" => put::bytes(
+                out,
+                self.fast.map(|fast| [u8::from(fast)]).as_ref().map(|byte| &byte[..]),
+            ),
+            "position" => put::bytes(
+                out,
+                self.position.map(i32::to_be_bytes).as_ref().map(|bytes| &bytes[..]),
+            ),
             "mode" => put::bytes(out, self.shared.map(mode)),
-            "state" => put::bytes(out, self.waits.map(|waits| if waits { &b"waiting"[..] } else { b"held" })),
-            "fence" => put::bytes(out, self.fence.map(i64::to_be_bytes).as_ref().map(|bytes| &bytes[..])),
+            "state" => put::bytes(
+                out,
+                self.waits.map(|waits| if waits { &b"waiting"[..] } else { b"held" }),
+            ),
+            "fence" => {
+                put::bytes(out, self.fence.map(i64::to_be_bytes).as_ref().map(|bytes| &bytes[..]))
+            }
             "ttl_ms" => put::bytes(out, int(self.ttl_ms).as_ref().map(|bytes| &bytes[..])),
             "waiters" => put::bytes(out, int(self.waiters).as_ref().map(|bytes| &bytes[..])),
             _ => put::bytes(out, None),
@@ -75,15 +88,22 @@ impl Row<'_> {
     }
 }
 
-/// The columns of the answer to a conditional statement, behind `[applied]`: always all of them, so that a caller who knows the table
-/// knows the answer.
+/// The columns of the answer to a conditional statement, behind `[applied]`: always all of them, so
+/// that a caller who knows the table knows the answer.
 fn answered(table: Table) -> &'static [(&'static str, ColumnType)] {
     use ColumnType::{BigInt, Int, Text};
     match table.is_shared() {
-        false => &[("name", Text), ("owner", Text), ("fence", BigInt), ("ttl_ms", Int), ("waiters", Int)],
-        true => {
-            &[("name", Text), ("owner", Text), ("mode", Text), ("fence", BigInt), ("ttl_ms", Int), ("waiters", Int)]
+        false => {
+            &[("name", Text), ("owner", Text), ("fence", BigInt), ("ttl_ms", Int), ("waiters", Int)]
         }
+        true => &[
+            ("name", Text),
+            ("owner", Text),
+            ("mode", Text),
+            ("fence", BigInt),
+            ("ttl_ms", Int),
+            ("waiters", Int),
+        ],
     }
 }
 
@@ -102,8 +122,13 @@ fn put_column(out: &mut Vec<u8>, name: &str, of_type: ColumnType) {
     put::short(out, of_type.code());
 }
 
-/// The answer to a conditional statement: applied or not, and the lock as it is now, for each statement of it.
-pub fn conditional<'a>(out: &mut Vec<u8>, table: Table, rows: impl ExactSizeIterator<Item = (bool, Row<'a>)>) {
+/// The answer to a conditional statement: applied or not, and the lock as it is now, for each
+/// statement of it.
+pub fn conditional<'a>(
+    out: &mut Vec<u8>,
+    table: Table,
+    rows: impl ExactSizeIterator<Item = (bool, Row<'a>)>,
+) {
     let columns = answered(table);
     start(out, table, true, columns.len() + 1);
     put_column(out, "[applied]", ColumnType::Boolean);

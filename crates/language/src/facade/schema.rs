@@ -1,16 +1,21 @@
-//! Changes of the schema that would take the tables away or make others of them: refused, for clients' statements on the tables are
-//! read and answered as `shunt fleet init` has made them.
+//! Changes of the schema that would take the tables away or make others of them: refused, for
+//! clients' statements on the tables are read and answered as `shunt fleet init` has made them.
 
 use super::{KEYSPACE, Table, is_facade};
 use crate::ast::{DropKind, QualifiedName, SchemaStatement};
 use crate::error::InvalidRequest;
 use crate::lexer::{self, Kind, Token};
 
-/// What is wrong with a change of the schema, if it is one of these tables or of their keyspace; `keyspace` is the session's.
-pub(super) fn refusal(statement: &SchemaStatement, keyspace: Option<&str>) -> Option<InvalidRequest> {
+/// What is wrong with a change of the schema, if it is one of these tables or of their keyspace;
+/// `keyspace` is the session's.
+pub(super) fn refusal(
+    statement: &SchemaStatement,
+    keyspace: Option<&str>,
+) -> Option<InvalidRequest> {
     use SchemaStatement as S;
     let on = |what: &str, name: &QualifiedName, advice: &str| {
-        let is_of_rules = name.keyspace.as_deref().or(keyspace) == Some(KEYSPACE) && name.name == RULES;
+        let is_of_rules =
+            name.keyspace.as_deref().or(keyspace) == Some(KEYSPACE) && name.name == RULES;
         let (table, advice) = match is_of_rules {
             true => (RULES, OF_RULES),
             false => (is_facade(name, keyspace)?.name(), advice),
@@ -18,7 +23,9 @@ pub(super) fn refusal(statement: &SchemaStatement, keyspace: Option<&str>) -> Op
         Some(InvalidRequest::new(format!("{what} {KEYSPACE}.{table} is refused: {advice}")))
     };
     let of_keyspace = |what: &str, name: &str, advice: &str| {
-        (name == KEYSPACE).then(|| InvalidRequest::new(format!("{what} KEYSPACE {KEYSPACE} is refused: {advice}")))
+        (name == KEYSPACE).then(|| {
+            InvalidRequest::new(format!("{what} KEYSPACE {KEYSPACE} is refused: {advice}"))
+        })
     };
     match statement {
         S::CreateKeyspace { name, .. } => of_keyspace("CREATE", name, MAKE),
@@ -34,11 +41,15 @@ pub(super) fn refusal(statement: &SchemaStatement, keyspace: Option<&str>) -> Op
             DropKind::Keyspace => of_keyspace("DROP", &drop.name.name, GONE),
             DropKind::Table => on("DROP TABLE", &drop.name, GONE),
             DropKind::View => on("DROP MATERIALIZED VIEW", &drop.name, GONE),
-            DropKind::Trigger => drop.table.as_ref().and_then(|table| on("DROP TRIGGER ON", table, KEEP)),
+            DropKind::Trigger => {
+                drop.table.as_ref().and_then(|table| on("DROP TRIGGER ON", table, KEEP))
+            }
             // An index has a name of its own, and there are no rows for it.
             DropKind::Index | DropKind::Type | DropKind::Function | DropKind::Aggregate => None,
         },
-        S::CreateType { .. } | S::AlterType(_) | S::CreateFunction(_) | S::CreateAggregate(_) => None,
+        S::CreateType { .. } | S::AlterType(_) | S::CreateFunction(_) | S::CreateAggregate(_) => {
+            None
+        }
     }
 }
 
@@ -46,16 +57,14 @@ pub(super) fn refusal(statement: &SchemaStatement, keyspace: Option<&str>) -> Op
 const RULES: &str = "guards";
 const OF_RULES: &str = "the proxies of a fleet read rules from this table, and need it as `shunt fleet init` has made it; DELETE removes a rule";
 const MAKE: &str = "`shunt fleet init` makes what locks need, at a node";
-const KEEP: &str =
-    "the proxies of a fleet answer statements on this table, and need it as `shunt fleet init` has made it";
-const NO_ROWS: &str =
-    "the table has no rows; SELECT .. WHERE name = ? looks at a lock, and `shunt locks` shows those of a fleet";
+const KEEP: &str = "the proxies of a fleet answer statements on this table, and need it as `shunt fleet init` has made it";
+const NO_ROWS: &str = "the table has no rows; SELECT .. WHERE name = ? looks at a lock, and `shunt locks` shows those of a fleet";
 const REPLICAS: &str = "its tables have no rows to be replicated. Durable locks are in shunt_meta; change the replication of either at a node";
-const GONE: &str =
-    "locks are released by DELETE, each by its owner. When no fleet is to run any more, drop it at a node";
+const GONE: &str = "locks are released by DELETE, each by its owner. When no fleet is to run any more, drop it at a node";
 
-/// True if a change of the schema names one of the tables, or their keyspace as a whole, or cannot even be cut into words. For texts
-/// that [`crate::parse`] cannot read, or that are too long to: what a later version of Cassandra can read is still not wanted.
+/// True if a change of the schema names one of the tables, or their keyspace as a whole, or cannot
+/// even be cut into words. For texts that [`crate::parse`] cannot read, or that are too long to:
+/// what a later version of Cassandra can read is still not wanted.
 pub fn may_change(text: &str, keyspace: Option<&str>) -> bool {
     let is_name = |token: Token, name: &str| {
         let token_text = text.get(token.start..token.end).unwrap_or_default();
@@ -69,7 +78,8 @@ pub fn may_change(text: &str, keyspace: Option<&str>) -> bool {
     let mut tables = Table::ALL.map(Table::name).to_vec();
     tables.push(RULES);
     let is_table = |token: Token| tables.iter().any(|table| is_name(token, table));
-    let (mut before, mut number, mut of_keyspace, mut found) = ([None::<Token>; 2], 0, false, false);
+    let (mut before, mut number, mut of_keyspace, mut found) =
+        ([None::<Token>; 2], 0, false, false);
     let cut = lexer::each(text, |token| {
         number += 1;
         of_keyspace |= number == 2 && (is_name(token, "keyspace") || is_name(token, "schema"));

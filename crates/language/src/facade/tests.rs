@@ -30,7 +30,10 @@ fn each_form_is_read_with_literals_and_with_markers() {
     let none = Values::default();
     let acquire = Asked::Acquire { shared: false, ttl_ms: 20_000, wait_ms: 0 };
     let cases = [
-        ("INSERT INTO shunt.locks (owner, name) VALUES ('o', 'n') IF NOT EXISTS USING TTL 20", acquire),
+        (
+            "INSERT INTO shunt.locks (owner, name) VALUES ('o', 'n') IF NOT EXISTS USING TTL 20",
+            acquire,
+        ),
         (
             "insert into Shunt.Fast_Locks (name, owner, wait_ms) values ('n', 'o', 500) if not exists using ttl 20;",
             Asked::Acquire { shared: false, ttl_ms: 20_000, wait_ms: 500 },
@@ -47,18 +50,30 @@ fn each_form_is_read_with_literals_and_with_markers() {
             "UPDATE shunt.rwlocks USING TTL 20 SET mode = 'X' WHERE owner = 'o' AND name = 'n' IF EXISTS",
             Asked::Renew { shared: Some(false), ttl_ms: 20_000, fence: None },
         ),
-        ("DELETE FROM shunt.locks WHERE name = 'n' IF fence = 7 AND owner = 'o'", Asked::Release { fence: Some(7) }),
-        ("DELETE FROM shunt.fast_rwlocks WHERE name = 'n' AND owner = 'o' IF EXISTS", Asked::Release { fence: None }),
+        (
+            "DELETE FROM shunt.locks WHERE name = 'n' IF fence = 7 AND owner = 'o'",
+            Asked::Release { fence: Some(7) },
+        ),
+        (
+            "DELETE FROM shunt.fast_rwlocks WHERE name = 'n' AND owner = 'o' IF EXISTS",
+            Asked::Release { fence: None },
+        ),
     ];
     for (text, asked) in cases {
         let statement = read(text);
         let request = bind(&statement, &none);
-        assert_eq!((request.asked, request.name, request.owner), (asked, &b"n"[..], &b"o"[..]), "{text}");
+        assert_eq!(
+            (request.asked, request.name, request.owner),
+            (asked, &b"n"[..], &b"o"[..]),
+            "{text}"
+        );
     }
-    let statement = read("SELECT waiters AS w, owner FROM shunt.locks WHERE name = $$it's$$ LIMIT 3");
+    let statement =
+        read("SELECT waiters AS w, owner FROM shunt.locks WHERE name = $$it's$$ LIMIT 3");
     let request = bind(&statement, &none);
     assert_eq!((request.asked, request.name, request.limit), (Asked::Look, &b"it's"[..], 3));
-    let shown: Vec<&str> = statement.selected().expect("columns").iter().map(|column| &*column.shown).collect();
+    let shown: Vec<&str> =
+        statement.selected().expect("columns").iter().map(|column| &*column.shown).collect();
     assert_eq!(shown, ["w", "owner"]);
     for text in [
         "SELECT waiters AS w, owner FROM shunt.locks LIMIT 3",
@@ -66,17 +81,26 @@ fn each_form_is_read_with_literals_and_with_markers() {
     ] {
         let statement = read(text);
         let request = bind(&statement, &none);
-        assert_eq!((request.asked, request.name, request.limit), (Asked::Longest, &b""[..], 3), "{text}");
+        assert_eq!(
+            (request.asked, request.name, request.limit),
+            (Asked::Longest, &b""[..], 3),
+            "{text}"
+        );
         assert_eq!(statement.selected().map(<[_]>::len), Some(2));
     }
     for table in ["rwlocks", "fast_rwlocks", "lock_queue"] {
-        assert!(parse(&format!("SELECT * FROM shunt.{table}"), None).is_err(), "{table} is shown one lock at a time");
+        assert!(
+            parse(&format!("SELECT * FROM shunt.{table}"), None).is_err(),
+            "{table} is shown one lock at a time"
+        );
     }
 
-    let statement = read("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?");
+    let statement =
+        read("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?");
     let list = values(&[Value::Bytes(b"n"), Value::Bytes(b"o"), Value::Bytes(&SECONDS)]);
     assert_eq!(bind(&statement, &list.values()).asked, acquire);
-    let statement = read("INSERT INTO shunt.locks (name, owner) VALUES (:n, :o) IF NOT EXISTS USING TTL :t");
+    let statement =
+        read("INSERT INTO shunt.locks (name, owner) VALUES (:n, :o) IF NOT EXISTS USING TTL :t");
     let mut named = ValueList::named(4);
     for (name, value) in [("t", &SECONDS[..]), ("o", b"o"), ("n", b"n")] {
         named.push_named(name, Value::Bytes(value));
@@ -88,13 +112,19 @@ fn each_form_is_read_with_literals_and_with_markers() {
 
 #[test]
 fn values_that_no_lock_can_have_are_refused_in_words_that_name_the_column() {
-    let statement =
-        read("INSERT INTO shunt.rwlocks (name, owner, mode, wait_ms) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL ?");
+    let statement = read(
+        "INSERT INTO shunt.rwlocks (name, owner, mode, wait_ms) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL ?",
+    );
     let (name, owner) = (vec![b'n'; 1025], vec![b'o'; 257]);
     let int = |number: i32| number.to_be_bytes();
     let (zero, wait, minus, long) = (int(0), int(19_000), int(-1), int(i32::MAX));
-    let good =
-        [Value::Bytes(b"n"), Value::Bytes(b"o"), Value::Bytes(b"S"), Value::Bytes(&zero), Value::Bytes(&SECONDS)];
+    let good = [
+        Value::Bytes(b"n"),
+        Value::Bytes(b"o"),
+        Value::Bytes(b"S"),
+        Value::Bytes(&zero),
+        Value::Bytes(&SECONDS),
+    ];
     let cases: [(usize, Value<'_>, &str); 12] = [
         (0, Value::Bytes(b""), "name has 0 bytes"),
         (0, Value::Bytes(&name), "name has 1025 bytes"),
@@ -124,7 +154,8 @@ fn values_that_no_lock_can_have_are_refused_in_words_that_name_the_column() {
 
 #[test]
 fn an_owner_cannot_be_changed_by_renewing() {
-    let statement = read("UPDATE shunt.locks USING TTL 5 SET owner = ? WHERE name = 'n' IF owner = ?");
+    let statement =
+        read("UPDATE shunt.locks USING TTL 5 SET owner = ? WHERE name = 'n' IF owner = ?");
     let list = values(&[Value::Bytes(b"new"), Value::Bytes(b"old")]);
     let list = list.values();
     assert!(statement.bind(&list).next().expect("a request").is_err());
@@ -143,7 +174,9 @@ fn other_tables_are_the_nodes_business() {
     ] {
         assert_eq!(parse(text, Some("elsewhere")), Ok(None), "{text}");
     }
-    assert!(parse("SELECT * FROM locks WHERE name = 'n'", Some(KEYSPACE)).expect("allowed").is_some());
+    assert!(
+        parse("SELECT * FROM locks WHERE name = 'n'", Some(KEYSPACE)).expect("allowed").is_some()
+    );
     assert_eq!(parse("SELECT * FROM locks WHERE name = 'n'", Some("Shunt")), Ok(None));
 }
 
@@ -182,17 +215,31 @@ fn is_refused(text: &str, session: Option<&str>) -> bool {
 
 #[test]
 fn the_tables_are_not_changed() {
-    let spellings = ["shunt.locks", "Shunt . FAST_locks", "\"shunt\".\"rwlocks\"", "shunt/* x */.\n-- y\nlock_queue"];
+    let spellings = [
+        "shunt.locks",
+        "Shunt . FAST_locks",
+        "\"shunt\".\"rwlocks\"",
+        "shunt/* x */.\n-- y\nlock_queue",
+    ];
     for form in CHANGES {
         for spelling in spellings {
             for session in [None, Some(KEYSPACE), Some("elsewhere")] {
-                assert!(is_refused(&form.replacen("{}", spelling, 1), session), "{form} of {spelling}");
+                assert!(
+                    is_refused(&form.replacen("{}", spelling, 1), session),
+                    "{form} of {spelling}"
+                );
             }
         }
         let inside = form.replacen("{}", "fast_rwlocks", 1);
-        assert!(is_refused(&inside, Some(KEYSPACE)) && !is_refused(&inside, Some("elsewhere")), "{form}");
+        assert!(
+            is_refused(&inside, Some(KEYSPACE)) && !is_refused(&inside, Some("elsewhere")),
+            "{form}"
+        );
         for other in ["elsewhere.locks", "shunt.others", "\"Shunt\".locks", "shunt.\"Locks\""] {
-            assert!(!is_refused(&form.replacen("{}", other, 1), Some("elsewhere")), "{form} of {other}");
+            assert!(
+                !is_refused(&form.replacen("{}", other, 1), Some("elsewhere")),
+                "{form} of {other}"
+            );
         }
     }
     for text in [
@@ -203,10 +250,18 @@ fn the_tables_are_not_changed() {
         "Drop Keyspace If Exists {};",
         "ALTER KEYSPACE {} FORGET it",
     ] {
-        for (name, refused) in
-            [("shunt", true), ("SHUNT", true), ("\"shunt\"", true), ("\"Shunt\"", false), ("shunt_meta", false)]
-        {
-            assert_eq!(is_refused(&text.replacen("{}", name, 1), Some(KEYSPACE)), refused, "{text} of {name}");
+        for (name, refused) in [
+            ("shunt", true),
+            ("SHUNT", true),
+            ("\"shunt\"", true),
+            ("\"Shunt\"", false),
+            ("shunt_meta", false),
+        ] {
+            assert_eq!(
+                is_refused(&text.replacen("{}", name, 1), Some(KEYSPACE)),
+                refused,
+                "{text} of {name}"
+            );
         }
     }
 }
@@ -214,16 +269,28 @@ fn the_tables_are_not_changed() {
 #[test]
 fn what_a_refused_change_was_and_what_to_do_is_said() {
     for (text, says) in [
-        ("ALTER TABLE shunt.locks ADD a int", ["ALTER TABLE shunt.locks is refused", "shunt fleet init"]),
+        (
+            "ALTER TABLE shunt.locks ADD a int",
+            ["ALTER TABLE shunt.locks is refused", "shunt fleet init"],
+        ),
         ("DROP TABLE IF EXISTS shunt.locks", ["DROP TABLE shunt.locks is refused", "at a node"]),
         ("DROP KEYSPACE shunt", ["DROP KEYSPACE shunt is refused", "at a node"]),
-        ("ALTER KEYSPACE shunt WITH durable_writes = true", ["ALTER KEYSPACE shunt is refused", "at a node"]),
+        (
+            "ALTER KEYSPACE shunt WITH durable_writes = true",
+            ["ALTER KEYSPACE shunt is refused", "at a node"],
+        ),
         (
             "CREATE TABLE shunt.locks (name text PRIMARY KEY)",
             ["CREATE TABLE shunt.locks is refused", "shunt fleet init"],
         ),
-        ("CREATE INDEX ON shunt.rwlocks (owner)", ["CREATE INDEX ON shunt.rwlocks is refused", "shunt locks"]),
-        ("CREATE TRIGGER t ON shunt.locks USING 'x'", ["CREATE TRIGGER ON shunt.locks is refused", "no rows"]),
+        (
+            "CREATE INDEX ON shunt.rwlocks (owner)",
+            ["CREATE INDEX ON shunt.rwlocks is refused", "shunt locks"],
+        ),
+        (
+            "CREATE TRIGGER t ON shunt.locks USING 'x'",
+            ["CREATE TRIGGER ON shunt.locks is refused", "no rows"],
+        ),
     ] {
         let error = parse(text, None).expect_err("it is not allowed").message;
         assert!(says.iter().all(|says| error.contains(says)), "{error}");
@@ -254,14 +321,20 @@ fn other_changes_of_the_schema_are_the_nodes_business() {
         "DESCRIBE TABLE shunt.locks",
         "DROP ROLE locks",
     ] {
-        assert_eq!((parse(text, Some(KEYSPACE)), classify(text).kind), (Ok(None), Kind::Other), "{text}");
+        assert_eq!(
+            (parse(text, Some(KEYSPACE)), classify(text).kind),
+            (Ok(None), Kind::Other),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn batches_are_of_one_kind() {
     let insert = |table: &str, name: &str| {
-        format!("INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 5")
+        format!(
+            "INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 5"
+        )
     };
     let batch = |parts: &[String]| format!("BEGIN BATCH {}; APPLY BATCH", parts.join("; "));
     assert_eq!(read(&batch(&[insert("locks", "a"), insert("locks", "b")])).len(), 2);
@@ -281,12 +354,17 @@ fn batches_are_of_one_kind() {
     }
 }
 
-/// The proxy reads a text as a whole only if its quick look says that it may be on one of the tables. Whatever is, or is refused
-/// because it is, must look so.
+/// The proxy reads a text as a whole only if its quick look says that it may be on one of the
+/// tables. Whatever is, or is refused because it is, must look so.
 #[test]
 fn what_is_on_the_tables_is_seen_by_the_quick_look() {
-    let spellings =
-        ["shunt.locks", "Shunt . Locks", "\"shunt\".\"locks\"", "SHUNT.fast_rwlocks", "shunt /* x */ . lock_queue"];
+    let spellings = [
+        "shunt.locks",
+        "Shunt . Locks",
+        "\"shunt\".\"locks\"",
+        "SHUNT.fast_rwlocks",
+        "shunt /* x */ . lock_queue",
+    ];
     let forms = [
         "SELECT * FROM {} WHERE name = 'n'",
         "SELECT a, b AS c, count(*) FROM {}",
@@ -306,11 +384,19 @@ fn what_is_on_the_tables_is_seen_by_the_quick_look() {
             let text = form.replacen("{}", spelling, 1);
             assert!(!matches!(parse(&text, None), Ok(None)), "{text}");
             let parsed = classify(&text);
-            let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
-            assert!(keyspace.is_some_and(|keyspace| keyspace.matches(KEYSPACE)), "{text}: {parsed:?}");
+            let keyspace = parsed
+                .keyspace
+                .or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
+            assert!(
+                keyspace.is_some_and(|keyspace| keyspace.matches(KEYSPACE)),
+                "{text}: {parsed:?}"
+            );
             let unqualified = form.replacen("{}", "locks", 1);
             let parsed = classify(&unqualified);
-            assert!(parsed.keyspace.is_none() && parsed.kind != Kind::Other, "{unqualified}: {parsed:?}");
+            assert!(
+                parsed.keyspace.is_none() && parsed.kind != Kind::Other,
+                "{unqualified}: {parsed:?}"
+            );
             let _: Option<Identifier<'_>> = parsed.keyspace;
         }
     }
@@ -332,22 +418,35 @@ fn answers_are_rows_that_every_version_reads() {
     };
     for version in 3..=5 {
         let mut body = Vec::new();
-        reply::conditional(&mut body, Table::RwLocks, [(true, row), (false, Row::default())].into_iter());
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &body) else { panic!("rows") };
+        reply::conditional(
+            &mut body,
+            Table::RwLocks,
+            [(true, row), (false, Row::default())].into_iter(),
+        );
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &body) else {
+            panic!("rows")
+        };
         let names: Vec<&str> = rows.metadata.columns().map(|column| column.name).collect();
         assert_eq!(names, ["[applied]", "name", "owner", "mode", "fence", "ttl_ms", "waiters"]);
-        let values: Vec<Vec<Option<&[u8]>>> = rows.rows().map(|row| row.expect("a row").values().collect()).collect();
+        let values: Vec<Vec<Option<&[u8]>>> =
+            rows.rows().map(|row| row.expect("a row").values().collect()).collect();
         let fence = 7_i64.to_be_bytes();
         let numbers = [8_i32.to_be_bytes(), 9_i32.to_be_bytes()];
-        let expected = [&[1][..], b"n", b"o", b"S", &fence, &numbers[0], &numbers[1]].map(Some).to_vec();
-        assert_eq!(values, [expected, [Some(&[0][..]), None, None, None, None, None, None].to_vec()]);
+        let expected =
+            [&[1][..], b"n", b"o", b"S", &fence, &numbers[0], &numbers[1]].map(Some).to_vec();
+        assert_eq!(
+            values,
+            [expected, [Some(&[0][..]), None, None, None, None, None, None].to_vec()]
+        );
 
         let statement = read("SELECT fence, wait_ms AS w FROM shunt.locks WHERE name = 'n'");
         for skip in [false, true] {
             body.clear();
             let columns = statement.selected().expect("columns");
             reply::selected(&mut body, statement.table(), columns, skip, std::iter::once(row));
-            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &body) else { panic!("rows") };
+            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &body) else {
+                panic!("rows")
+            };
             assert_eq!(rows.metadata.column_count, 2);
             let first = rows.rows().next().expect("a row").expect("a row");
             assert_eq!(first.values().collect::<Vec<_>>(), [Some(&fence[..]), None]);
@@ -355,16 +454,23 @@ fn answers_are_rows_that_every_version_reads() {
     }
 }
 
-/// A prepared statement is kept, and its answer has as many values as it names columns, for a thousand rows.
+/// A prepared statement is kept, and its answer has as many values as it names columns, for a
+/// thousand rows.
 #[test]
 fn statements_are_no_larger_than_they_need_to_be() {
-    let select =
-        |columns: usize| format!("SELECT {} FROM shunt.lock_queue WHERE name = 'n'", vec!["owner"; columns].join(", "));
+    let select = |columns: usize| {
+        format!(
+            "SELECT {} FROM shunt.lock_queue WHERE name = 'n'",
+            vec!["owner"; columns].join(", ")
+        )
+    };
     read(&select(16));
     assert!(parse(&select(17), None).expect_err("too many").message.contains("17 columns"));
     let insert = |bytes: usize| {
         let name = "n".repeat(bytes);
-        format!("INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 20")
+        format!(
+            "INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 20"
+        )
     };
     let (short, long) = (read(&insert(10)).bytes(), read(&insert(1_024)).bytes());
     assert_eq!(long - short, 1_014);

@@ -133,8 +133,11 @@ impl AggregateState {
         match &mut self.sum {
             Number::Float(sum) if self.exact.is_some() => {
                 // Cassandra fails where one is infinite or not a number; here the average is that.
-                self.exact =
-                    self.exact.take().zip(number.to_decimal()).map(|(exact, value)| add_exactly(&exact, &value));
+                self.exact = self
+                    .exact
+                    .take()
+                    .zip(number.to_decimal())
+                    .map(|(exact, value)| add_exactly(&exact, &value));
                 *sum += number.to_float();
             }
             Number::Float(sum) => {
@@ -144,15 +147,21 @@ impl AggregateState {
                 self.compensation = if next.is_finite() { next - *sum - corrected } else { 0.0 };
                 if next.is_infinite() && self.aggregate.kind == AggregateKind::Average {
                     let before = Number::Float(*sum).to_decimal();
-                    self.exact = before.zip(number.to_decimal()).map(|(sum, value)| add_exactly(&sum, &value));
+                    self.exact = before
+                        .zip(number.to_decimal())
+                        .map(|(sum, value)| add_exactly(&sum, &value));
                 }
                 *sum = next;
             }
             Number::Decimal(sum) => {
                 let decimal = NativeType::Decimal;
                 let calculate = |operator: Operator, left: &Decimal, right: &Decimal| {
-                    let bytes =
-                        arithmetic::apply(operator, (decimal, &left.encode()), (decimal, &right.encode()), decimal);
+                    let bytes = arithmetic::apply(
+                        operator,
+                        (decimal, &left.encode()),
+                        (decimal, &right.encode()),
+                        decimal,
+                    );
                     let bytes = bytes.map_err(InvalidRequest::new)?;
                     Ok(Decimal::decode(&bytes).unwrap_or_else(|| left.clone()))
                 };
@@ -161,7 +170,8 @@ impl AggregateState {
                 let step = match self.aggregate.kind {
                     AggregateKind::Average => {
                         let difference = calculate(Operator::Subtract, &value, sum)?;
-                        let unscaled = divide_half_even(&difference.unscaled, &BigInt::from(self.count));
+                        let unscaled =
+                            divide_half_even(&difference.unscaled, &BigInt::from(self.count));
                         Decimal { unscaled, scale: difference.scale }
                     }
                     _ => value,
@@ -183,7 +193,9 @@ impl AggregateState {
     pub fn finish(&self) -> Option<Vec<u8>> {
         let native = self.aggregate.native();
         match self.aggregate.kind {
-            AggregateKind::CountRows | AggregateKind::Count => Some(self.count.to_be_bytes().to_vec()),
+            AggregateKind::CountRows | AggregateKind::Count => {
+                Some(self.count.to_be_bytes().to_vec())
+            }
             AggregateKind::Min | AggregateKind::Max => self.best.clone(),
             // Beyond the range of its type a sum of integers begins again at the other end.
             AggregateKind::Sum => self.sum.write(native),

@@ -21,7 +21,8 @@ pub(super) enum Number {
     Decimal(Decimal),
 }
 
-/// How wide a type of numbers is, and whether it has fractions; the wider of two is that of a result.
+/// How wide a type of numbers is, and whether it has fractions; the wider of two is that of a
+/// result.
 fn width(native: NativeType) -> Option<(u32, bool)> {
     Some(match native {
         NativeType::Tinyint => (1, false),
@@ -64,9 +65,13 @@ pub(super) fn read(native: NativeType, bytes: &[u8]) -> Option<Number> {
     }
     Some(match native {
         NativeType::Tinyint => Number::Whole(i64::from(i8::from_be_bytes(bytes.try_into().ok()?))),
-        NativeType::Smallint => Number::Whole(i64::from(i16::from_be_bytes(bytes.try_into().ok()?))),
+        NativeType::Smallint => {
+            Number::Whole(i64::from(i16::from_be_bytes(bytes.try_into().ok()?)))
+        }
         NativeType::Int => Number::Whole(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
-        NativeType::Bigint | NativeType::Counter => Number::Whole(i64::from_be_bytes(bytes.try_into().ok()?)),
+        NativeType::Bigint | NativeType::Counter => {
+            Number::Whole(i64::from_be_bytes(bytes.try_into().ok()?))
+        }
         NativeType::Float => Number::Float(f64::from(f32::from_be_bytes(bytes.try_into().ok()?))),
         NativeType::Double => Number::Float(f64::from_be_bytes(bytes.try_into().ok()?)),
         NativeType::Varint => Number::Big(decode_varint(bytes)),
@@ -76,7 +81,11 @@ pub(super) fn read(native: NativeType, bytes: &[u8]) -> Option<Number> {
 }
 
 impl Number {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Java's conversions are lossy")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "Java's conversions are lossy"
+    )]
     fn to_whole(&self) -> i64 {
         match self {
             Number::Whole(value) => *value,
@@ -119,10 +128,15 @@ impl Number {
 
     /// As an operand of decimals, where Cassandra takes small integers for doubles: 1 is 1.0 there.
     fn to_operand(&self) -> Option<Decimal> {
-        if let Number::Whole(_) = self { Number::Float(self.to_float()).to_decimal() } else { self.to_decimal() }
+        if let Number::Whole(_) = self {
+            Number::Float(self.to_float()).to_decimal()
+        } else {
+            self.to_decimal()
+        }
     }
 
-    /// The number as a value of a type: integers lose their upper bits, floats keep within the type's range.
+    /// The number as a value of a type: integers lose their upper bits, floats keep within the
+    /// type's range.
     #[allow(clippy::cast_possible_truncation, reason = "Java's conversions are lossy")]
     pub(super) fn write(&self, native: NativeType) -> Option<Vec<u8>> {
         // A float goes to a small integer by way of an int.
@@ -154,7 +168,8 @@ fn low_bits(value: &BigInt) -> i64 {
 }
 
 impl Decimal {
-    /// The whole part. A number so large that its digits would fill memory is zero, which no column holds.
+    /// The whole part. A number so large that its digits would fill memory is zero, which no column
+    /// holds.
     fn truncated(&self) -> BigInt {
         let digits = self.scale.unsigned_abs();
         match self.scale {
@@ -180,9 +195,10 @@ impl Decimal {
     fn rounded(self) -> Decimal {
         let excess = self.precision() - i64::try_from(PRECISION_MAX).unwrap_or(0);
         match (u32::try_from(excess), i32::try_from(i64::from(self.scale) - excess)) {
-            (Ok(excess), Ok(scale)) if excess > 0 => {
-                Decimal { unscaled: divide_half_up(&self.unscaled, &BigInt::from(10).pow(excess)), scale }
-            }
+            (Ok(excess), Ok(scale)) if excess > 0 => Decimal {
+                unscaled: divide_half_up(&self.unscaled, &BigInt::from(10).pow(excess)),
+                scale,
+            },
             _ => self,
         }
     }
@@ -222,12 +238,16 @@ pub(super) fn apply(
     let left = read(left.0, left.1).ok_or_else(invalid)?;
     let right = read(right.0, right.1).ok_or_else(invalid)?;
     let number = match result {
-        NativeType::Float | NativeType::Double => {
-            Number::Float(floats(operator, left.to_float(), right.to_float(), result == NativeType::Float))
-        }
+        NativeType::Float | NativeType::Double => Number::Float(floats(
+            operator,
+            left.to_float(),
+            right.to_float(),
+            result == NativeType::Float,
+        )),
         NativeType::Varint => Number::Big(bigs(operator, &left.to_big(), &right.to_big())?),
         NativeType::Decimal => {
-            let no_decimal = || "A NaN or an infinity cannot be converted into a decimal".to_owned();
+            let no_decimal =
+                || "A NaN or an infinity cannot be converted into a decimal".to_owned();
             let left = left.to_operand().ok_or_else(no_decimal)?;
             Number::Decimal(decimals(operator, &left, &right.to_operand().ok_or_else(no_decimal)?)?)
         }
@@ -259,7 +279,11 @@ fn floats(operator: Operator, left: f64, right: f64, single: bool) -> f64 {
         Operator::Modulo => left % right,
     };
     // The result of one operation on floats in double width rounds to that in single width.
-    if single { double(f64::from(left as f32), f64::from(right as f32)) } else { double(left, right) }
+    if single {
+        double(f64::from(left as f32), f64::from(right as f32))
+    } else {
+        double(left, right)
+    }
 }
 
 fn bigs(operator: Operator, left: &BigInt, right: &BigInt) -> Result<BigInt, String> {
@@ -281,11 +305,15 @@ fn decimals(operator: Operator, left: &Decimal, right: &Decimal) -> Result<Decim
     let aligned = |value: &Decimal| value.rescaled(scale).ok_or_else(too_far);
     if matches!(operator, Operator::Divide | Operator::Modulo) && right.unscaled == BigInt::ZERO {
         let modulo = operator == Operator::Modulo;
-        return Err(if modulo { "Division by zero" } else { "BigInteger divide by zero" }.to_owned());
+        return Err(
+            if modulo { "Division by zero" } else { "BigInteger divide by zero" }.to_owned()
+        );
     }
     Ok(match operator {
         Operator::Add => Decimal { unscaled: aligned(left)? + aligned(right)?, scale }.rounded(),
-        Operator::Subtract => Decimal { unscaled: aligned(left)? - aligned(right)?, scale }.rounded(),
+        Operator::Subtract => {
+            Decimal { unscaled: aligned(left)? - aligned(right)?, scale }.rounded()
+        }
         Operator::Multiply => {
             let scale = left.scale.checked_add(right.scale).ok_or_else(too_far)?;
             Decimal { unscaled: &left.unscaled * &right.unscaled, scale }.rounded()
@@ -295,8 +323,14 @@ fn decimals(operator: Operator, left: &Decimal, right: &Decimal) -> Result<Decim
     })
 }
 
-/// A remainder with the scale that Java gives it: zeros at the end of the whole quotient take digits off the divisor's.
-fn remainder(left: &Decimal, left_aligned: &BigInt, right: &Decimal, right_aligned: &BigInt) -> Decimal {
+/// A remainder with the scale that Java gives it: zeros at the end of the whole quotient take
+/// digits off the divisor's.
+fn remainder(
+    left: &Decimal,
+    left_aligned: &BigInt,
+    right: &Decimal,
+    right_aligned: &BigInt,
+) -> Decimal {
     let (quotient, rest) = (left_aligned / right_aligned, left_aligned % right_aligned);
     let spare = (i64::from(right.scale) - i64::from(left.scale)).max(0);
     let digits = quotient.magnitude().to_string();
@@ -309,11 +343,13 @@ fn remainder(left: &Decimal, left_aligned: &BigInt, right: &Decimal, right_align
 
 /// A quotient with as many digits as Cassandra gives it.
 fn quotient(left: &Decimal, right: &Decimal) -> Option<Decimal> {
-    let first_digit = (left.precision() - i64::from(left.scale)) - (right.precision() - i64::from(right.scale));
+    let first_digit =
+        (left.precision() - i64::from(left.scale)) - (right.precision() - i64::from(right.scale));
     let scale = (SCALE_MIN - first_digit).max(i64::from(left.scale)).max(i64::from(right.scale));
     let scale = scale.clamp(SCALE_MIN, SCALE_MAX);
     let shift = scale - i64::from(left.scale) + i64::from(right.scale);
-    let factor = BigInt::from(10).pow(u32::try_from(shift.unsigned_abs()).ok().filter(|shift| *shift <= 100_000)?);
+    let factor = BigInt::from(10)
+        .pow(u32::try_from(shift.unsigned_abs()).ok().filter(|shift| *shift <= 100_000)?);
     let unscaled = match shift {
         0.. => divide_half_up(&(&left.unscaled * factor), &right.unscaled),
         _ => divide_half_up(&left.unscaled, &(&right.unscaled * factor)),
@@ -327,7 +363,9 @@ pub(super) fn negate(native: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
         Number::Whole(value) => Number::Whole(value.wrapping_neg()),
         Number::Float(value) => Number::Float(-value),
         Number::Big(value) => Number::Big(-value),
-        Number::Decimal(value) => Number::Decimal(Decimal { unscaled: -value.unscaled, scale: value.scale }),
+        Number::Decimal(value) => {
+            Number::Decimal(Decimal { unscaled: -value.unscaled, scale: value.scale })
+        }
     };
     negated.write(native)
 }
@@ -345,7 +383,9 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
         }
         (Math::Round, Number::Whole(_) | Number::Big(_)) => number,
         // Halves go up, not away from zero; the result is an integer before it is a float again.
-        (Math::Round, Number::Float(value)) => Number::Float(round(*value, native == NativeType::Float)),
+        (Math::Round, Number::Float(value)) => {
+            Number::Float(round(*value, native == NativeType::Float))
+        }
         (Math::Round, Number::Decimal(value)) => match u32::try_from(value.scale) {
             Ok(scale) if i64::from(scale) > value.precision() + 1 => {
                 Number::Decimal(Decimal { unscaled: BigInt::ZERO, scale: 0 })
@@ -371,7 +411,11 @@ pub(super) fn has_logarithm(native: NativeType, bytes: &[u8]) -> bool {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Java rounds to an int or a long")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "Java rounds to an int or a long"
+)]
 fn round(value: f64, single: bool) -> f64 {
     let rounded = (value + 0.5).floor();
     if single { f64::from(rounded as i32) } else { rounded as i64 as f64 }

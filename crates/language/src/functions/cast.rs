@@ -25,7 +25,9 @@ pub(super) fn cast(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec
     match (from, to) {
         _ if from == to => Some(bytes.to_vec()),
         (NativeType::Inet, _) if bytes.is_empty() => None,
-        (_, NativeType::Ascii | NativeType::Text) => plain_text(from, bytes).map(String::into_bytes),
+        (_, NativeType::Ascii | NativeType::Text) => {
+            plain_text(from, bytes).map(String::into_bytes)
+        }
         (NativeType::Timeuuid, NativeType::Uuid) => Some(bytes.to_vec()),
         (_, NativeType::Date | NativeType::Timestamp) => time::convert(from, to, bytes),
         // A float becomes the decimal of its own digits, not those of the double that it also is.

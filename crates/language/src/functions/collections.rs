@@ -9,7 +9,10 @@ use crate::values::split;
 pub(super) fn half_of_map(map: &[u8], values: bool) -> Option<Vec<u8>> {
     let elements = split::collection("map", map).ok()?;
     let (entries, _) = elements.as_chunks::<2>();
-    Some(split::join_collection(entries.len(), entries.iter().map(|entry| entry[usize::from(values)])))
+    Some(split::join_collection(
+        entries.len(),
+        entries.iter().map(|entry| entry[usize::from(values)]),
+    ))
 }
 
 /// The number of elements, as an `int`.

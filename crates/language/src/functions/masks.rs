@@ -1,4 +1,5 @@
-//! Functions that hide values: `mask_null`, `mask_default`, `mask_replace`, `mask_inner` and `mask_outer`.
+//! Functions that hide values: `mask_null`, `mask_default`, `mask_replace`, `mask_inner` and
+//! `mask_outer`.
 
 use super::time;
 use crate::ast::NativeType;
@@ -34,10 +35,15 @@ pub(super) fn apply(
         Mask::Inner | Mask::Outer => {
             let Some(Some(value)) = arguments.first() else { return Ok(None) };
             let number = |position: usize| {
-                let bytes = arguments.get(position).copied().flatten().and_then(|bytes| bytes.try_into().ok());
+                let bytes = arguments
+                    .get(position)
+                    .copied()
+                    .flatten()
+                    .and_then(|bytes| bytes.try_into().ok());
                 bytes.map_or(0, i32::from_be_bytes)
             };
-            let padding = arguments.get(3).copied().flatten().map(padding).transpose()?.unwrap_or(PADDING);
+            let padding =
+                arguments.get(3).copied().flatten().map(padding).transpose()?.unwrap_or(PADDING);
             Ok(Some(partial(value, number(1), number(2), padding, mask == Mask::Outer)))
         }
     }
@@ -82,13 +88,17 @@ fn default(cql_type: &CqlType) -> Result<Vec<u8>, InvalidRequest> {
         CqlType::Native(native) => of_native(*native),
         CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => vec![0; 4],
         CqlType::Tuple(types) => each(&mut types.iter())?,
-        CqlType::Udt { definition, .. } => each(&mut definition.fields.iter().map(|(_, field)| field))?,
+        CqlType::Udt { definition, .. } => {
+            each(&mut definition.fields.iter().map(|(_, field)| field))?
+        }
         CqlType::Vector { element, dimension } => {
             let value = default(element)?;
             split::join_vector(element, (0..*dimension).map(|_| &value))
         }
         CqlType::Custom(_) => {
-            return Err(InvalidRequest::new(format!("There isn't a defined masked value for type {cql_type}")));
+            return Err(InvalidRequest::new(format!(
+                "There isn't a defined masked value for type {cql_type}"
+            )));
         }
     })
 }

@@ -1,7 +1,7 @@
 //! Native functions: which one a call means, and what it gives.
 //!
-//! Time, random bytes and tokens come from the caller through [`Environment`], so that a statement can be evaluated again
-//! with the same result.
+//! Time, random bytes and tokens come from the caller through [`Environment`], so that a statement
+//! can be evaluated again with the same result.
 
 mod aggregate;
 mod arithmetic;
@@ -180,7 +180,9 @@ impl Function {
             Body::Uuid => Ok(Some(time::random_uuid(environment.random()).to_vec())),
             Body::Current(native) => Ok(time::current(native, environment.now_ms())),
             Body::ToTime(to) => Ok(time::convert(self.native_argument(0), to, first)),
-            Body::ToUnixTimestamp => Ok(time::convert(self.native_argument(0), NativeType::Timestamp, first)),
+            Body::ToUnixTimestamp => {
+                Ok(time::convert(self.native_argument(0), NativeType::Timestamp, first))
+            }
             Body::MinTimeuuid => Ok(time::bound_of_timeuuids(first, false)),
             Body::MaxTimeuuid => Ok(time::bound_of_timeuuids(first, true)),
             Body::Token => {
@@ -211,11 +213,20 @@ impl Function {
                 Err(InvalidRequest::new(format!("{base} log of number zero or less")))
             }
             Body::Math(math) => Ok(arithmetic::math(math, self.native_argument(0), first)),
-            Body::MapKeys | Body::MapValues => Ok(collections::half_of_map(first, self.body == Body::MapValues)),
+            Body::MapKeys | Body::MapValues => {
+                Ok(collections::half_of_map(first, self.body == Body::MapValues))
+            }
             Body::CollectionCount => Ok(collections::count(first)),
             Body::Collection(kind) => collections::aggregate(kind, self.arguments.first(), first),
-            Body::Floor => time::floor(self.native_argument(0), first, second, arguments.get(2).copied().flatten()),
-            Body::Similarity(kind) => vectors::similarity(kind, &self.name, first, second).map(Some),
+            Body::Floor => time::floor(
+                self.native_argument(0),
+                first,
+                second,
+                arguments.get(2).copied().flatten(),
+            ),
+            Body::Similarity(kind) => {
+                vectors::similarity(kind, &self.name, first, second).map(Some)
+            }
             Body::ToJson | Body::Mask(_) => Ok(None),
         }
     }
@@ -244,9 +255,11 @@ impl Function {
 
     fn decoded_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let text = String::from_utf8_lossy(text);
-        let parsed = json::parse(&text).map_err(|error| format!("Could not decode JSON string '{text}': {error}"));
-        let decoded =
-            parsed.and_then(|json| json::from_json(&self.returns, &json, now_ms).map_err(|error| error.message));
+        let parsed = json::parse(&text)
+            .map_err(|error| format!("Could not decode JSON string '{text}': {error}"));
+        let decoded = parsed.and_then(|json| {
+            json::from_json(&self.returns, &json, now_ms).map_err(|error| error.message)
+        });
         decoded.map_err(|problem| {
             let arguments = vec![NativeType::Text.to_string()];
             let message = format!("execution of 'system.{}[text]' failed: {problem}", self.name);
@@ -255,7 +268,11 @@ impl Function {
         })
     }
 
-    fn arithmetic(&self, operator: Operator, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, InvalidRequest> {
+    fn arithmetic(
+        &self,
+        operator: Operator,
+        arguments: &[Option<&[u8]>],
+    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let (left, right) = match arguments {
             [Some(left), Some(right)] => (*left, *right),
             _ => return Ok(None),
@@ -264,11 +281,17 @@ impl Function {
         let result = match right_type {
             NativeType::Text | NativeType::Ascii => Ok([left, right].concat()),
             NativeType::Duration => time::add_duration(operator, left_type, left, right),
-            _ => arithmetic::apply(operator, (left_type, left), (right_type, right), self.native_result()),
+            _ => arithmetic::apply(
+                operator,
+                (left_type, left),
+                (right_type, right),
+                self.native_result(),
+            ),
         };
         result.map(Some).map_err(|problem| {
             let symbol = operator.symbol();
-            let message = format!("the operation '{left_type} {symbol} {right_type}' failed: {problem}");
+            let message =
+                format!("the operation '{left_type} {symbol} {right_type}' failed: {problem}");
             let arguments = vec![left_type.to_string(), right_type.to_string()];
             let function = FailedFunction { name: self.native_name().to_owned(), arguments };
             InvalidRequest { message, function: Some(Box::new(function)) }

@@ -1,5 +1,5 @@
-//! Which function a call means: by name, by the types of its arguments as far as they are known, and by what its result
-//! is for.
+//! Which function a call means: by name, by the types of its arguments as far as they are known,
+//! and by what its result is for.
 
 use super::aggregate::{Aggregate, AggregateKind};
 use super::masks::Mask;
@@ -14,7 +14,8 @@ pub trait Argument {
     /// Its type, if it has one whatever it is for.
     fn known_type(&self) -> Option<CqlType>;
 
-    /// Says whether it can be a value of a type: `Some(true)` if it is of that type, `Some(false)` if it can be made so.
+    /// Says whether it can be a value of a type: `Some(true)` if it is of that type, `Some(false)`
+    /// if it can be made so.
     fn fits(&self, cql_type: &CqlType) -> Option<bool>;
 
     /// How messages show it.
@@ -23,14 +24,16 @@ pub trait Argument {
 
 /// The names of arithmetic operations as functions, which no call can have.
 fn operator_of(name: &str) -> Option<Operator> {
-    let operators = [Operator::Add, Operator::Subtract, Operator::Multiply, Operator::Divide, Operator::Modulo];
+    let operators =
+        [Operator::Add, Operator::Subtract, Operator::Multiply, Operator::Divide, Operator::Modulo];
     operators.into_iter().find(|operator| name == format!("_{}", operator.symbol()))
 }
 
-/// The function that `name` means for these arguments, its result being for a value of type `receiver`.
+/// The function that `name` means for these arguments, its result being for a value of type
+/// `receiver`.
 ///
-/// `_+` and the like are arithmetic and `_negate` is the sign. `token` takes the types of the partition key, which is
-/// what `key_types` are.
+/// `_+` and the like are arithmetic and `_negate` is the sign. `token` takes the types of the
+/// partition key, which is what `key_types` are.
 ///
 /// # Errors
 /// When there is no such function, none that takes the arguments, or more than one.
@@ -48,14 +51,17 @@ pub fn resolve(
         let fits = |function: &&Function| {
             receiver.is_none_or(|receiver| receiver.accepts(&function.returns))
                 && function.arguments.len() == arguments.len()
-                && function.arguments.iter().zip(arguments).all(|(wanted, argument)| match argument.fits(wanted) {
+                && function.arguments.iter().zip(arguments).all(|(wanted, argument)| match argument
+                    .fits(wanted)
+                {
                     Some(exact) => exact || !strict,
                     None => false,
                 })
         };
         all.iter().filter(fits).cloned().collect()
     };
-    // The first that fits exactly is it: an operation also fits a receiver that takes several types.
+    // The first that fits exactly is it: an operation also fits a receiver that takes several
+    // types.
     let mut found = matching(true);
     found.truncate(1);
     if found.is_empty() {
@@ -65,7 +71,9 @@ pub fn resolve(
         && operator_of(name).is_some()
         && let Some(receiver) = receiver
     {
-        let same = found.iter().find(|function| function.arguments.iter().all(|argument| argument == receiver));
+        let same = found
+            .iter()
+            .find(|function| function.arguments.iter().all(|argument| argument == receiver));
         found = same.cloned().map_or(found, |function| vec![function]);
     }
     if found.len() > 1 {
@@ -108,7 +116,12 @@ pub fn is_native(name: &str) -> bool {
 fn signatures(functions: &[Function]) -> String {
     let shown = functions.iter().map(|function| {
         let arguments: Vec<_> = function.arguments.iter().map(CqlType::unfrozen_name).collect();
-        format!("system.{}({}) -> {}", function.name, arguments.join(", "), function.returns.unfrozen_name())
+        format!(
+            "system.{}({}) -> {}",
+            function.name,
+            arguments.join(", "),
+            function.returns.unfrozen_name()
+        )
     });
     shown.collect::<Vec<_>>().join(", ")
 }
@@ -129,16 +142,26 @@ fn candidates(
         "token" => match key_types {
             Some(types) => one(types.to_vec(), NativeType::Bigint.into(), Body::Token),
             None => {
-                return Err(InvalidRequest::new("token function is only supported on the columns of a partition key"));
+                return Err(InvalidRequest::new(
+                    "token function is only supported on the columns of a partition key",
+                ));
             }
         },
         "to_json" | "tojson" => {
-            let untyped = || arguments.first().map_or_else(|| wrong_count(name), |argument| untyped(name, *argument));
+            let untyped = || {
+                arguments
+                    .first()
+                    .map_or_else(|| wrong_count(name), |argument| untyped(name, *argument))
+            };
             one(vec![first.ok_or_else(untyped)?], text, Body::ToJson)
         }
         "from_json" | "fromjson" => match receiver {
             Some(receiver) => one(vec![text], receiver.clone(), Body::FromJson),
-            None => return Err(InvalidRequest::new(format!("{name} can only be called if receiver type is known"))),
+            None => {
+                return Err(InvalidRequest::new(format!(
+                    "{name} can only be called if receiver type is known"
+                )));
+            }
         },
         "map_keys" | "map_values" => match first {
             Some(CqlType::Map { key, value, frozen }) => {
@@ -152,7 +175,9 @@ fn candidates(
             _ => Vec::new(),
         },
         _ if name.starts_with("mask_") => return mask_functions(name, arguments, receiver),
-        _ if name.starts_with("similarity_") => return similarity_functions(name, arguments, receiver),
+        _ if name.starts_with("similarity_") => {
+            return similarity_functions(name, arguments, receiver);
+        }
         _ if name.starts_with("collection_") => return collection_functions(name, first),
         _ => match operator_of(name) {
             Some(operator) => arithmetic_functions(name, operator, arguments),
@@ -191,7 +216,10 @@ fn mask_functions(
         Mask::Replace => 2..=2,
         Mask::Inner | Mask::Outer => 3..=4,
     };
-    let first = arguments.first().filter(|_| counts.contains(&arguments.len())).ok_or_else(|| wrong_count(name))?;
+    let first = arguments
+        .first()
+        .filter(|_| counts.contains(&arguments.len()))
+        .ok_or_else(|| wrong_count(name))?;
     let known = first.known_type();
     let (text, int): (CqlType, CqlType) = (NativeType::Text.into(), NativeType::Int.into());
     let (hidden, others) = match mask {
@@ -216,7 +244,12 @@ fn mask_functions(
         )));
     }
     let arguments = std::iter::once(hidden.clone()).chain(others).collect();
-    Ok(Some(vec![Function { name: name.to_owned(), arguments, returns: hidden, body: Body::Mask(mask) }]))
+    Ok(Some(vec![Function {
+        name: name.to_owned(),
+        arguments,
+        returns: hidden,
+        body: Body::Mask(mask),
+    }]))
 }
 
 /// Functions of two vectors of `float` with the same dimension.
@@ -248,7 +281,12 @@ fn similarity_functions(
         return Err(InvalidRequest::new("All arguments must have the same vector dimensions"));
     }
     let (arguments, returns) = (vec![vector.clone(), vector], NativeType::Float.into());
-    Ok(Some(vec![Function { name: name.to_owned(), arguments, returns, body: Body::Similarity(kind) }]))
+    Ok(Some(vec![Function {
+        name: name.to_owned(),
+        arguments,
+        returns,
+        body: Body::Similarity(kind),
+    }]))
 }
 
 /// `floor` of each type of times, with or without a beginning.
@@ -261,13 +299,17 @@ fn floor_functions(name: &str) -> Vec<Function> {
         returns: returns.into(),
         body: Body::Floor,
     };
-    let mut functions: Vec<_> = kinds.iter().map(|(of, result)| function(&[*of, Duration], *result)).collect();
+    let mut functions: Vec<_> =
+        kinds.iter().map(|(of, result)| function(&[*of, Duration], *result)).collect();
     let since = kinds.iter().filter(|(of, _)| *of != Time);
     functions.extend(since.map(|(of, result)| function(&[*of, Duration, *result], *result)));
     functions
 }
 
-fn collection_functions(name: &str, argument: Option<CqlType>) -> Result<Option<Vec<Function>>, InvalidRequest> {
+fn collection_functions(
+    name: &str,
+    argument: Option<CqlType>,
+) -> Result<Option<Vec<Function>>, InvalidRequest> {
     let function = |argument: CqlType, returns: CqlType, body: Body| {
         Ok(Some(vec![Function { name: name.to_owned(), arguments: vec![argument], returns, body }]))
     };
@@ -294,14 +336,24 @@ fn collection_functions(name: &str, argument: Option<CqlType>) -> Result<Option<
 }
 
 /// Operations on each pair of number types, and of times with durations.
-fn arithmetic_functions(name: &str, operator: Operator, arguments: &[&dyn Argument]) -> Vec<Function> {
+fn arithmetic_functions(
+    name: &str,
+    operator: Operator,
+    arguments: &[&dyn Argument],
+) -> Vec<Function> {
     let known: Vec<_> = arguments.iter().map(|argument| argument.known_type()).collect();
-    let all: Vec<NativeType> = NativeType::all().filter(|native| *native != NativeType::Counter).collect();
+    let all: Vec<NativeType> =
+        NativeType::all().filter(|native| *native != NativeType::Counter).collect();
     let mut functions = Vec::new();
     let mut add = |left: NativeType, right: NativeType, returns: NativeType| {
         let arguments = vec![left.into(), right.into()];
         let body = Body::Arithmetic(operator);
-        functions.push(Function { name: name.to_owned(), arguments, returns: returns.into(), body });
+        functions.push(Function {
+            name: name.to_owned(),
+            arguments,
+            returns: returns.into(),
+            body,
+        });
     };
     let possible = |position: usize, native: NativeType| match known.get(position) {
         Some(Some(CqlType::Native(NativeType::Counter))) => native == NativeType::Bigint,
@@ -315,9 +367,9 @@ fn arithmetic_functions(name: &str, operator: Operator, arguments: &[&dyn Argume
             }
         }
         let texts = [NativeType::Text, NativeType::Ascii];
-        for right in
-            texts.iter().filter(|right| operator == Operator::Add && texts.contains(left) && possible(1, **right))
-        {
+        for right in texts.iter().filter(|right| {
+            operator == Operator::Add && texts.contains(left) && possible(1, **right)
+        }) {
             let ascii = *left == NativeType::Ascii && *right == NativeType::Ascii;
             add(*left, *right, if ascii { NativeType::Ascii } else { NativeType::Text });
         }
@@ -342,7 +394,12 @@ fn plain_functions(name: &str) -> Option<Vec<Function>> {
         Some(arguments.iter().map(function).collect())
     };
     let none = |returns: NativeType, body: Body| {
-        Some(vec![Function { name: name.to_owned(), arguments: Vec::new(), returns: returns.into(), body }])
+        Some(vec![Function {
+            name: name.to_owned(),
+            arguments: Vec::new(),
+            returns: returns.into(),
+            body,
+        }])
     };
     let numbers = |body: Body| {
         let numbers = NativeType::all().filter(|native| arithmetic::is_number(*native));
@@ -361,8 +418,12 @@ fn plain_functions(name: &str) -> Option<Vec<Function>> {
         "current_date" | "currentdate" => none(Date, Body::Current(Date)),
         "current_time" | "currenttime" => none(Time, Body::Current(Time)),
         "to_date" | "todate" => each(&[Timeuuid, Timestamp], Date, Body::ToTime(Date)),
-        "to_timestamp" | "totimestamp" => each(&[Timeuuid, Date], Timestamp, Body::ToTime(Timestamp)),
-        "to_unix_timestamp" | "tounixtimestamp" => each(&[Timeuuid, Timestamp, Date], Bigint, Body::ToUnixTimestamp),
+        "to_timestamp" | "totimestamp" => {
+            each(&[Timeuuid, Date], Timestamp, Body::ToTime(Timestamp))
+        }
+        "to_unix_timestamp" | "tounixtimestamp" => {
+            each(&[Timeuuid, Timestamp, Date], Bigint, Body::ToUnixTimestamp)
+        }
         "min_timeuuid" | "mintimeuuid" => each(&[Timestamp], Timeuuid, Body::MinTimeuuid),
         "max_timeuuid" | "maxtimeuuid" => each(&[Timestamp], Timeuuid, Body::MaxTimeuuid),
         "floor" => Some(floor_functions(name)),
@@ -378,7 +439,8 @@ fn plain_functions(name: &str) -> Option<Vec<Function>> {
 
 /// `int_as_blob`, `blobAsInt` and so on.
 fn blob_functions(name: &str) -> Option<Vec<Function>> {
-    let native = |name: &str| NativeType::by_name(name).filter(|native| *native != NativeType::Blob);
+    let native =
+        |name: &str| NativeType::by_name(name).filter(|native| *native != NativeType::Blob);
     let one = |argument: NativeType, returns: NativeType, body: Body| {
         let arguments = vec![argument.into()];
         Some(vec![Function { name: name.to_owned(), arguments, returns: returns.into(), body }])
@@ -387,6 +449,7 @@ fn blob_functions(name: &str) -> Option<Vec<Function>> {
     if let Some(from) = from.and_then(native) {
         return one(from, NativeType::Blob, Body::AsBlob);
     }
-    let to = name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas")).and_then(native)?;
+    let to =
+        name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas")).and_then(native)?;
     one(NativeType::Blob, to, Body::FromBlob)
 }

@@ -32,15 +32,19 @@ fn value(name: &str, text: &str) -> Vec<u8> {
 
 /// Calls a function with arguments `type:text`.
 fn call(name: &str, arguments: &[&str]) -> Result<String, String> {
-    let split: Vec<_> = arguments.iter().map(|argument| argument.split_once(':').expect("a type")).collect();
-    let types: Vec<CqlType> = split.iter().map(|(name, _)| CqlType::parse(name, &()).expect(name)).collect();
-    let known: Vec<&dyn Argument> = types.iter().map(|cql_type| cql_type as &dyn Argument).collect();
+    let split: Vec<_> =
+        arguments.iter().map(|argument| argument.split_once(':').expect("a type")).collect();
+    let types: Vec<CqlType> =
+        split.iter().map(|(name, _)| CqlType::parse(name, &()).expect(name)).collect();
+    let known: Vec<&dyn Argument> =
+        types.iter().map(|cql_type| cql_type as &dyn Argument).collect();
     let function = resolve(name, &known, None, Some(&types)).map_err(|error| error.message)?;
     evaluate(&function, &split)
 }
 
 fn evaluate(function: &Function, arguments: &[(&str, &str)]) -> Result<String, String> {
-    let values: Vec<_> = arguments.iter().map(|(name, text)| (*text != "null").then(|| value(name, text))).collect();
+    let values: Vec<_> =
+        arguments.iter().map(|(name, text)| (*text != "null").then(|| value(name, text))).collect();
     let values: Vec<_> = values.iter().map(Option::as_deref).collect();
     let result = function.evaluate(&values, &Fixed).map_err(|error| error.message)?;
     Ok(result.map_or_else(|| "null".to_owned(), |bytes| literal(&function.returns, &bytes)))
@@ -85,7 +89,11 @@ fn results() {
         ("to_date", &["timestamp:2020-01-01 23:59:59Z"], "'2020-01-01'"),
         ("to_timestamp", &["date:2020-01-01"], "'2020-01-01T00:00:00.000Z'"),
         ("tounixtimestamp", &["date:1970-01-02"], "86400000"),
-        ("to_timestamp", &["timeuuid:13814000-1dd2-11b2-8080-808080808080"], "'1970-01-01T00:00:00.000Z'"),
+        (
+            "to_timestamp",
+            &["timeuuid:13814000-1dd2-11b2-8080-808080808080"],
+            "'1970-01-01T00:00:00.000Z'",
+        ),
         ("min_timeuuid", &["timestamp:0"], "13814000-1dd2-11b2-8080-808080808080"),
         ("maxtimeuuid", &["timestamp:0"], "1381670f-1dd2-11b2-7f7f-7f7f7f7f7f7f"),
         ("int_as_blob", &["int:1"], "0x00000001"),
@@ -103,13 +111,33 @@ fn results() {
         ("mask_inner", &["text:secret", "int:1", "int:null", "text:#"], "'s#####'"),
         ("mask_outer", &["ascii:secret", "int:1", "int:2"], "'*ecr**'"),
         ("mask_outer", &["text:null", "int:1", "int:2"], "null"),
-        ("floor", &["timestamp:2020-03-05 10:11:12.5Z", "duration:1h"], "'2020-03-05T10:00:00.000Z'"),
-        ("floor", &["timestamp:2020-03-05 10:11:12.5Z", "duration:2mo"], "'2020-03-01T00:00:00.000Z'"),
-        ("floor", &["timestamp:2020-03-05 10:11Z", "duration:1mo10d"], "'2020-02-25T00:00:00.000Z'"),
-        ("floor", &["timestamp:1970-01-05", "duration:3d", "timestamp:1970-01-02"], "'1970-01-05T00:00:00.000Z'"),
+        (
+            "floor",
+            &["timestamp:2020-03-05 10:11:12.5Z", "duration:1h"],
+            "'2020-03-05T10:00:00.000Z'",
+        ),
+        (
+            "floor",
+            &["timestamp:2020-03-05 10:11:12.5Z", "duration:2mo"],
+            "'2020-03-01T00:00:00.000Z'",
+        ),
+        (
+            "floor",
+            &["timestamp:2020-03-05 10:11Z", "duration:1mo10d"],
+            "'2020-02-25T00:00:00.000Z'",
+        ),
+        (
+            "floor",
+            &["timestamp:1970-01-05", "duration:3d", "timestamp:1970-01-02"],
+            "'1970-01-05T00:00:00.000Z'",
+        ),
         ("floor", &["date:2020-03-05", "duration:1y"], "'2020-01-01'"),
         ("floor", &["time:10:11:12", "duration:30m"], "'10:00:00.000000000'"),
-        ("floor", &["timeuuid:e23f1e00-5d1c-11ee-8c99-0242ac120002", "duration:1d"], "'2023-09-27T00:00:00.000Z'"),
+        (
+            "floor",
+            &["timeuuid:e23f1e00-5d1c-11ee-8c99-0242ac120002", "duration:1d"],
+            "'2023-09-27T00:00:00.000Z'",
+        ),
     ];
     for (name, arguments, expected) in cases {
         assert_eq!(call(name, arguments).as_deref(), Ok(*expected), "{name} {arguments:?}");
@@ -120,7 +148,11 @@ fn results() {
 fn calls_without_a_result() {
     let cases: &[(&str, &[&str], &str)] = &[
         ("_/", &["int:1", "int:0"], "the operation 'int / int' failed: / by zero"),
-        ("_/", &["decimal:1", "decimal:0"], "the operation 'decimal / decimal' failed: BigInteger divide by zero"),
+        (
+            "_/",
+            &["decimal:1", "decimal:0"],
+            "the operation 'decimal / decimal' failed: BigInteger divide by zero",
+        ),
         (
             "blob_as_int",
             &["blob:01"],
@@ -177,10 +209,15 @@ fn casts() {
     ];
     for (from, text, to, expected) in cases {
         let function = Function::cast(&CqlType::parse(from, &()).expect(from), to).expect(from);
-        assert_eq!(evaluate(&function, &[(from, text)]).as_deref(), Ok(expected), "{from} {text} as {to}");
+        assert_eq!(
+            evaluate(&function, &[(from, text)]).as_deref(),
+            Ok(expected),
+            "{from} {text} as {to}"
+        );
     }
     for (from, expected) in [("inet", None), ("ascii", Some(&b""[..]))] {
-        let function = Function::cast(&CqlType::parse(from, &()).expect(from), NativeType::Text).expect(from);
+        let function =
+            Function::cast(&CqlType::parse(from, &()).expect(from), NativeType::Text).expect(from);
         let found = function.evaluate(&[Some(&[][..])], &Fixed).expect(from);
         assert_eq!(found.as_deref(), expected, "an empty {from}");
     }
@@ -233,7 +270,12 @@ fn aggregates() {
             &["1.7976931348623157E308", "1.7976931348623157E308"],
             "1.7976931348623157E308",
         ),
-        (AggregateKind::Average, "double", &["1.7E308", "null", "1.7E308", "-1.7E308", "1"], "4.25E307"),
+        (
+            AggregateKind::Average,
+            "double",
+            &["1.7E308", "null", "1.7E308", "-1.7E308", "1"],
+            "4.25E307",
+        ),
         (AggregateKind::Average, "double", &["1E308", "1E308", "Infinity"], "Infinity"),
     ];
     for (kind, cql_type, rows, expected) in cases {
@@ -244,7 +286,9 @@ fn aggregates() {
             let row = (*row != "null").then(|| value(cql_type, row));
             state.add(row.as_deref()).expect("a number");
         }
-        let result = state.finish().map_or_else(|| "null".to_owned(), |bytes| literal(&aggregate.returns(), &bytes));
+        let result = state
+            .finish()
+            .map_or_else(|| "null".to_owned(), |bytes| literal(&aggregate.returns(), &bytes));
         assert_eq!(result, *expected, "{kind:?} {cql_type} {rows:?}");
     }
 }
@@ -266,11 +310,16 @@ fn similarities() {
     let similarity = |name: &str, one: [f32; 2], other: [f32; 2]| {
         let function = resolve(name, &[&vector, &vector], None, None).expect(name);
         let result = function.evaluate(&[Some(&bytes(one)), Some(&bytes(other))], &Fixed);
-        result.map(|bytes| literal(&function.returns, &bytes.expect("a value"))).map_err(|error| error.message)
+        result
+            .map(|bytes| literal(&function.returns, &bytes.expect("a value")))
+            .map_err(|error| error.message)
     };
     let result = |text: &str| Ok(text.to_owned());
     assert_eq!(similarity("similarity_cosine", [1.0, 0.0], [0.0, 1.0]), result("0.5"));
-    assert_eq!(similarity("similarity_cosine", [12_345_679.0, -0.5], [-3.375, 1.0]), result("0.020600915"));
+    assert_eq!(
+        similarity("similarity_cosine", [12_345_679.0, -0.5], [-3.375, 1.0]),
+        result("0.020600915")
+    );
     assert_eq!(similarity("similarity_euclidean", [1.0, 0.0], [1.0, 2.0]), result("0.2"));
     assert_eq!(similarity("similarity_dot_product", [1.0, 2.0], [3.0, 0.0]), result("2.0"));
     assert!(similarity("similarity_cosine", [0.0, 0.0], [0.0, 1.0]).is_err());
@@ -284,5 +333,8 @@ fn an_operation_that_fails_says_which_it_is() {
     let (one, zero) = (value("int", "1"), value("int", "0"));
     let error = function.evaluate(&[Some(&one), Some(&zero)], &Fixed).expect_err("no remainder");
     let failed = error.function.expect("a function");
-    assert_eq!((failed.name.as_str(), &failed.arguments[..]), ("_modulo", &["int".to_owned(), "int".to_owned()][..]));
+    assert_eq!(
+        (failed.name.as_str(), &failed.arguments[..]),
+        ("_modulo", &["int".to_owned(), "int".to_owned()][..])
+    );
 }

@@ -53,7 +53,10 @@ pub(super) fn convert(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<
 pub(super) fn bound_of_timeuuids(timestamp: &[u8], largest: bool) -> Option<Vec<u8>> {
     let ms = i64::from_be_bytes(timestamp.try_into().ok()?);
     let ms = if largest { ms.wrapping_add(1) } else { ms };
-    let ticks = ms.wrapping_mul(TICKS_PER_MS).wrapping_add(GREGORIAN_TICKS).wrapping_sub(i64::from(largest));
+    let ticks = ms
+        .wrapping_mul(TICKS_PER_MS)
+        .wrapping_add(GREGORIAN_TICKS)
+        .wrapping_sub(i64::from(largest));
     let ticks = ticks.cast_unsigned();
     let most = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48;
     let least: u64 = if largest { 0x7F7F_7F7F_7F7F_7F7F } else { 0x8080_8080_8080_8080 };
@@ -72,7 +75,9 @@ pub(super) fn add_duration(
     let sign = if operator == Operator::Subtract { -1 } else { 1 };
     let ms = milliseconds(native, bytes).ok_or_else(invalid)?;
     if native == NativeType::Date && duration.nanoseconds % (DAY_MS * 1_000_000) != 0 {
-        return Err("The duration must have a day precision. Was: ".to_owned() + &duration.to_string());
+        return Err(
+            "The duration must have a day precision. Was: ".to_owned() + &duration.to_string()
+        );
     }
     let ms = crate::values::add_months(ms, i64::from(duration.months) * sign)
         .and_then(|ms| ms.checked_add(i64::from(duration.days) * sign * DAY_MS))
@@ -81,7 +86,8 @@ pub(super) fn add_duration(
     convert(NativeType::Timestamp, native, &ms.to_be_bytes()).ok_or_else(invalid)
 }
 
-/// `floor(time, duration[, start])`: the last multiple of the duration since `start` that is not after `time`.
+/// `floor(time, duration[, start])`: the last multiple of the duration since `start` that is not
+/// after `time`.
 pub(super) fn floor(
     native: NativeType,
     bytes: &[u8],
@@ -107,7 +113,9 @@ pub(super) fn floor(
     let start_type = if native == NativeType::Date { native } else { NativeType::Timestamp };
     let start = start.and_then(|start| milliseconds(start_type, start)).unwrap_or(0);
     if start > ms {
-        return refuse("The floor function starting time is greater than the provided time".to_owned());
+        return refuse(
+            "The floor function starting time is greater than the provided time".to_owned(),
+        );
     }
     refuse_negative(&duration)?;
     let floor = floor_ms(ms, &duration, start);
@@ -116,7 +124,9 @@ pub(super) fn floor(
 
 fn refuse_negative(duration: &Duration) -> Result<(), InvalidRequest> {
     if duration.months < 0 || duration.days < 0 || duration.nanoseconds < 0 {
-        return Err(InvalidRequest::new("Negative durations are not supported by the floor function"));
+        return Err(InvalidRequest::new(
+            "Negative durations are not supported by the floor function",
+        ));
     }
     Ok(())
 }
@@ -124,7 +134,8 @@ fn refuse_negative(duration: &Duration) -> Result<(), InvalidRequest> {
 fn floor_of_day(bytes: &[u8], duration: &Duration) -> Result<Vec<u8>, InvalidRequest> {
     refuse_negative(duration)?;
     if duration.months != 0 || duration.days != 0 || duration.nanoseconds > DAY_MS * NS_PER_MS {
-        let message = "For time values, the floor can only be computed for durations smaller that a day";
+        let message =
+            "For time values, the floor can only be computed for durations smaller that a day";
         return Err(InvalidRequest::new(message));
     }
     let ns = bytes.try_into().map_or(0, i64::from_be_bytes);
@@ -132,10 +143,12 @@ fn floor_of_day(bytes: &[u8], duration: &Duration) -> Result<Vec<u8>, InvalidReq
     Ok(floor.to_be_bytes().to_vec())
 }
 
-/// As `Duration.floorTimestamp` of Cassandra: whole months by the calendar, the rest by the millisecond. Numbers that are
-/// too large for it overflow here as there.
+/// As `Duration.floorTimestamp` of Cassandra: whole months by the calendar, the rest by the
+/// millisecond. Numbers that are too large for it overflow here as there.
 fn floor_ms(ms: i64, duration: &Duration, start: i64) -> i64 {
-    let step_ms = i64::from(duration.days).wrapping_mul(DAY_MS).wrapping_add(duration.nanoseconds / NS_PER_MS);
+    let step_ms = i64::from(duration.days)
+        .wrapping_mul(DAY_MS)
+        .wrapping_add(duration.nanoseconds / NS_PER_MS);
     if duration.months == 0 {
         return if step_ms == 0 { ms } else { ms - ms.wrapping_sub(start) % step_ms };
     }

@@ -1,5 +1,5 @@
-//! How similar two vectors of `float` are, between 0 and 1: `similarity_cosine`, `similarity_euclidean` and
-//! `similarity_dot_product`.
+//! How similar two vectors of `float` are, between 0 and 1: `similarity_cosine`,
+//! `similarity_euclidean` and `similarity_dot_product`.
 
 use crate::error::InvalidRequest;
 
@@ -16,15 +16,24 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// The similarity of two vectors of the same dimension.
-pub(super) fn similarity(kind: Similarity, name: &str, one: &[u8], other: &[u8]) -> Result<Vec<u8>, InvalidRequest> {
+pub(super) fn similarity(
+    kind: Similarity,
+    name: &str,
+    one: &[u8],
+    other: &[u8],
+) -> Result<Vec<u8>, InvalidRequest> {
     let (one, other) = (floats(one), floats(other));
     let pairs = || one.iter().zip(&other);
     let value = match kind {
         Similarity::DotProduct => (1.0 + pairs().fold(0.0, |sum, (a, b)| sum + a * b)) / 2.0,
-        Similarity::Euclidean => 1.0 / (1.0 + pairs().fold(0.0, |sum: f32, (a, b)| sum + (a - b) * (a - b))),
+        Similarity::Euclidean => {
+            1.0 / (1.0 + pairs().fold(0.0, |sum: f32, (a, b)| sum + (a - b) * (a - b)))
+        }
         Similarity::Cosine => {
             if [&one, &other].iter().any(|vector| vector.iter().all(|number| *number == 0.0)) {
-                return Err(InvalidRequest::new(format!("Function {name} doesn't support all-zero vectors.")));
+                return Err(InvalidRequest::new(format!(
+                    "Function {name} doesn't support all-zero vectors."
+                )));
             }
             let (mut product, mut left, mut right) = (0.0_f32, 0.0_f32, 0.0_f32);
             for (a, b) in pairs() {

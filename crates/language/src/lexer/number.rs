@@ -1,4 +1,5 @@
-//! Numbers, UUIDs, blobs and durations: tokens that begin with a digit, a minus or a letter that is one of theirs.
+//! Numbers, UUIDs, blobs and durations: tokens that begin with a digit, a minus or a letter that is
+//! one of theirs.
 
 use super::Kind;
 
@@ -20,7 +21,9 @@ pub(super) fn scan(input: &[u8]) -> Option<(Kind, usize)> {
         b'P' => iso_duration(rest).map(|length| (Kind::Duration, sign + length)),
         b'N' | b'n' | b'I' | b'i' if sign == 1 => {
             let word = run(rest, |byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-            let named = [&b"nan"[..], b"infinity"].iter().any(|name| rest[..word].eq_ignore_ascii_case(name));
+            let named = [&b"nan"[..], b"infinity"]
+                .iter()
+                .any(|name| rest[..word].eq_ignore_ascii_case(name));
             named.then_some((Kind::Float, 1 + word))
         }
         _ => None,
@@ -97,10 +100,12 @@ fn unit(input: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of an ISO 8601 duration, `input` from its `P`; none if it is the start of a longer word.
+/// The length of an ISO 8601 duration, `input` from its `P`; none if it is the start of a longer
+/// word.
 fn iso_duration(input: &[u8]) -> Option<usize> {
     let length = iso_alternative(input).or_else(|| iso_designators(input))?;
-    let word_goes_on = input.get(length).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let word_goes_on =
+        input.get(length).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     (!word_goes_on).then_some(length)
 }
 
@@ -108,7 +113,9 @@ fn iso_duration(input: &[u8]) -> Option<usize> {
 fn iso_alternative(input: &[u8]) -> Option<usize> {
     let shape = b"PDDDD-DD-DDTDD:DD:DD";
     let found = input.get(..shape.len())?;
-    let fits = |(byte, wanted): (&u8, &u8)| if *wanted == b'D' { byte.is_ascii_digit() } else { byte == wanted };
+    let fits = |(byte, wanted): (&u8, &u8)| {
+        if *wanted == b'D' { byte.is_ascii_digit() } else { byte == wanted }
+    };
     found.iter().zip(shape).all(fits).then_some(shape.len())
 }
 

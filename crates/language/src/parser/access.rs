@@ -6,8 +6,18 @@ use crate::error::SyntaxError;
 use crate::lexer::Kind;
 
 /// The permissions that can be granted.
-const PERMISSIONS: [&str; 10] =
-    ["create", "alter", "drop", "select", "modify", "authorize", "describe", "execute", "unmask", "select_masked"];
+const PERMISSIONS: [&str; 10] = [
+    "create",
+    "alter",
+    "drop",
+    "select",
+    "modify",
+    "authorize",
+    "describe",
+    "execute",
+    "unmask",
+    "select_masked",
+];
 
 impl Parser<'_> {
     /// True if `CREATE`, `ALTER` or `DROP` is about a role, user or identity.
@@ -66,14 +76,20 @@ impl Parser<'_> {
             }
             () if self.eat_word("superuser") || self.eat_word("login") => {
                 self.expect("=")?;
-                if self.eat_word("true") || self.eat_word("false") { Ok(()) } else { Err(self.mismatch("BOOLEAN")) }
+                if self.eat_word("true") || self.eat_word("false") {
+                    Ok(())
+                } else {
+                    Err(self.mismatch("BOOLEAN"))
+                }
             }
             () if self.eat_words(&["access", "to", "all", "datacenters"])
                 || self.eat_words(&["access", "from", "all", "cidrs"]) =>
             {
                 Ok(())
             }
-            () if self.eat_words(&["access", "to", "datacenters"]) || self.eat_words(&["access", "from", "cidrs"]) => {
+            () if self.eat_words(&["access", "to", "datacenters"])
+                || self.eat_words(&["access", "from", "cidrs"]) =>
+            {
                 self.expect("{")?;
                 self.list(Parser::string)?;
                 self.expect("}")
@@ -100,7 +116,9 @@ impl Parser<'_> {
     fn user_name(&mut self, whose: &str) -> Result<String, SyntaxError> {
         match self.peek().kind {
             Kind::String => self.string(),
-            Kind::QuotedName => Err(SyntaxError::unplaced(format!("Quoted strings are are not supported for {whose}"))),
+            Kind::QuotedName => Err(SyntaxError::unplaced(format!(
+                "Quoted strings are are not supported for {whose}"
+            ))),
             _ => self.plain_word(),
         }
     }
@@ -133,7 +151,11 @@ impl Parser<'_> {
         }
         self.expect_word(towards)?;
         let subject = Some(self.role_name()?);
-        Ok(AccessStatement { name: if permissions { permission } else { role }, subject, if_condition: false })
+        Ok(AccessStatement {
+            name: if permissions { permission } else { role },
+            subject,
+            if_condition: false,
+        })
     }
 
     /// Some permissions are words that can be roles: what comes behind them tells.
@@ -180,11 +202,16 @@ impl Parser<'_> {
                 Ok(())
             }
             () if self.eat_keyspace() => self.name("keyspace").map(drop),
-            () if self.is_word("role") && !self.is_word_ahead(1, "to") && !self.is_word_ahead(1, "from") => {
+            () if self.is_word("role")
+                && !self.is_word_ahead(1, "to")
+                && !self.is_word_ahead(1, "from") =>
+            {
                 self.advance();
                 self.role_name().map(drop)
             }
-            () if (self.is_word("mbean") || self.is_word("mbeans")) && self.ahead(1).kind == Kind::String => {
+            () if (self.is_word("mbean") || self.is_word("mbeans"))
+                && self.ahead(1).kind == Kind::String =>
+            {
                 self.advance();
                 self.string().map(drop)
             }

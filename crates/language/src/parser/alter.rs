@@ -13,7 +13,11 @@ impl Parser<'_> {
                 let if_exists = self.if_exists()?;
                 let name = self.name("keyspace")?;
                 self.expect_word("with")?;
-                Ok(SchemaStatement::AlterKeyspace { name, if_exists, properties: self.properties()? })
+                Ok(SchemaStatement::AlterKeyspace {
+                    name,
+                    if_exists,
+                    properties: self.properties()?,
+                })
             }
             () if self.eat_table() => {
                 let if_exists = self.if_exists()?;
@@ -45,11 +49,14 @@ impl Parser<'_> {
                 let columns = self.one_or_list(Parser::column_definition)?;
                 Ok(TableAlteration::Add { if_not_exists, columns })
             }
-            () if self.eat_words(&["drop", "compact", "storage"]) => Ok(TableAlteration::DropCompactStorage),
+            () if self.eat_words(&["drop", "compact", "storage"]) => {
+                Ok(TableAlteration::DropCompactStorage)
+            }
             () if self.eat_word("drop") => {
                 let if_exists = self.if_exists()?;
                 let columns = self.one_or_list(Parser::identifier)?;
-                let timestamp = if self.eat_word("using") { Some(self.drop_timestamp()?) } else { None };
+                let timestamp =
+                    if self.eat_word("using") { Some(self.drop_timestamp()?) } else { None };
                 Ok(TableAlteration::Drop { if_exists, columns, timestamp })
             }
             () if self.eat_word("rename") => {
@@ -78,7 +85,8 @@ impl Parser<'_> {
     fn drop_timestamp(&mut self) -> Result<i64, SyntaxError> {
         self.expect_word("timestamp")?;
         let token = self.peek();
-        let timestamp = (token.kind == Kind::Integer).then(|| self.text_of(token).parse().ok()).flatten();
+        let timestamp =
+            (token.kind == Kind::Integer).then(|| self.text_of(token).parse().ok()).flatten();
         let timestamp = timestamp.ok_or_else(|| self.mismatch("INTEGER"))?;
         self.advance();
         Ok(timestamp)

@@ -1,7 +1,9 @@
 //! `CREATE ..` and `DROP ..` of the schema.
 
 use super::Parser;
-use crate::ast::{CreateIndex, CreateView, Drop, DropKind, IndexTarget, QualifiedName, SchemaStatement, TypeName};
+use crate::ast::{
+    CreateIndex, CreateView, Drop, DropKind, IndexTarget, QualifiedName, SchemaStatement, TypeName,
+};
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
 
@@ -13,7 +15,11 @@ impl Parser<'_> {
                 let if_not_exists = self.if_not_exists()?;
                 let name = self.name("keyspace")?;
                 self.expect_word("with")?;
-                Ok(SchemaStatement::CreateKeyspace { name, if_not_exists, properties: self.properties()? })
+                Ok(SchemaStatement::CreateKeyspace {
+                    name,
+                    if_not_exists,
+                    properties: self.properties()?,
+                })
             }
             () if self.eat_table() => self.create_table().map(SchemaStatement::CreateTable),
             () if self.eat_word("type") => self.create_type(),
@@ -24,7 +30,9 @@ impl Parser<'_> {
                 self.create_view().map(|view| SchemaStatement::CreateView(Box::new(view)))
             }
             () if self.eat_word("trigger") => self.create_trigger(),
-            () if self.is_word("or") || self.is_word("function") || self.is_word("aggregate") => self.create_routine(),
+            () if self.is_word("or") || self.is_word("function") || self.is_word("aggregate") => {
+                self.create_routine()
+            }
             () => Err(self.no_alternative()),
         }
     }

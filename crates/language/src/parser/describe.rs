@@ -38,17 +38,23 @@ impl Parser<'_> {
             self.expect_word("schema")?;
             return Ok(DescribeTarget::Schema { full: true });
         }
-        // The lexer of Cassandra has one token for both words; `SCHEMA` alone means all keyspaces here.
+        // The lexer of Cassandra has one token for both words; `SCHEMA` alone means all keyspaces
+        // here.
         if self.is_word("schema") && self.identifier_ahead(1).is_none() {
             self.advance();
             return Ok(DescribeTarget::Schema { full: false });
         }
-        let only = self.is_word("only") && (self.is_word_ahead(1, "keyspace") || self.is_word_ahead(1, "schema"));
+        let only = self.is_word("only")
+            && (self.is_word_ahead(1, "keyspace") || self.is_word_ahead(1, "schema"));
         if only {
             self.advance();
         }
         if self.eat_keyspace() {
-            let name = if self.identifier_ahead(0).is_some() { Some(self.name("keyspace")?) } else { None };
+            let name = if self.identifier_ahead(0).is_some() {
+                Some(self.name("keyspace")?)
+            } else {
+                None
+            };
             return Ok(DescribeTarget::Keyspace { name, only });
         }
         self.describe_one()
@@ -65,7 +71,8 @@ impl Parser<'_> {
             self.expect_word("view")?;
             return self.qualified_name("table").map(DescribeTarget::View);
         }
-        let names_one = self.ahead(1).kind == Kind::QuotedName || self.identifier_ahead(1).is_some();
+        let names_one =
+            self.ahead(1).kind == Kind::QuotedName || self.identifier_ahead(1).is_some();
         match self.lower().as_str() {
             "type" if names_one => {
                 self.advance();

@@ -1,7 +1,9 @@
-//! Tokens to statements: recursive descent after Cassandra's `Parser.g`, one function a rule, one file a family.
+//! Tokens to statements: recursive descent after Cassandra's `Parser.g`, one function a rule, one
+//! file a family.
 //!
-//! The few places where the grammar needs to look far ahead (a type hint against a tuple, say) try one way, go back to
-//! where they were and try the other; what they try is a type or a word, never a whole expression.
+//! The few places where the grammar needs to look far ahead (a type hint against a tuple, say) try
+//! one way, go back to where they were and try the other; what they try is a type or a word, never
+//! a whole expression.
 
 mod access;
 mod alter;
@@ -61,7 +63,8 @@ pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
 
 /// The index of the next of these markers.
 fn marker_index(markers: &[Option<String>]) -> Result<u16, SyntaxError> {
-    let index = u16::try_from(markers.len()).ok().filter(|index| usize::from(*index) < ELEMENTS_MAX);
+    let index =
+        u16::try_from(markers.len()).ok().filter(|index| usize::from(*index) < ELEMENTS_MAX);
     index.ok_or_else(|| SyntaxError::unplaced("Too many markers(?). markers must be <= 65535"))
 }
 
@@ -80,10 +83,20 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Parser<'a>, SyntaxError> {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(SyntaxError::unplaced(format!("a statement has at most {TEXT_BYTES_MAX} bytes")));
+            return Err(SyntaxError::unplaced(format!(
+                "a statement has at most {TEXT_BYTES_MAX} bytes"
+            )));
         }
         let tokens = lexer::tokens(text)?;
-        Ok(Parser { text, tokens, at: 0, depth: 0, attempting: false, markers: Vec::new(), open: None })
+        Ok(Parser {
+            text,
+            tokens,
+            at: 0,
+            depth: 0,
+            attempting: false,
+            markers: Vec::new(),
+            open: None,
+        })
     }
 
     fn statement(&mut self) -> Result<Statement, SyntaxError> {
@@ -117,7 +130,11 @@ impl<'a> Parser<'a> {
 
     fn ahead(&self, count: usize) -> Token {
         let last = self.tokens.len().saturating_sub(1);
-        self.tokens.get((self.at + count).min(last)).copied().unwrap_or(Token { kind: Kind::End, start: 0, end: 0 })
+        self.tokens.get((self.at + count).min(last)).copied().unwrap_or(Token {
+            kind: Kind::End,
+            start: 0,
+            end: 0,
+        })
     }
 
     fn advance(&mut self) -> Token {
@@ -137,7 +154,11 @@ impl<'a> Parser<'a> {
 
     fn lower_ahead(&self, count: usize) -> String {
         let token = self.ahead(count);
-        if token.kind == Kind::Word { self.text_of(token).to_ascii_lowercase() } else { String::new() }
+        if token.kind == Kind::Word {
+            self.text_of(token).to_ascii_lowercase()
+        } else {
+            String::new()
+        }
     }
 
     fn is_word_ahead(&self, count: usize, word: &str) -> bool {
@@ -163,7 +184,8 @@ impl<'a> Parser<'a> {
 
     /// Takes all words of `words` if they come next.
     fn eat_words(&mut self, words: &[&str]) -> bool {
-        let found = words.iter().enumerate().all(|(position, word)| self.is_word_ahead(position, word));
+        let found =
+            words.iter().enumerate().all(|(position, word)| self.is_word_ahead(position, word));
         self.at += if found { words.len() } else { 0 };
         found
     }
@@ -230,9 +252,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Runs `rule` one level deeper.
-    fn nested<T>(&mut self, rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>) -> Result<T, SyntaxError> {
+    fn nested<T>(
+        &mut self,
+        rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>,
+    ) -> Result<T, SyntaxError> {
         if self.depth >= DEPTH_MAX {
-            return Err(self.problem(&format!("expressions and types nest at most {DEPTH_MAX} deep")));
+            return Err(
+                self.problem(&format!("expressions and types nest at most {DEPTH_MAX} deep"))
+            );
         }
         self.depth += 1;
         let result = rule(self);
@@ -241,7 +268,10 @@ impl<'a> Parser<'a> {
     }
 
     /// Runs `rule`, and goes back to where it began if it fails.
-    fn attempt<T>(&mut self, rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>) -> Option<T> {
+    fn attempt<T>(
+        &mut self,
+        rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>,
+    ) -> Option<T> {
         let (at, markers) = (self.at, self.markers.len());
         let client = self.open.as_ref().map_or(0, |open| open.client_markers());
         let outer = std::mem::replace(&mut self.attempting, true);
@@ -279,7 +309,8 @@ impl<'a> Parser<'a> {
     fn problem(&self, problem: &str) -> SyntaxError {
         let token = self.peek();
         if self.attempting {
-            // To find the line takes a look at all that is before it; each pair of parentheses would take one.
+            // To find the line takes a look at all that is before it; each pair of parentheses
+            // would take one.
             return SyntaxError::unplaced(problem);
         }
         if token.kind == Kind::End {

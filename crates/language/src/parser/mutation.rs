@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{ELEMENTS_MAX, Parser};
 use crate::ast::{
-    Assignment, Attributes, Batch, BatchKind, Delete, Deletion, Insert, InsertJson, Literal, LiteralKind, Mutation,
-    Operation, QualifiedName, Term, Update,
+    Assignment, Attributes, Batch, BatchKind, Delete, Deletion, Insert, InsertJson, Literal,
+    LiteralKind, Mutation, Operation, QualifiedName, Term, Update,
 };
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
@@ -45,7 +45,9 @@ impl Parser<'_> {
 
     fn insert_json(&mut self, table: QualifiedName) -> Result<InsertJson, SyntaxError> {
         let json = match self.peek().kind {
-            Kind::String => Term::Literal(Literal { kind: LiteralKind::String, text: self.string()? }),
+            Kind::String => {
+                Term::Literal(Literal { kind: LiteralKind::String, text: self.string()? })
+            }
             _ => Term::Marker(self.marker()?),
         };
         let mut default_unset = false;
@@ -72,7 +74,11 @@ impl Parser<'_> {
             } else if full && self.eat_word("ttl") {
                 attributes.time_to_live = Some(self.integer_or_marker()?);
             } else {
-                return Err(if full { self.no_alternative() } else { self.mismatch("K_TIMESTAMP") });
+                return Err(if full {
+                    self.no_alternative()
+                } else {
+                    self.mismatch("K_TIMESTAMP")
+                });
             }
             if !full || !self.eat_word("and") {
                 return Ok(attributes);
@@ -123,9 +129,12 @@ impl Parser<'_> {
     /// Parses what is behind `column =`.
     fn assigned(&mut self, column: &str) -> Result<Operation, SyntaxError> {
         let only = |form: String| {
-            Err(SyntaxError::unplaced(format!("Only expressions of the form X = {form} are supported.")))
+            Err(SyntaxError::unplaced(format!(
+                "Only expressions of the form X = {form} are supported."
+            )))
         };
-        let names_column = self.identifier_ahead(0).is_some() || self.peek().kind == Kind::EmptyName;
+        let names_column =
+            self.identifier_ahead(0).is_some() || self.peek().kind == Kind::EmptyName;
         if names_column && (self.is_ahead(1, "+") || self.is_ahead(1, "-")) {
             let other = self.column()?;
             let subtract = self.is("-");
@@ -142,7 +151,10 @@ impl Parser<'_> {
             let text = self.text_of(self.peek()).to_owned();
             self.advance();
             if other != column {
-                return only(format!("X {} <value>", if text.starts_with('-') { '-' } else { '+' }));
+                return only(format!(
+                    "X {} <value>",
+                    if text.starts_with('-') { '-' } else { '+' }
+                ));
             }
             return Ok(Operation::Add(Term::Literal(Literal { kind: LiteralKind::Integer, text })));
         }
@@ -160,7 +172,8 @@ impl Parser<'_> {
 
     fn delete(&mut self) -> Result<Delete, SyntaxError> {
         self.expect_word("delete")?;
-        let deletions = if self.is_word("from") { Vec::new() } else { self.list(Parser::deletion)? };
+        let deletions =
+            if self.is_word("from") { Vec::new() } else { self.list(Parser::deletion)? };
         self.expect_word("from")?;
         let table = self.qualified_name("table")?;
         let attributes = self.attributes(false)?;
@@ -215,7 +228,9 @@ fn check_assignments(assignments: &[Assignment]) -> Result<(), SyntaxError> {
         if let Some(whole_before) = seen.insert(column, whole)
             && (whole || whole_before)
         {
-            return Err(SyntaxError::unplaced(format!("Multiple incompatible setting of column {column}")));
+            return Err(SyntaxError::unplaced(format!(
+                "Multiple incompatible setting of column {column}"
+            )));
         }
     }
     Ok(())

@@ -17,12 +17,14 @@ impl Parser<'_> {
         if text.starts_with('"') { inside.replace("\"\"", "\"") } else { inside.replace("''", "'") }
     }
 
-    /// The identifier `count` tokens ahead, if it is one: lower case without quotes, as it is with them.
+    /// The identifier `count` tokens ahead, if it is one: lower case without quotes, as it is with
+    /// them.
     pub(super) fn identifier_ahead(&self, count: usize) -> Option<String> {
         let token = self.ahead(count);
         match token.kind {
             Kind::QuotedName => Some(self.unquoted(token)),
-            Kind::Word => Some(self.text_of(token).to_ascii_lowercase()).filter(|word| !keyword::is_reserved(word)),
+            Kind::Word => Some(self.text_of(token).to_ascii_lowercase())
+                .filter(|word| !keyword::is_reserved(word)),
             _ => None,
         }
     }
@@ -46,7 +48,9 @@ impl Parser<'_> {
     /// The name of a keyspace, table, index or role (`what`), which no marker can stand for.
     pub(super) fn name(&mut self, what: &str) -> Result<String, SyntaxError> {
         if self.is("?") {
-            return Err(SyntaxError::unplaced(format!("Bind variables cannot be used for {what} names")));
+            return Err(SyntaxError::unplaced(format!(
+                "Bind variables cannot be used for {what} names"
+            )));
         }
         self.identifier()
     }
@@ -61,7 +65,8 @@ impl Parser<'_> {
         self.name(what).map(QualifiedName::local)
     }
 
-    /// The name of a user-defined type: no native type, no word that Cassandra keeps for types to come.
+    /// The name of a user-defined type: no native type, no word that Cassandra keeps for types to
+    /// come.
     pub(super) fn type_identifier(&mut self) -> Result<QualifiedName, SyntaxError> {
         let keyspace = self.is_ahead(1, ".").then(|| self.identifier()).transpose()?;
         if keyspace.is_some() {
@@ -72,10 +77,16 @@ impl Parser<'_> {
         if token.kind == Kind::Word {
             if !keyword::is_type_name(&name) {
                 self.advance();
-                return Err(if keyspace.is_some() { self.no_alternative() } else { self.mismatch("'.'") });
+                return Err(if keyspace.is_some() {
+                    self.no_alternative()
+                } else {
+                    self.mismatch("'.'")
+                });
             }
             if keyword::is_reserved_type_name(&name) {
-                return Err(SyntaxError::unplaced(format!("Invalid (reserved) user type name {name}")));
+                return Err(SyntaxError::unplaced(format!(
+                    "Invalid (reserved) user type name {name}"
+                )));
             }
         }
         self.advance();

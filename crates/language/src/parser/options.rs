@@ -38,7 +38,9 @@ impl Parser<'_> {
             }
         };
         if properties.iter().any(|(known, _)| *known == name) {
-            return Err(SyntaxError::unplaced(format!("Multiple definitions for property '{name}'")));
+            return Err(SyntaxError::unplaced(format!(
+                "Multiple definitions for property '{name}'"
+            )));
         }
         properties.push((name, value));
         Ok(())
@@ -65,7 +67,10 @@ impl Parser<'_> {
                 _ => "",
             };
             let Term::Literal(name) = key else {
-                return Err(SyntaxError::unplaced(format!("Invalid property name: {key}{}", hint(&key))));
+                return Err(SyntaxError::unplaced(format!(
+                    "Invalid property name: {key}{}",
+                    hint(&key)
+                )));
             };
             let Term::Literal(text) = value else {
                 let hint = hint(&value);
@@ -73,7 +78,10 @@ impl Parser<'_> {
                 return Err(SyntaxError::unplaced(message));
             };
             if texts.iter().any(|(known, _)| *known == name.text) {
-                return Err(SyntaxError::unplaced(format!("Multiple definition for property {}", name.text)));
+                return Err(SyntaxError::unplaced(format!(
+                    "Multiple definition for property {}",
+                    name.text
+                )));
             }
             texts.push((name.text, text.text));
         }

@@ -133,7 +133,8 @@ impl Parser<'_> {
             (">=", Comparison::GreaterOrEqual),
             ("!=", Comparison::NotEqual),
         ];
-        let found = known.iter().find(|(symbol, _)| self.is(symbol)).map(|(_, comparison)| *comparison);
+        let found =
+            known.iter().find(|(symbol, _)| self.is(symbol)).map(|(_, comparison)| *comparison);
         let comparison = found.ok_or_else(|| self.no_alternative())?;
         self.advance();
         Ok(comparison)
@@ -145,7 +146,9 @@ impl Parser<'_> {
             return Ok(Conditions::None);
         }
         // `exists` can be a column, too.
-        let compares = ["=", "<", "<=", ">", ">=", "!=", "[", "."].iter().any(|symbol| self.is_ahead(1, symbol));
+        let compares = ["=", "<", "<=", ">", ">=", "!=", "[", "."]
+            .iter()
+            .any(|symbol| self.is_ahead(1, symbol));
         let tests = self.is_word_ahead(1, "in") || self.is_word_ahead(1, "contains");
         if self.is_word("exists") && !compares && !tests {
             self.advance();
@@ -169,11 +172,26 @@ impl Parser<'_> {
                 Ok(values) => (values, false),
                 Err(marker) => (vec![Term::Marker(marker)], true),
             };
-            return Ok(ColumnCondition { column, element, field, comparison: None, values, in_marker });
+            return Ok(ColumnCondition {
+                column,
+                element,
+                field,
+                comparison: None,
+                values,
+                in_marker,
+            });
         }
         let whole = element.is_none() && field.is_none();
-        let comparison = if whole && self.is_word("contains") { self.contains() } else { self.comparison()? };
+        let comparison =
+            if whole && self.is_word("contains") { self.contains() } else { self.comparison()? };
         let values = vec![self.term()?];
-        Ok(ColumnCondition { column, element, field, comparison: Some(comparison), values, in_marker: false })
+        Ok(ColumnCondition {
+            column,
+            element,
+            field,
+            comparison: Some(comparison),
+            values,
+            in_marker: false,
+        })
     }
 }

@@ -35,7 +35,16 @@ impl Parser<'_> {
         let language = self.plain_word()?;
         self.expect_word("as")?;
         let body = self.string()?;
-        Ok(CreateFunction { or_replace, if_not_exists, name, arguments, called_on_null, returns, language, body })
+        Ok(CreateFunction {
+            or_replace,
+            if_not_exists,
+            name,
+            arguments,
+            called_on_null,
+            returns,
+            language,
+            body,
+        })
     }
 
     fn create_aggregate(&mut self, or_replace: bool) -> Result<CreateAggregate, SyntaxError> {
@@ -46,7 +55,8 @@ impl Parser<'_> {
         let state_function = self.local_function_name()?;
         self.expect_word("stype")?;
         let state_type = self.type_name()?;
-        let final_function = if self.eat_word("finalfunc") { Some(self.local_function_name()?) } else { None };
+        let final_function =
+            if self.eat_word("finalfunc") { Some(self.local_function_name()?) } else { None };
         let initial = if self.eat_word("initcond") { Some(self.term()?) } else { None };
         Ok(CreateAggregate {
             or_replace,

@@ -13,7 +13,11 @@ impl Parser<'_> {
         self.expect_word("from")?;
         let table = self.qualified_name("table")?;
         let relations = if self.eat_word("where") { self.relations()? } else { Vec::new() };
-        let group_by = if self.eat_words(&["group", "by"]) { self.list(Parser::selector)? } else { Vec::new() };
+        let group_by = if self.eat_words(&["group", "by"]) {
+            self.list(Parser::selector)?
+        } else {
+            Vec::new()
+        };
         let order_by = match self.eat_word("order") {
             true => {
                 self.expect_word("by")?;
@@ -47,7 +51,8 @@ impl Parser<'_> {
         })
     }
 
-    /// `JSON` or `DISTINCT`, which can also be columns: they are keywords when something to select comes behind them.
+    /// `JSON` or `DISTINCT`, which can also be columns: they are keywords when something to select
+    /// comes behind them.
     fn select_keyword(&mut self, word: &str) -> bool {
         let selects = self.is_ahead(1, "*") || self.is_ahead(1, "-") || self.starts_selector(1);
         let is_keyword = self.is_word(word) && selects && !self.is_word_ahead(1, "as");

@@ -31,14 +31,19 @@ impl Parser<'_> {
         while let Some(operator) = self.operator(known) {
             self.advance();
             operators = self.count_operator(operators)?;
-            left = Selector::Arithmetic { operator, left: Box::new(left), right: Box::new(operand(self)?) };
+            left = Selector::Arithmetic {
+                operator,
+                left: Box::new(left),
+                right: Box::new(operand(self)?),
+            };
         }
         Ok(left)
     }
 
     fn selector_signed(&mut self) -> Result<Selector, SyntaxError> {
         if self.eat("-") {
-            return self.nested(|parser| Ok(Selector::Negation(Box::new(parser.selector_signed()?))));
+            return self
+                .nested(|parser| Ok(Selector::Negation(Box::new(parser.selector_signed()?))));
         }
         let selector = self.simple_selector()?;
         self.modifiers(selector)
@@ -147,7 +152,11 @@ impl Parser<'_> {
         self.expect("(")?;
         let type_name = self.type_name()?;
         self.expect(")")?;
-        if !self.is_word("as") && self.starts_selector(0) { Ok(type_name) } else { Err(self.no_alternative()) }
+        if !self.is_word("as") && self.starts_selector(0) {
+            Ok(type_name)
+        } else {
+            Err(self.no_alternative())
+        }
     }
 
     /// True if a selector without a sign can begin with the token `count` ahead.
@@ -155,9 +164,12 @@ impl Parser<'_> {
         let constant = ["null", "true", "false", "nan", "infinity", "token"];
         match self.ahead(count).kind {
             Kind::End | Kind::EmptyName => false,
-            Kind::Punctuation => ["?", ":", "(", "[", "{"].iter().any(|first| self.is_ahead(count, first)),
+            Kind::Punctuation => {
+                ["?", ":", "(", "[", "{"].iter().any(|first| self.is_ahead(count, first))
+            }
             Kind::Word => {
-                self.identifier_ahead(count).is_some() || constant.contains(&self.lower_ahead(count).as_str())
+                self.identifier_ahead(count).is_some()
+                    || constant.contains(&self.lower_ahead(count).as_str())
             }
             _ => true,
         }

@@ -16,7 +16,8 @@ impl Parser<'_> {
     fn sum(&mut self) -> Result<Term, SyntaxError> {
         let mut left = self.product()?;
         let mut operators = 0;
-        while let Some(operator) = self.operator(&[("+", Operator::Add), ("-", Operator::Subtract)]) {
+        while let Some(operator) = self.operator(&[("+", Operator::Add), ("-", Operator::Subtract)])
+        {
             // `X = <value> + X` of an UPDATE is not a sum: its right side is no term.
             if !self.starts_term(1) {
                 break;
@@ -102,7 +103,8 @@ impl Parser<'_> {
     fn hint_or_tuple(&mut self) -> Result<Term, SyntaxError> {
         if let Some(type_name) = self.attempt(Parser::hint) {
             check_class(&type_name)?;
-            return self.nested(|parser| Ok(Term::Hint(type_name, Box::new(parser.simple_term()?))));
+            return self
+                .nested(|parser| Ok(Term::Hint(type_name, Box::new(parser.simple_term()?))));
         }
         self.tuple()
     }
@@ -110,7 +112,8 @@ impl Parser<'_> {
     /// `(type)`, when a term comes behind it.
     fn hint(&mut self) -> Result<TypeName, SyntaxError> {
         self.expect("(")?;
-        // A text in parentheses with a colon behind it is a key of a map, whatever may stand for a named marker.
+        // A text in parentheses with a colon behind it is a key of a map, whatever may stand for a
+        // named marker.
         let is_text = self.peek().kind == Kind::String;
         let type_name = self.anything_like_a_type()?;
         self.expect(")")?;
@@ -132,11 +135,19 @@ impl Parser<'_> {
     /// True if a simple term can begin with the token `count` ahead.
     fn starts_term(&self, count: usize) -> bool {
         match self.ahead(count).kind {
-            Kind::String | Kind::Integer | Kind::Float | Kind::Duration | Kind::Uuid | Kind::Hex => true,
-            Kind::Punctuation => ["?", ":", "(", "[", "{", "-"].iter().any(|first| self.is_ahead(count, first)),
+            Kind::String
+            | Kind::Integer
+            | Kind::Float
+            | Kind::Duration
+            | Kind::Uuid
+            | Kind::Hex => true,
+            Kind::Punctuation => {
+                ["?", ":", "(", "[", "{", "-"].iter().any(|first| self.is_ahead(count, first))
+            }
             Kind::Word => {
                 let word = self.lower_ahead(count);
-                matches!(word.as_str(), "null" | "true" | "false" | "nan" | "infinity") || self.is_call_ahead(count)
+                matches!(word.as_str(), "null" | "true" | "false" | "nan" | "infinity")
+                    || self.is_call_ahead(count)
             }
             Kind::QuotedName => self.is_call_ahead(count),
             Kind::EmptyName | Kind::End => false,
@@ -144,7 +155,8 @@ impl Parser<'_> {
     }
 
     fn is_call_ahead(&self, count: usize) -> bool {
-        self.is_ahead(count + 1, "(") || (self.is_ahead(count + 1, ".") && self.is_ahead(count + 3, "("))
+        self.is_ahead(count + 1, "(")
+            || (self.is_ahead(count + 1, ".") && self.is_ahead(count + 3, "("))
     }
 
     /// A set, a map or a value of a user-defined type.
@@ -203,11 +215,19 @@ impl Parser<'_> {
         let found = match token.kind {
             Kind::String => Some(Literal { kind: LiteralKind::String, text: self.unquoted(token) }),
             Kind::Integer => literal(LiteralKind::Integer, text),
-            Kind::Float if text.starts_with('-') && text.as_bytes().get(1).is_some_and(u8::is_ascii_alphabetic) => {
-                literal(LiteralKind::Float, if text.eq_ignore_ascii_case("-nan") { "NaN" } else { "-Infinity" })
+            Kind::Float
+                if text.starts_with('-')
+                    && text.as_bytes().get(1).is_some_and(u8::is_ascii_alphabetic) =>
+            {
+                literal(
+                    LiteralKind::Float,
+                    if text.eq_ignore_ascii_case("-nan") { "NaN" } else { "-Infinity" },
+                )
             }
             Kind::Float if is_beyond_numbers(text) => {
-                return Err(SyntaxError::unplaced(format!("{text} is beyond what a double can be")));
+                return Err(SyntaxError::unplaced(format!(
+                    "{text} is beyond what a double can be"
+                )));
             }
             Kind::Float => literal(LiteralKind::Float, text),
             Kind::Duration => literal(LiteralKind::Duration, text),
@@ -252,7 +272,8 @@ impl Parser<'_> {
     }
 }
 
-/// Cassandra's parser looks for the nearest double and for the exact decimal, and fails where there is none.
+/// Cassandra's parser looks for the nearest double and for the exact decimal, and fails where there
+/// is none.
 fn is_beyond_numbers(text: &str) -> bool {
     !text.parse::<f64>().is_ok_and(f64::is_finite) || Decimal::parse(text).is_none()
 }

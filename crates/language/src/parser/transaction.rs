@@ -1,8 +1,9 @@
 //! `BEGIN TRANSACTION .. COMMIT TRANSACTION`.
 //!
-//! Statements in a transaction are read by the rules that they have outside. What is added there is the reference to a row
-//! where a value may be: the statement gets a marker in its place. So there are two lists of markers, the client's and
-//! that of the statement that is being read ([`OpenStatement`]).
+//! Statements in a transaction are read by the rules that they have outside. What is added there is
+//! the reference to a row where a value may be: the statement gets a marker in its place. So there
+//! are two lists of markers, the client's and that of the statement that is being read
+//! ([`OpenStatement`]).
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,9 +11,9 @@ use std::ops::Range;
 
 use super::{Parser, marker_index};
 use crate::ast::{
-    Assignment, CallValue, ClientMarker, Comparison, Condition, Inner, Marker, MarkerPlace, MarkerSource, Mutation,
-    Operation, Reference, Returned, Select, SelectClause, SelfAssignment, Statement, Term, Test, Transaction,
-    ValuePart,
+    Assignment, CallValue, ClientMarker, Comparison, Condition, Inner, Marker, MarkerPlace,
+    MarkerSource, Mutation, Operation, Reference, Returned, Select, SelectClause, SelfAssignment,
+    Statement, Term, Test, Transaction, ValuePart,
 };
 use crate::error::{InvalidRequest, Refusal, SyntaxError};
 use crate::keyword;
@@ -21,8 +22,8 @@ use crate::lexer::{self, Kind};
 /// Keywords of this grammar; as those of all statements they cannot name a row.
 const KEYWORDS: [&str; 5] = ["commit", "end", "let", "then", "transaction"];
 
-/// Parses a transaction, with or without semicolons and `APPLY BATCH` behind it: `cqlsh` takes `BEGIN` for the beginning of
-/// a batch, and sends nothing before it has seen the end of one.
+/// Parses a transaction, with or without semicolons and `APPLY BATCH` behind it: `cqlsh` takes
+/// `BEGIN` for the beginning of a batch, and sends nothing before it has seen the end of one.
 ///
 /// # Errors
 /// When the text is no transaction, or has more than so many statements.
@@ -37,7 +38,8 @@ pub(crate) fn transaction(text: &str, statements_max: usize) -> Result<Transacti
     Ok(transaction)
 }
 
-/// Parses a statement that reads or writes rows, or a batch of those that write, as the transaction which is that and nothing else.
+/// Parses a statement that reads or writes rows, or a batch of those that write, as the transaction
+/// which is that and nothing else.
 ///
 /// # Errors
 /// When the text is none of these, or has more than so many statements.
@@ -57,7 +59,9 @@ pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Re
         parser.mutations(&mut progress, false)?;
         parser.expect_words(&["apply", "batch"])?;
     } else if parser.is_word("truncate") {
-        parser.inner(&mut progress, "TRUNCATE", |parser| parser.truncate().map(Statement::Truncate))?;
+        parser.inner(&mut progress, "TRUNCATE", |parser| {
+            parser.truncate().map(Statement::Truncate)
+        })?;
     } else {
         let name = parser.mutation_ahead().ok_or_else(|| parser.no_alternative())?;
         parser.inner(&mut progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
@@ -67,7 +71,8 @@ pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Re
     Ok(progress.finish(mem::take(&mut parser.markers)))
 }
 
-/// Line and character of a place, both from 1, as Cassandra shows where a statement of a transaction stands.
+/// Line and character of a place, both from 1, as Cassandra shows where a statement of a
+/// transaction stands.
 pub(crate) fn shown_place(text: &str, offset: usize) -> String {
     let (line, column) = lexer::place(text, offset);
     format!("at [{line}:{}]", column.saturating_add(1))
@@ -122,7 +127,8 @@ impl Progress {
 
     /// All was read, and these are the names of the client's markers.
     fn finish(self, names: Vec<Option<String>>) -> Transaction {
-        let markers = names.into_iter().zip(self.places).map(|(name, place)| ClientMarker { name, place });
+        let markers =
+            names.into_iter().zip(self.places).map(|(name, place)| ClientMarker { name, place });
         Transaction { markers: markers.collect(), ..self.transaction }
     }
 }
@@ -178,7 +184,8 @@ impl Parser<'_> {
             return Err(self.in_part("LET", start, self.no_alternative()).into());
         }
         if keyword::is_unreserved_keyword(&word) || KEYWORDS.contains(&word.as_str()) {
-            let problem = self.problem(&format!("'{word}' is a keyword and cannot be the name of a row"));
+            let problem =
+                self.problem(&format!("'{word}' is a keyword and cannot be the name of a row"));
             return Err(self.in_part("LET", start, problem).into());
         }
         self.advance();
@@ -204,10 +211,12 @@ impl Parser<'_> {
     /// `SELECT .. FROM ..;` or `SELECT v.a, w.b;`
     fn returned(&mut self, progress: &mut Progress) -> Result<(), Refusal> {
         // Nothing but a table comes behind `FROM`, and no reference has that word in it.
-        let until =
-            |word: &lexer::Token| self.text_of(*word).eq_ignore_ascii_case("from") || self.text_of(*word) == ";";
+        let until = |word: &lexer::Token| {
+            self.text_of(*word).eq_ignore_ascii_case("from") || self.text_of(*word) == ";"
+        };
         let rest = self.tokens.get(self.at..).unwrap_or_default();
-        let from_table = rest.iter().find(|token| until(token)).is_some_and(|token| token.kind == Kind::Word);
+        let from_table =
+            rest.iter().find(|token| until(token)).is_some_and(|token| token.kind == Kind::Word);
         if from_table {
             self.inner(progress, "SELECT", |parser| parser.select().map(Statement::Select))?;
             progress.transaction.returned = Returned::Select;
@@ -237,8 +246,13 @@ impl Parser<'_> {
             count += 1;
             Ok(condition)
         });
-        progress.transaction.conditions = conditions.map_err(|error| self.in_part("IF", start, error))?;
-        if self.eat_word("then") { Ok(()) } else { Err(self.in_part("IF", start, self.no_alternative())) }
+        progress.transaction.conditions =
+            conditions.map_err(|error| self.in_part("IF", start, error))?;
+        if self.eat_word("then") {
+            Ok(())
+        } else {
+            Err(self.in_part("IF", start, self.no_alternative()))
+        }
     }
 
     fn transaction_condition(&mut self) -> Result<Condition, SyntaxError> {
@@ -270,7 +284,10 @@ impl Parser<'_> {
         let index = progress.transaction.statements.len();
         if index >= progress.statements_max {
             let most = progress.statements_max;
-            return Err(InvalidRequest::new(format!("a transaction has at most {most} statements")).into());
+            return Err(InvalidRequest::new(format!(
+                "a transaction has at most {most} statements"
+            ))
+            .into());
         }
         let (client, places) = (mem::take(&mut self.markers), mem::take(&mut progress.places));
         self.open = Some(Box::new(OpenStatement {
@@ -284,7 +301,9 @@ impl Parser<'_> {
         }));
         let statement = rule(self).map_err(|error| self.in_part(name, start, error))?;
         if let Some(open) = self.open.take() {
-            let OpenStatement { markers, self_assignments, calls, condition, client, places, .. } = *open;
+            let OpenStatement {
+                markers, self_assignments, calls, condition, client, places, ..
+            } = *open;
             self.markers = client;
             progress.places = places;
             let range = start..self.last_end();
@@ -302,11 +321,18 @@ impl Parser<'_> {
 
     /// Says with an error which part of a transaction it is in.
     fn in_part(&self, name: &str, start: usize, error: SyntaxError) -> SyntaxError {
-        SyntaxError { message: format!("{name} {}: {}", shown_place(self.text, start), error.message), ..error }
+        SyntaxError {
+            message: format!("{name} {}: {}", shown_place(self.text, start), error.message),
+            ..error
+        }
     }
 
     /// Notes a marker that was read, if there is a statement of a transaction around it.
-    pub(super) fn note_marker(&mut self, start: usize, name: Option<&str>) -> Result<(), SyntaxError> {
+    pub(super) fn note_marker(
+        &mut self,
+        start: usize,
+        name: Option<&str>,
+    ) -> Result<(), SyntaxError> {
         let (end, marker) = (self.last_end(), self.markers.len());
         if let Some(open) = &mut self.open {
             let client = marker_index(&open.client)?;
@@ -340,7 +366,9 @@ impl Parser<'_> {
 
     /// True if a reference to a row comes next, where there may be one or a term.
     pub(super) fn starts_reference(&self) -> bool {
-        self.identifier_ahead(0).is_some() && !self.is_call() && !(self.is_word("cast") && self.is_ahead(1, "("))
+        self.identifier_ahead(0).is_some()
+            && !self.is_call()
+            && !(self.is_word("cast") && self.is_ahead(1, "("))
     }
 
     /// A term or, in a transaction, a reference to a row.
@@ -348,7 +376,8 @@ impl Parser<'_> {
         if self.is_reference() { self.reference_marker() } else { self.noted_term() }
     }
 
-    /// A term, which is noted if there is a function call in it and a statement of a transaction around it.
+    /// A term, which is noted if there is a function call in it and a statement of a transaction
+    /// around it.
     pub(super) fn noted_term(&mut self) -> Result<Term, SyntaxError> {
         let start = self.peek().start;
         let term = self.term()?;
@@ -366,7 +395,8 @@ impl Parser<'_> {
         self.open.is_some() && self.starts_reference()
     }
 
-    /// The marker of a statement that stands for a reference. A marker in its brackets is the client's alone.
+    /// The marker of a statement that stands for a reference. A marker in its brackets is the
+    /// client's alone.
     fn reference_marker(&mut self) -> Result<Term, SyntaxError> {
         let Some(mut open) = self.open.take() else { return Err(self.no_alternative()) };
         let own = mem::replace(&mut self.markers, mem::take(&mut open.client));
@@ -377,7 +407,10 @@ impl Parser<'_> {
         open.places.resize(open.client.len(), place);
         let reference = reference?;
         self.markers.push(None);
-        open.markers.push(Marker { range: reference.range.clone(), source: MarkerSource::Reference(reference) });
+        open.markers.push(Marker {
+            range: reference.range.clone(),
+            source: MarkerSource::Reference(reference),
+        });
         self.open = Some(open);
         self.no_operator()?;
         Ok(Term::Marker(marker))
@@ -407,7 +440,9 @@ impl Parser<'_> {
             () => None,
         };
         if part.is_some() && (self.is(".") || self.is("[")) {
-            return Err(self.problem("a reference goes to an element or field of a column, and no deeper"));
+            return Err(
+                self.problem("a reference goes to an element or field of a column, and no deeper")
+            );
         }
         Ok(Reference { row, column, part, range: start..self.last_end() })
     }
@@ -465,7 +500,9 @@ fn check_references(inner: &Inner) -> Result<(), SyntaxError> {
         | Operation::SetField(_, value)) = operation;
         let refers = is_reference(value);
         if seen.insert(column.as_str(), refers).is_some_and(|before| before || refers) {
-            return Err(SyntaxError::unplaced(format!("Normal and reference operations for {column}")));
+            return Err(SyntaxError::unplaced(format!(
+                "Normal and reference operations for {column}"
+            )));
         }
     }
     Ok(())

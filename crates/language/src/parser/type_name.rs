@@ -82,7 +82,11 @@ impl Parser<'_> {
         }
         let text = self.text_of(self.peek());
         let dimension = text.parse().ok();
-        let problem = || SyntaxError::unplaced(format!("vectors may only have positive dimensions; given {text}"));
+        let problem = || {
+            SyntaxError::unplaced(format!(
+                "vectors may only have positive dimensions; given {text}"
+            ))
+        };
         let dimension = dimension.ok_or_else(problem)?;
         self.advance();
         Ok(dimension)
@@ -96,15 +100,17 @@ impl Parser<'_> {
     }
 }
 
-/// Refuses a string that cannot be the name of a type's class. Cassandra looks for it while it parses; here one with a package
-/// is believed.
+/// Refuses a string that cannot be the name of a type's class. Cassandra looks for it while it
+/// parses; here one with a package is believed.
 pub(super) fn check_class(type_name: &TypeName) -> Result<(), SyntaxError> {
     let TypeName::Custom(class) = type_name else { return Ok(()) };
     let name = class.split('(').next().unwrap_or_default().trim();
-    let looks_like_one = name.contains('.') || name.ends_with("Type") || name == "PartitionerDefinedOrder";
+    let looks_like_one =
+        name.contains('.') || name.ends_with("Type") || name == "PartitionerDefinedOrder";
     if looks_like_one || !matches!(CqlType::from_class_name(class), CqlType::Custom(_)) {
         return Ok(());
     }
-    let problem = format!("Unable to find abstract-type class 'org.apache.cassandra.db.marshal.{class}'");
+    let problem =
+        format!("Unable to find abstract-type class 'org.apache.cassandra.db.marshal.{class}'");
     Err(SyntaxError::unplaced(format!("Error setting type {class}: {problem}")))
 }

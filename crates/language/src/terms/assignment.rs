@@ -1,4 +1,5 @@
-//! Decides whether a term can be a value of a type, exactly or by conversion (`AssignmentTestable` of Cassandra).
+//! Decides whether a term can be a value of a type, exactly or by conversion (`AssignmentTestable`
+//! of Cassandra).
 
 use super::{Scope, function_name, operator_name};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
@@ -21,7 +22,9 @@ pub fn preferred_type(literal: &Literal) -> NativeType {
             let double = literal.text.parse::<f64>().ok().map(|value| float_text(value, false));
             let exact = Decimal::parse(&literal.text);
             match (exact, double.and_then(|text| Decimal::parse(&text))) {
-                (Some(exact), double) if double.as_ref().is_none_or(|double| !double.compare(&exact).is_eq()) => {
+                (Some(exact), double)
+                    if double.as_ref().is_none_or(|double| !double.compare(&exact).is_eq()) =>
+                {
                     NativeType::Decimal
                 }
                 _ => NativeType::Double,
@@ -40,8 +43,8 @@ pub fn preferred_type(literal: &Literal) -> NativeType {
 /// `Constants.Literal.testAssignment`
 pub(super) fn literal_fits(literal: &Literal, cql_type: &CqlType) -> Option<bool> {
     use NativeType::{
-        Ascii, Bigint, Blob, Boolean, Counter, Date, Decimal, Double, Duration, Float, Inet, Int, Smallint, Text, Time,
-        Timestamp, Timeuuid, Tinyint, Uuid, Varint,
+        Ascii, Bigint, Blob, Boolean, Counter, Date, Decimal, Double, Duration, Float, Inet, Int,
+        Smallint, Text, Time, Timestamp, Timeuuid, Tinyint, Uuid, Varint,
     };
     let native = match cql_type {
         CqlType::Native(native) => *native,
@@ -78,13 +81,16 @@ pub(super) fn literal_fits(literal: &Literal, cql_type: &CqlType) -> Option<bool
     fits.then_some(false)
 }
 
-/// Says whether a term can be a value of a type: `Some(true)` if it is one, `Some(false)` if it can be made one.
+/// Says whether a term can be a value of a type: `Some(true)` if it is one, `Some(false)` if it can
+/// be made one.
 pub(super) fn fits(term: &Term, cql_type: &CqlType, scope: &Scope<'_>) -> Option<bool> {
     match (term, cql_type) {
         (Term::Literal(literal), _) => literal_fits(literal, cql_type),
         (Term::Null | Term::Marker(_), _) => Some(false),
         (Term::List(terms), CqlType::List { element, .. } | CqlType::Vector { element, .. })
-        | (Term::Set(terms), CqlType::Set { element, .. }) => all(terms.iter().map(|term| fits(term, element, scope))),
+        | (Term::Set(terms), CqlType::Set { element, .. }) => {
+            all(terms.iter().map(|term| fits(term, element, scope)))
+        }
         (Term::Set(terms), CqlType::Map { .. }) if terms.is_empty() => Some(false),
         (Term::Map(entries), CqlType::Map { key, value, .. }) => {
             let keys = entries.iter().map(|(term, _)| fits(term, key, scope));
@@ -95,12 +101,21 @@ pub(super) fn fits(term: &Term, cql_type: &CqlType, scope: &Scope<'_>) -> Option
         }
         // Parentheses around one term.
         (Term::Tuple(terms), _) if terms.len() == 1 => fits(&terms[0], cql_type, scope),
-        (Term::Udt(fields), CqlType::Udt { definition, .. }) => all(fields.iter().map(|(field, term)| {
-            let position = definition.field(field)?;
-            fits(term, &definition.fields.get(position)?.1, scope)
-        })),
+        (Term::Udt(fields), CqlType::Udt { definition, .. }) => {
+            all(fields.iter().map(|(field, term)| {
+                let position = definition.field(field)?;
+                fits(term, &definition.fields.get(position)?.1, scope)
+            }))
+        }
         (Term::List(_) | Term::Set(_) | Term::Map(_) | Term::Tuple(_) | Term::Udt(_), _) => None,
-        (Term::Call { .. } | Term::Hint(..) | Term::Cast(..) | Term::Negation(_) | Term::Arithmetic { .. }, _) => {
+        (
+            Term::Call { .. }
+            | Term::Hint(..)
+            | Term::Cast(..)
+            | Term::Negation(_)
+            | Term::Arithmetic { .. },
+            _,
+        ) => {
             match known_type(term, scope) {
                 Some(known) => cql_type.accepts(&known).then_some(known == *cql_type),
                 // What it is for decides.
@@ -121,14 +136,19 @@ fn is_from_json(term: &Term) -> bool {
 
 /// The type of a term, if it has one whatever it is for. Each part of the term is looked at once.
 fn known_type(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
-    let of_call =
-        |name: &str, arguments: &[&Term]| resolve_call(name, arguments, None, scope).ok().map(|found| found.returns);
+    let of_call = |name: &str, arguments: &[&Term]| {
+        resolve_call(name, arguments, None, scope).ok().map(|found| found.returns)
+    };
     match term {
         Term::Hint(type_name, _) => CqlType::resolve(type_name, scope.types).ok(),
         Term::Cast(_, native) => Some((*native).into()),
-        Term::Call { name, arguments } => of_call(&function_name(name).ok()?, &arguments.iter().collect::<Vec<_>>()),
+        Term::Call { name, arguments } => {
+            of_call(&function_name(name).ok()?, &arguments.iter().collect::<Vec<_>>())
+        }
         Term::Negation(inner) => of_call("_negate", &[inner]),
-        Term::Arithmetic { operator, left, right } => of_call(operator_name(*operator), &[left, right]),
+        Term::Arithmetic { operator, left, right } => {
+            of_call(operator_name(*operator), &[left, right])
+        }
         Term::Tuple(terms) if terms.len() == 1 => known_type(&terms[0], scope),
         _ => None,
     }
@@ -136,11 +156,17 @@ fn known_type(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
 
 /// The type of a term, or what its literals would be by themselves.
 pub(super) fn known_or_preferred(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
-    let each = |terms: &[Term]| terms.iter().map(|term| known_or_preferred(term, scope)).collect::<Option<Vec<_>>>();
+    let each = |terms: &[Term]| {
+        terms.iter().map(|term| known_or_preferred(term, scope)).collect::<Option<Vec<_>>>()
+    };
     match term {
         Term::Literal(literal) => Some(preferred_type(literal).into()),
-        Term::List(terms) => each(terms)?.into_iter().next().map(|element| CqlType::list(element).freeze()),
-        Term::Set(terms) => each(terms)?.into_iter().next().map(|element| CqlType::set(element).freeze()),
+        Term::List(terms) => {
+            each(terms)?.into_iter().next().map(|element| CqlType::list(element).freeze())
+        }
+        Term::Set(terms) => {
+            each(terms)?.into_iter().next().map(|element| CqlType::set(element).freeze())
+        }
         Term::Map(entries) => {
             let (key, value) = entries.first()?;
             let (key, value) = (known_or_preferred(key, scope)?, known_or_preferred(value, scope)?);
@@ -158,8 +184,10 @@ pub(super) fn resolve_call<T: AsRef<Term>>(
     receiver: Option<&CqlType>,
     scope: &Scope<'_>,
 ) -> Result<Function, InvalidRequest> {
-    let arguments: Vec<_> = arguments.iter().map(|term| TermArgument::new(term.as_ref(), scope)).collect();
-    let arguments: Vec<&dyn Argument> = arguments.iter().map(|argument| argument as &dyn Argument).collect();
+    let arguments: Vec<_> =
+        arguments.iter().map(|term| TermArgument::new(term.as_ref(), scope)).collect();
+    let arguments: Vec<&dyn Argument> =
+        arguments.iter().map(|argument| argument as &dyn Argument).collect();
     functions::resolve(name, &arguments, receiver, scope.key_types)
 }
 
@@ -173,7 +201,8 @@ struct TermArgument<'t> {
 impl<'t> TermArgument<'t> {
     fn new(term: &'t Term, scope: &'t Scope<'t>) -> TermArgument<'t> {
         // A literal is of many types.
-        let known = if matches!(term, Term::Literal(_)) { None } else { known_or_preferred(term, scope) };
+        let known =
+            if matches!(term, Term::Literal(_)) { None } else { known_or_preferred(term, scope) };
         TermArgument { term, scope, known }
     }
 }
@@ -186,7 +215,11 @@ impl Argument for TermArgument<'_> {
     fn fits(&self, cql_type: &CqlType) -> Option<bool> {
         match (self.term, &self.known) {
             (
-                Term::Call { .. } | Term::Hint(..) | Term::Cast(..) | Term::Negation(_) | Term::Arithmetic { .. },
+                Term::Call { .. }
+                | Term::Hint(..)
+                | Term::Cast(..)
+                | Term::Negation(_)
+                | Term::Arithmetic { .. },
                 Some(known),
             ) => cql_type.accepts(known).then_some(known == cql_type),
             _ => fits(self.term, cql_type, self.scope),

@@ -96,14 +96,23 @@ impl Prepared {
 /// A part of a tuple or user-defined type must have a value, if only null.
 fn unset_part(cql_type: &CqlType, position: usize) -> InvalidRequest {
     let CqlType::Udt { definition, .. } = cql_type else {
-        return InvalidRequest::new(format!("Invalid unset value for tuple field number {position}"));
+        return InvalidRequest::new(format!(
+            "Invalid unset value for tuple field number {position}"
+        ));
     };
     let field = definition.fields.get(position).map_or("", |(field, _)| field);
-    InvalidRequest::new(format!("Invalid unset value for field '{field}' of user defined type {}", definition.name))
+    InvalidRequest::new(format!(
+        "Invalid unset value for field '{field}' of user defined type {}",
+        definition.name
+    ))
 }
 
 /// Parts put together; sets and maps are sorted, and of equal elements or keys the last one stays.
-fn composite(cql_type: &CqlType, parts: &[Prepared], bindings: &dyn Bindings) -> Result<Value, InvalidRequest> {
+fn composite(
+    cql_type: &CqlType,
+    parts: &[Prepared],
+    bindings: &dyn Bindings,
+) -> Result<Value, InvalidRequest> {
     if matches!(cql_type, CqlType::Tuple(_) | CqlType::Udt { .. }) {
         let mut values = Vec::with_capacity(parts.len());
         for (position, part) in parts.iter().enumerate() {
@@ -118,8 +127,12 @@ fn composite(cql_type: &CqlType, parts: &[Prepared], bindings: &dyn Bindings) ->
     for part in parts {
         values.push(match part.evaluate(bindings)? {
             Value::Bytes(bytes) => bytes,
-            Value::Null => return Err(InvalidRequest::new("null is not supported inside collections")),
-            Value::Unset => return Err(InvalidRequest::new("unset value is not supported inside collections")),
+            Value::Null => {
+                return Err(InvalidRequest::new("null is not supported inside collections"));
+            }
+            Value::Unset => {
+                return Err(InvalidRequest::new("unset value is not supported inside collections"));
+            }
         });
     }
     Ok(Value::Bytes(match cql_type {
@@ -143,7 +156,10 @@ fn composite(cql_type: &CqlType, parts: &[Prepared], bindings: &dyn Bindings) ->
                 }
                 same
             });
-            split::join_collection(entries.len(), entries.into_iter().flat_map(|(key, value)| [key, value]))
+            split::join_collection(
+                entries.len(),
+                entries.into_iter().flat_map(|(key, value)| [key, value]),
+            )
         }
         CqlType::Vector { element, .. } => split::join_vector(element, values),
         _ => split::join_collection(values.len(), values),

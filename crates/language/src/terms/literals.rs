@@ -16,7 +16,9 @@ pub(super) fn constant(
     if assignment::literal_fits(literal, cql_type).is_none() {
         let kind = literal.kind.name();
         let text = &literal.text;
-        return Err(InvalidRequest::new(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
+        return Err(InvalidRequest::new(format!(
+            "Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}"
+        )));
     }
     let text = &literal.text;
     let bytes = match cql_type {
@@ -34,15 +36,20 @@ pub(super) fn constant(
     Ok(Prepared::Constant(Some(bytes)))
 }
 
-/// The value that a text is of a type within a tuple: of collections it is their bytes in hexadecimal digits.
+/// The value that a text is of a type within a tuple: of collections it is their bytes in
+/// hexadecimal digits.
 fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
     let refused = || InvalidRequest::new(format!("'{text}' is no value of type {cql_type}"));
     match cql_type {
-        CqlType::Native(native) => from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms),
-        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, now_ms),
-        CqlType::Udt { definition, .. } => {
-            tuple_text(&definition.fields.iter().map(|(_, cql_type)| cql_type).collect::<Vec<_>>(), text, now_ms)
+        CqlType::Native(native) => {
+            from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms)
         }
+        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, now_ms),
+        CqlType::Udt { definition, .. } => tuple_text(
+            &definition.fields.iter().map(|(_, cql_type)| cql_type).collect::<Vec<_>>(),
+            text,
+            now_ms,
+        ),
         CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => {
             let bytes = from_string(NativeType::Blob, text, now_ms)?;
             validate(cql_type, &bytes).map(|()| bytes).map_err(|_| refused())
@@ -51,8 +58,8 @@ fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, Inv
     }
 }
 
-/// A tuple as Cassandra's tools write it: `1:a:@`, where `@` is null and a backslash goes before a colon or `@` that is
-/// meant.
+/// A tuple as Cassandra's tools write it: `1:a:@`, where `@` is null and a backslash goes before a
+/// colon or `@` that is meant.
 fn tuple_text(types: &[&CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -88,9 +95,13 @@ pub(super) fn composite(
     cql_type: &CqlType,
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
-    let wrong = |what: &str| Err(InvalidRequest::new(format!("Invalid {what} literal for {name} of type {cql_type}")));
+    let wrong = |what: &str| {
+        Err(InvalidRequest::new(format!("Invalid {what} literal for {name} of type {cql_type}")))
+    };
     let parts = match (term, cql_type) {
-        (Term::List(terms), CqlType::List { element, .. }) => elements("list", terms, name, element, scope)?,
+        (Term::List(terms), CqlType::List { element, .. }) => {
+            elements("list", terms, name, element, scope)?
+        }
         (Term::List(terms), CqlType::Vector { element, dimension }) => {
             if usize::try_from(*dimension) != Ok(terms.len()) {
                 let given = terms.len();
@@ -102,14 +113,22 @@ pub(super) fn composite(
         }
         (Term::List(_), CqlType::Custom(_)) | (Term::List(_), _) => return wrong("list"),
         (Term::Set(terms), CqlType::Map { .. }) if terms.is_empty() => Vec::new(),
-        (Term::Set(terms), CqlType::Set { element, .. }) => elements("set", terms, name, element, scope)?,
+        (Term::Set(terms), CqlType::Set { element, .. }) => {
+            elements("set", terms, name, element, scope)?
+        }
         (Term::Set(_), _) => return wrong("set"),
-        (Term::Map(entries), CqlType::Map { key, value, .. }) => map(entries, name, key, value, scope)?,
+        (Term::Map(entries), CqlType::Map { key, value, .. }) => {
+            map(entries, name, key, value, scope)?
+        }
         (Term::Map(_), _) => return wrong("map"),
-        (Term::Udt(fields), CqlType::Udt { definition, .. }) => user_type(fields, name, definition, scope)?,
+        (Term::Udt(fields), CqlType::Udt { definition, .. }) => {
+            user_type(fields, name, definition, scope)?
+        }
         (Term::Udt(_), _) => return wrong("user type"),
         (Term::Tuple(terms), CqlType::Tuple(types)) => tuple(terms, name, types, scope)?,
-        (Term::Tuple(terms), _) if terms.len() == 1 => return prepare(&terms[0], name, cql_type, scope),
+        (Term::Tuple(terms), _) if terms.len() == 1 => {
+            return prepare(&terms[0], name, cql_type, scope);
+        }
         _ => return wrong("tuple type"),
     };
     let known = parts.iter().all(|part| matches!(part, Prepared::Constant(_)));
@@ -121,7 +140,8 @@ pub(super) fn composite(
     Ok(composite)
 }
 
-/// True if what becomes of these elements, or keys and values in turn, depends on their order, of which Cassandra keeps none.
+/// True if what becomes of these elements, or keys and values in turn, depends on their order, of
+/// which Cassandra keeps none.
 fn is_ambiguous(cql_type: &CqlType, parts: &[Prepared]) -> bool {
     let bytes = |part: &Prepared| match part {
         Prepared::Constant(Some(bytes)) => bytes.clone(),
@@ -132,9 +152,11 @@ fn is_ambiguous(cql_type: &CqlType, parts: &[Prepared]) -> bool {
         CqlType::Map { key, .. } => (key, 2),
         _ => return false,
     };
-    let mut all: Vec<Vec<Vec<u8>>> = parts.chunks(of_each).map(|one| one.iter().map(bytes).collect()).collect();
+    let mut all: Vec<Vec<Vec<u8>>> =
+        parts.chunks(of_each).map(|one| one.iter().map(bytes).collect()).collect();
     all.sort_by(|left, right| compare(compared, &left[0], &right[0]));
-    all.windows(2).any(|pair| compare(compared, &pair[0][0], &pair[1][0]).is_eq() && pair[0] != pair[1])
+    all.windows(2)
+        .any(|pair| compare(compared, &pair[0][0], &pair[1][0]).is_eq() && pair[0] != pair[1])
 }
 
 /// One part of a collection, which must not be a marker there.

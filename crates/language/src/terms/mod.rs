@@ -1,7 +1,9 @@
-//! Terms with the types they are for: checked once when a statement is prepared, evaluated when it is executed.
+//! Terms with the types they are for: checked once when a statement is prepared, evaluated when it
+//! is executed.
 //!
-//! As much as possible is computed early: a literal becomes bytes when it is checked, a pure function of literals is
-//! called then, and only what depends on bind values or on the time is left.
+//! As much as possible is computed early: a literal becomes bytes when it is checked, a pure
+//! function of literals is called then, and only what depends on bind values or on the time is
+//! left.
 
 mod assignment;
 mod evaluate;
@@ -27,14 +29,20 @@ pub struct Scope<'a> {
     pub now_ms: i64,
     /// The purpose of each bind marker, by its index: the name and type that its metadata has.
     pub markers: Vec<Option<(String, CqlType)>>,
-    /// A literal was found that names an element of a set, or a key of a map, twice and not alike: Cassandra takes either, as it happens.
+    /// A literal was found that names an element of a set, or a key of a map, twice and not alike:
+    /// Cassandra takes either, as it happens.
     pub is_ambiguous: bool,
 }
 
 impl<'a> Scope<'a> {
     /// The scope of a statement with so many markers.
     #[must_use]
-    pub fn new(types: &'a dyn TypeLookup, key_types: Option<&'a [CqlType]>, now_ms: i64, markers: usize) -> Scope<'a> {
+    pub fn new(
+        types: &'a dyn TypeLookup,
+        key_types: Option<&'a [CqlType]>,
+        now_ms: i64,
+        markers: usize,
+    ) -> Scope<'a> {
         Scope { types, key_types, now_ms, markers: vec![None; markers], is_ambiguous: false }
     }
 }
@@ -55,7 +63,8 @@ pub enum Prepared {
     Composite {
         /// Its type.
         cql_type: CqlType,
-        /// Its elements or fields; keys and values of a map in turn. A field that is not given is null.
+        /// Its elements or fields; keys and values of a map in turn. A field that is not given is
+        /// null.
         parts: Vec<Prepared>,
     },
     /// A call.
@@ -85,16 +94,24 @@ impl Prepared {
         match self {
             Prepared::Constant(_) | Prepared::Marker { .. } => true,
             Prepared::Composite { parts, .. } => parts.iter().all(Prepared::is_pure),
-            Prepared::Call { function, arguments } => function.is_pure() && arguments.iter().all(Prepared::is_pure),
+            Prepared::Call { function, arguments } => {
+                function.is_pure() && arguments.iter().all(Prepared::is_pure)
+            }
         }
     }
 }
 
-/// Checks a term that is for a value of `cql_type` called `name`, and prepares it. Markers in it are recorded in `scope`.
+/// Checks a term that is for a value of `cql_type` called `name`, and prepares it. Markers in it
+/// are recorded in `scope`.
 ///
 /// # Errors
 /// When the term cannot be such a value.
-pub fn prepare(term: &Term, name: &str, cql_type: &CqlType, scope: &mut Scope<'_>) -> Result<Prepared, InvalidRequest> {
+pub fn prepare(
+    term: &Term,
+    name: &str,
+    cql_type: &CqlType,
+    scope: &mut Scope<'_>,
+) -> Result<Prepared, InvalidRequest> {
     match term {
         Term::Literal(literal) => literals::constant(literal, name, cql_type, scope.now_ms),
         Term::Null => Ok(Prepared::Constant(None)),
@@ -110,19 +127,27 @@ pub fn prepare(term: &Term, name: &str, cql_type: &CqlType, scope: &mut Scope<'_
         Term::Hint(type_name, inner) => {
             let hinted = CqlType::resolve(type_name, scope.types)?;
             if assignment::fits(inner, &hinted, scope).is_none() {
-                return Err(InvalidRequest::new(format!("Cannot cast value {inner} to type {type_name}")));
+                return Err(InvalidRequest::new(format!(
+                    "Cannot cast value {inner} to type {type_name}"
+                )));
             }
             if !cql_type.accepts(&hinted) {
-                return Err(InvalidRequest::new(format!("Cannot assign value {term} to {name} of type {cql_type}")));
+                return Err(InvalidRequest::new(format!(
+                    "Cannot assign value {term} to {name} of type {cql_type}"
+                )));
             }
             prepare(inner, name, cql_type, scope)
         }
-        Term::Call { name: function, arguments } => call(&function_name(function)?, arguments, name, cql_type, scope),
+        Term::Call { name: function, arguments } => {
+            call(&function_name(function)?, arguments, name, cql_type, scope)
+        }
         Term::Arithmetic { operator, left, right } => {
             let operands = [left.as_ref().clone(), right.as_ref().clone()];
             call(operator_name(*operator), &operands, name, cql_type, scope)
         }
-        Term::Negation(inner) => call("_negate", std::slice::from_ref(inner), name, cql_type, scope),
+        Term::Negation(inner) => {
+            call("_negate", std::slice::from_ref(inner), name, cql_type, scope)
+        }
         Term::Cast(inner, native) => {
             let from = assignment::known_or_preferred(inner, scope).ok_or_else(|| {
                 InvalidRequest::new(format!(
@@ -163,7 +188,9 @@ fn call<T: AsRef<Term>>(
     let found = assignment::resolve_call(function, arguments, Some(cql_type), scope);
     // A result that is for another type is a better message than a function that does not exist.
     let found = match found {
-        Err(error) => assignment::resolve_call(function, arguments, None, scope).map_err(|_| error)?,
+        Err(error) => {
+            assignment::resolve_call(function, arguments, None, scope).map_err(|_| error)?
+        }
         Ok(found) => found,
     };
     finish(found, arguments, name, cql_type, scope)
@@ -188,7 +215,8 @@ fn finish<T: AsRef<Term>>(
     }
     let mut prepared = Vec::with_capacity(arguments.len());
     for (position, (argument, wanted)) in arguments.iter().zip(&function.arguments).enumerate() {
-        let argument_name = format!("arg{position}(system.{})", function.native_name().to_lowercase());
+        let argument_name =
+            format!("arg{position}(system.{})", function.native_name().to_lowercase());
         prepared.push(prepare(argument.as_ref(), &argument_name, wanted, scope)?);
     }
     let call = Prepared::Call { function, arguments: prepared };
@@ -205,7 +233,8 @@ fn is_token(call: &Prepared) -> bool {
     matches!(call, Prepared::Call { function, .. } if function.name == "token")
 }
 
-/// The type of a term that has one whatever it is for, or that of a literal if nothing else is known.
+/// The type of a term that has one whatever it is for, or that of a literal if nothing else is
+/// known.
 #[must_use]
 pub fn known_type(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
     assignment::known_or_preferred(term, scope)

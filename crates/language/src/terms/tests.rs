@@ -36,7 +36,9 @@ impl Bindings for Fixed {
 fn term(text: &str) -> (Term, usize) {
     let parsed = crate::parse(&format!("SELECT * FROM t WHERE k = {text}")).expect(text);
     let Statement::Select(select) = parsed.statement else { panic!("{text}: no SELECT") };
-    let Some(Relation::Column { value, .. }) = select.relations.into_iter().next() else { panic!("{text}: no term") };
+    let Some(Relation::Column { value, .. }) = select.relations.into_iter().next() else {
+        panic!("{text}: no term")
+    };
     (value, parsed.markers.len())
 }
 
@@ -141,10 +143,18 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
         ("map<text, int>", "{1: 1}", "Invalid map literal for c: key 1 is not of type text"),
         ("map<text, int>", "{'a': 'b'}", "Invalid map literal for c: value 'b' is not of type int"),
         ("list<int>", "[null]", "null is not supported inside collections"),
-        ("list<int>", "[?]", "Invalid list literal for c: bind variables are not supported inside collection literals"),
+        (
+            "list<int>",
+            "[?]",
+            "Invalid list literal for c: bind variables are not supported inside collection literals",
+        ),
         ("ty", "{x: 1}", "Unknown field 'x' in value of user defined type ty"),
         ("ty", "{a: 'b'}", "Invalid user type literal for c: field a is not of type int"),
-        ("tuple<int, text>", "(1, 2)", "Invalid tuple literal for c: component 1 is not of type text"),
+        (
+            "tuple<int, text>",
+            "(1, 2)",
+            "Invalid tuple literal for c: component 1 is not of type text",
+        ),
         (
             "vector<float, 2>",
             "[1]",
@@ -152,7 +162,11 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
         ),
         ("int", "(text) 'a'", "Cannot assign value (text)'a' to c of type int"),
         ("int", "(int) 'a'", "Cannot cast value 'a' to type int"),
-        ("int", "now()", "Type error: cannot assign result of function system.now (type timeuuid) to c (type int)"),
+        (
+            "int",
+            "now()",
+            "Type error: cannot assign result of function system.now (type timeuuid) to c (type int)",
+        ),
         (
             "counter",
             "token(1)",
@@ -160,13 +174,21 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
         ),
         ("tinyint", "0x0102", "0x0102 is no value of type tinyint"),
         ("tuple<frozen<list<int>>>", "5", "cannot parse '5' as hex bytes"),
-        ("tuple<frozen<list<int>>>", "2147483648", "'2147483648' is no value of type frozen<list<int>>"),
+        (
+            "tuple<frozen<list<int>>>",
+            "2147483648",
+            "'2147483648' is no value of type frozen<list<int>>",
+        ),
         ("tuple<int>", "0x01", "0x01 is no value of type frozen<tuple<int>>"),
         ("int", "nothing()", "Unknown function nothing called"),
         ("int", "1 / 0", "the operation 'int / int' failed: / by zero"),
         ("int", "1 + 'a'", "the '+' operation is not supported between 1 and 'a'"),
         ("timestamp", "'yesterday'", "Unable to parse a date/time from 'yesterday'"),
-        ("timeuuid", "5f9ac1c0-0000-4000-8000-000000000000", "TimeUUID supports only version 1 UUIDs"),
+        (
+            "timeuuid",
+            "5f9ac1c0-0000-4000-8000-000000000000",
+            "TimeUUID supports only version 1 UUIDs",
+        ),
     ];
     for (name, text, message) in cases {
         assert_eq!(evaluated(text, name, Vec::new()), Err(message.to_owned()), "{name}: {text}");
@@ -182,12 +204,16 @@ fn an_empty_text_is_an_empty_tuple() {
 #[test]
 fn markers_know_what_they_are_for() {
     let (_, markers) = prepared("(?, ?)", "tuple<int, text>").expect("a tuple");
-    let shown: Vec<_> = markers.iter().flatten().map(|(name, cql_type)| format!("{name} {cql_type}")).collect();
+    let shown: Vec<_> =
+        markers.iter().flatten().map(|(name, cql_type)| format!("{name} {cql_type}")).collect();
     assert_eq!(shown, ["c[0] int", "c[1] text"]);
     let five = Value::Bytes(5i32.to_be_bytes().to_vec());
     assert_eq!(evaluated("?", "int", vec![five.clone()]).as_deref(), Ok("5"));
     assert_eq!(evaluated("?", "int", vec![Value::Unset]).as_deref(), Ok("unset"));
-    assert_eq!(evaluated("?", "int", vec![Value::Bytes(vec![1])]), Err("Expected 4 or 0 byte int (1)".to_owned()));
+    assert_eq!(
+        evaluated("?", "int", vec![Value::Bytes(vec![1])]),
+        Err("Expected 4 or 0 byte int (1)".to_owned())
+    );
     assert_eq!(evaluated("(?, 'a')", "tuple<int, text>", vec![five]).as_deref(), Ok("(5, 'a')"));
 }
 
@@ -250,7 +276,8 @@ fn literals_have_the_types_that_cassandra_prefers() {
     }
 }
 
-/// Cassandra 5 makes 1, 2 or 3 of `{'a': 1, 'a': 2, 'a': 3}`, another each time that it is prepared.
+/// Cassandra 5 makes 1, 2 or 3 of `{'a': 1, 'a': 2, 'a': 3}`, another each time that it is
+/// prepared.
 #[test]
 fn literals_that_name_one_thing_twice_are_ambiguous() {
     for (text, name, is_ambiguous) in [

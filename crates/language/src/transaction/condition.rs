@@ -1,4 +1,5 @@
-//! References and conditions with the types of their columns, and what they are for the rows as they are.
+//! References and conditions with the types of their columns, and what they are for the rows as
+//! they are.
 
 use std::cmp::Ordering;
 
@@ -42,25 +43,34 @@ enum PreparedTest {
 }
 
 impl Reference {
-    /// Takes the type of its column. Markers in its brackets, which are the client's, are recorded in `scope`.
+    /// Takes the type of its column. Markers in its brackets, which are the client's, are recorded
+    /// in `scope`.
     ///
     /// # Errors
     /// When values of the type have no such part, or the key is not of its type.
-    pub fn prepare(&self, column: &CqlType, scope: &mut Scope<'_>) -> Result<PreparedReference, InvalidRequest> {
+    pub fn prepare(
+        &self,
+        column: &CqlType,
+        scope: &mut Scope<'_>,
+    ) -> Result<PreparedReference, InvalidRequest> {
         let name = self.column.as_deref().unwrap_or_default();
         let (value, part) = match (&self.part, column) {
             (None, _) => (column.clone(), Part::Whole),
             (Some(ValuePart::Field(field)), CqlType::Udt { definition, .. }) => {
                 let Some(position) = definition.field(field) else {
                     let type_name = &definition.name;
-                    let message = format!("Unknown field '{field}' in value of user defined type {type_name}");
+                    let message = format!(
+                        "Unknown field '{field}' in value of user defined type {type_name}"
+                    );
                     return Err(InvalidRequest::new(message));
                 };
                 (definition.fields[position].1.clone(), Part::Field(position))
             }
             (Some(ValuePart::Element(key)), collection) => {
                 let (role, key_type, value) = match collection {
-                    CqlType::List { element, .. } => ("idx", CqlType::from(NativeType::Int), element),
+                    CqlType::List { element, .. } => {
+                        ("idx", CqlType::from(NativeType::Int), element)
+                    }
                     CqlType::Set { element, .. } => ("value", element.as_ref().clone(), element),
                     CqlType::Map { key, value, .. } => ("key", key.as_ref().clone(), value),
                     _ => return Err(no_part("an element", name, column)),
@@ -74,7 +84,8 @@ impl Reference {
         Ok(PreparedReference { name: name.to_owned(), column: column.clone(), value, part })
     }
 
-    /// The name that its value has in a result, and the term that it is compared with in the metadata of a marker.
+    /// The name that its value has in a result, and the term that it is compared with in the
+    /// metadata of a marker.
     fn value_name(&self) -> String {
         let column = self.column.as_deref().unwrap_or_default();
         match &self.part {
@@ -86,7 +97,9 @@ impl Reference {
 }
 
 fn no_part(what: &str, column: &str, cql_type: &CqlType) -> InvalidRequest {
-    InvalidRequest::new(format!("{column} is of type {cql_type}, whose values have not {what} to refer to"))
+    InvalidRequest::new(format!(
+        "{column} is of type {cql_type}, whose values have not {what} to refer to"
+    ))
 }
 
 impl PreparedReference {
@@ -96,7 +109,8 @@ impl PreparedReference {
         &self.value
     }
 
-    /// Checks that what it refers to can be a value of a column of this name and type: that of the marker that stands for it.
+    /// Checks that what it refers to can be a value of a column of this name and type: that of the
+    /// marker that stands for it.
     ///
     /// # Errors
     /// When values of its type are none of the column's.
@@ -110,21 +124,32 @@ impl PreparedReference {
         )))
     }
 
-    /// What it refers to in a value of its column; `None` is null, also for an element that is not there.
+    /// What it refers to in a value of its column; `None` is null, also for an element that is not
+    /// there.
     ///
     /// # Errors
     /// When the key has no value, is not of its type or is below the first element of a list.
-    pub fn evaluate(&self, value: Option<&[u8]>, bindings: &dyn Bindings) -> Result<Option<Vec<u8>>, InvalidRequest> {
+    pub fn evaluate(
+        &self,
+        value: Option<&[u8]>,
+        bindings: &dyn Bindings,
+    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let (key, name) = match (&self.part, value) {
             (_, None) => return Ok(None),
             (Part::Whole, Some(value)) => return Ok(Some(value.to_vec())),
-            (Part::Field(position), Some(value)) => return Ok(field(&self.column, *position, value)),
+            (Part::Field(position), Some(value)) => {
+                return Ok(field(&self.column, *position, value));
+            }
             (Part::Element(key, name), Some(_)) => (key, name),
         };
         let key = match key.evaluate(bindings)? {
             Value::Bytes(key) => key,
-            Value::Null => return Err(InvalidRequest::new(format!("Invalid null value for {name}"))),
-            Value::Unset => return Err(InvalidRequest::new(format!("Invalid unset value for {name}"))),
+            Value::Null => {
+                return Err(InvalidRequest::new(format!("Invalid null value for {name}")));
+            }
+            Value::Unset => {
+                return Err(InvalidRequest::new(format!("Invalid unset value for {name}")));
+            }
         };
         element(&self.column, &key, value.unwrap_or_default())
     }
@@ -153,7 +178,9 @@ fn element(column: &CqlType, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>
         CqlType::Map { key: key_type, .. } => {
             let parts = split::collection("map", value)?;
             let mut entries = parts.chunks_exact(2);
-            entries.find(|entry| compare(key_type, entry[0], key) == Ordering::Equal).map(|entry| entry[1])
+            entries
+                .find(|entry| compare(key_type, entry[0], key) == Ordering::Equal)
+                .map(|entry| entry[1])
         }
         _ => None,
     };
@@ -161,8 +188,8 @@ fn element(column: &CqlType, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>
 }
 
 impl Condition {
-    /// Takes the type of the column that its reference names; none for a row as a whole. Markers, which are the client's, are recorded
-    /// in `scope`.
+    /// Takes the type of the column that its reference names; none for a row as a whole. Markers,
+    /// which are the client's, are recorded in `scope`.
     ///
     /// # Errors
     /// When the term is not of the type, or values of the type cannot be compared so.
@@ -177,19 +204,25 @@ impl Condition {
             (Test::IsNotNull, _) => PreparedTest::IsNotNull,
             (Test::Compare(..), None) => {
                 let row = &self.reference.row;
-                let message = format!("Row reference ({row}) can only be used with IS NULL/IS NOT NULL conditions");
+                let message = format!(
+                    "Row reference ({row}) can only be used with IS NULL/IS NOT NULL conditions"
+                );
                 return Err(InvalidRequest::new(message));
             }
             (Test::Compare(comparison, term), Some(reference)) => {
                 let (column, value_type) = (&reference.column, reference.value_type());
                 if matches!((&reference.part, column), (Part::Element(..), CqlType::Set { .. })) {
                     let name = self.reference.column.as_deref().unwrap_or_default();
-                    let message = format!("Element selection not supported for column {name} of type {column}");
+                    let message = format!(
+                        "Element selection not supported for column {name} of type {column}"
+                    );
                     return Err(InvalidRequest::new(message));
                 }
                 let ordered = !matches!(comparison, Comparison::Equal | Comparison::NotEqual);
                 if ordered && value_type.references_duration() {
-                    return Err(InvalidRequest::new("Slice conditions are not supported on durations"));
+                    return Err(InvalidRequest::new(
+                        "Slice conditions are not supported on durations",
+                    ));
                 }
                 let name = self.reference.value_name();
                 PreparedTest::Compare(*comparison, terms::prepare(term, &name, value_type, scope)?)
@@ -209,7 +242,12 @@ impl PreparedCondition {
     ///
     /// # Errors
     /// When a bind value is not of its type, or not set.
-    pub fn holds(&self, exists: bool, value: Option<&[u8]>, bindings: &dyn Bindings) -> Result<bool, InvalidRequest> {
+    pub fn holds(
+        &self,
+        exists: bool,
+        value: Option<&[u8]>,
+        bindings: &dyn Bindings,
+    ) -> Result<bool, InvalidRequest> {
         let found = match &self.reference {
             Some(reference) => reference.evaluate(value.filter(|_| exists), bindings)?,
             None => exists.then(Vec::new),
@@ -224,7 +262,9 @@ impl PreparedCondition {
             Value::Null => None,
             Value::Unset => return Err(InvalidRequest::new("Invalid 'unset' value in condition")),
         };
-        let (Some(reference), Some(found), Some(wanted)) = (&self.reference, found, wanted) else { return Ok(false) };
+        let (Some(reference), Some(found), Some(wanted)) = (&self.reference, found, wanted) else {
+            return Ok(false);
+        };
         let order = compare(&reference.value, &found, &wanted);
         // The grammar of a condition has none that is not about the order.
         Ok(comparison.of(order).unwrap_or(false))

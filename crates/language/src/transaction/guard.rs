@@ -1,14 +1,15 @@
-//! `.. IF "shunt:lock" = ? AND "shunt:fence" = ?`: a statement that names the lock which it relies on where its conditions stand. These are no
-//! columns of its table; proxies take them out before anything is looked at as a statement on rows.
+//! `.. IF "shunt:lock" = ? AND "shunt:fence" = ?`: a statement that names the lock which it relies
+//! on where its conditions stand. These are no columns of its table; proxies take them out before
+//! anything is looked at as a statement on rows.
 //!
-//! It is for clients that cannot send this beside their statements. An `INSERT` has no place for it; a batch may have it in any of its statements
-//! that has one.
+//! It is for clients that cannot send this beside their statements. An `INSERT` has no place for
+//! it; a batch may have it in any of its statements that has one.
 
 use std::collections::HashSet;
 
 use crate::ast::{
-    ColumnCondition, Comparison, Conditions, Inner, Literal, LiteralKind, MarkerSource, Mutation, Statement, Term,
-    Transaction,
+    ColumnCondition, Comparison, Conditions, Inner, Literal, LiteralKind, MarkerSource, Mutation,
+    Statement, Term, Transaction,
 };
 use crate::error::InvalidRequest;
 use crate::parser;
@@ -62,11 +63,13 @@ impl Guards {
         let lock = |guard: &Guard| match &guard.lock {
             Given::Literal(name) | Given::Marker { name, .. } => name.len(),
         };
-        let names: usize = self.all.iter().map(lock).chain(self.names.iter().map(String::len)).sum();
+        let names: usize =
+            self.all.iter().map(lock).chain(self.names.iter().map(String::len)).sum();
         2 * names + self.all.len() * size_of::<Guard>() + self.names.len() * size_of::<String>()
     }
 
-    /// The bind markers that were taken out, in order; with each, if it is a fence: a `bigint`, and else text.
+    /// The bind markers that were taken out, in order; with each, if it is a fence: a `bigint`, and
+    /// else text.
     pub fn gone(&self) -> impl Iterator<Item = (u16, &str, bool)> {
         let mut gone = Vec::new();
         for guard in &self.all {
@@ -85,15 +88,17 @@ impl Guards {
 /// True if a text may name a lock: it then has to be read as a whole.
 #[must_use]
 pub fn may_be_guarded(text: &str) -> bool {
-    let is_quoted = |part: &[u8]| part[0] == b'"' && part[1..].eq_ignore_ascii_case(OURS.as_bytes());
+    let is_quoted =
+        |part: &[u8]| part[0] == b'"' && part[1..].eq_ignore_ascii_case(OURS.as_bytes());
     text.as_bytes().windows(OURS.len() + 1).any(is_quoted)
 }
 
-/// Takes what names locks out of an `UPDATE`, a `DELETE` or a batch. None: nothing does, or it is none of these.
+/// Takes what names locks out of an `UPDATE`, a `DELETE` or a batch. None: nothing does, or it is
+/// none of these.
 ///
 /// # Errors
-/// A condition has a name that only these have, and is none of them; or it stands beside others. Or what is left has more bind markers than a
-/// transaction may.
+/// A condition has a name that only these have, and is none of them; or it stands beside others. Or
+/// what is left has more bind markers than a transaction may.
 pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     if text.len() > super::TEXT_BYTES_MAX || !may_be_guarded(text) {
         return Ok(None);
@@ -102,8 +107,12 @@ pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     let Ok(transaction) = parser::alone(text, super::STATEMENTS_MAX) else { return Ok(None) };
     let (mut all, mut rest, mut at) = (Vec::new(), String::with_capacity(text.len()), 0);
     for (index, inner) in transaction.statements.iter().enumerate() {
-        let Some(conditions) = conditions(inner).filter(|all| all.iter().any(is_ours)) else { continue };
-        let named = |problem: String| InvalidRequest::new(format!("{}: {problem}", transaction.name_of(index, text)));
+        let Some(conditions) = conditions(inner).filter(|all| all.iter().any(is_ours)) else {
+            continue;
+        };
+        let named = |problem: String| {
+            InvalidRequest::new(format!("{}: {problem}", transaction.name_of(index, text)))
+        };
         all.push(guard(conditions, inner, &transaction).map_err(named)?);
         let place = inner.condition.clone().unwrap_or_default();
         rest.push_str(text.get(at..place.start).unwrap_or_default());
@@ -127,11 +136,17 @@ pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
 
 /// The names of markers that were taken out which no other marker has.
 fn names_gone(guards: &Guards, transaction: &Transaction) -> Vec<String> {
-    // Whoever sends a text has shown no right to anything yet: each marker is looked at once, however many guards there are.
+    // Whoever sends a text has shown no right to anything yet: each marker is looked at once,
+    // however many guards there are.
     let gone: HashSet<usize> = guards.gone().map(|(index, ..)| usize::from(index)).collect();
     let left = transaction.markers.iter().enumerate().filter(|(index, _)| !gone.contains(index));
     let stay: HashSet<&str> = left.filter_map(|(_, marker)| marker.name.as_deref()).collect();
-    guards.gone().map(|(_, name, _)| name).filter(|name| !stay.contains(name)).map(str::to_owned).collect()
+    guards
+        .gone()
+        .map(|(_, name, _)| name)
+        .filter(|name| !stay.contains(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn conditions(inner: &Inner) -> Option<&[ColumnCondition]> {
@@ -160,7 +175,11 @@ fn form() -> String {
     )
 }
 
-fn guard(conditions: &[ColumnCondition], inner: &Inner, transaction: &Transaction) -> Result<Guard, String> {
+fn guard(
+    conditions: &[ColumnCondition],
+    inner: &Inner,
+    transaction: &Transaction,
+) -> Result<Guard, String> {
     let (mut lock, mut fence) = (None, None);
     for condition in conditions {
         let name = condition.column.as_str();
@@ -178,7 +197,8 @@ fn guard(conditions: &[ColumnCondition], inner: &Inner, transaction: &Transactio
                 ));
             }
         };
-        let is_plain = condition.element.is_none() && condition.field.is_none() && !condition.in_marker;
+        let is_plain =
+            condition.element.is_none() && condition.field.is_none() && !condition.in_marker;
         let is_equal = condition.comparison == Some(Comparison::Equal);
         let [value] = &condition.values[..] else { return Err(form()) };
         if !is_first || !is_plain || !is_equal {
@@ -213,7 +233,10 @@ fn given<T>(
         Term::Marker(place) => {
             let source = inner.markers.get(usize::from(*place)).map(|marker| &marker.source);
             let Some(MarkerSource::Client(index)) = source else { return Err(form()) };
-            let name = transaction.markers.get(usize::from(*index)).and_then(|marker| marker.name.as_deref());
+            let name = transaction
+                .markers
+                .get(usize::from(*index))
+                .and_then(|marker| marker.name.as_deref());
             Ok(Given::Marker { index: *index, name: name.unwrap_or(column).to_owned() })
         }
         _ => Err(form()),

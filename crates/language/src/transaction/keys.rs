@@ -1,12 +1,12 @@
-//! What a transaction may not be because of the keys of its tables: each `LET` reads one row, the `SELECT` that is returned one
-//! partition, and each write is of one row.
+//! What a transaction may not be because of the keys of its tables: each `LET` reads one row, the
+//! `SELECT` that is returned one partition, and each write is of one row.
 
 use std::collections::HashSet;
 
 use super::place::at_reference;
 use crate::ast::{
-    Comparison, Delete, Deletion, Inner, Insert, Marker, MarkerSource, Mutation, QualifiedName, Relation, Returned,
-    Select, Statement, Term, Transaction, Update,
+    Comparison, Delete, Deletion, Inner, Insert, Marker, MarkerSource, Mutation, QualifiedName,
+    Relation, Returned, Select, Statement, Term, Transaction, Update,
 };
 use crate::error::InvalidRequest;
 
@@ -45,27 +45,35 @@ const ONE_PARTITION: &str = "SELECT must specify all partition key elements. \
 const NO_RANGE: &str = "Range queries are not allowed for reads within a transaction";
 
 impl Transaction {
-    /// Checks the statements against the keys of their tables, and names the markers whose values must be 1.
+    /// Checks the statements against the keys of their tables, and names the markers whose values
+    /// must be 1.
     ///
     /// # Errors
-    /// When there is no such table, or a statement is not about one row, or about one partition if it is the `SELECT` that is returned.
+    /// When there is no such table, or a statement is not about one row, or about one partition if
+    /// it is the `SELECT` that is returned.
     pub fn check(&self, text: &str, tables: &dyn Tables) -> Result<Vec<OneRow>, InvalidRequest> {
         let mut one_row = Vec::new();
         for (index, inner) in self.statements.iter().enumerate() {
-            let at = |problem: String| InvalidRequest::new(format!("{}: {problem}", self.name_of(index, text)));
+            let at = |problem: String| {
+                InvalidRequest::new(format!("{}: {problem}", self.name_of(index, text)))
+            };
             let name = match &inner.statement {
                 Statement::Select(select) => &select.table,
                 Statement::Mutation(mutation) => mutation.table(),
                 Statement::Truncate(table) => table,
                 _ => continue,
             };
-            let keys = tables.keys(name).ok_or_else(|| at(format!("table {name} does not exist")))?;
+            let keys =
+                tables.keys(name).ok_or_else(|| at(format!("table {name} does not exist")))?;
             if keys.has_counters {
-                return Err(at("Counter columns cannot be accessed within a transaction".to_owned()));
+                return Err(at(
+                    "Counter columns cannot be accessed within a transaction".to_owned()
+                ));
             }
             match &inner.statement {
                 Statement::Select(select) => {
-                    let marker = check_select(select, &keys, index < self.lets.len()).map_err(at)?;
+                    let marker =
+                        check_select(select, &keys, index < self.lets.len()).map_err(at)?;
                     let marker = marker.and_then(|marker| client_marker(inner, marker));
                     one_row.extend(marker.map(|marker| OneRow { statement: index, marker }));
                 }
@@ -73,8 +81,12 @@ impl Transaction {
                     check_key_references(insert, inner, &keys, text)?;
                     check_insert(insert, &keys).map_err(at)?;
                 }
-                Statement::Mutation(Mutation::Update(update)) => check_update(update, &keys).map_err(at)?,
-                Statement::Mutation(Mutation::Delete(delete)) => check_delete(delete, &keys).map_err(at)?,
+                Statement::Mutation(Mutation::Update(update)) => {
+                    check_update(update, &keys).map_err(at)?
+                }
+                Statement::Mutation(Mutation::Delete(delete)) => {
+                    check_delete(delete, &keys).map_err(at)?
+                }
                 _ => {}
             }
         }
@@ -119,7 +131,11 @@ fn fixed(relations: &[Relation]) -> HashSet<&str> {
 }
 
 /// Checks a SELECT. Its LIMIT is given back if it is a marker and has to be 1.
-fn check_select(select: &Select, keys: &TableKeys<'_>, one_row: bool) -> Result<Option<u16>, String> {
+fn check_select(
+    select: &Select,
+    keys: &TableKeys<'_>,
+    one_row: bool,
+) -> Result<Option<u16>, String> {
     let fixed = fixed(&select.relations);
     let in_key = |column: &String| keys.partition_key.contains(&column.as_str());
     if !keys.partition_key.iter().all(|column| fixed.contains(column)) {
@@ -152,12 +168,15 @@ fn check_key_references(
     text: &str,
 ) -> Result<(), InvalidRequest> {
     for (column, value) in insert.columns.iter().zip(&insert.values) {
-        let in_key = keys.partition_key.contains(&column.as_str()) || keys.clustering.contains(&column.as_str());
+        let in_key = keys.partition_key.contains(&column.as_str())
+            || keys.clustering.contains(&column.as_str());
         let Term::Marker(index) = value else { continue };
         let marker = inner.markers.get(usize::from(*index)).filter(|_| in_key);
         if let Some(Marker { source: MarkerSource::Reference(reference), .. }) = marker {
             let shown = text.get(reference.range.clone()).unwrap_or_default();
-            let problem = format!("Value reference {shown} cannot be used to insert PRIMARY KEY column {column}");
+            let problem = format!(
+                "Value reference {shown} cannot be used to insert PRIMARY KEY column {column}"
+            );
             return Err(at_reference(reference, text, &problem));
         }
     }
@@ -173,17 +192,24 @@ fn check_insert(insert: &Insert, keys: &TableKeys<'_>) -> Result<(), String> {
 }
 
 fn check_update(update: &Update, keys: &TableKeys<'_>) -> Result<(), String> {
-    let in_key = |column: &str| keys.partition_key.contains(&column) || keys.clustering.contains(&column);
-    if let Some(assignment) = update.assignments.iter().find(|assignment| in_key(&assignment.column)) {
+    let in_key =
+        |column: &str| keys.partition_key.contains(&column) || keys.clustering.contains(&column);
+    if let Some(assignment) =
+        update.assignments.iter().find(|assignment| in_key(&assignment.column))
+    {
         return Err(format!("PRIMARY KEY part {} found in SET part", assignment.column));
     }
-    let statics = update.assignments.iter().all(|assignment| keys.statics.contains(&assignment.column.as_str()));
+    let statics = update
+        .assignments
+        .iter()
+        .all(|assignment| keys.statics.contains(&assignment.column.as_str()));
     whole_key(&fixed(&update.relations), keys, statics)
 }
 
 fn check_delete(delete: &Delete, keys: &TableKeys<'_>) -> Result<(), String> {
     let is_static = |deletion: &Deletion| {
-        let (Deletion::Column(column) | Deletion::Element(column, _) | Deletion::Field(column, _)) = deletion;
+        let (Deletion::Column(column) | Deletion::Element(column, _) | Deletion::Field(column, _)) =
+            deletion;
         keys.statics.contains(&column.as_str())
     };
     let statics = !delete.deletions.is_empty() && delete.deletions.iter().all(is_static);
@@ -193,12 +219,19 @@ fn check_delete(delete: &Delete, keys: &TableKeys<'_>) -> Result<(), String> {
 /// A write names its row by the whole key, or its partition if it is of static columns alone.
 fn whole_key(fixed: &HashSet<&str>, keys: &TableKeys<'_>, statics: bool) -> Result<(), String> {
     let missing = |columns: &[&str]| -> Vec<String> {
-        columns.iter().filter(|column| !fixed.contains(**column)).map(|column| (*column).to_owned()).collect()
+        columns
+            .iter()
+            .filter(|column| !fixed.contains(**column))
+            .map(|column| (*column).to_owned())
+            .collect()
     };
     let rule = "a statement of a transaction writes one row, and names all columns of its key by =";
     let partition = missing(&keys.partition_key);
     if !partition.is_empty() {
-        return Err(format!("Some partition key parts are missing: {}; {rule}", partition.join(", ")));
+        return Err(format!(
+            "Some partition key parts are missing: {}; {rule}",
+            partition.join(", ")
+        ));
     }
     let clustering = missing(&keys.clustering);
     if !clustering.is_empty() && !statics {

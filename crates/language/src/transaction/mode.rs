@@ -1,6 +1,8 @@
 //! `ALTER TABLE t WITH transactional_mode = '..'`: whether a table takes part in transactions.
 
-use crate::ast::{LiteralKind, PropertyValue, QualifiedName, SchemaStatement, Statement, TableAlteration};
+use crate::ast::{
+    LiteralKind, PropertyValue, QualifiedName, SchemaStatement, Statement, TableAlteration,
+};
 use crate::error::InvalidRequest;
 
 /// The option's name.
@@ -17,11 +19,11 @@ pub enum TransactionalMode {
     MixedReads,
     /// All writes and reads are transactions.
     Full,
-    /// Single statements, above all those with conditions, are decided by the proxies, which keep the rows in memory; there are no
-    /// transactions on it.
+    /// Single statements, above all those with conditions, are decided by the proxies, which keep
+    /// the rows in memory; there are no transactions on it.
     Conditional,
-    /// Nodes decide single statements, which go to them one after the other, and the proxies compare what they would have answered with
-    /// [`TransactionalMode::Conditional`].
+    /// Nodes decide single statements, which go to them one after the other, and the proxies
+    /// compare what they would have answered with [`TransactionalMode::Conditional`].
     Observe,
 }
 
@@ -79,7 +81,8 @@ pub fn may_change_mode(text: &str) -> bool {
     text.as_bytes().windows(OPTION.len()).any(|part| part.eq_ignore_ascii_case(OPTION.as_bytes()))
 }
 
-/// Reads a text. None: it is no change of a mode, or no CQL, and a node's to refuse in its own words.
+/// Reads a text. None: it is no change of a mode, or no CQL, and a node's to refuse in its own
+/// words.
 ///
 /// # Errors
 /// The mode is none of those that there are, or the statement changes other options too.
@@ -88,9 +91,13 @@ pub fn parse(text: &str) -> Result<Option<ModeChange>, InvalidRequest> {
         return Ok(None);
     }
     let Ok(parsed) = crate::parse(text) else { return Ok(None) };
-    let Statement::Schema(SchemaStatement::AlterTable(alter)) = parsed.statement else { return Ok(None) };
+    let Statement::Schema(SchemaStatement::AlterTable(alter)) = parsed.statement else {
+        return Ok(None);
+    };
     let TableAlteration::With(properties) = alter.alteration else { return Ok(None) };
-    let Some((_, value)) = properties.iter().find(|(name, _)| name == OPTION) else { return Ok(None) };
+    let Some((_, value)) = properties.iter().find(|(name, _)| name == OPTION) else {
+        return Ok(None);
+    };
     if properties.len() > 1 {
         let table = &alter.name;
         return Err(InvalidRequest::new(format!(

@@ -1,10 +1,12 @@
-//! What a transaction may not be, whatever the tables are: that which Cassandra finds when it prepares one, in its words.
+//! What a transaction may not be, whatever the tables are: that which Cassandra finds when it
+//! prepares one, in its words.
 
 use std::collections::{HashMap, HashSet};
 
 use super::place::{at_condition, at_reference};
 use crate::ast::{
-    Inner, MarkerSource, Mutation, Reference, Returned, Select, SelectClause, Selector, Statement, Test, Transaction,
+    Inner, MarkerSource, Mutation, Reference, Returned, Select, SelectClause, Selector, Statement,
+    Test, Transaction,
 };
 use crate::error::InvalidRequest;
 
@@ -26,7 +28,10 @@ pub(super) fn check(transaction: &Transaction, text: &str) -> Result<(), Invalid
     let mut rows = Rows::new();
     for (index, (name, inner)) in transaction.lets.iter().zip(&transaction.statements).enumerate() {
         if rows.insert(name, selected(inner)).is_some() {
-            return at(index, &format!("The name '{name}' has already been used by a LET assignment."));
+            return at(
+                index,
+                &format!("The name '{name}' has already been used by a LET assignment."),
+            );
         }
     }
     for (index, inner) in transaction.statements.iter().enumerate() {
@@ -40,7 +45,8 @@ pub(super) fn check(transaction: &Transaction, text: &str) -> Result<(), Invalid
         }
     }
     for reference in transaction.references() {
-        check_reference(reference, &rows).map_err(|problem| at_reference(reference, text, &problem))?;
+        check_reference(reference, &rows)
+            .map_err(|problem| at_reference(reference, text, &problem))?;
     }
     check_whole_rows(transaction, text)
 }
@@ -51,14 +57,19 @@ fn select_problem(select: &Select) -> Option<&'static str> {
         SelectClause::Items(items) => items.iter().any(|item| has_aggregate(&item.selector)),
     };
     match () {
-        () if !select.order_by.is_empty() => Some("No ORDER BY clause allowed within a transaction"),
-        () if !select.group_by.is_empty() => Some("No GROUP BY clause allowed within a transaction"),
+        () if !select.order_by.is_empty() => {
+            Some("No ORDER BY clause allowed within a transaction")
+        }
+        () if !select.group_by.is_empty() => {
+            Some("No GROUP BY clause allowed within a transaction")
+        }
         () if aggregates => Some("No aggregation functions allowed within a transaction"),
         () => None,
     }
 }
 
-/// True if a selector is computed from several rows, or has something in it that is. Aggregates that users have defined are not known here.
+/// True if a selector is computed from several rows, or has something in it that is. Aggregates
+/// that users have defined are not known here.
 fn has_aggregate(selector: &Selector) -> bool {
     let is_one = match selector {
         Selector::CountRows => true,
@@ -90,7 +101,9 @@ fn mutation_problem(mutation: &Mutation, is_alone: bool) -> Option<&'static str>
     let attributes = mutation.attributes();
     match () {
         () if mutation.is_conditional() && !is_alone => Some(CONDITIONS),
-        () if attributes.timestamp.is_some() => Some("Updates within transactions may not specify custom timestamps"),
+        () if attributes.timestamp.is_some() => {
+            Some("Updates within transactions may not specify custom timestamps")
+        }
         () if attributes.time_to_live.is_some() && !is_alone => Some(TTLS),
         () if matches!(mutation, Mutation::InsertJson(_)) => Some(
             "INSERT JSON is not taken in a transaction: name the columns, so that its key can be known before it is written",
@@ -99,9 +112,13 @@ fn mutation_problem(mutation: &Mutation, is_alone: bool) -> Option<&'static str>
     }
 }
 
-/// The columns that a row of a `LET` has. What is computed from them cannot be referred to: it has no name that a reference could have.
+/// The columns that a row of a `LET` has. What is computed from them cannot be referred to: it has
+/// no name that a reference could have.
 fn selected(inner: &Inner) -> Option<HashSet<&str>> {
-    let Statement::Select(Select { clause: SelectClause::Items(items), .. }) = &inner.statement else { return None };
+    let Statement::Select(Select { clause: SelectClause::Items(items), .. }) = &inner.statement
+    else {
+        return None;
+    };
     let columns = items.iter().filter_map(|item| match &item.selector {
         Selector::Column(name) => Some(name.as_str()),
         _ => None,
@@ -133,12 +150,16 @@ fn check_whole_rows(transaction: &Transaction, text: &str) -> Result<(), Invalid
     for condition in &transaction.conditions {
         if let (None, Test::Compare(..)) = (&condition.reference.column, &condition.test) {
             let row = &condition.reference.row;
-            let problem = format!("Row reference ({row}) can only be used with IS NULL/IS NOT NULL conditions");
+            let problem = format!(
+                "Row reference ({row}) can only be used with IS NULL/IS NOT NULL conditions"
+            );
             return Err(at_condition(condition, text, &problem));
         }
     }
     for marker in transaction.statements.iter().flat_map(|inner| &inner.markers) {
-        if let MarkerSource::Reference(reference @ Reference { column: None, row, .. }) = &marker.source {
+        if let MarkerSource::Reference(reference @ Reference { column: None, row, .. }) =
+            &marker.source
+        {
             return Err(at_reference(
                 reference,
                 text,

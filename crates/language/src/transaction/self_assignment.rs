@@ -15,8 +15,9 @@ pub struct PreparedSelfAssignment {
 }
 
 impl SelfAssignment {
-    /// True if the new value of a column of this type has to be computed: a number's, or that of a text that something is added to. Of
-    /// other types nodes know what to do, or say that nothing can be done.
+    /// True if the new value of a column of this type has to be computed: a number's, or that of a
+    /// text that something is added to. Of other types nodes know what to do, or say that nothing
+    /// can be done.
     #[must_use]
     pub fn is_computed(&self, column: &CqlType) -> bool {
         match column {
@@ -26,15 +27,22 @@ impl SelfAssignment {
         }
     }
 
-    /// Takes the type of its column. Markers, which are the statement's (see [`crate::ast::Inner::markers`]), are recorded in `scope`.
+    /// Takes the type of its column. Markers, which are the statement's (see
+    /// [`crate::ast::Inner::markers`]), are recorded in `scope`.
     ///
     /// # Errors
     /// When the term is not of the type, or nothing can be added to values of it.
-    pub fn prepare(&self, column: &CqlType, scope: &mut Scope<'_>) -> Result<PreparedSelfAssignment, InvalidRequest> {
+    pub fn prepare(
+        &self,
+        column: &CqlType,
+        scope: &mut Scope<'_>,
+    ) -> Result<PreparedSelfAssignment, InvalidRequest> {
         if !self.is_computed(column) {
             let (name, sign) = (&self.column, if self.subtract { '-' } else { '+' });
-            let message =
-                format!("Invalid operation ({name} = {name} {sign} {}) for column {name} of type {column}", self.term);
+            let message = format!(
+                "Invalid operation ({name} = {name} {sign} {}) for column {name} of type {column}",
+                self.term
+            );
             return Err(InvalidRequest::new(message));
         }
         let function = if self.subtract { "_-" } else { "_+" };
@@ -49,11 +57,18 @@ impl PreparedSelfAssignment {
     ///
     /// # Errors
     /// When there is nothing to add, or no result.
-    pub fn evaluate(&self, current: Option<&[u8]>, bindings: &dyn Bindings) -> Result<Option<Vec<u8>>, InvalidRequest> {
+    pub fn evaluate(
+        &self,
+        current: Option<&[u8]>,
+        bindings: &dyn Bindings,
+    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let operand = match self.term.evaluate(bindings)? {
             Value::Bytes(operand) => operand,
             Value::Null => {
-                return Err(InvalidRequest::new(format!("Invalid null value for increment of {}", self.column)));
+                return Err(InvalidRequest::new(format!(
+                    "Invalid null value for increment of {}",
+                    self.column
+                )));
             }
             Value::Unset => return Ok(None),
         };

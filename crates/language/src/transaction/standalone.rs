@@ -5,7 +5,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::ast::{CallValue, Inner, Marker, MarkerSource, Mutation, QualifiedName, SelfAssignment, Statement, Term};
+use crate::ast::{
+    CallValue, Inner, Marker, MarkerSource, Mutation, QualifiedName, SelfAssignment, Statement,
+    Term,
+};
 use crate::error::InvalidRequest;
 use crate::functions;
 
@@ -21,7 +24,8 @@ pub struct Computed {
 /// Where the value of a marker comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ComputedMarker {
-    /// It is that of a marker of the statement as it stands in the transaction: its index in [`Inner::markers`].
+    /// It is that of a marker of the statement as it stands in the transaction: its index in
+    /// [`Inner::markers`].
     Same(usize),
     /// It is computed from the row as it is: the index in [`Inner::self_assignments`].
     SelfAssignment(usize),
@@ -30,10 +34,12 @@ pub enum ComputedMarker {
 }
 
 impl Inner {
-    /// The statement's text with a marker for each reference to a row; its markers are [`Inner::markers`]. `text` is the transaction's.
+    /// The statement's text with a marker for each reference to a row; its markers are
+    /// [`Inner::markers`]. `text` is the transaction's.
     #[must_use]
     pub fn standalone<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let refers = self.markers.iter().any(|marker| matches!(marker.source, MarkerSource::Reference(_)));
+        let refers =
+            self.markers.iter().any(|marker| matches!(marker.source, MarkerSource::Reference(_)));
         if refers {
             Cow::Owned(self.spliced(text, self.own_markers()).text)
         } else {
@@ -41,7 +47,8 @@ impl Inner {
         }
     }
 
-    /// The same with markers for more, so that whenever the statement is executed it writes the same:
+    /// The same with markers for more, so that whenever the statement is executed it writes the
+    /// same:
     ///
     /// * for the value of each assignment that `is_computed` chooses: `a = a + 1` becomes `a = ?`;
     /// * for each value whose functions give another one each time: `now()` becomes `?`.
@@ -62,11 +69,16 @@ impl Inner {
                 continue;
             }
             if times.get(assignment.column.as_str()).is_some_and(|times| *times > 1) {
-                let message = format!("Multiple incompatible setting of column {}", assignment.column);
+                let message =
+                    format!("Multiple incompatible setting of column {}", assignment.column);
                 return Err(InvalidRequest::new(message));
             }
             let marker = ComputedMarker::SelfAssignment(index);
-            places.push(Place { range: assignment.range.clone(), with: Some("= ?"), marker: Some(marker) });
+            places.push(Place {
+                range: assignment.range.clone(),
+                with: Some("= ?"),
+                marker: Some(marker),
+            });
         }
         let calls = self.calls.iter().enumerate().filter(|(_, call)| !call.is_pure());
         places.extend(calls.map(|(index, call)| Place {
@@ -105,7 +117,8 @@ impl Inner {
     }
 
     fn spliced(&self, text: &str, places: Vec<Place>) -> Computed {
-        let mut computed = Computed { text: String::with_capacity(self.range.len()), markers: Vec::new() };
+        let mut computed =
+            Computed { text: String::with_capacity(self.range.len()), markers: Vec::new() };
         // The text is copied up to here.
         let mut at = self.range.start;
         for place in places {
@@ -133,14 +146,16 @@ struct Place {
 }
 
 impl CallValue {
-    /// True if its functions give the same each time. Functions that users have defined count as such: nobody but a node can call them.
+    /// True if its functions give the same each time. Functions that users have defined count as
+    /// such: nobody but a node can call them.
     #[must_use]
     pub fn is_pure(&self) -> bool {
         is_pure(&self.term)
     }
 }
 
-/// True if the functions in a term give the same each time. Those that users have defined count as such.
+/// True if the functions in a term give the same each time. Those that users have defined count as
+/// such.
 #[must_use]
 pub fn is_pure(term: &Term) -> bool {
     let gives_the_same = !matches!(term, Term::Call { name, .. } if gives_another(name));
@@ -150,5 +165,6 @@ pub fn is_pure(term: &Term) -> bool {
 /// True for `now` and the like, none of which has arguments.
 fn gives_another(name: &QualifiedName) -> bool {
     let native = matches!(name.keyspace.as_deref(), None | Some("system"));
-    native && functions::resolve(&name.name, &[], None, None).is_ok_and(|function| !function.is_pure())
+    native
+        && functions::resolve(&name.name, &[], None, None).is_ok_and(|function| !function.is_pure())
 }

@@ -1,4 +1,5 @@
-//! Types by the names of Cassandra's classes, which is how custom types and vectors travel on the wire.
+//! Types by the names of Cassandra's classes, which is how custom types and vectors travel on the
+//! wire.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -43,8 +44,12 @@ impl CqlType {
                 let found = NATIVE.iter().find(|(known, _)| known == native);
                 format!("{PACKAGE}{}", found.map_or("BytesType", |(_, class)| class))
             }
-            CqlType::List { element, .. } => freeze(format!("{PACKAGE}ListType({})", element.class_name())),
-            CqlType::Set { element, .. } => freeze(format!("{PACKAGE}SetType({})", element.class_name())),
+            CqlType::List { element, .. } => {
+                freeze(format!("{PACKAGE}ListType({})", element.class_name()))
+            }
+            CqlType::Set { element, .. } => {
+                freeze(format!("{PACKAGE}SetType({})", element.class_name()))
+            }
             CqlType::Map { key, value, .. } => {
                 freeze(format!("{PACKAGE}MapType({},{})", key.class_name(), value.class_name()))
             }
@@ -53,7 +58,8 @@ impl CqlType {
                 format!("{PACKAGE}TupleType({})", elements.join(","))
             }
             CqlType::Udt { definition, .. } => {
-                let mut name = format!("{PACKAGE}UserType({},{}", definition.keyspace, hex(&definition.name));
+                let mut name =
+                    format!("{PACKAGE}UserType({},{}", definition.keyspace, hex(&definition.name));
                 for (field, field_type) in &definition.fields {
                     let _ = write!(name, ",{}:{}", hex(field), field_type.class_name());
                 }
@@ -72,7 +78,8 @@ impl CqlType {
         if let Some(native) = native(class) {
             return CqlType::Native(native);
         }
-        let vector = short(class).strip_prefix("VectorType(").and_then(|inside| inside.strip_suffix(')'));
+        let vector =
+            short(class).strip_prefix("VectorType(").and_then(|inside| inside.strip_suffix(')'));
         if let Some((element, dimension)) = vector.and_then(|inside| inside.rsplit_once(','))
             && let Ok(dimension) = dimension.trim().parse()
             && let Some(element) = native(element.trim())

@@ -111,7 +111,8 @@ impl CqlType {
         CqlType::Tuple(elements.into())
     }
 
-    /// True if values of the type are many cells: a collection or user-defined type that is not frozen.
+    /// True if values of the type are many cells: a collection or user-defined type that is not
+    /// frozen.
     #[must_use]
     pub fn is_multi_cell(&self) -> bool {
         match self {
@@ -140,12 +141,16 @@ impl CqlType {
     pub fn references_duration(&self) -> bool {
         match self {
             CqlType::Native(native) => *native == NativeType::Duration,
-            CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
-                element.references_duration()
+            CqlType::List { element, .. }
+            | CqlType::Set { element, .. }
+            | CqlType::Vector { element, .. } => element.references_duration(),
+            CqlType::Map { key, value, .. } => {
+                key.references_duration() || value.references_duration()
             }
-            CqlType::Map { key, value, .. } => key.references_duration() || value.references_duration(),
             CqlType::Tuple(elements) => elements.iter().any(CqlType::references_duration),
-            CqlType::Udt { definition, .. } => definition.fields.iter().any(|(_, field)| field.references_duration()),
+            CqlType::Udt { definition, .. } => {
+                definition.fields.iter().any(|(_, field)| field.references_duration())
+            }
             CqlType::Custom(_) => false,
         }
     }
@@ -155,14 +160,25 @@ impl CqlType {
     pub fn freeze(&self) -> CqlType {
         let inner = |inner: &Arc<CqlType>| Arc::new(inner.freeze());
         match self {
-            CqlType::List { element, .. } => CqlType::List { element: inner(element), frozen: true },
+            CqlType::List { element, .. } => {
+                CqlType::List { element: inner(element), frozen: true }
+            }
             CqlType::Set { element, .. } => CqlType::Set { element: inner(element), frozen: true },
-            CqlType::Map { key, value, .. } => CqlType::Map { key: inner(key), value: inner(value), frozen: true },
-            CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(CqlType::freeze).collect()),
+            CqlType::Map { key, value, .. } => {
+                CqlType::Map { key: inner(key), value: inner(value), frozen: true }
+            }
+            CqlType::Tuple(elements) => {
+                CqlType::Tuple(elements.iter().map(CqlType::freeze).collect())
+            }
             CqlType::Udt { definition, .. } => {
-                let fields = definition.fields.iter().map(|(name, field)| (name.clone(), field.freeze())).collect();
+                let fields = definition
+                    .fields
+                    .iter()
+                    .map(|(name, field)| (name.clone(), field.freeze()))
+                    .collect();
                 let UserType { keyspace, name, .. } = definition.as_ref();
-                let definition = UserType { keyspace: keyspace.clone(), name: name.clone(), fields };
+                let definition =
+                    UserType { keyspace: keyspace.clone(), name: name.clone(), fields };
                 CqlType::Udt { definition: Arc::new(definition), frozen: true }
             }
             CqlType::Vector { element, dimension } => {
@@ -175,7 +191,9 @@ impl CqlType {
     /// True if values of another type can be taken for values of this one as they are.
     #[must_use]
     pub fn accepts(&self, other: &CqlType) -> bool {
-        use NativeType::{Ascii, Bigint, Blob, Date, Int, Text, Time, Timestamp, Timeuuid, Uuid, Varint};
+        use NativeType::{
+            Ascii, Bigint, Blob, Date, Int, Text, Time, Timestamp, Timeuuid, Uuid, Varint,
+        };
         match (self, other) {
             _ if self == other => true,
             (CqlType::Native(Blob), _) => true,
@@ -190,7 +208,9 @@ impl CqlType {
                     | (Varint, Int | Bigint | Timestamp)
             ),
             // What is frozen or not is a matter of storage.
-            _ if self.is_collection() || matches!(self, CqlType::Udt { .. }) => self.freeze() == other.freeze(),
+            _ if self.is_collection() || matches!(self, CqlType::Udt { .. }) => {
+                self.freeze() == other.freeze()
+            }
             _ => false,
         }
     }
@@ -220,13 +240,17 @@ impl CqlType {
         match self {
             CqlType::List { element, .. } => format!("list<{}>", element.unfrozen_name()),
             CqlType::Set { element, .. } => format!("set<{}>", element.unfrozen_name()),
-            CqlType::Map { key, value, .. } => format!("map<{}, {}>", key.unfrozen_name(), value.unfrozen_name()),
+            CqlType::Map { key, value, .. } => {
+                format!("map<{}, {}>", key.unfrozen_name(), value.unfrozen_name())
+            }
             CqlType::Tuple(elements) => {
                 let elements: Vec<_> = elements.iter().map(CqlType::unfrozen_name).collect();
                 format!("tuple<{}>", elements.join(", "))
             }
             CqlType::Udt { definition, .. } => quoted_name(&definition.name),
-            CqlType::Vector { element, dimension } => format!("vector<{}, {dimension}>", element.unfrozen_name()),
+            CqlType::Vector { element, dimension } => {
+                format!("vector<{}, {dimension}>", element.unfrozen_name())
+            }
             CqlType::Native(_) | CqlType::Custom(_) => self.to_string(),
         }
     }
@@ -235,8 +259,8 @@ impl CqlType {
 impl fmt::Display for CqlType {
     /// As in `system_schema.columns` and in `DESCRIBE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let frozen =
-            !self.is_multi_cell() && (self.is_collection() || matches!(self, CqlType::Tuple(_) | CqlType::Udt { .. }));
+        let frozen = !self.is_multi_cell()
+            && (self.is_collection() || matches!(self, CqlType::Tuple(_) | CqlType::Udt { .. }));
         if frozen {
             f.write_str("frozen<")?;
         }

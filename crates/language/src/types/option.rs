@@ -7,7 +7,8 @@ use shunt_wire::cql::types as wire;
 use super::{CqlType, UserType};
 use crate::ast::NativeType;
 
-/// Ids of native types, and the first protocol version that has them; older ones name the class instead.
+/// Ids of native types, and the first protocol version that has them; older ones name the class
+/// instead.
 const NATIVE: [(NativeType, u16, u8); 20] = [
     (NativeType::Ascii, 0x01, 3),
     (NativeType::Bigint, 0x02, 3),
@@ -86,8 +87,8 @@ impl CqlType {
         out
     }
 
-    /// From a type of result metadata, which does not say what is frozen: collections and user-defined types are not,
-    /// those inside others are.
+    /// From a type of result metadata, which does not say what is frozen: collections and
+    /// user-defined types are not, those inside others are.
     #[must_use]
     pub fn from_wire(found: &wire::CqlType) -> CqlType {
         let inner = |inner: &wire::CqlType| CqlType::from_wire(inner).freeze();
@@ -97,14 +98,17 @@ impl CqlType {
             wire::CqlType::Map(key, value) => CqlType::map(inner(key), inner(value)),
             wire::CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(inner).collect()),
             wire::CqlType::Udt { keyspace, name, fields } => {
-                let fields = fields.iter().map(|(name, field)| (name.clone(), inner(field))).collect();
-                let definition = UserType { keyspace: keyspace.clone(), name: name.clone(), fields };
+                let fields =
+                    fields.iter().map(|(name, field)| (name.clone(), inner(field))).collect();
+                let definition =
+                    UserType { keyspace: keyspace.clone(), name: name.clone(), fields };
                 CqlType::Udt { definition: Arc::new(definition), frozen: false }
             }
             wire::CqlType::Custom(class) => CqlType::from_class_name(class),
             native => {
                 let name = native.to_string();
-                NativeType::by_name(&name).map_or_else(|| CqlType::Custom(name.into()), CqlType::Native)
+                NativeType::by_name(&name)
+                    .map_or_else(|| CqlType::Custom(name.into()), CqlType::Native)
             }
         }
     }
@@ -123,7 +127,8 @@ fn count(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
 
-/// A string of the protocol; names are far shorter than its limit, and a class name that is not is cut.
+/// A string of the protocol; names are far shorter than its limit, and a class name that is not is
+/// cut.
 fn string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];

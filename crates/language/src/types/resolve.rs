@@ -1,5 +1,5 @@
-//! Types as they are written to types as they are: user-defined types are looked up, and what Cassandra refuses is
-//! refused with its words.
+//! Types as they are written to types as they are: user-defined types are looked up, and what
+//! Cassandra refuses is refused with its words.
 
 use std::sync::Arc;
 
@@ -41,7 +41,9 @@ impl CqlType {
         match name {
             TypeName::Native(native) => Ok(CqlType::Native(*native)),
             TypeName::Frozen(frozen) => frozen_type(frozen, lookup).map(|inner| inner.freeze()),
-            TypeName::List(_) | TypeName::Set(_) | TypeName::Map(..) => collection(name, false, lookup),
+            TypeName::List(_) | TypeName::Set(_) | TypeName::Map(..) => {
+                collection(name, false, lookup)
+            }
             TypeName::Tuple(elements) => {
                 let elements: Vec<_> = elements.iter().map(inner).collect::<Result<_, _>>()?;
                 if elements.iter().any(CqlType::is_counter) {
@@ -51,11 +53,14 @@ impl CqlType {
             }
             TypeName::Vector(element, dimension) => {
                 if *dimension == 0 {
-                    let message = format!("vectors may only have positive dimensions; given {dimension}");
+                    let message =
+                        format!("vectors may only have positive dimensions; given {dimension}");
                     return Err(InvalidRequest::new(message));
                 }
                 if *dimension > DIMENSION_MAX {
-                    let message = format!("vectors may only have {DIMENSION_MAX} dimensions; given {dimension}");
+                    let message = format!(
+                        "vectors may only have {DIMENSION_MAX} dimensions; given {dimension}"
+                    );
                     return Err(InvalidRequest::new(message));
                 }
                 let element = Arc::new(inner(element)?.freeze());
@@ -76,7 +81,8 @@ impl CqlType {
     }
 }
 
-/// The type inside `frozen<..>`, where collections may be in collections without being frozen themselves.
+/// The type inside `frozen<..>`, where collections may be in collections without being frozen
+/// themselves.
 fn frozen_type(name: &TypeName, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
     match name {
         TypeName::List(_) | TypeName::Set(_) | TypeName::Map(..) => collection(name, true, lookup),
@@ -84,12 +90,19 @@ fn frozen_type(name: &TypeName, lookup: &dyn TypeLookup) -> Result<CqlType, Inva
     }
 }
 
-fn collection(name: &TypeName, frozen: bool, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
+fn collection(
+    name: &TypeName,
+    frozen: bool,
+    lookup: &dyn TypeLookup,
+) -> Result<CqlType, InvalidRequest> {
     let refuse = |what: &str| Err(InvalidRequest::new(format!("{what}: {name}")));
     let inner = |inner: &TypeName| {
-        let resolved = if frozen { frozen_type(inner, lookup)? } else { CqlType::resolve(inner, lookup)? };
+        let resolved =
+            if frozen { frozen_type(inner, lookup)? } else { CqlType::resolve(inner, lookup)? };
         match &resolved {
-            resolved if resolved.is_counter() => refuse("Counters are not allowed inside collections"),
+            resolved if resolved.is_counter() => {
+                refuse("Counters are not allowed inside collections")
+            }
             resolved if !frozen && resolved.is_multi_cell() && resolved.is_collection() => {
                 refuse("Non-frozen collections are not allowed inside collections")
             }
@@ -119,7 +132,8 @@ fn collection(name: &TypeName, frozen: bool, lookup: &dyn TypeLookup) -> Result<
 
 fn user_type(name: &QualifiedName, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
     let keyspace = name.keyspace.as_deref().or(lookup.keyspace());
-    let keyspace = keyspace.ok_or_else(|| InvalidRequest::new(format!("Unknown type {}", name.name)))?;
+    let keyspace =
+        keyspace.ok_or_else(|| InvalidRequest::new(format!("Unknown type {}", name.name)))?;
     if let Some(here) = lookup.keyspace()
         && here != keyspace
     {
@@ -129,6 +143,7 @@ fn user_type(name: &QualifiedName, lookup: &dyn TypeLookup) -> Result<CqlType, I
         )));
     }
     let definition = lookup.user_type(keyspace, &name.name);
-    let definition = definition.ok_or_else(|| InvalidRequest::new(format!("Unknown type {keyspace}.{}", name.name)))?;
+    let definition = definition
+        .ok_or_else(|| InvalidRequest::new(format!("Unknown type {keyspace}.{}", name.name)))?;
     Ok(CqlType::Udt { definition, frozen: false })
 }

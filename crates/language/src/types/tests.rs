@@ -19,7 +19,8 @@ impl TypeLookup for Types {
             ("Bc".to_owned(), CqlType::Native(NativeType::Text)),
         ];
         let definition = UserType { keyspace: keyspace.to_owned(), name: name.to_owned(), fields };
-        let known = name.eq_ignore_ascii_case("ty") || ["int", "ttl", "set", "date"].contains(&name);
+        let known =
+            name.eq_ignore_ascii_case("ty") || ["int", "ttl", "set", "date"].contains(&name);
         (keyspace == "ks" && known).then(|| Arc::new(definition))
     }
 }
@@ -59,9 +60,15 @@ fn class_names_as_cassandra_has_them() {
     let cases = [
         ("counter", format!("{m}.CounterColumnType")),
         ("list<int>", format!("{m}.ListType({m}.Int32Type)")),
-        ("frozen<map<text, int>>", format!("{m}.FrozenType({m}.MapType({m}.UTF8Type,{m}.Int32Type))")),
+        (
+            "frozen<map<text, int>>",
+            format!("{m}.FrozenType({m}.MapType({m}.UTF8Type,{m}.Int32Type))"),
+        ),
         ("tuple<int, text>", format!("{m}.TupleType({m}.Int32Type,{m}.UTF8Type)")),
-        ("frozen<ty>", format!("{m}.FrozenType({m}.UserType(ks,7479,61:{m}.Int32Type,4263:{m}.UTF8Type))")),
+        (
+            "frozen<ty>",
+            format!("{m}.FrozenType({m}.UserType(ks,7479,61:{m}.Int32Type,4263:{m}.UTF8Type))"),
+        ),
         ("vector<float, 2>", format!("{m}.VectorType({m}.FloatType , 2)")),
     ];
     for (text, class) in cases {
@@ -81,7 +88,14 @@ fn classes_of_classes_take_no_room_on_the_stack() {
 #[test]
 fn options_are_read_back() {
     let mut texts: Vec<String> = NativeType::all().map(|native| native.to_string()).collect();
-    let others = ["list<int>", "set<text>", "map<int, frozen<list<text>>>", "tuple<int, text>", "ty", "vector<int, 5>"];
+    let others = [
+        "list<int>",
+        "set<text>",
+        "map<int, frozen<list<text>>>",
+        "tuple<int, text>",
+        "ty",
+        "vector<int, 5>",
+    ];
     texts.extend(others.map(str::to_owned));
     for text in &texts {
         let cql_type = CqlType::parse(text, &Types).expect(text);
@@ -100,7 +114,10 @@ fn options_are_read_back() {
 #[test]
 fn what_cannot_be_a_type() {
     let cases = [
-        ("list<list<int>>", "Non-frozen collections are not allowed inside collections: list<list<int>>"),
+        (
+            "list<list<int>>",
+            "Non-frozen collections are not allowed inside collections: list<list<int>>",
+        ),
         ("map<int, ty>", "Non-frozen UDTs are not allowed inside collections: map<int, ty>"),
         ("set<counter>", "Counters are not allowed inside collections: set<counter>"),
         ("set<duration>", "Durations are not allowed inside sets: set<duration>"),

@@ -9,7 +9,8 @@ use crate::types::CqlType;
 
 /// Compares two values of a type. Both must be valid: what is not is compared as bytes.
 ///
-/// An empty value is smaller than any other. Durations have no order of their own and compare as bytes, too.
+/// An empty value is smaller than any other. Durations have no order of their own and compare as
+/// bytes, too.
 #[must_use]
 pub fn compare(cql_type: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
     let found = match cql_type {
@@ -33,16 +34,18 @@ fn native_values(native: NativeType, left: &[u8], right: &[u8]) -> Option<Orderi
         return Some(right.is_empty().cmp(&left.is_empty()));
     }
     Some(match native {
-        NativeType::Bigint | NativeType::Counter | NativeType::Timestamp => long(left)?.cmp(&long(right)?),
-        NativeType::Int => int(left)?.cmp(&int(right)?),
-        NativeType::Smallint => {
-            i16::from_be_bytes(left.try_into().ok()?).cmp(&i16::from_be_bytes(right.try_into().ok()?))
+        NativeType::Bigint | NativeType::Counter | NativeType::Timestamp => {
+            long(left)?.cmp(&long(right)?)
         }
+        NativeType::Int => int(left)?.cmp(&int(right)?),
+        NativeType::Smallint => i16::from_be_bytes(left.try_into().ok()?)
+            .cmp(&i16::from_be_bytes(right.try_into().ok()?)),
         NativeType::Tinyint => left.first()?.cast_signed().cmp(&right.first()?.cast_signed()),
         NativeType::Boolean => (*left.first()? != 0).cmp(&(*right.first()? != 0)),
-        NativeType::Double => {
-            java_order(f64::from_be_bytes(left.try_into().ok()?), f64::from_be_bytes(right.try_into().ok()?))
-        }
+        NativeType::Double => java_order(
+            f64::from_be_bytes(left.try_into().ok()?),
+            f64::from_be_bytes(right.try_into().ok()?),
+        ),
         NativeType::Float => java_order(
             f64::from(f32::from_be_bytes(left.try_into().ok()?)),
             f64::from(f32::from_be_bytes(right.try_into().ok()?)),
@@ -86,7 +89,8 @@ fn halves(bytes: &[u8]) -> Option<(u64, u64)> {
     Some(((value >> 64) as u64, value as u64))
 }
 
-/// The number by which version 1 UUIDs are ordered as `timeuuid`: the time, then the rest as signed bytes.
+/// The number by which version 1 UUIDs are ordered as `timeuuid`: the time, then the rest as signed
+/// bytes.
 pub(super) fn timeuuid_order(bytes: &[u8]) -> Option<u128> {
     let (most, least) = halves(bytes)?;
     Some(u128::from(time_first(most)) << 64 | u128::from(least ^ 0x8080_8080_8080_8080))
@@ -106,7 +110,8 @@ fn uuid_bytes(most: u64, least: u64) -> [u8; 16] {
     (u128::from(most) << 64 | u128::from(least)).to_be_bytes()
 }
 
-/// The numbers by which UUIDs are ordered: the version, then the time of version 1 or else the bytes, then the rest.
+/// The numbers by which UUIDs are ordered: the version, then the time of version 1 or else the
+/// bytes, then the rest.
 pub(super) fn uuid_order(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     let (most, least) = halves(bytes)?;
     let version = (most >> 12 & 0xF) as u8;
@@ -118,7 +123,8 @@ pub(super) fn uuid_from_order(version: u8, most: u64, least: u64) -> [u8; 16] {
     uuid_bytes(if version == 1 { time_last(most) } else { most }, least)
 }
 
-/// Collections: element by element, then by size. `types` is the type of elements, or those of keys and values.
+/// Collections: element by element, then by size. `types` is the type of elements, or those of keys
+/// and values.
 fn elements(what: &str, types: &[&CqlType], left: &[u8], right: &[u8]) -> Option<Ordering> {
     if left.is_empty() || right.is_empty() {
         return Some(right.is_empty().cmp(&left.is_empty()));
@@ -132,9 +138,14 @@ fn elements(what: &str, types: &[&CqlType], left: &[u8], right: &[u8]) -> Option
     Some(differing.unwrap_or_else(|| left.len().cmp(&right.len())))
 }
 
-/// Tuples: element by element, null before any value and the same as an element that is not there; but an empty tuple is
-/// below one of nulls.
-fn tuples<'t>(count: usize, type_of: impl Fn(usize) -> &'t CqlType, left: &[u8], right: &[u8]) -> Option<Ordering> {
+/// Tuples: element by element, null before any value and the same as an element that is not there;
+/// but an empty tuple is below one of nulls.
+fn tuples<'t>(
+    count: usize,
+    type_of: impl Fn(usize) -> &'t CqlType,
+    left: &[u8],
+    right: &[u8],
+) -> Option<Ordering> {
     if left.is_empty() || right.is_empty() {
         return Some(right.is_empty().cmp(&left.is_empty()));
     }
@@ -150,7 +161,10 @@ fn vectors(element: &CqlType, dimension: u32, left: &[u8], right: &[u8]) -> Opti
     if left.is_empty() || right.is_empty() {
         return Some(right.is_empty().cmp(&left.is_empty()));
     }
-    let (left, right) = (split::vector(element, dimension, left).ok()?, split::vector(element, dimension, right).ok()?);
+    let (left, right) = (
+        split::vector(element, dimension, left).ok()?,
+        split::vector(element, dimension, right).ok()?,
+    );
     let mut orders = left.iter().zip(right).map(|(left, right)| compare(element, left, right));
     Some(orders.find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal))
 }

@@ -3,8 +3,8 @@
 use super::{compare, split};
 use crate::types::CqlType;
 
-/// True if a collection's value has this among its elements; of a map, among its values, or its keys if `keys` is set. A value that is
-/// none of a collection has nothing.
+/// True if a collection's value has this among its elements; of a map, among its values, or its
+/// keys if `keys` is set. A value that is none of a collection has nothing.
 #[must_use]
 pub fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> bool {
     let (what, element_type, step) = match cql_type {
@@ -16,5 +16,9 @@ pub fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> 
     };
     let Ok(elements) = split::collection(what, value) else { return false };
     let first = usize::from(step == 2 && !keys);
-    elements.iter().skip(first).step_by(step).any(|element| compare(element_type, element, wanted).is_eq())
+    elements
+        .iter()
+        .skip(first)
+        .step_by(step)
+        .any(|element| compare(element_type, element, wanted).is_eq())
 }

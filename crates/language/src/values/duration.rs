@@ -22,7 +22,8 @@ pub struct Duration {
     pub nanoseconds: i64,
 }
 
-/// Units of the notation with letters, largest first: name, plural for messages, what they count and how many.
+/// Units of the notation with letters, largest first: name, plural for messages, what they count
+/// and how many.
 const UNITS: [(&str, &str, Part, i64); 10] = [
     ("y", "years", Part::Months, 12),
     ("mo", "months", Part::Months, 1),
@@ -56,12 +57,15 @@ impl Duration {
         let mut input = bytes;
         let mut next = || {
             let value = read_unsigned_vint(&mut input);
-            let value = value.ok_or_else(|| InvalidRequest::new("Not enough bytes to read a duration"))?;
+            let value =
+                value.ok_or_else(|| InvalidRequest::new("Not enough bytes to read a duration"))?;
             Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
         };
         let (months, days, nanoseconds) = (next()?, next()?, next()?);
         let wide = |what: &str| {
-            InvalidRequest::new(format!("The duration {what} must be a 32 bits integer but was: {months}"))
+            InvalidRequest::new(format!(
+                "The duration {what} must be a 32 bits integer but was: {months}"
+            ))
         };
         let whole_months = i32::try_from(months).map_err(|_| wide("months"))?;
         let whole_days = i32::try_from(days).map_err(|_| wide("days"))?;
@@ -89,8 +93,10 @@ impl Duration {
     /// # Errors
     /// When the text is none of these, or a part of it is too large.
     pub fn parse(text: &str) -> Result<Duration, InvalidRequest> {
-        let unreadable = || InvalidRequest::new(format!("Unable to convert '{text}' to a duration"));
-        let (negative, positive) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let unreadable =
+            || InvalidRequest::new(format!("Unable to convert '{text}' to a duration"));
+        let (negative, positive) =
+            text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         if positive.is_empty() {
             return Err(unreadable());
         }
@@ -130,7 +136,9 @@ impl Builder {
             let letters = tail.bytes().take_while(|byte| !byte.is_ascii_digit()).count();
             let (unit, tail) = tail.split_at(letters);
             let name = unit.to_lowercase().replace('µ', "u");
-            let unit = UNITS.iter().position(|(known, ..)| *known == name && (only.is_empty() || *known == only));
+            let unit = UNITS
+                .iter()
+                .position(|(known, ..)| *known == name && (only.is_empty() || *known == only));
             let Some(unit) = unit.filter(|_| digits > 0) else { return Ok(None) };
             self.add(number, unit)?;
             rest = tail;
@@ -141,7 +149,9 @@ impl Builder {
     /// `1Y2M3DT4H5M6S`
     fn designators(&mut self, iso: &str) -> Result<Option<()>, InvalidRequest> {
         let (date, time) = iso.split_once('T').unwrap_or((iso, ""));
-        for (mut rest, units) in [(date, [("Y", 0), ("M", 1), ("D", 3)]), (time, [("H", 4), ("M", 5), ("S", 6)])] {
+        for (mut rest, units) in
+            [(date, [("Y", 0), ("M", 1), ("D", 3)]), (time, [("H", 4), ("M", 5), ("S", 6)])]
+        {
             for (letter, unit) in units {
                 let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
                 if digits > 0 && rest[digits..].starts_with(letter) {
@@ -174,7 +184,9 @@ impl Builder {
         let (_, plural, part, factor) = UNITS[unit];
         let invalid = |why: String| InvalidRequest::new(format!("Invalid duration. {why}"));
         match self.last {
-            Some(last) if last == unit => return Err(invalid(format!("The {plural} are specified multiple times"))),
+            Some(last) if last == unit => {
+                return Err(invalid(format!("The {plural} are specified multiple times")));
+            }
             Some(last) if last > unit => {
                 let before = UNITS[last].1;
                 return Err(invalid(format!("The {before} should be after {plural}")));
@@ -187,10 +199,17 @@ impl Builder {
             Part::Nanoseconds => ("nanoseconds", i64::MAX),
         };
         let total = &mut self.totals[part as usize];
-        let sum = number.parse::<i64>().ok().and_then(|number| number.checked_mul(factor)?.checked_add(*total));
+        let sum = number
+            .parse::<i64>()
+            .ok()
+            .and_then(|number| number.checked_mul(factor)?.checked_add(*total));
         match sum {
             Some(sum) if sum <= max => *total = sum,
-            _ => return Err(invalid(format!("The total number of {name} must be less or equal to {max}"))),
+            _ => {
+                return Err(invalid(format!(
+                    "The total number of {name} must be less or equal to {max}"
+                )));
+            }
         }
         Ok(())
     }

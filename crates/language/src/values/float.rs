@@ -1,7 +1,9 @@
-//! Floats as text, in the digits of Java before 19: not always the fewest that tell a number from its neighbours.
+//! Floats as text, in the digits of Java before 19: not always the fewest that tell a number from
+//! its neighbours.
 //!
-//! The steps are those of OpenJDK 17's `jdk.internal.math.FloatingDecimal`, which Cassandra 5.0 runs on: the text of a
-//! float is part of what clients see (JSON, casts to text, names of columns), and so are its digits beyond need.
+//! The steps are those of OpenJDK 17's `jdk.internal.math.FloatingDecimal`, which Cassandra 5.0
+//! runs on: the text of a float is part of what clients see (JSON, casts to text, names of
+//! columns), and so are its digits beyond need.
 
 use std::cmp::Ordering;
 
@@ -10,8 +12,9 @@ use num_bigint::BigUint;
 /// Bits of a double behind its first one.
 const FRACTION_BITS: i32 = 52;
 
-/// A number in its parts: `significand` has `FRACTION_BITS + 1` bits, the first of them set, and is worth
-/// `significand * 2^(exponent - FRACTION_BITS)`. So many of its bits, from the first, mean something.
+/// A number in its parts: `significand` has `FRACTION_BITS + 1` bits, the first of them set, and is
+/// worth `significand * 2^(exponent - FRACTION_BITS)`. So many of its bits, from the first, mean
+/// something.
 struct Parts {
     significand: u64,
     exponent: i32,
@@ -46,7 +49,8 @@ fn written(negative: bool, Digits { digits, point }: &Digits) -> String {
     };
     match usize::try_from(*point) {
         Ok(whole @ 1..8) => {
-            let padded: Vec<u8> = digits.iter().copied().chain(std::iter::repeat_n(0, whole)).collect();
+            let padded: Vec<u8> =
+                digits.iter().copied().chain(std::iter::repeat_n(0, whole)).collect();
             let rest = digits.get(whole..).unwrap_or_default();
             format!("{sign}{}.{}", text(&padded[..whole]), text(rest))
         }
@@ -75,18 +79,28 @@ impl Parts {
         let widen = |significand: u64| significand << (FRACTION_BITS - fraction_bits);
         if biased > 0 {
             let significand = widen(fraction | 1 << fraction_bits);
-            return Parts { significand, exponent: biased - bias, significant_bits: fraction_bits + 1 };
+            return Parts {
+                significand,
+                exponent: biased - bias,
+                significant_bits: fraction_bits + 1,
+            };
         }
         let significant_bits = 64 - fraction.leading_zeros() as i32;
         let shift = fraction_bits + 1 - significant_bits;
-        Parts { significand: widen(fraction << shift), exponent: 1 - shift - bias, significant_bits }
+        Parts {
+            significand: widen(fraction << shift),
+            exponent: 1 - shift - bias,
+            significant_bits,
+        }
     }
 }
 
 /// The bits of 5^power, or a little more.
 fn bits_of_5_pow(power: i32) -> i32 {
-    const BITS: [i32; 27] =
-        [0, 3, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28, 31, 33, 35, 38, 40, 42, 45, 47, 49, 52, 54, 56, 59, 61];
+    const BITS: [i32; 27] = [
+        0, 3, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28, 31, 33, 35, 38, 40, 42, 45, 47, 49, 52, 54,
+        56, 59, 61,
+    ];
     usize::try_from(power).ok().and_then(|power| BITS.get(power).copied()).unwrap_or(power * 3)
 }
 
@@ -151,12 +165,14 @@ fn whole(parts: &Parts) -> Digits {
 #[allow(clippy::approx_constant, reason = "Java's constants have fewer digits")]
 fn estimate(significand: u64, exponent: i32) -> i32 {
     let mantissa = f64::from_bits(1023 << 52 | significand & ((1 << 52) - 1));
-    let estimate = (mantissa - 1.5) * 0.289_529_654 + 0.176_091_259 + f64::from(exponent) * 0.301_029_995_663_981;
+    let estimate = (mantissa - 1.5) * 0.289_529_654
+        + 0.176_091_259
+        + f64::from(exponent) * 0.301_029_995_663_981;
     estimate.floor() as i32
 }
 
-/// The arithmetic that the steps need. Java takes the smallest type that holds the values, though not always their
-/// sums: where those overflow, so they do here.
+/// The arithmetic that the steps need. Java takes the smallest type that holds the values, though
+/// not always their sums: where those overflow, so they do here.
 trait Natural: Clone {
     fn times_10(&mut self);
     /// Leaves the remainder.

@@ -1,6 +1,6 @@
-//! Collections as Cassandra keeps them whatever a client sent: sets and maps in the order of their type, each element or
-//! key once, and numbers in them in their shortest form. It reads a bound collection and writes it again; tuples and
-//! user-defined types it leaves as they are.
+//! Collections as Cassandra keeps them whatever a client sent: sets and maps in the order of their
+//! type, each element or key once, and numbers in them in their shortest form. It reads a bound
+//! collection and writes it again; tuples and user-defined types it leaves as they are.
 
 use super::{compare, decode_varint, encode_varint, split};
 use crate::ast::NativeType;
@@ -21,11 +21,15 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
         CqlType::List { element, .. } => {
             let elements = split::collection("list", bytes).ok()?;
             let count = elements.len();
-            Some(split::join_collection(count, elements.into_iter().map(|value| inner(element, value))))
+            Some(split::join_collection(
+                count,
+                elements.into_iter().map(|value| inner(element, value)),
+            ))
         }
         CqlType::Set { element, .. } => {
             let elements = split::collection("set", bytes).ok()?;
-            let mut elements: Vec<_> = elements.into_iter().map(|value| inner(element, value)).collect();
+            let mut elements: Vec<_> =
+                elements.into_iter().map(|value| inner(element, value)).collect();
             elements.sort_by(|left, right| compare(element, left, right));
             elements.dedup_by(|later, first| compare(element, later, first).is_eq());
             Some(split::join_collection(elements.len(), elements))
@@ -33,7 +37,8 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
         CqlType::Map { key, value, .. } => {
             let entries = split::collection("map", bytes).ok()?;
             let (pairs, _) = entries.as_chunks::<2>();
-            let mut pairs: Vec<_> = pairs.iter().map(|[own, of]| (inner(key, own), inner(value, of))).collect();
+            let mut pairs: Vec<_> =
+                pairs.iter().map(|[own, of]| (inner(key, own), inner(value, of))).collect();
             pairs.sort_by(|(left, _), (right, _)| compare(key, left, right));
             pairs.dedup_by(|(later, value), (first, kept)| {
                 let same = compare(key, later, first).is_eq();
@@ -42,7 +47,10 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
                 }
                 same
             });
-            Some(split::join_collection(pairs.len(), pairs.into_iter().flat_map(|(key, value)| [key, value])))
+            Some(split::join_collection(
+                pairs.len(),
+                pairs.into_iter().flat_map(|(key, value)| [key, value]),
+            ))
         }
         _ => None,
     }
@@ -72,17 +80,26 @@ mod tests {
         let count = if name.starts_with("map") { given.len() / 2 } else { given.len() };
         let kept_count = if name.starts_with("map") { kept.len() / 2 } else { kept.len() };
         let bytes = split::join_collection(count, given);
-        assert_eq!(normal(&cql_type, bytes), split::join_collection(kept_count, kept), "{name} {given:?}");
+        assert_eq!(
+            normal(&cql_type, bytes),
+            split::join_collection(kept_count, kept),
+            "{name} {given:?}"
+        );
     }
 
     #[test]
     fn collections_are_in_order_and_their_numbers_short() {
         checked("set<tinyint>", &[&[3], &[0xFF], &[3]], &[&[0xFF], &[3]]);
-        checked("map<tinyint, text>", &[&[2], b"a", &[1], b"b", &[2], b"c"], &[&[1], b"b", &[2], b"c"]);
+        checked(
+            "map<tinyint, text>",
+            &[&[2], b"a", &[1], b"b", &[2], b"c"],
+            &[&[1], b"b", &[2], b"c"],
+        );
         checked("list<varint>", &[&[0, 0, 5], &[]], &[&[5], &[]]);
         checked("list<decimal>", &[&[0, 0, 0, 1, 0, 10]], &[&[0, 0, 0, 1, 10]]);
         checked("list<boolean>", &[&[7], &[0]], &[&[1], &[0]]);
-        let (unsorted, sorted) = (split::join_collection(2, [[2], [1]]), split::join_collection(2, [[1], [2]]));
+        let (unsorted, sorted) =
+            (split::join_collection(2, [[2], [1]]), split::join_collection(2, [[1], [2]]));
         checked("list<frozen<set<tinyint>>>", &[&unsorted], &[&sorted]);
         // What is in a tuple is nobody's business.
         let tuple = split::join_tuple([Some(&unsorted)]);

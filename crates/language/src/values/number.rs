@@ -23,7 +23,9 @@ pub fn encode_varint(value: &BigInt) -> Vec<u8> {
 /// An integer of text: digits with a sign.
 pub(crate) fn parse_integer(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let valid = !digits.is_empty() && digits.len() <= DIGITS_MAX && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let valid = !digits.is_empty()
+        && digits.len() <= DIGITS_MAX
+        && digits.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| text.strip_prefix('+').unwrap_or(text).parse().ok()).flatten()
 }
 
@@ -67,7 +69,9 @@ impl Decimal {
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let unsigned = whole.strip_prefix(['-', '+']).unwrap_or(whole);
         let digits = unsigned.bytes().chain(fraction.bytes());
-        if (unsigned.is_empty() && fraction.is_empty()) || !digits.clone().all(|byte| byte.is_ascii_digit()) {
+        if (unsigned.is_empty() && fraction.is_empty())
+            || !digits.clone().all(|byte| byte.is_ascii_digit())
+        {
             return None;
         }
         let unscaled = parse_integer(&format!("{whole}{fraction}"))?;
@@ -109,8 +113,10 @@ impl fmt::Display for Decimal {
             return write!(f, "{sign}{digits}");
         }
         if scale > 0 && adjusted >= -6 {
-            let digits = format!("{}{digits}", "0".repeat(usize::try_from(scale + 1 - length).unwrap_or(0)));
-            let (whole, fraction) = digits.split_at(digits.len() - usize::try_from(scale).unwrap_or(0));
+            let digits =
+                format!("{}{digits}", "0".repeat(usize::try_from(scale + 1 - length).unwrap_or(0)));
+            let (whole, fraction) =
+                digits.split_at(digits.len() - usize::try_from(scale).unwrap_or(0));
             return write!(f, "{sign}{whole}.{fraction}");
         }
         let (first, rest) = digits.split_at(1);
@@ -120,11 +126,14 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// A float of text, as Java's `parseDouble` takes it, without its hexadecimal forms and type suffixes.
+/// A float of text, as Java's `parseDouble` takes it, without its hexadecimal forms and type
+/// suffixes.
 pub(crate) fn parse_float<F: std::str::FromStr>(text: &str) -> Option<F> {
     let trimmed = text.trim();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     let number = unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.')
-        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+        && unsigned
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     (number || unsigned == "NaN" || unsigned == "Infinity").then(|| trimmed.parse().ok()).flatten()
 }

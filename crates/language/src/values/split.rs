@@ -3,7 +3,8 @@
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
 
-/// Reads an unsigned variable-length integer: as many extra bytes as the first byte has leading ones.
+/// Reads an unsigned variable-length integer: as many extra bytes as the first byte has leading
+/// ones.
 pub(super) fn read_unsigned_vint(input: &mut &[u8]) -> Option<u64> {
     let (first, rest) = input.split_first()?;
     let extra = first.leading_ones() as usize;
@@ -41,8 +42,8 @@ fn read_value<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(value))
 }
 
-/// The elements of a list or set, or the keys and values of a map in turn (`what`). A null element is an error, as in
-/// Cassandra.
+/// The elements of a list or set, or the keys and values of a map in turn (`what`). A null element
+/// is an error, as in Cassandra.
 ///
 /// # Errors
 /// When the bytes are not such a collection.
@@ -50,12 +51,15 @@ pub fn collection<'a>(what: &str, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, Inva
     let cut = || InvalidRequest::new(format!("Not enough bytes to read a {what}"));
     let mut input = bytes;
     let count = read_length(&mut input).ok_or_else(cut)?;
-    let count = usize::try_from(count).unwrap_or(0).saturating_mul(if what == "map" { 2 } else { 1 });
+    let count =
+        usize::try_from(count).unwrap_or(0).saturating_mul(if what == "map" { 2 } else { 1 });
     // The count is not believed: the vector grows as elements are found.
     let mut elements = Vec::with_capacity(count.min(bytes.len() / 4));
     for _ in 0..count {
         let value = read_value(&mut input).ok_or_else(cut)?;
-        elements.push(value.ok_or_else(|| InvalidRequest::new("null is not supported inside collections"))?);
+        elements.push(
+            value.ok_or_else(|| InvalidRequest::new("null is not supported inside collections"))?,
+        );
     }
     if input.is_empty() {
         return Ok(elements);
@@ -74,8 +78,8 @@ pub enum TupleError {
     Rest,
 }
 
-/// The elements of a tuple or the fields of a value of a user-defined type: `count` of them, null where the value ends
-/// before.
+/// The elements of a tuple or the fields of a value of a user-defined type: `count` of them, null
+/// where the value ends before.
 ///
 /// # Errors
 /// Which element could not be read, or that something is left behind the last one.
@@ -89,7 +93,11 @@ pub fn tuple(count: usize, bytes: &[u8]) -> Result<Vec<Option<&[u8]>>, TupleErro
         }
         let size = input.len() >= 4;
         let value = read_value(&mut input);
-        elements.push(value.ok_or(if size { TupleError::Value(position) } else { TupleError::Size(position) })?);
+        elements.push(value.ok_or(if size {
+            TupleError::Value(position)
+        } else {
+            TupleError::Size(position)
+        })?);
     }
     if input.is_empty() { Ok(elements) } else { Err(TupleError::Rest) }
 }
@@ -98,14 +106,22 @@ pub fn tuple(count: usize, bytes: &[u8]) -> Result<Vec<Option<&[u8]>>, TupleErro
 ///
 /// # Errors
 /// When there are too few or too many bytes.
-pub fn vector<'a>(element: &CqlType, dimension: u32, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, InvalidRequest> {
-    let cut = || InvalidRequest::new(format!("Not enough bytes to read a vector<{element}, {dimension}>"));
+pub fn vector<'a>(
+    element: &CqlType,
+    dimension: u32,
+    bytes: &'a [u8],
+) -> Result<Vec<&'a [u8]>, InvalidRequest> {
+    let cut = || {
+        InvalidRequest::new(format!("Not enough bytes to read a vector<{element}, {dimension}>"))
+    };
     let mut input = bytes;
     let mut elements = Vec::new();
     for _ in 0..dimension {
         let length = match element.fixed_length() {
             Some(length) => length,
-            None => read_unsigned_vint(&mut input).and_then(|length| usize::try_from(length).ok()).ok_or_else(cut)?,
+            None => read_unsigned_vint(&mut input)
+                .and_then(|length| usize::try_from(length).ok())
+                .ok_or_else(cut)?,
         };
         let (value, rest) = input.split_at_checked(length).ok_or_else(cut)?;
         input = rest;
@@ -115,7 +131,9 @@ pub fn vector<'a>(element: &CqlType, dimension: u32, bytes: &'a [u8]) -> Result<
         return Ok(elements);
     }
     let left = input.len();
-    Err(InvalidRequest::new(format!("Unexpected {left} extraneous bytes after vector<{element}, {dimension}> value")))
+    Err(InvalidRequest::new(format!(
+        "Unexpected {left} extraneous bytes after vector<{element}, {dimension}> value"
+    )))
 }
 
 fn write_value(value: &[u8], out: &mut Vec<u8>) {
@@ -124,7 +142,10 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A list or set of `elements`, or a map of keys and values in turn with `count` entries.
-pub fn join_collection<V: AsRef<[u8]>>(count: usize, elements: impl IntoIterator<Item = V>) -> Vec<u8> {
+pub fn join_collection<V: AsRef<[u8]>>(
+    count: usize,
+    elements: impl IntoIterator<Item = V>,
+) -> Vec<u8> {
     let mut out = i32::try_from(count).unwrap_or(i32::MAX).to_be_bytes().to_vec();
     for element in elements {
         write_value(element.as_ref(), &mut out);
@@ -145,7 +166,10 @@ pub fn join_tuple<V: AsRef<[u8]>>(elements: impl IntoIterator<Item = Option<V>>)
 }
 
 /// A vector of elements of the type `element`.
-pub fn join_vector<V: AsRef<[u8]>>(element: &CqlType, elements: impl IntoIterator<Item = V>) -> Vec<u8> {
+pub fn join_vector<V: AsRef<[u8]>>(
+    element: &CqlType,
+    elements: impl IntoIterator<Item = V>,
+) -> Vec<u8> {
     let mut out = Vec::new();
     for value in elements {
         let value = value.as_ref();

@@ -1,4 +1,5 @@
-//! Text to values, as `AbstractType.fromString` reads it: what string literals, JSON and map keys in JSON go through.
+//! Text to values, as `AbstractType.fromString` reads it: what string literals, JSON and map keys
+//! in JSON go through.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -27,7 +28,9 @@ fn read(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> 
         NativeType::Text => text.as_bytes().to_vec(),
         NativeType::Ascii if text.is_ascii() => text.as_bytes().to_vec(),
         NativeType::Ascii => return Err("Invalid ASCII character in string literal".to_owned()),
-        NativeType::Blob => unhex(text).ok_or_else(|| format!("cannot parse '{text}' as hex bytes"))?,
+        NativeType::Blob => {
+            unhex(text).ok_or_else(|| format!("cannot parse '{text}' as hex bytes"))?
+        }
         NativeType::Boolean => match text.to_ascii_lowercase().as_str() {
             "" | "false" => vec![0],
             "true" => vec![1],
@@ -36,20 +39,25 @@ fn read(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> 
         NativeType::Tinyint => whole::<i8>(text, "byte")?.to_be_bytes().to_vec(),
         NativeType::Smallint => whole::<i16>(text, "short")?.to_be_bytes().to_vec(),
         NativeType::Int => whole::<i32>(text, "int")?.to_be_bytes().to_vec(),
-        NativeType::Bigint | NativeType::Counter => whole::<i64>(text, "long")?.to_be_bytes().to_vec(),
+        NativeType::Bigint | NativeType::Counter => {
+            whole::<i64>(text, "long")?.to_be_bytes().to_vec()
+        }
         NativeType::Varint => {
-            let value = parse_integer(text).ok_or_else(|| format!("unable to make int from '{text}'"))?;
+            let value =
+                parse_integer(text).ok_or_else(|| format!("unable to make int from '{text}'"))?;
             encode_varint(&value)
         }
-        NativeType::Decimal => {
-            Decimal::parse(text).ok_or_else(|| format!("unable to make BigDecimal from '{text}'"))?.encode()
-        }
+        NativeType::Decimal => Decimal::parse(text)
+            .ok_or_else(|| format!("unable to make BigDecimal from '{text}'"))?
+            .encode(),
         NativeType::Double => {
-            let value = parse_float::<f64>(text).ok_or_else(|| format!("Unable to make double from '{text}'"))?;
+            let value = parse_float::<f64>(text)
+                .ok_or_else(|| format!("Unable to make double from '{text}'"))?;
             value.to_be_bytes().to_vec()
         }
         NativeType::Float => {
-            let value = parse_float::<f32>(text).ok_or_else(|| format!("Unable to make float from '{text}'"))?;
+            let value = parse_float::<f32>(text)
+                .ok_or_else(|| format!("Unable to make float from '{text}'"))?;
             value.to_be_bytes().to_vec()
         }
         NativeType::Timestamp => match time::parse_timestamp(text)? {
@@ -59,10 +67,15 @@ fn read(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> 
         NativeType::Date => time::parse_date(text)?.to_be_bytes().to_vec(),
         NativeType::Time => time::parse_time(text)?.to_be_bytes().to_vec(),
         NativeType::Duration => Duration::parse(text).map_err(|error| error.message)?.encode(),
-        NativeType::Inet => inet(text).ok_or_else(|| format!("Unable to make inet address from '{text}'"))?,
-        NativeType::Uuid => uuid(text).ok_or_else(|| format!("Unable to make UUID from '{text}'"))?,
+        NativeType::Inet => {
+            inet(text).ok_or_else(|| format!("Unable to make inet address from '{text}'"))?
+        }
+        NativeType::Uuid => {
+            uuid(text).ok_or_else(|| format!("Unable to make UUID from '{text}'"))?
+        }
         NativeType::Timeuuid => {
-            let value = uuid(text).ok_or_else(|| format!("Unknown timeuuid representation: {text}"))?;
+            let value =
+                uuid(text).ok_or_else(|| format!("Unknown timeuuid representation: {text}"))?;
             if value[6] & 0xF0 != 0x10 {
                 return Err("TimeUUID supports only version 1 UUIDs".to_owned());
             }
@@ -86,12 +99,14 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 
 /// `8-4-4-4-12` hexadecimal digits.
 fn uuid(text: &str) -> Option<Vec<u8>> {
-    let dashes = |(position, byte): (usize, u8)| (byte == b'-') == matches!(position, 8 | 13 | 18 | 23);
+    let dashes =
+        |(position, byte): (usize, u8)| (byte == b'-') == matches!(position, 8 | 13 | 18 | 23);
     let shaped = text.len() == 36 && text.bytes().enumerate().all(dashes);
     if shaped { unhex(&text.replace('-', "")) } else { None }
 }
 
-/// Addresses alone: names are not looked up. Java has an IPv4 address for a mapped one, and short forms of them.
+/// Addresses alone: names are not looked up. Java has an IPv4 address for a mapped one, and short
+/// forms of them.
 fn inet(text: &str) -> Option<Vec<u8>> {
     if let Ok(address) = text.parse() {
         return Some(match address {
@@ -104,9 +119,13 @@ fn inet(text: &str) -> Option<Vec<u8>> {
     }
     let parts: Vec<&str> = text.split('.').collect();
     let (last, first) = parts.split_last().filter(|(_, first)| first.len() < 4)?;
-    let digits = parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
-    let mut address =
-        first.iter().map(|part| part.parse::<u8>().ok()).collect::<Option<Vec<u8>>>().filter(|_| digits)?;
+    let digits =
+        parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut address = first
+        .iter()
+        .map(|part| part.parse::<u8>().ok())
+        .collect::<Option<Vec<u8>>>()
+        .filter(|_| digits)?;
     let missing = 4 - address.len();
     let last: u32 = last.parse().ok()?;
     let bytes = last.to_be_bytes();

@@ -1,4 +1,5 @@
-//! Values to text: as literals for `DESCRIBE` and messages, and as the bare strings that JSON and casts have.
+//! Values to text: as literals for `DESCRIBE` and messages, and as the bare strings that JSON and
+//! casts have.
 
 use std::net::Ipv6Addr;
 
@@ -10,8 +11,8 @@ use super::{split, time};
 use crate::ast::{NativeType, quoted_name, quoted_string};
 use crate::types::CqlType;
 
-/// The text of a value of a native type without quotes, nothing for an empty value; none if the bytes are not of the
-/// type.
+/// The text of a value of a native type without quotes, nothing for an empty value; none if the
+/// bytes are not of the type.
 #[must_use]
 pub fn plain_text(native: NativeType, bytes: &[u8]) -> Option<String> {
     if bytes.is_empty() && !matches!(native, NativeType::Blob) {
@@ -19,7 +20,9 @@ pub fn plain_text(native: NativeType, bytes: &[u8]) -> Option<String> {
     }
     Some(match native {
         NativeType::Ascii | NativeType::Text => std::str::from_utf8(bytes).ok()?.to_owned(),
-        NativeType::Bigint | NativeType::Counter => i64::from_be_bytes(bytes.try_into().ok()?).to_string(),
+        NativeType::Bigint | NativeType::Counter => {
+            i64::from_be_bytes(bytes.try_into().ok()?).to_string()
+        }
         NativeType::Int => i32::from_be_bytes(bytes.try_into().ok()?).to_string(),
         NativeType::Smallint => i16::from_be_bytes(bytes.try_into().ok()?).to_string(),
         NativeType::Tinyint => i8::from_be_bytes(bytes.try_into().ok()?).to_string(),
@@ -28,7 +31,9 @@ pub fn plain_text(native: NativeType, bytes: &[u8]) -> Option<String> {
         NativeType::Date => time::date_text(u32::from_be_bytes(bytes.try_into().ok()?)),
         NativeType::Decimal => Decimal::decode(bytes)?.to_string(),
         NativeType::Double => float_text(f64::from_be_bytes(bytes.try_into().ok()?), false),
-        NativeType::Float => float_text(f64::from(f32::from_be_bytes(bytes.try_into().ok()?)), true),
+        NativeType::Float => {
+            float_text(f64::from(f32::from_be_bytes(bytes.try_into().ok()?)), true)
+        }
         NativeType::Duration => Duration::decode(bytes).ok()?.to_string(),
         NativeType::Inet => match bytes.len() {
             4 => bytes.iter().map(u8::to_string).collect::<Vec<_>>().join("."),
@@ -38,17 +43,21 @@ pub fn plain_text(native: NativeType, bytes: &[u8]) -> Option<String> {
             }
         },
         NativeType::Time => time::time_text(i64::from_be_bytes(bytes.try_into().ok()?)),
-        NativeType::Timestamp => time::timestamp_text(i64::from_be_bytes(bytes.try_into().ok()?), 'T'),
+        NativeType::Timestamp => {
+            time::timestamp_text(i64::from_be_bytes(bytes.try_into().ok()?), 'T')
+        }
         NativeType::Uuid | NativeType::Timeuuid => {
             let digits = hex(<&[u8; 16]>::try_from(bytes).ok()?);
-            let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+            let parts =
+                [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
             parts.join("-")
         }
         NativeType::Varint => decode_varint(bytes).to_string(),
     })
 }
 
-/// A value as a literal of its type; `null` for an empty value of a type whose literals are never empty.
+/// A value as a literal of its type; `null` for an empty value of a type whose literals are never
+/// empty.
 #[must_use]
 pub fn literal(cql_type: &CqlType, bytes: &[u8]) -> String {
     write(cql_type, bytes).unwrap_or_else(|| format!("0x{}", hex(bytes)))
@@ -77,19 +86,26 @@ fn write(cql_type: &CqlType, bytes: &[u8]) -> Option<String> {
             let element = |(value, cql_type): (Option<&[u8]>, &CqlType)| {
                 value.map_or_else(|| "null".to_owned(), |value| literal(cql_type, value))
             };
-            format!("({})", elements.into_iter().zip(types.iter()).map(element).collect::<Vec<_>>().join(", "))
+            format!(
+                "({})",
+                elements.into_iter().zip(types.iter()).map(element).collect::<Vec<_>>().join(", ")
+            )
         }
         CqlType::Udt { definition, .. } => {
             let elements = split::tuple(definition.fields.len(), bytes).ok()?;
             let field = |(value, (name, cql_type)): (Option<&[u8]>, &(String, CqlType))| {
-                let value = value.map_or_else(|| "null".to_owned(), |value| literal(cql_type, value));
+                let value =
+                    value.map_or_else(|| "null".to_owned(), |value| literal(cql_type, value));
                 format!("{}: {value}", quoted_name(name))
             };
             let fields = elements.into_iter().zip(&definition.fields).map(field);
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         CqlType::Vector { element, dimension } => {
-            format!("[{}]", nested(element, split::vector(element, *dimension, bytes).ok()?).join(", "))
+            format!(
+                "[{}]",
+                nested(element, split::vector(element, *dimension, bytes).ok()?).join(", ")
+            )
         }
         CqlType::Custom(_) => return None,
     })

@@ -1,4 +1,5 @@
-//! `timestamp`, `date` and `time`: text in Cassandra's formats, in UTC where the text has no time zone.
+//! `timestamp`, `date` and `time`: text in Cassandra's formats, in UTC where the text has no time
+//! zone.
 
 use std::fmt::Write as _;
 
@@ -17,8 +18,8 @@ pub enum Timestamp {
     Now,
 }
 
-/// The `date` that a time in milliseconds is on. As in Cassandra, seconds before 1970 belong to the day after theirs, and
-/// what no `date` can be wraps around.
+/// The `date` that a time in milliseconds is on. As in Cassandra, seconds before 1970 belong to the
+/// day after theirs, and what no `date` can be wraps around.
 #[must_use]
 pub fn day_of_timestamp(ms: i64) -> u32 {
     let days = ms.div_euclid(1000) / (DAY_MS / 1000);
@@ -31,7 +32,8 @@ pub fn timestamp_of_day(day: u32) -> i64 {
     (i64::from(day) - EPOCH_DAY) * DAY_MS
 }
 
-/// Days since 1970 of a date of the Gregorian calendar, also before there was one; none if there is no such day.
+/// Days since 1970 of a date of the Gregorian calendar, also before there was one; none if there is
+/// no such day.
 fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -44,14 +46,18 @@ fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    Some(era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468)
+    Some(
+        era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year
+            - 719_468,
+    )
 }
 
 /// Year, month and day of days since 1970.
 fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
@@ -113,7 +119,9 @@ pub(super) fn parse_timestamp(text: &str) -> Result<Timestamp, String> {
 pub(super) fn parse_date(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().map_err(|_| format!("Unable to make unsigned int (for date) from: '{text}'"));
+        return text
+            .parse()
+            .map_err(|_| format!("Unable to make unsigned int (for date) from: '{text}'"));
     }
     let mut cursor = Cursor(text);
     let days = cursor.date(true).filter(|_| cursor.0.is_empty());
@@ -168,7 +176,10 @@ impl Cursor<'_> {
     fn timestamp(&mut self) -> Option<i64> {
         let days = self.date(false)?;
         let mut ms = days.checked_mul(DAY_MS)?;
-        let time = self.0.strip_prefix(['T', ' ']).filter(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+        let time = self
+            .0
+            .strip_prefix(['T', ' '])
+            .filter(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
         if let Some(rest) = time {
             self.0 = rest;
             ms += self.clock_ms()?;
@@ -188,7 +199,9 @@ impl Cursor<'_> {
             if self.eat('.').is_some() {
                 let digits = self.0.bytes().take_while(u8::is_ascii_digit).count();
                 let fraction = self.number(1, 9)?;
-                ms += fraction * 1_000_000_000 / 10i64.pow(u32::try_from(digits.min(9)).ok()?) / 1_000_000;
+                ms += fraction * 1_000_000_000
+                    / 10i64.pow(u32::try_from(digits.min(9)).ok()?)
+                    / 1_000_000;
             }
         }
         Some(ms)

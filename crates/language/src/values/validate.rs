@@ -25,7 +25,9 @@ pub fn validate(cql_type: &CqlType, bytes: &[u8]) -> Result<(), InvalidRequest> 
             if bytes.is_empty() {
                 return Err(InvalidRequest::new("Invalid empty vector value"));
             }
-            split::vector(element, *dimension, bytes)?.into_iter().try_for_each(|value| validate(element, value))
+            split::vector(element, *dimension, bytes)?
+                .into_iter()
+                .try_for_each(|value| validate(element, value))
         }
         CqlType::Custom(_) => Ok(()),
     }
@@ -33,15 +35,21 @@ pub fn validate(cql_type: &CqlType, bytes: &[u8]) -> Result<(), InvalidRequest> 
 
 fn native_value(native: NativeType, bytes: &[u8]) -> Result<(), String> {
     let length = bytes.len();
-    let expect = |fits: bool, what: &str| if fits { Ok(()) } else { Err(format!("Expected {what} ({length})")) };
+    let expect = |fits: bool, what: &str| {
+        if fits { Ok(()) } else { Err(format!("Expected {what} ({length})")) }
+    };
     match native {
         NativeType::Ascii => match bytes.iter().find(|byte| !byte.is_ascii()) {
             Some(byte) => Err(format!("Invalid byte for ascii: {}", byte.cast_signed())),
             None => Ok(()),
         },
-        NativeType::Text => std::str::from_utf8(bytes).map(drop).map_err(|_| "String didn't validate.".to_owned()),
+        NativeType::Text => {
+            std::str::from_utf8(bytes).map(drop).map_err(|_| "String didn't validate.".to_owned())
+        }
         NativeType::Blob | NativeType::Varint => Ok(()),
-        NativeType::Bigint | NativeType::Counter => expect(matches!(length, 0 | 8), "8 or 0 byte long"),
+        NativeType::Bigint | NativeType::Counter => {
+            expect(matches!(length, 0 | 8), "8 or 0 byte long")
+        }
         NativeType::Timestamp => expect(matches!(length, 0 | 8), "8 or 0 byte long for date"),
         NativeType::Boolean => expect(length <= 1, "1 or 0 byte value"),
         NativeType::Date => expect(length == 4, "4 byte long for date"),
@@ -84,7 +92,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 fn collection(what: &str, types: &[&CqlType], bytes: &[u8]) -> Result<(), InvalidRequest> {
     let elements = split::collection(what, bytes)?;
-    elements.into_iter().zip(types.iter().cycle()).try_for_each(|(value, cql_type)| validate(cql_type, value))
+    elements
+        .into_iter()
+        .zip(types.iter().cycle())
+        .try_for_each(|(value, cql_type)| validate(cql_type, value))
 }
 
 /// `0th`, `1st`, and so on.
@@ -102,8 +113,12 @@ fn ordinal(position: usize) -> String {
 fn tuple(types: &[CqlType], bytes: &[u8]) -> Result<(), InvalidRequest> {
     let elements = split::tuple(types.len(), bytes).map_err(|error| {
         InvalidRequest::new(match error {
-            TupleError::Size(position) => format!("Not enough bytes to read size of {} component", ordinal(position)),
-            TupleError::Value(position) => format!("Not enough bytes to read {} component", ordinal(position)),
+            TupleError::Size(position) => {
+                format!("Not enough bytes to read size of {} component", ordinal(position))
+            }
+            TupleError::Value(position) => {
+                format!("Not enough bytes to read {} component", ordinal(position))
+            }
             TupleError::Rest => "Invalid remaining data after end of tuple value".to_owned(),
         })
     })?;
@@ -116,7 +131,11 @@ fn user_type(fields: &[(String, CqlType)], bytes: &[u8]) -> Result<(), InvalidRe
     let elements = split::tuple(fields.len(), bytes).map_err(|error| {
         InvalidRequest::new(match error {
             TupleError::Size(position) => {
-                format!("Not enough bytes to read size of {} field {}", ordinal(position), name(position))
+                format!(
+                    "Not enough bytes to read size of {} field {}",
+                    ordinal(position),
+                    name(position)
+                )
             }
             TupleError::Value(position) => {
                 format!("Not enough bytes to read {} field {}", ordinal(position), name(position))
@@ -127,7 +146,9 @@ fn user_type(fields: &[(String, CqlType)], bytes: &[u8]) -> Result<(), InvalidRe
     for (position, (value, (name, cql_type))) in elements.into_iter().zip(fields).enumerate() {
         if let Some(Err(error)) = value.map(|value| validate(cql_type, value)) {
             let position = ordinal(position);
-            return Err(InvalidRequest::new(format!("Failure validating the {position} field {name}; {error}")));
+            return Err(InvalidRequest::new(format!(
+                "Failure validating the {position} field {name}; {error}"
+            )));
         }
     }
     Ok(())

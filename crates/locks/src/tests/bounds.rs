@@ -3,7 +3,10 @@
 use super::semantics::Core;
 use crate::Mode::Exclusive;
 use crate::state::{Hold, Lock};
-use crate::{Asked, Handle, Lease, Limits, LoadId, Locks, Namespace, Now, Outcome, SHARDS, Sink, Ticket, Write};
+use crate::{
+    Asked, Handle, Lease, Limits, LoadId, Locks, Namespace, Now, Outcome, SHARDS, Sink, Ticket,
+    Write,
+};
 
 const NOW: Now = Now { boot_ns: 1_000_000_000, wall_us: 1_700_000_000_000_000 };
 
@@ -36,14 +39,24 @@ fn locks(limits: Limits) -> (Locks, Heard) {
     (locks, heard)
 }
 
-fn acquire(locks: &mut Locks, heard: &mut Heard, namespace: Namespace, (name, role): (&str, &str)) -> Option<Handle> {
-    let asked =
-        Asked { namespace, name: name.as_bytes(), role: role.as_bytes(), owner: b"ten bytes.", ticket: Ticket(0) };
+fn acquire(
+    locks: &mut Locks,
+    heard: &mut Heard,
+    namespace: Namespace,
+    (name, role): (&str, &str),
+) -> Option<Handle> {
+    let asked = Asked {
+        namespace,
+        name: name.as_bytes(),
+        role: role.as_bytes(),
+        owner: b"ten bytes.",
+        ticket: Ticket(0),
+    };
     locks.acquire(NOW, &asked, Exclusive, (9_000, 0), heard)
 }
 
-/// What a million names take is told to users: a lock with its hold, and the index when it has just grown and is 7/16 full, of which
-/// an entry is a number and a byte.
+/// What a million names take is told to users: a lock with its hold, and the index when it has just
+/// grown and is 7/16 full, of which an entry is a number and a byte.
 #[test]
 fn a_lock_that_one_holds_takes_at_most_96_bytes() {
     let index = (size_of::<u32>() + 1) as f64 * 16.0 / 7.0;
@@ -65,7 +78,13 @@ fn names_and_owners_have_a_bound_and_one_role_half_of_it() {
     assert_eq!((heard.granted, heard.refused), (100, 100));
     for number in 0..50 {
         let (namespace, name) = (Namespace::Memory, name(number));
-        let asked = Asked { namespace, name: name.as_bytes(), role: b"one", owner: b"ten bytes.", ticket: Ticket(0) };
+        let asked = Asked {
+            namespace,
+            name: name.as_bytes(),
+            role: b"one",
+            owner: b"ten bytes.",
+            ticket: Ticket(0),
+        };
         locks.release(NOW, &asked, None, false, &mut heard);
     }
     heard.granted = 0;
@@ -89,8 +108,9 @@ fn requests_that_were_given_up_are_not_kept_until_rows_are_read() {
     assert!(handle.is_some());
 }
 
-/// Rows of holds that were released and whose free rows were lost are holds of the next owner, who reads all partitions by itself. They
-/// are the holder's role's, and take nothing from others; and of them, too, there is a bound.
+/// Rows of holds that were released and whose free rows were lost are holds of the next owner, who
+/// reads all partitions by itself. They are the holder's role's, and take nothing from others; and
+/// of them, too, there is a bound.
 #[test]
 fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_its_own() {
     #[derive(Default)]
@@ -148,7 +168,8 @@ fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_it
         let (mut bucket, mut failed) = (0, 0);
         while let Some(unread) = next.unread_from(bucket) {
             let load = next.read_ahead(NOW, unread, &mut heard).expect("it wants to read");
-            let rows: Vec<_> = store.held.iter().filter(|(name, _)| crate::bucket_of(name) == unread).collect();
+            let rows: Vec<_> =
+                store.held.iter().filter(|(name, _)| crate::bucket_of(name) == unread).collect();
             let rows = rows.iter().map(|(name, token)| crate::Row {
                 name,
                 slot: b"",
@@ -167,7 +188,11 @@ fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_it
         (next, heard, failed)
     };
     let (mut next, mut heard, failed) = read_all(limits);
-    assert_eq!((next.holds(), failed, next.text_bytes), (200, 0, 0), "nobody's lock is given to another");
+    assert_eq!(
+        (next.holds(), failed, next.text_bytes),
+        (200, 0, 0),
+        "nobody's lock is given to another"
+    );
     let mut acquire = |next: &mut Locks, namespace, name: &str, role: &str| {
         let (name, role) = (name.as_bytes(), role.as_bytes());
         let asked = Asked { namespace, name, role, owner: b"o", ticket: Ticket(1) };
@@ -193,7 +218,10 @@ fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_it
     assert!((10..20).contains(&next.holds()) && failed > 10, "{} {failed}", next.holds());
     let (mut next, mut heard, _) = read_all(limits);
     (0..SHARDS as u8).for_each(|shard| next.lose(shard, &mut heard));
-    assert_eq!((next.holds(), next.apart.holds, next.apart.text_bytes, next.text_bytes), (0, 0, 0, 0));
+    assert_eq!(
+        (next.holds(), next.apart.holds, next.apart.text_bytes, next.text_bytes),
+        (0, 0, 0, 0)
+    );
 }
 
 /// Grants of a role that come faster than rows are written.

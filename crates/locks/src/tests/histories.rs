@@ -1,4 +1,5 @@
-//! Random histories of two proxies and five clients: nothing that may never happen does; with a step left out, it does.
+//! Random histories of two proxies and five clients: nothing that may never happen does; with a
+//! step left out, it does.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +27,8 @@ fn first_violation(mut seeds: RangeInclusive<u64>, without: Without) -> Option<(
 
 #[test]
 fn nobody_else_holds_what_somebody_holds_and_fences_rise() {
-    let seeds = std::env::var("SHUNT_LOCK_SEEDS").map_or(100, |seeds| seeds.parse().expect("a number"));
+    let seeds =
+        std::env::var("SHUNT_LOCK_SEEDS").map_or(100, |seeds| seeds.parse().expect("a number"));
     assert_eq!(first_violation(1..=seeds, Without::default()), None);
 }
 
@@ -36,14 +38,20 @@ fn histories_have_grants_and_take_overs() {
     for _ in 0..STEPS {
         world.step();
     }
-    assert!(world.grants > 50 && world.take_overs > 3, "{} grants, {} take-overs", world.grants, world.take_overs);
+    assert!(
+        world.grants > 50 && world.take_overs > 3,
+        "{} grants, {} take-overs",
+        world.grants,
+        world.take_overs
+    );
     assert!(world.deletions > 20, "{} deletions of rows", world.deletions);
 }
 
 #[test]
 fn without_a_look_at_the_lease_after_the_row_there_are_two_holders() {
     // Of the first 2,700 histories none has the order of events that shows it.
-    let found = first_violation(2_700..=6_000, Without { check_after_ack: true, ..Without::default() });
+    let found =
+        first_violation(2_700..=6_000, Without { check_after_ack: true, ..Without::default() });
     assert!(found.is_some_and(|(_, what)| what.contains("two holders") || what.contains("fence")));
 }
 

@@ -1,5 +1,6 @@
-//! A lock that is released for somebody else. For a request whose client has gone: unless its owner was told by another request that it
-//! holds the lock, for it would believe so until its TTL is over. For an operator: whoever holds it.
+//! A lock that is released for somebody else. For a request whose client has gone: unless its owner
+//! was told by another request that it holds the lock, for it would believe so until its TTL is
+//! over. For an operator: whoever holds it.
 
 use super::semantics::Core;
 use crate::types::{Limits, Mode, Namespace, Row, Written};
@@ -52,10 +53,16 @@ fn what_its_owner_has_found_again_or_renewed_stays_its() {
                 core.acquire(namespace, "ann", Exclusive, 9000, 0);
             }
             let told = core.said();
-            assert_eq!(told.last().map(|told| told.1), Some(if renews { "granted" } else { "refused" }));
+            assert_eq!(
+                told.last().map(|told| told.1),
+                Some(if renews { "granted" } else { "refused" })
+            );
             assert_eq!(core.give_back(namespace, fence), "refused");
             core.acquire(namespace, "bob", Exclusive, 9000, 0);
-            assert_eq!(core.heard.answers.pop().map(|(_, word, of)| (word, of)), Some(("refused", fence)));
+            assert_eq!(
+                core.heard.answers.pop().map(|(_, word, of)| (word, of)),
+                Some(("refused", fence))
+            );
         }
     }
 }
@@ -75,7 +82,15 @@ fn what_its_owner_asks_for_while_its_row_is_written_stays_its() {
 fn what_an_earlier_owner_of_the_shard_has_granted_stays_its_holders() {
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "bob", Exclusive, 9000, 0);
-    let row = Row { name: b"lock", slot: b"", owner: b"ann", role: b"app", token: 77, ttl_ms: 9000, timestamp_us: 77 };
+    let row = Row {
+        name: b"lock",
+        slot: b"",
+        owner: b"ann",
+        role: b"app",
+        token: 77,
+        ttl_ms: 9000,
+        timestamp_us: 77,
+    };
     core.load(&[row]);
     assert_eq!(core.said(), [(1, "refused")]);
     assert_eq!(core.give_back(Durable, 77), "refused");

@@ -1,8 +1,8 @@
 //! What a lock is: who gets it, in which order, and what each is told.
 
 use crate::types::{
-    Asked, Handle, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row, Sink, Ticket, Write,
-    WriteId, Written, shard_of,
+    Asked, Handle, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row,
+    Sink, Ticket, Write, WriteId, Written, shard_of,
 };
 use crate::{Locks, SHARDS};
 
@@ -52,7 +52,14 @@ impl Sink for Heard {
 
     fn write(&mut self, write: Write<'_>) {
         let row = write.row;
-        self.writes.push((write.id, row.slot.to_vec(), row.owner.to_vec(), row.token, row.ttl_ms, row.timestamp_us));
+        self.writes.push((
+            write.id,
+            row.slot.to_vec(),
+            row.owner.to_vec(),
+            row.token,
+            row.ttl_ms,
+            row.timestamp_us,
+        ));
     }
 
     fn load(&mut self, load: LoadId) {
@@ -70,7 +77,8 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(limits: Limits) -> Self {
-        let mut core = Self { locks: Locks::new(limits), heard: Heard::default(), ms: 1000, tickets: 0 };
+        let mut core =
+            Self { locks: Locks::new(limits), heard: Heard::default(), ms: 1000, tickets: 0 };
         core.lease(3_600_000);
         for shard in 0..SHARDS as u8 {
             core.locks.gain(core.now(), shard, 0, 0, &mut core.heard);
@@ -123,7 +131,10 @@ impl Core {
 
     /// All that was said since the last time, without fences.
     pub(super) fn said(&mut self) -> Vec<(u64, &'static str)> {
-        std::mem::take(&mut self.heard.answers).into_iter().map(|(ticket, word, _)| (ticket, word)).collect()
+        std::mem::take(&mut self.heard.answers)
+            .into_iter()
+            .map(|(ticket, word, _)| (ticket, word))
+            .collect()
     }
 
     /// The partition of the lock has these rows.
@@ -144,8 +155,9 @@ impl Core {
 fn a_thousand_wait_and_get_it_in_the_order_in_which_they_came_without_those_who_left() {
     let mut core = Core::new(Limits::default());
     core.acquire(Memory, "first", Exclusive, 60_000, 0);
-    let handles: Vec<_> =
-        (0..1000).map(|i| core.acquire(Memory, &format!("w{i}"), Exclusive, 60_000, 30_000)).collect();
+    let handles: Vec<_> = (0..1000)
+        .map(|i| core.acquire(Memory, &format!("w{i}"), Exclusive, 60_000, 30_000))
+        .collect();
     for handle in handles.iter().step_by(3) {
         core.locks.cancel(core.now(), handle.expect("it waits"), &mut core.heard);
     }
@@ -196,7 +208,13 @@ fn a_hold_belongs_to_role_and_owner_and_has_one_mode() {
     core.renew(Memory, "evil/one", 60_000);
     core.release(Memory, "evil/one");
     core.acquire(Memory, "app/one", Shared, 9000, 0);
-    let told = [(1, "granted"), (2, "unauthorized"), (3, "unauthorized"), (4, "unauthorized"), (5, "other mode")];
+    let told = [
+        (1, "granted"),
+        (2, "unauthorized"),
+        (3, "unauthorized"),
+        (4, "unauthorized"),
+        (5, "other mode"),
+    ];
     assert_eq!(core.said(), told);
 }
 
@@ -227,7 +245,11 @@ fn what_one_role_may_have_is_bounded_and_another_does_not_feel_it() {
     core.release(Memory, "greedy/c");
     assert_eq!(core.said(), [(3, "granted"), (6, "released"), (5, "granted"), (7, "released")]);
     core.release(Memory, "modest/e");
-    assert_eq!((core.locks.owners.len(), core.locks.roles.len()), (0, 0), "nothing is kept of who had something");
+    assert_eq!(
+        (core.locks.owners.len(), core.locks.roles.len()),
+        (0, 0),
+        "nothing is kept of who had something"
+    );
 }
 
 #[test]
@@ -287,7 +309,15 @@ fn a_holder_found_in_a_row_has_its_whole_time_and_is_told_so_when_the_row_was_wr
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "other", Exclusive, 9000, 0);
     let (token, ttl_ms) = (WALL_US - 5, 2000);
-    let row = Row { name: b"lock", slot: b"", owner: b"one", role: b"app", token, ttl_ms, timestamp_us: token + 2 };
+    let row = Row {
+        name: b"lock",
+        slot: b"",
+        owner: b"one",
+        role: b"app",
+        token,
+        ttl_ms,
+        timestamp_us: token + 2,
+    };
     core.load(&[row]);
     assert_eq!(core.said(), [(1, "refused")]);
     core.pass(1500);
@@ -303,10 +333,12 @@ fn a_holder_found_in_a_row_has_its_whole_time_and_is_told_so_when_the_row_was_wr
     assert!(sent.3 > token + 64, "above what was read");
 }
 
-/// The former owner granted up to this token. What it wrote may arrive at any time, unless somebody was told of it.
+/// The former owner granted up to this token. What it wrote may arrive at any time, unless somebody
+/// was told of it.
 const FLOOR_US: i64 = WALL_US + 9_000_000;
 
-/// The row of whoever was told last, as the next owner of the shard finds it: later than whatever the former one wrote.
+/// The row of whoever was told last, as the next owner of the shard finds it: later than whatever
+/// the former one wrote.
 #[test]
 fn a_holder_found_in_a_row_is_confirmed_above_all_that_the_former_owner_wrote() {
     for (slot, mode) in [("", Exclusive), ("one", Shared)] {
@@ -314,14 +346,24 @@ fn a_holder_found_in_a_row_is_confirmed_above_all_that_the_former_owner_wrote() 
         core.locks.gain(core.now(), shard_of(b"lock"), FLOOR_US, 0, &mut core.heard);
         core.acquire(Durable, "one", mode, 9000, 0);
         let (name, slot, token) = (&b"lock"[..], slot.as_bytes(), WALL_US);
-        core.load(&[Row { name, slot, owner: b"one", role: b"app", token, ttl_ms: 9000, timestamp_us: token }]);
+        core.load(&[Row {
+            name,
+            slot,
+            owner: b"one",
+            role: b"app",
+            token,
+            ttl_ms: 9000,
+            timestamp_us: token,
+        }]);
         let (_, _, owner, fence, ttl_ms, timestamp_us) = core.written(Written::Acknowledged);
         assert_eq!((fence, core.said()), (token, vec![(1, "refused")]), "its own fence");
         assert!(timestamp_us > FLOOR_US + 63, "{timestamp_us}: a release of it may be on its way");
-        // An exclusive row on its way ends no shared hold that was confirmed, nor the other way round.
+        // An exclusive row on its way ends no shared hold that was confirmed, nor the other way
+        // round.
         let mut next = Core::new(Limits::default());
         next.acquire(Durable, "other", Exclusive, 9000, 0);
-        let found = Row { name, slot, owner: &owner, role: b"app", token: fence, ttl_ms, timestamp_us };
+        let found =
+            Row { name, slot, owner: &owner, role: b"app", token: fence, ttl_ms, timestamp_us };
         let late_slot = if slot.is_empty() { &b"two"[..] } else { b"" };
         let (late_us, late_owner) = (FLOOR_US - 1, b"two");
         let late = Row {
@@ -340,30 +382,62 @@ fn a_holder_found_in_a_row_is_confirmed_above_all_that_the_former_owner_wrote() 
     }
 }
 
-/// What has not been read yet may show that the hold had ended long ago, and that others share the lock since.
+/// What has not been read yet may show that the hold had ended long ago, and that others share the
+/// lock since.
 #[test]
 fn a_hold_whose_time_ends_while_rows_are_read_writes_none() {
     let mut core = Core::new(Limits { load_ms: 9000, ..Limits::default() });
     core.acquire(Durable, "other", Exclusive, 9000, 0);
     let load = core.heard.loads.pop().expect("it wants to read");
-    let row =
-        |slot, owner, token| Row { name: b"lock", slot, owner, role: b"app", token, ttl_ms: 1000, timestamp_us: token };
-    core.locks.loaded(core.now(), load, [row(b"", b"one", 100)].into_iter(), false, &mut core.heard);
+    let row = |slot, owner, token| Row {
+        name: b"lock",
+        slot,
+        owner,
+        role: b"app",
+        token,
+        ttl_ms: 1000,
+        timestamp_us: token,
+    };
+    core.locks.loaded(
+        core.now(),
+        load,
+        [row(b"", b"one", 100)].into_iter(),
+        false,
+        &mut core.heard,
+    );
     core.pass(2000);
-    core.locks.loaded(core.now(), load, [row(b"two", b"two", 200)].into_iter(), true, &mut core.heard);
+    core.locks.loaded(
+        core.now(),
+        load,
+        [row(b"two", b"two", 200)].into_iter(),
+        true,
+        &mut core.heard,
+    );
     assert_eq!((core.said(), core.heard.writes.len()), (vec![(1, "refused")], 0));
 }
 
-/// Somebody else has written it: its lock is in another partition, and is not to be freed when the time in it is over.
+/// Somebody else has written it: its lock is in another partition, and is not to be freed when the
+/// time in it is over.
 #[test]
 fn a_row_in_the_wrong_partition_is_nobodys() {
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "other", Exclusive, 9000, 0);
     let name = &b"of another partition"[..];
-    core.load(&[Row { name, slot: b"", owner: b"one", role: b"app", token: 100, ttl_ms: 1000, timestamp_us: 100 }]);
+    core.load(&[Row {
+        name,
+        slot: b"",
+        owner: b"one",
+        role: b"app",
+        token: 100,
+        ttl_ms: 1000,
+        timestamp_us: 100,
+    }]);
     core.written(Written::Acknowledged);
     core.pass(2000);
-    assert_eq!((core.said(), core.locks.len(), core.heard.writes.len()), (vec![(1, "granted")], 1, 0));
+    assert_eq!(
+        (core.said(), core.locks.len(), core.heard.writes.len()),
+        (vec![(1, "granted")], 1, 0)
+    );
 }
 
 #[test]
@@ -430,8 +504,9 @@ fn a_hundred_thousand_share_wait_and_leave_from_any_end() {
     for i in 0..count / 2 {
         core.acquire(Memory, &format!("r{i}"), Shared, 60_000, 0);
     }
-    let handles: Vec<_> =
-        (0..count / 2).map(|i| core.acquire(Memory, &format!("w{i}"), Exclusive, 60_000, 50_000)).collect();
+    let handles: Vec<_> = (0..count / 2)
+        .map(|i| core.acquire(Memory, &format!("w{i}"), Exclusive, 60_000, 50_000))
+        .collect();
     for handle in handles.iter().rev() {
         core.locks.cancel(core.now(), handle.expect("it waits"), &mut core.heard);
     }
@@ -465,9 +540,17 @@ fn in_steady_state_nothing_is_allocated() {
     core.release(Durable, "one");
     let round = |core: &mut Core| {
         for namespace in [Memory, Durable] {
-            for (name, owner) in [(&b"lock"[..], "an owner whose text is as long as that of a UUID"), (b"lock", "two")]
-            {
-                let asked = Asked { namespace, name, role: b"app", owner: owner.as_bytes(), ticket: Ticket(1) };
+            for (name, owner) in [
+                (&b"lock"[..], "an owner whose text is as long as that of a UUID"),
+                (b"lock", "two"),
+            ] {
+                let asked = Asked {
+                    namespace,
+                    name,
+                    role: b"app",
+                    owner: owner.as_bytes(),
+                    ticket: Ticket(1),
+                };
                 let (now, mut sink) = (core.now(), Deaf(None));
                 core.locks.acquire(now, &asked, Exclusive, (9000, 1000), &mut sink);
                 if let Some(id) = sink.0.take() {

@@ -1,5 +1,6 @@
-//! Three replicas of the table of durable locks: the last write wins, writes reach replicas late or never, and a read at QUORUM asks two
-//! and repairs them. A deletion is remembered for a while only, as long as anything may be late.
+//! Three replicas of the table of durable locks: the last write wins, writes reach replicas late or
+//! never, and a read at QUORUM asks two and repairs them. A deletion is remembered for a while
+//! only, as long as anything may be late.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,9 @@ struct Deletion {
 impl Deletion {
     fn covers(&self, bucket: u16, (name, slot): &Key, timestamp_us: i64) -> bool {
         let Unneeded { up_to_us, of_shares, .. } = self.unneeded;
-        (self.bucket, &self.name) == (bucket, name) && timestamp_us <= up_to_us && !(of_shares && slot.is_empty())
+        (self.bucket, &self.name) == (bucket, name)
+            && timestamp_us <= up_to_us
+            && !(of_shares && slot.is_empty())
     }
 }
 
@@ -80,7 +83,8 @@ struct Replica {
 
 impl Replica {
     fn put(&mut self, bucket: u16, key: Key, stored: Stored) {
-        if self.deletions.iter().any(|deletion| deletion.covers(bucket, &key, stored.timestamp_us)) {
+        if self.deletions.iter().any(|deletion| deletion.covers(bucket, &key, stored.timestamp_us))
+        {
             return;
         }
         let place = self.rows.entry((bucket, key)).or_insert_with(|| stored.clone());
@@ -90,9 +94,11 @@ impl Replica {
     }
 
     fn delete(&mut self, deletion: Deletion) {
-        self.rows.retain(|(bucket, key), stored| !deletion.covers(*bucket, key, stored.timestamp_us));
+        self.rows
+            .retain(|(bucket, key), stored| !deletion.covers(*bucket, key, stored.timestamp_us));
         let same = |known: &Deletion| {
-            (known.bucket, &known.name, known.unneeded) == (deletion.bucket, &deletion.name, deletion.unneeded)
+            (known.bucket, &known.name, known.unneeded)
+                == (deletion.bucket, &deletion.name, deletion.unneeded)
         };
         if !self.deletions.iter().any(same) {
             self.deletions.push(deletion);
@@ -123,13 +129,19 @@ impl Store {
             let replica = (first + offset) % 3;
             if offset < reached || random.below(3) > 0 {
                 let later_ms = if random.below(4) == 0 { 20_000 } else { 300 };
-                let at_ms = now_ms + random.below(if offset < reached { within_ms + 1 } else { later_ms });
-                self.late.push(Late { at_ms, replica, what: What::Row(write.bucket, key.clone(), stored.clone()) });
+                let at_ms =
+                    now_ms + random.below(if offset < reached { within_ms + 1 } else { later_ms });
+                self.late.push(Late {
+                    at_ms,
+                    replica,
+                    what: What::Row(write.bucket, key.clone(), stored.clone()),
+                });
             }
         }
     }
 
-    /// Deletes rows of a lock on so many replicas within this time, and on the others late or never.
+    /// Deletes rows of a lock on so many replicas within this time, and on the others late or
+    /// never.
     pub(super) fn delete(
         &mut self,
         (now_ms, within_ms): (u64, u64),
@@ -140,9 +152,19 @@ impl Store {
         let first = random.below(3) as usize;
         for offset in 0..3 {
             if offset < reached || random.below(2) > 0 {
-                let at_ms = now_ms + random.below(if offset < reached { within_ms + 1 } else { 20_000 });
-                let deletion = Deletion { bucket, name: name.to_vec(), unneeded, until_ms: at_ms + DELETION_KEPT_MS };
-                self.late.push(Late { at_ms, replica: (first + offset) % 3, what: What::Deletion(deletion) });
+                let at_ms =
+                    now_ms + random.below(if offset < reached { within_ms + 1 } else { 20_000 });
+                let deletion = Deletion {
+                    bucket,
+                    name: name.to_vec(),
+                    unneeded,
+                    until_ms: at_ms + DELETION_KEPT_MS,
+                };
+                self.late.push(Late {
+                    at_ms,
+                    replica: (first + offset) % 3,
+                    what: What::Deletion(deletion),
+                });
             }
         }
     }
@@ -163,14 +185,20 @@ impl Store {
         (bucket, name, unneeded): (u16, &[u8], Unneeded),
     ) {
         for &replica in replicas {
-            let deletion = Deletion { bucket, name: name.to_vec(), unneeded, until_ms: at_ms + DELETION_KEPT_MS };
+            let deletion = Deletion {
+                bucket,
+                name: name.to_vec(),
+                unneeded,
+                until_ms: at_ms + DELETION_KEPT_MS,
+            };
             self.late.push(Late { at_ms, replica, what: What::Deletion(deletion) });
         }
     }
 
     /// Late writes arrive.
     pub(super) fn deliver(&mut self, now_ms: u64) {
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ms <= now_ms);
+        let (due, late) =
+            std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ms <= now_ms);
         self.late = late;
         for Late { replica, what, .. } in due {
             match what {
@@ -193,14 +221,17 @@ impl Store {
             .filter(|of| of.bucket == bucket)
             .cloned()
             .collect();
-        for (replica, deletion) in
-            asked.iter().flat_map(|replica| deletions.iter().map(move |deletion| (replica, deletion)))
+        for (replica, deletion) in asked
+            .iter()
+            .flat_map(|replica| deletions.iter().map(move |deletion| (replica, deletion)))
         {
             self.replicas[*replica].delete(deletion.clone());
         }
         let mut merged: BTreeMap<Key, Stored> = BTreeMap::new();
         for replica in &asked {
-            for ((_, key), stored) in self.replicas[*replica].rows.iter().filter(|((of, _), _)| *of == bucket) {
+            for ((_, key), stored) in
+                self.replicas[*replica].rows.iter().filter(|((of, _), _)| *of == bucket)
+            {
                 let place = merged.entry(key.clone()).or_insert_with(|| stored.clone());
                 if stored > place {
                     *place = stored.clone();

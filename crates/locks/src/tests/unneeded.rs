@@ -4,7 +4,9 @@ use super::semantics::Core;
 use super::store::Store;
 use super::world::Random;
 use crate::Unneeded;
-use crate::types::{Limits, LoadId, Mode, Namespace, Now, Row, Write, WriteId, Written, bucket_of, shard_of};
+use crate::types::{
+    Limits, LoadId, Mode, Namespace, Now, Row, Write, WriteId, Written, bucket_of, shard_of,
+};
 
 use Mode::{Exclusive, Shared};
 use Namespace::Durable;
@@ -33,8 +35,15 @@ fn of_a_lock_that_nobody_has_all_rows_and_of_one_that_somebody_has_the_older_one
     let (.., free_us) = core.heard.writes.pop().expect("a free row");
     let all = Unneeded { up_to_us: free_us, of_shares: false, free_us: free_us + 1 };
     assert_eq!(unneeded(&core, known, free_us), Some(all));
-    assert!(unneeded(&core, known, free_us + 1).is_some(), "as a free row in the place of a deletion has it");
-    assert_eq!(unneeded(&core, known, free_us + 63), None, "a row above all fences is nobody's of ours");
+    assert!(
+        unneeded(&core, known, free_us + 1).is_some(),
+        "as a free row in the place of a deletion has it"
+    );
+    assert_eq!(
+        unneeded(&core, known, free_us + 63),
+        None,
+        "a row above all fences is nobody's of ours"
+    );
     // The next grant is above all that is deleted, and above what is written in its place.
     core.acquire(Durable, "two", Exclusive, 9000, 0);
     let (.., next_us) = core.written(Written::Acknowledged);
@@ -49,7 +58,11 @@ fn the_oldest_of_those_who_share_says_how_far_and_one_that_is_being_granted_coun
     core.acquire(Durable, "two", Shared, 9000, 0);
     let known = core.locks.known(bucket_of(b"lock")).expect("it knows the partition");
     let first_us = core.heard.writes[0].5;
-    assert_eq!(unneeded(&core, known, first_us), None, "no row shows that an exclusive hold has ended");
+    assert_eq!(
+        unneeded(&core, known, first_us),
+        None,
+        "no row shows that an exclusive hold has ended"
+    );
     core.written(Written::Acknowledged);
     assert_eq!(unneeded(&core, known, first_us).map(|of| of.up_to_us), Some(first_us - 1));
     core.release(Durable, "one");
@@ -78,18 +91,32 @@ fn a_grant_that_is_made_longer_before_its_row_is_there_keeps_it() {
 #[test]
 fn nothing_is_deleted_of_a_holder_that_was_found_or_without_a_lease_or_by_an_old_reading() {
     let (name, token) = (&b"lock"[..], 100);
-    let (mut core, known) =
-        loaded(&[Row { name, slot: b"", owner: b"before", role: b"app", token, ttl_ms: 60_000, timestamp_us: token }]);
+    let (mut core, known) = loaded(&[Row {
+        name,
+        slot: b"",
+        owner: b"before",
+        role: b"app",
+        token,
+        ttl_ms: 60_000,
+        timestamp_us: token,
+    }]);
     assert_eq!(unneeded(&core, known, token), None, "its row has the old timestamp yet");
     core.pass(60_002);
     let (.., free_us) = core.heard.writes.pop().expect("a free row");
     assert!(unneeded(&core, known, free_us).is_some());
     core.lease(0);
-    assert_eq!(unneeded(&core, known, free_us), None, "the next owner may have granted it before the rows were read");
+    assert_eq!(
+        unneeded(&core, known, free_us),
+        None,
+        "the next owner may have granted it before the rows were read"
+    );
     core.lease(60_000);
     let shard = shard_of(b"lock");
     core.locks.lose(shard, &mut core.heard);
-    assert_eq!((unneeded(&core, known, free_us), core.locks.known(bucket_of(b"lock"))), (None, None));
+    assert_eq!(
+        (unneeded(&core, known, free_us), core.locks.known(bucket_of(b"lock"))),
+        (None, None)
+    );
     core.locks.gain(core.now(), shard, 0, 0, &mut core.heard);
     core.acquire(Durable, "one", Exclusive, 9000, 0);
     assert_eq!(core.locks.known(bucket_of(b"lock")), None, "not before its rows were read");
@@ -97,12 +124,17 @@ fn nothing_is_deleted_of_a_holder_that_was_found_or_without_a_lease_or_by_an_old
     core.written(Written::Acknowledged);
     core.release(Durable, "one");
     let (.., free_us) = core.heard.writes.pop().expect("a free row");
-    assert_eq!(unneeded(&core, known, free_us), None, "of a reading before another proxy had the shard");
+    assert_eq!(
+        unneeded(&core, known, free_us),
+        None,
+        "of a reading before another proxy had the shard"
+    );
     let known = core.locks.known(bucket_of(b"lock")).expect("it was read again");
     assert!(unneeded(&core, known, free_us).is_some());
 }
 
-/// A replica misses the free row and the deletion, and the others forget the deletion. What the next owner may read then.
+/// A replica misses the free row and the deletion, and the others forget the deletion. What the
+/// next owner may read then.
 fn found_after(replaces: bool) -> usize {
     let mut found = 0;
     for seed in 1..50 {
@@ -117,7 +149,12 @@ fn found_after(replaces: bool) -> usize {
             ttl_ms: 9000,
             timestamp_us: us,
         };
-        store.write((0, 0), &Write { id: WriteId::UNWATCHED, bucket, row: row(b"one", 100) }, 3, &mut random);
+        store.write(
+            (0, 0),
+            &Write { id: WriteId::UNWATCHED, bucket, row: row(b"one", 100) },
+            3,
+            &mut random,
+        );
         store.deliver(1);
         store.write_to(&[0, 1], 2, bucket, row(b"", 200));
         let unneeded = Unneeded { up_to_us: 200, of_shares: false, free_us: 201 };
@@ -127,7 +164,8 @@ fn found_after(replaces: bool) -> usize {
         }
         store.deliver(5);
         store.deliver(60_000);
-        found += usize::from(store.read(bucket, &mut random).iter().any(|(_, stored)| stored.is_held()));
+        found +=
+            usize::from(store.read(bucket, &mut random).iter().any(|(_, stored)| stored.is_held()));
     }
     found
 }
@@ -152,7 +190,10 @@ fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneede
     assert!(unneeded(&core, known, 5).is_some_and(|found| found.up_to_us == 5 && !found.of_shares));
     core.locks.lose(shard_of(b"lock"), &mut core.heard);
     assert_eq!(
-        (core.locks.unread_from(bucket).is_some_and(|next| next == bucket), core.locks.known(bucket)),
+        (
+            core.locks.unread_from(bucket).is_some_and(|next| next == bucket),
+            core.locks.known(bucket)
+        ),
         (false, None)
     );
     assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_none(), "it is another's");
@@ -196,7 +237,15 @@ fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     core.locks.looks_for_rows(later, known);
     core.locks.has_rows(bucket);
     assert!(is_looked_at(&core));
-    let free = Row { name: b"lock", slot: b"", owner: b"", role: b"", token: 5, ttl_ms: 0, timestamp_us: 5 };
+    let free = Row {
+        name: b"lock",
+        slot: b"",
+        owner: b"",
+        role: b"",
+        token: 5,
+        ttl_ms: 0,
+        timestamp_us: 5,
+    };
     let mut core = Core::new(Limits::default());
     let now = core.now();
     assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_some());
@@ -216,11 +265,19 @@ fn a_partition_without_rows_is_known_to_have_none_though_fences_are_ahead_of_the
     core.release(Durable, "one");
     let known = core.locks.known(bucket).expect("it knows the partition");
     core.locks.looks_for_rows(now, known);
-    assert_eq!(core.locks.with_rows_from(bucket), Some(bucket), "the row may come after the reading");
+    assert_eq!(
+        core.locks.with_rows_from(bucket),
+        Some(bucket),
+        "the row may come after the reading"
+    );
     let later = Now { boot_ns: now.boot_ns + 61_000_000_000, wall_us: now.wall_us + 61_000_000 };
     core.locks.looks_for_rows(later, known);
     assert_ne!(core.locks.with_rows_from(bucket), Some(bucket));
     core.locks.writes_late(later, bucket);
     core.locks.looks_for_rows(later, known);
-    assert_eq!(core.locks.with_rows_from(bucket), Some(bucket), "a row is written that could not be before");
+    assert_eq!(
+        core.locks.with_rows_from(bucket),
+        Some(bucket),
+        "a row is written that could not be before"
+    );
 }

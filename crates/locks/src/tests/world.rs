@@ -1,4 +1,5 @@
-//! Proxies that take a shard over from each other, their store, and clients that believe what they are told.
+//! Proxies that take a shard over from each other, their store, and clients that believe what they
+//! are told.
 
 mod sweep;
 
@@ -8,7 +9,8 @@ use super::Without;
 use super::store::Store;
 use crate::Locks;
 use crate::types::{
-    Asked, Handle, Lease, Limits, LoadId, Mode, Namespace, Now, Outcome, Sink, Ticket, Write, WriteId, Written,
+    Asked, Handle, Lease, Limits, LoadId, Mode, Namespace, Now, Outcome, Sink, Ticket, Write,
+    WriteId, Written,
 };
 
 /// Numbers from a seed.
@@ -67,7 +69,8 @@ type Told = (Vec<u8>, Mode, i64, u32);
 /// A write: its name, partition, texts, token, TTL and timestamp.
 type Wanted = (WriteId, u16, Vec<Vec<u8>>, i64, u32, i64);
 
-/// When rows come that were read to see which are unneeded, the partition, and the latest timestamp of each name.
+/// When rows come that were read to see which are unneeded, the partition, and the latest timestamp
+/// of each name.
 type Swept = (u64, LoadId, Vec<(Vec<u8>, i64)>);
 
 /// What a proxy has said and wants written, taken up after each of its turns.
@@ -89,7 +92,8 @@ impl Sink for Said {
             Outcome::Unauthorized => ("unauthorized", None),
             _ => ("not executed", None),
         };
-        let holder = holder.map(|holder| (holder.owner.to_vec(), holder.mode, holder.fence, holder.ttl_ms));
+        let holder =
+            holder.map(|holder| (holder.owner.to_vec(), holder.mode, holder.fence, holder.ttl_ms));
         self.replies.push((ticket, kind.to_owned(), holder));
     }
 
@@ -191,14 +195,18 @@ impl World {
     }
 
     fn now(&self, proxy: usize) -> Now {
-        Now { boot_ns: self.now_ms * 1_000_000, wall_us: self.wall_offset_us[proxy] + self.now_ms as i64 * 1000 }
+        Now {
+            boot_ns: self.now_ms * 1_000_000,
+            wall_us: self.wall_offset_us[proxy] + self.now_ms as i64 * 1000,
+        }
     }
 
     fn renew_lease(&mut self) {
         let now = self.now(self.owner);
         let proxy = &mut self.proxies[self.owner];
         let last = proxy.locks.last_token_us().max(self.ts_floor);
-        let ts_limit_us = now.wall_us.max(last).max(proxy.lease.ts_limit_us) + 2 * LEASE_MS as i64 * 1000;
+        let ts_limit_us =
+            now.wall_us.max(last).max(proxy.lease.ts_limit_us) + 2 * LEASE_MS as i64 * 1000;
         proxy.lease = Lease { valid_until_ns: (self.now_ms + LEASE_MS) * 1_000_000, ts_limit_us };
         let mut said = Said::default();
         proxy.locks.set_lease(now, proxy.lease, &mut said);
@@ -214,7 +222,8 @@ impl World {
         self.take_up(self.owner, said);
     }
 
-    /// The other proxy takes over when the owner's lease has run out, and the owner learns of it some time later.
+    /// The other proxy takes over when the owner's lease has run out, and the owner learns of it
+    /// some time later.
     fn take_over(&mut self) {
         self.take_overs += 1;
         let lease = self.proxies[self.owner].lease;
@@ -281,7 +290,8 @@ impl World {
     }
 
     fn client_acts(&mut self) {
-        let (client, name) = (self.random.below(CLIENTS), self.random.below(self.names.len() as u64) as usize);
+        let (client, name) =
+            (self.random.below(CLIENTS), self.random.below(self.names.len() as u64) as usize);
         let namespace = if self.random.one_in(2) { Namespace::Durable } else { Namespace::Memory };
         let lock = (namespace, name);
         if self.sent.values().any(|sent| sent.client == client && sent.lock == lock) {
@@ -314,7 +324,9 @@ impl World {
         let asked = Asked { namespace, name: &name, role: b"role", owner: &owner, ticket };
         let locks = &mut self.proxies[proxy].locks;
         let handle = match operation {
-            Asks::Acquire(mode, ttl_ms) => locks.acquire(now, &asked, mode, (ttl_ms, wait_ms), &mut said),
+            Asks::Acquire(mode, ttl_ms) => {
+                locks.acquire(now, &asked, mode, (ttl_ms, wait_ms), &mut said)
+            }
             Asks::Renew(ttl_ms) => locks.renew(now, &asked, None, (ttl_ms, None), &mut said),
             Asks::Release => locks.release(now, &asked, None, false, &mut said),
             Asks::Look => locks.look(now, &asked, &mut said),
@@ -336,7 +348,9 @@ impl World {
         for ticket in gone {
             for proxy in 0..2 {
                 let open = &self.proxies[proxy].open;
-                let Some((handle, _)) = open.iter().find(|(_, of)| of.0 == ticket).copied() else { continue };
+                let Some((handle, _)) = open.iter().find(|(_, of)| of.0 == ticket).copied() else {
+                    continue;
+                };
                 self.sent.remove(&ticket);
                 let (now, mut said) = (self.now(proxy), Said::default());
                 self.proxies[proxy].locks.cancel(now, handle, &mut said);
@@ -348,16 +362,18 @@ impl World {
     fn outcomes_arrive(&mut self, proxy: usize) {
         self.delete_unneeded(proxy);
         let (now, now_ms) = (self.now(proxy), self.now_ms);
-        let (due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.proxies[proxy].outcomes).into_iter().partition(|(at_ms, ..)| *at_ms <= now_ms);
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.proxies[proxy].outcomes)
+            .into_iter()
+            .partition(|(at_ms, ..)| *at_ms <= now_ms);
         self.proxies[proxy].outcomes = later;
         for (_, id, written) in due {
             let mut said = Said::default();
             self.proxies[proxy].locks.written(now, id, written, &mut said);
             self.take_up(proxy, said);
         }
-        let (due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.proxies[proxy].loads).into_iter().partition(|(at_ms, _)| *at_ms <= now_ms);
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.proxies[proxy].loads)
+            .into_iter()
+            .partition(|(at_ms, _)| *at_ms <= now_ms);
         self.proxies[proxy].loads = later;
         for (_, load) in due {
             let mut said = Said::default();
@@ -367,8 +383,20 @@ impl World {
             } else {
                 let rows = self.store.read(load.bucket, &mut self.random);
                 let (first, rest) = rows.split_at(rows.len() / 2);
-                locks.loaded(now, load, first.iter().map(|(key, stored)| stored.row(key)), false, &mut said);
-                locks.loaded(now, load, rest.iter().map(|(key, stored)| stored.row(key)), true, &mut said);
+                locks.loaded(
+                    now,
+                    load,
+                    first.iter().map(|(key, stored)| stored.row(key)),
+                    false,
+                    &mut said,
+                );
+                locks.loaded(
+                    now,
+                    load,
+                    rest.iter().map(|(key, stored)| stored.row(key)),
+                    true,
+                    &mut said,
+                );
             }
             self.take_up(proxy, said);
         }
@@ -405,7 +433,9 @@ impl World {
 
     fn told(&mut self, ticket: Ticket, kind: &str, holder: Option<Told>) {
         let Some(sent) = self.sent.remove(&ticket.0) else {
-            self.violate(format!("a second answer to {ticket:?}, or one to somebody who has gone: {kind}"));
+            self.violate(format!(
+                "a second answer to {ticket:?}, or one to somebody who has gone: {kind}"
+            ));
             return;
         };
         for proxy in &mut self.proxies {
@@ -427,7 +457,10 @@ impl World {
                 if self.beliefs.get(&key).is_none_or(|belief| belief.fence != fence) {
                     self.saw_fence(key, mode, fence, &sent);
                 }
-                self.believe(key, Belief { mode, fence, until_ms: sent.at_ms + u64::from(left_ms) });
+                self.believe(
+                    key,
+                    Belief { mode, fence, until_ms: sent.at_ms + u64::from(left_ms) },
+                );
             }
             ("refused", Asks::Renew(_), _) => {
                 self.beliefs.remove(&key);
@@ -436,7 +469,8 @@ impl World {
         }
     }
 
-    /// A fence that its holder was not told before. Holders who share a lock may be told of theirs in any order.
+    /// A fence that its holder was not told before. Holders who share a lock may be told of theirs
+    /// in any order.
     fn saw_fence(&mut self, key: (u64, usize, bool), mode: Mode, fence: i64, sent: &Sent) {
         let (exclusive, any) = self.fences.entry((key.2, key.1)).or_insert((i64::MIN, i64::MIN));
         let below = if mode == Mode::Exclusive { *any } else { *exclusive };
@@ -444,8 +478,13 @@ impl World {
         if mode == Mode::Exclusive {
             *exclusive = fence.max(*exclusive);
         }
-        // A holder that did not hear of its grant may ask again when another's grant is not told yet, but no later.
-        if fence < below || fence == below && matches!(mode, Mode::Exclusive) && !self.heard.contains(&(key, fence)) {
+        // A holder that did not hear of its grant may ask again when another's grant is not told
+        // yet, but no later.
+        if fence < below
+            || fence == below
+                && matches!(mode, Mode::Exclusive)
+                && !self.heard.contains(&(key, fence))
+        {
             self.violate(format!("fence {fence} after {below}: {sent:?}"));
         }
         self.heard.insert((key, fence));

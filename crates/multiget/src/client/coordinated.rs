@@ -1,5 +1,7 @@
-//! Requests that another answers for all servers. It is the shim of the server with the most keys of the request, so that most of the answer is near it. One that
-//! leaves several requests unanswered is not asked any more, but for one from time to time; and no request waits for it: what has no answer in time is asked of its servers.
+//! Requests that another answers for all servers. It is the shim of the server with the most keys
+//! of the request, so that most of the answer is near it. One that leaves several requests
+//! unanswered is not asked any more, but for one from time to time; and no request waits for it:
+//! what has no answer in time is asked of its servers.
 
 use shunt_wire::netmc::Group as Head;
 
@@ -13,7 +15,8 @@ impl Client {
         if self.options.mode != Mode::Coordinator || heads.len() == 1 {
             return None;
         }
-        // One of a silent server is there to find out if its shim answers, and another shim's answer does not say that.
+        // One of a silent server is there to find out if its shim answers, and another shim's
+        // answer does not say that.
         if heads.iter().any(|head| self.servers[usize::from(head.server)].is_silent) {
             return None;
         }
@@ -36,7 +39,8 @@ impl Client {
         self.servers[usize::from(coordinator)].misses = 0;
     }
 
-    /// Keys of this request have to be asked for again. Whose silence that is counts once for a request.
+    /// Keys of this request have to be asked for again. Whose silence that is counts once for a
+    /// request.
     pub(super) fn missed(&mut self, now_ns: u64, id: u32) {
         let Some(sent) = self.ids.get_mut(&id).filter(|sent| !sent.is_settled) else { return };
         sent.is_settled = true;

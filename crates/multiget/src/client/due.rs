@@ -11,7 +11,8 @@ use crate::limits;
 
 /// Stands for the deadline among groups.
 const DEADLINE: u16 = u16::MAX;
-/// Entries of multigets that are over may be so many times those of others, and a few, before they are thrown out.
+/// Entries of multigets that are over may be so many times those of others, and a few, before they
+/// are thrown out.
 const STALE_FACTOR: usize = 4;
 const STALE_MIN: usize = 1024;
 
@@ -64,22 +65,38 @@ impl Client {
             return;
         }
         let Some(multiget) = self.remove(ticket) else { return };
-        let unsent: HashSet<u16> =
-            multiget.groups.iter().filter(|group| group.attempts == 0).flat_map(|group| group.keys.clone()).collect();
+        let unsent: HashSet<u16> = multiget
+            .groups
+            .iter()
+            .filter(|group| group.attempts == 0)
+            .flat_map(|group| group.keys.clone())
+            .collect();
         let mut keys = multiget.keys.iter().zip(0..);
         let missed = keys.find(|(key, position)| key.state.is_open() && !unsent.contains(position));
-        let deadline = |(key, _): (&Key, u16)| Failure::Deadline { server: usize::from(key.server) };
+        let deadline =
+            |(key, _): (&Key, u16)| Failure::Deadline { server: usize::from(key.server) };
         self.counts.failed += 1;
         let failure = missed.map_or(Failure::NotSent, deadline);
         self.events.push_back(Event::Failed { user: multiget.user, failure });
     }
 
-    fn ask_again(&mut self, now_ns: u64, ticket: Ticket, index: u16, out: &mut dyn FnMut(SocketAddr, &[u8])) {
+    fn ask_again(
+        &mut self,
+        now_ns: u64,
+        ticket: Ticket,
+        index: u16,
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
         let (resend_ns, no_fallback) = (self.options.resend_ns, leaves_out!(self, no_fallback));
         let Some(multiget) = self.get_mut(ticket) else { return };
-        let Some(group) = multiget.groups.get_mut(usize::from(index)).filter(|group| group.in_flight) else { return };
+        let Some(group) =
+            multiget.groups.get_mut(usize::from(index)).filter(|group| group.in_flight)
+        else {
+            return;
+        };
         let server = usize::from(group.server);
-        let (coordinated, is_switched) = (group.coordinated.take(), std::mem::take(&mut group.is_switched));
+        let (coordinated, is_switched) =
+            (group.coordinated.take(), std::mem::take(&mut group.is_switched));
         if group.attempts < limits::ATTEMPTS_MAX {
             group.attempts += 1;
             let at_ns = now_ns.saturating_add(resend_ns.saturating_mul(1 << (group.attempts - 1)));
@@ -96,7 +113,10 @@ impl Client {
             return;
         }
         let keys: Vec<u16> = group.keys.clone();
-        let open = keys.iter().filter(|position| multiget.keys[usize::from(**position)].state == State::Wanted).count();
+        let open = keys
+            .iter()
+            .filter(|position| multiget.keys[usize::from(**position)].state == State::Wanted)
+            .count();
         self.servers[server].fell_back(now_ns, open < keys.len());
         self.counts.fell_back += open as u64;
         self.fetch(ticket, &keys);
@@ -105,7 +125,8 @@ impl Client {
 }
 
 impl Server {
-    /// What it has not answered of a group is asked for over TCP. If it answered a part it is there, but not for long: what holds up the rest may hold up that of others, too.
+    /// What it has not answered of a group is asked for over TCP. If it answered a part it is
+    /// there, but not for long: what holds up the rest may hold up that of others, too.
     fn fell_back(&mut self, now_ns: u64, is_half: bool) {
         if is_half {
             self.halves = self.halves.saturating_add(1);

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Op, key_bytes, request_bytes};
+use shunt_wire::netmc::{
+    DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Op, key_bytes, request_bytes,
+};
 
 use crate::limits;
 use crate::place::Places;
@@ -81,9 +83,15 @@ pub(super) struct Multiget {
 }
 
 impl Multiget {
-    pub(super) fn new<'k>(user: u64, op: Op, asked: impl ExactSizeIterator<Item = &'k [u8]>, places: &Places) -> Self {
+    pub(super) fn new<'k>(
+        user: u64,
+        op: Op,
+        asked: impl ExactSizeIterator<Item = &'k [u8]>,
+        places: &Places,
+    ) -> Self {
         let mut positions: HashMap<&[u8], u16> = HashMap::with_capacity(asked.len());
-        let (mut keys, mut key_bytes, mut order) = (Vec::new(), Vec::new(), Vec::with_capacity(asked.len()));
+        let (mut keys, mut key_bytes, mut order) =
+            (Vec::new(), Vec::new(), Vec::with_capacity(asked.len()));
         let (mut parts, mut part_of): (Vec<Part>, _) = (Vec::new(), [0; limits::SERVERS_MAX]);
         for key in asked {
             let position = *positions.entry(key).or_insert_with(|| {
@@ -118,14 +126,16 @@ impl Multiget {
         self.key(position).len() > KEY_BYTES_MAX
     }
 
-    /// Makes groups of the keys that are wanted, and batches of the groups. Grouped first and cut then: a server has as few requests as can be.
+    /// Makes groups of the keys that are wanted, and batches of the groups. Grouped first and cut
+    /// then: a server has as few requests as can be.
     pub(super) fn group(&mut self) {
         let mut positions: Vec<u16> = (0..self.keys.len() as u16).collect();
         positions.retain(|position| self.keys[usize::from(*position)].state == State::Wanted);
         positions.sort_by_key(|position| self.keys[usize::from(*position)].server);
         let mut bytes = 0;
         for position in positions {
-            let (server, size) = (self.keys[usize::from(position)].server, key_bytes(self.key(position)));
+            let (server, size) =
+                (self.keys[usize::from(position)].server, key_bytes(self.key(position)));
             match self.groups.last_mut() {
                 Some(group)
                     if group.server == server
@@ -157,7 +167,8 @@ impl Multiget {
         while start < self.groups.len() {
             let (mut end, mut keys, mut bytes) = (start, 0, 0);
             while let Some(group) = self.groups.get(end) {
-                let more: usize = group.keys.iter().map(|position| key_bytes(self.key(*position))).sum();
+                let more: usize =
+                    group.keys.iter().map(|position| key_bytes(self.key(*position))).sum();
                 let is_twice = end > start && self.groups[end - 1].server == group.server;
                 let fits = keys + group.keys.len() <= KEYS_MAX
                     && request_bytes(end - start + 1, bytes + more) <= DATAGRAM_BYTES_MAX;
@@ -171,7 +182,8 @@ impl Multiget {
         }
     }
 
-    /// Takes an answer, and says how many its server's part still wants; nothing if there was one before.
+    /// Takes an answer, and says how many its server's part still wants; nothing if there was one
+    /// before.
     pub(super) fn answer(&mut self, position: u16, value: Option<&[u8]>) -> Option<Part> {
         let key = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open())?;
         key.state = match value {
@@ -190,7 +202,9 @@ impl Multiget {
 
     /// A key is over without an answer.
     pub(super) fn give_up(&mut self, position: u16) {
-        if let Some(key) = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open()) {
+        if let Some(key) =
+            self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open())
+        {
             key.state = State::NotKnown;
             self.left -= 1;
         }

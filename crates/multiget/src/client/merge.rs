@@ -9,7 +9,13 @@ use super::state::{Client, Event, Failure, Ticket, leaves_out};
 
 impl Client {
     /// Takes a datagram.
-    pub fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8], out: &mut dyn FnMut(SocketAddr, &[u8])) {
+    pub fn datagram(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        data: &[u8],
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
         let Ok(reply) = ReplyReader::parse(data) else {
             self.counts.malformed += 1;
             return;
@@ -19,22 +25,29 @@ impl Client {
             return;
         };
         let first = usize::from(reply.header.startidx);
-        let positions = sent.keys[..usize::from(sent.count)].get(first..first + usize::from(reply.header.numkey));
+        let positions = sent.keys[..usize::from(sent.count)]
+            .get(first..first + usize::from(reply.header.numkey));
         let (no_source, no_key) = (leaves_out!(self, no_source), leaves_out!(self, no_key));
         let Some(multiget) = self.get(sent.ticket) else {
             self.counts.late += 1;
             return;
         };
         let is_ours = |(position, key): (&u16, &[u8])| {
-            let server = sent.coordinator.or_else(|| Some(multiget.keys.get(usize::from(*position))?.server));
-            let shim = server.and_then(|server| self.servers.get(usize::from(server))).map(|server| server.shim);
+            let server = sent
+                .coordinator
+                .or_else(|| Some(multiget.keys.get(usize::from(*position))?.server));
+            let shim = server
+                .and_then(|server| self.servers.get(usize::from(server)))
+                .map(|server| server.shim);
             (no_source || shim == Some(from)) && (no_key || multiget.key(*position) == key)
         };
         let positions = positions.filter(|positions| {
             let keys = reply.clone().map(|item| item.key);
             // Another list of servers gives keys to servers that do not have them.
             let list = sent.coordinator.map_or(0, |_| self.list);
-            reply.header.op == sent.op && reply.header.list_digest == list && positions.iter().zip(keys).all(is_ours)
+            reply.header.op == sent.op
+                && reply.header.list_digest == list
+                && positions.iter().zip(keys).all(is_ours)
         });
         let Some(positions) = positions else {
             self.counts.foreign += 1;
@@ -83,12 +96,16 @@ impl Client {
         self.fetch(ticket, &over_tcp);
     }
 
-    /// Of the groups of these keys, those for which datagrams have nothing more to bring leave the window.
+    /// Of the groups of these keys, those for which datagrams have nothing more to bring leave the
+    /// window.
     pub(super) fn settle(&mut self, ticket: Ticket, positions: &[u16]) {
         for position in positions {
             let Some(multiget) = self.get_mut(ticket) else { return };
             let index = usize::from(multiget.keys[usize::from(*position)].group);
-            let is_over = multiget.groups.get(index).is_some_and(|group| group.in_flight && multiget.is_over(group));
+            let is_over = multiget
+                .groups
+                .get(index)
+                .is_some_and(|group| group.in_flight && multiget.is_over(group));
             if is_over {
                 let group = &mut multiget.groups[index];
                 group.in_flight = false;
@@ -104,7 +121,8 @@ impl Client {
             && let Some(multiget) = self.remove(ticket)
         {
             self.counts.failed += 1;
-            self.events.push_back(Event::Failed { user: multiget.user, failure: Failure::TooLarge });
+            self.events
+                .push_back(Event::Failed { user: multiget.user, failure: Failure::TooLarge });
         }
     }
 
@@ -118,7 +136,8 @@ impl Client {
 
     /// A key has an answer; false if it had one before, or its multiget is over.
     fn answer(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) -> bool {
-        let Some(part) = self.get_mut(ticket).and_then(|multiget| multiget.answer(position, value)) else {
+        let Some(part) = self.get_mut(ticket).and_then(|multiget| multiget.answer(position, value))
+        else {
             return false;
         };
         if part.left == 0 {

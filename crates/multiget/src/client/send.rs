@@ -43,8 +43,10 @@ impl Client {
                 silent.push(position);
             }
         }
-        (self.counts.over_tcp, self.counts.fell_back) =
-            (self.counts.over_tcp + too_long.len() as u64, self.counts.fell_back + silent.len() as u64);
+        (self.counts.over_tcp, self.counts.fell_back) = (
+            self.counts.over_tcp + too_long.len() as u64,
+            self.counts.fell_back + silent.len() as u64,
+        );
         too_long.append(&mut silent);
         self.fetch(ticket, &too_long);
         let Some(multiget) = self.get_mut(ticket) else { return };
@@ -73,7 +75,8 @@ impl Client {
         let op = multiget.op;
         wanted.sort_unstable();
         for keys in wanted.chunk_by(|a, b| a.0 == b.0) {
-            let (server, keys) = (usize::from(keys[0].0), keys.iter().map(|(_, position)| *position).collect());
+            let (server, keys) =
+                (usize::from(keys[0].0), keys.iter().map(|(_, position)| *position).collect());
             self.events.push_back(Event::Fetch { ticket, op, server, keys });
         }
         self.finish_if_done(ticket);
@@ -95,7 +98,8 @@ impl Client {
                 Some(server) => self.servers[server].waiting.pop_front(),
                 None => self.waiting.pop_front(),
             };
-            let crowded = open.iter().map(|(_, server)| *server).find(|server| !self.has_room(*server));
+            let crowded =
+                open.iter().map(|(_, server)| *server).find(|server| !self.has_room(*server));
             if let Some(server) = crowded.filter(|_| !leaves_out!(self, no_window)) {
                 self.servers[server].waiting.push_back((ticket, batch));
                 continue;
@@ -122,7 +126,8 @@ impl Client {
         }
     }
 
-    /// Who is next, and whose line it stands in: that of a server which has room again goes first, for it came first.
+    /// Who is next, and whose line it stands in: that of a server which has room again goes first,
+    /// for it came first.
     fn next_waiting(&self) -> Option<(Option<usize>, Ticket, u16)> {
         let first = |(index, server): (usize, &Server)| {
             server
@@ -135,7 +140,8 @@ impl Client {
         of_server.or_else(|| self.waiting.front().map(|(ticket, batch)| (None, *ticket, *batch)))
     }
 
-    /// One of several servers has at most half of the window, so that one that does not answer holds up nobody else.
+    /// One of several servers has at most half of the window, so that one that does not answer
+    /// holds up nobody else.
     fn has_room(&self, server: usize) -> bool {
         self.servers.len() == 1 || self.servers[server].in_flight < limits::WINDOW_GROUPS / 2
     }
@@ -143,7 +149,9 @@ impl Client {
     /// Groups of a batch, with their servers, that datagrams can bring something for.
     fn open_groups(&self, ticket: Ticket, batch: u16) -> Vec<(u16, usize)> {
         let Some(multiget) = self.get(ticket) else { return Vec::new() };
-        let Some(groups) = multiget.batches.get(usize::from(batch)).cloned() else { return Vec::new() };
+        let Some(groups) = multiget.batches.get(usize::from(batch)).cloned() else {
+            return Vec::new();
+        };
         let groups = groups.map(|index| (index, &multiget.groups[usize::from(index)]));
         groups
             .filter(|(_, group)| !multiget.is_over(group))
@@ -151,7 +159,8 @@ impl Client {
             .collect()
     }
 
-    /// What was not sent yet and is for a server that has become silent goes over TCP, but for one group from time to time.
+    /// What was not sent yet and is for a server that has become silent goes over TCP, but for one
+    /// group from time to time.
     fn ask_silent_over_tcp(&mut self, now_ns: u64, ticket: Ticket, open: &[(u16, usize)]) {
         for (index, server) in open.iter().copied() {
             if !self.servers[server].is_silent || leaves_out!(self, no_fallback) {
@@ -213,10 +222,15 @@ impl Client {
         if coordinator.is_some()
             && let Some(multiget) = self.get_mut(ticket)
         {
-            groups.iter().for_each(|index| multiget.groups[usize::from(*index)].coordinated = Some(id));
+            groups
+                .iter()
+                .for_each(|index| multiget.groups[usize::from(*index)].coordinated = Some(id));
         }
         let (count, is_switched) = (count as u8, matches!(way, Way::Switch(_)));
-        self.ids.insert(id, Sent { ticket, op, keys: sent, count, coordinator, is_settled: false, is_switched });
+        self.ids.insert(
+            id,
+            Sent { ticket, op, keys: sent, count, coordinator, is_settled: false, is_switched },
+        );
         let to = match way {
             Way::Switch(switch) => {
                 self.counts.switched += 1;

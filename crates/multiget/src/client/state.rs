@@ -22,7 +22,8 @@ pub struct ClientOptions {
     pub mode: Mode,
     /// How long a multiget may take.
     pub deadline_ns: u64,
-    /// After so long without an answer a group is asked for again; then after twice as long each time.
+    /// After so long without an answer a group is asked for again; then after twice as long each
+    /// time.
     pub resend_ns: u64,
     /// For the first ID and the step from one to the next.
     pub seed: u64,
@@ -52,7 +53,8 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// These keys are to be asked for over TCP; tell by [`Client::fetched`] or [`Client::fetch_failed`] what came of it.
+    /// These keys are to be asked for over TCP; tell by [`Client::fetched`] or
+    /// [`Client::fetch_failed`] what came of it.
     Fetch {
         /// Which multiget.
         ticket: Ticket,
@@ -98,9 +100,15 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::TooManyKeys => write!(f, "a multiget has at most {} keys: ask in several", limits::KEYS_MAX),
+            Refused::TooManyKeys => {
+                write!(f, "a multiget has at most {} keys: ask in several", limits::KEYS_MAX)
+            }
             Refused::Busy => {
-                write!(f, "{} multigets are under way, which is the limit: try again", limits::MULTIGETS_MAX)
+                write!(
+                    f,
+                    "{} multigets are under way, which is the limit: try again",
+                    limits::MULTIGETS_MAX
+                )
             }
         }
     }
@@ -125,7 +133,8 @@ pub struct Counts {
     pub repeated: u64,
     /// Keys asked for over TCP because there was no answer, or the server was silent before.
     pub fell_back: u64,
-    /// Keys asked for over TCP because their value was too big, the key too long, or the shim said so; all with [`Mode::Tcp`].
+    /// Keys asked for over TCP because their value was too big, the key too long, or the shim said
+    /// so; all with [`Mode::Tcp`].
     pub over_tcp: u64,
     /// Items for keys that had an answer.
     pub duplicates: u64,
@@ -176,7 +185,8 @@ pub(super) struct Server {
     pub(super) multigets: usize,
     /// Requests that wait until it has fewer under way; first in line among those that wait.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
-    /// Requests in a row that it was to answer for all and did not, or of which a switch was to send it a part and no answer came.
+    /// Requests in a row that it was to answer for all and did not, or of which a switch was to
+    /// send it a part and no answer came.
     pub(super) misses: u8,
     /// When that is tried again.
     pub(super) tried_at_ns: u64,
@@ -292,7 +302,8 @@ impl Client {
         Self { has_tcp: false, ..Self::new(options) }
     }
 
-    /// Begins a multiget; [`Event`]s tell of it under `user`. `out` is called with each datagram and whom it is for.
+    /// Begins a multiget; [`Event`]s tell of it under `user`. `out` is called with each datagram
+    /// and whom it is for.
     ///
     /// # Errors
     /// It has too many keys, or there are too many multigets.
@@ -315,7 +326,10 @@ impl Client {
         }
         self.counts.begun += 1;
         let multiget = Multiget::new(user, op, keys, &self.places);
-        multiget.parts.iter().for_each(|part| self.servers[usize::from(part.server)].multigets += 1);
+        multiget
+            .parts
+            .iter()
+            .for_each(|part| self.servers[usize::from(part.server)].multigets += 1);
         let entry = self.multigets.vacant_entry();
         let slot = entry.key();
         entry.insert(multiget);
@@ -336,7 +350,8 @@ impl Client {
         &self.places
     }
 
-    /// From now on keys are looked for where this says; false if they were before. What is under way goes on as it was begun.
+    /// From now on keys are looked for where this says; false if they were before. What is under
+    /// way goes on as it was begun.
     pub(crate) fn set_places(&mut self, places: Places) -> bool {
         let is_new = self.places != places;
         self.places = places;
@@ -346,15 +361,19 @@ impl Client {
     /// A slot has gone to this server; false if it was there before.
     pub(crate) fn place_slot(&mut self, slot: usize, server: usize) -> bool {
         if let Places::Equal(servers) = self.places {
-            self.places = Places::Slots((0..SLOTS).map(|slot| (slot * servers / SLOTS) as u8).collect());
+            self.places =
+                Places::Slots((0..SLOTS).map(|slot| (slot * servers / SLOTS) as u8).collect());
         }
         match &mut self.places {
-            Places::Slots(places) => std::mem::replace(&mut places[slot], server as u8) != server as u8,
+            Places::Slots(places) => {
+                std::mem::replace(&mut places[slot], server as u8) != server as u8
+            }
             Places::Equal(_) => false,
         }
     }
 
-    /// There is one server more, with its shim at this address. The caller has seen to it that there are not too many.
+    /// There is one server more, with its shim at this address. The caller has seen to it that
+    /// there are not too many.
     pub(crate) fn add_server(&mut self, shim: SocketAddr) {
         assert!(self.servers.len() < limits::SERVERS_MAX);
         self.servers.push(Server::new(shim));
@@ -400,12 +419,19 @@ impl Client {
             && let Some(multiget) = self.remove(ticket)
         {
             self.counts.done += 1;
-            self.events.push_back(Event::Done { user: multiget.user, values: multiget.into_values() });
+            self.events
+                .push_back(Event::Done { user: multiget.user, values: multiget.into_values() });
         }
     }
 
-    /// Multigets begun with one of these are over: nobody wants to know of them, and no event tells of them.
-    pub fn abandon(&mut self, now_ns: u64, users: &HashSet<u64>, out: &mut dyn FnMut(SocketAddr, &[u8])) {
+    /// Multigets begun with one of these are over: nobody wants to know of them, and no event tells
+    /// of them.
+    pub fn abandon(
+        &mut self,
+        now_ns: u64,
+        users: &HashSet<u64>,
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
         let theirs = self.multigets.iter().filter(|(_, multiget)| users.contains(&multiget.user));
         let ticket = |slot: usize| Ticket { slot: slot as u32, generation: self.generations[slot] };
         for ticket in theirs.map(|(slot, _)| ticket(slot)).collect::<Vec<_>>() {
@@ -447,12 +473,17 @@ impl Client {
 
     /// A server is asked over TCP, and not in datagrams first.
     pub(crate) fn is_asked_over_tcp(&self, server: usize) -> bool {
-        self.options.mode == Mode::Tcp || self.servers.get(server).is_some_and(|server| server.is_silent)
+        self.options.mode == Mode::Tcp
+            || self.servers.get(server).is_some_and(|server| server.is_silent)
     }
 
     /// Groups under way, and those that wait for room.
     pub fn groups(&self) -> (usize, usize) {
-        (self.in_flight, self.waiting.len() + self.servers.iter().map(|server| server.waiting.len()).sum::<usize>())
+        (
+            self.in_flight,
+            self.waiting.len()
+                + self.servers.iter().map(|server| server.waiting.len()).sum::<usize>(),
+        )
     }
 
     #[cfg(test)]
@@ -467,7 +498,9 @@ impl Client {
 
     #[cfg(test)]
     pub(crate) fn asks_for_what_it_has(&self, id: u32) -> bool {
-        let Some((sent, multiget)) = self.ids.get(&id).and_then(|sent| Some((sent, self.get(sent.ticket)?))) else {
+        let Some((sent, multiget)) =
+            self.ids.get(&id).and_then(|sent| Some((sent, self.get(sent.ticket)?)))
+        else {
             return false;
         };
         let keys = &sent.keys[..usize::from(sent.count)];
@@ -481,6 +514,10 @@ impl Client {
 
     /// Servers that do not answer datagrams.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
-        self.servers.iter().enumerate().filter(|(_, server)| server.is_silent).map(|(index, _)| index)
+        self.servers
+            .iter()
+            .enumerate()
+            .filter(|(_, server)| server.is_silent)
+            .map(|(index, _)| index)
     }
 }

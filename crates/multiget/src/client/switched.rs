@@ -1,5 +1,7 @@
-//! Requests that a switch splits. Whether it does is seen of each server for itself: it may be away, or send what is for one server to another host. A server of which several parts in a row came to
-//! nothing is sent its own by the client, but for one from time to time; and no request waits for it: what has no answer in time is asked of its servers.
+//! Requests that a switch splits. Whether it does is seen of each server for itself: it may be
+//! away, or send what is for one server to another host. A server of which several parts in a row
+//! came to nothing is sent its own by the client, but for one from time to time; and no request
+//! waits for it: what has no answer in time is asked of its servers.
 
 use super::state::Client;
 use crate::limits;
@@ -9,7 +11,8 @@ use crate::mode::Mode;
 type Ways = (Vec<u16>, Vec<u16>);
 
 impl Client {
-    /// Which of these groups, with their servers, are left to the switch. A request for one server needs none, but to see whether it is there.
+    /// Which of these groups, with their servers, are left to the switch. A request for one server
+    /// needs none, but to see whether it is there.
     pub(super) fn ways(&mut self, now_ns: u64, open: &[(u16, usize)]) -> Ways {
         let (mut switched, mut straight, mut is_trial) = (Vec::new(), Vec::new(), false);
         for (group, server) in open {

@@ -1,4 +1,5 @@
-//! Who may ask, and how often. A datagram's source can be forged, so this bounds what a shim can be made to send to others; it is no access control.
+//! Who may ask, and how often. A datagram's source can be forged, so this bounds what a shim can be
+//! made to send to others; it is no access control.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +10,8 @@ use super::{Rejected, ShimOptions};
 use crate::limits;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A full table is looked through for who is quiet so often at most: strangers may come with every datagram, and must not cost as much as all who are known.
+/// A full table is looked through for who is quiet so often at most: strangers may come with every
+/// datagram, and must not cost as much as all who are known.
 const SWEEP_NS: u64 = SECOND_NS / 10;
 
 /// The addresses that begin with the same bits, as in `10.0.0.0/8`.
@@ -55,7 +57,8 @@ impl FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| PrefixError)?;
         let all = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(all), |bits| bits.parse().map_err(|_| PrefixError))?;
@@ -89,12 +92,16 @@ impl Bucket {
     fn take(&mut self, now_ns: u64, rate: u32) -> bool {
         let (left_ns, cost_ns) = (self.left_at(now_ns), SECOND_NS / u64::from(rate.max(1)));
         let is_let_in = rate > 0 && left_ns >= cost_ns;
-        *self = Self { left_ns: if is_let_in { left_ns - cost_ns } else { left_ns }, seen_at_ns: now_ns };
+        *self = Self {
+            left_ns: if is_let_in { left_ns - cost_ns } else { left_ns },
+            seen_at_ns: now_ns,
+        };
         is_let_in
     }
 }
 
-/// Under which address a source is counted. One host may have all addresses of a /64, so these are one source.
+/// Under which address a source is counted. One host may have all addresses of a /64, so these are
+/// one source.
 fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -133,7 +140,11 @@ impl Admission {
             if self.others_rate == 0 {
                 return Err(Rejected::Source);
             }
-            return if self.others.take(now_ns, self.others_rate) { Ok(false) } else { Err(Rejected::Rate) };
+            return if self.others.take(now_ns, self.others_rate) {
+                Ok(false)
+            } else {
+                Err(Rejected::Rate)
+            };
         }
         let from = source(from);
         let is_full = self.sources.len() >= limits::SOURCES_MAX;
@@ -142,7 +153,8 @@ impl Admission {
             // Who has been quiet for a second has no history.
             self.sources.retain(|_, bucket| bucket.left_at(now_ns) < SECOND_NS);
         }
-        let bucket = if self.sources.len() < limits::SOURCES_MAX || self.sources.contains_key(&from) {
+        let bucket = if self.sources.len() < limits::SOURCES_MAX || self.sources.contains_key(&from)
+        {
             self.sources.entry(from).or_insert_with(|| Bucket::full(now_ns))
         } else {
             &mut self.crowd
@@ -191,7 +203,10 @@ mod tests {
         assert_eq!(let_in(&mut admission, 0, "10.0.0.1", 30), 10);
         assert_eq!(let_in(&mut admission, 0, "10.0.0.2", 30), 10);
         assert_eq!(let_in(&mut admission, SECOND_NS / 2, "10.0.0.1", 30), 5);
-        assert_eq!(let_in(&mut admission, 0, "192.0.2.1", 3) + let_in(&mut admission, 0, "192.0.2.2", 9), 5);
+        assert_eq!(
+            let_in(&mut admission, 0, "192.0.2.1", 3) + let_in(&mut admission, 0, "192.0.2.2", 9),
+            5
+        );
         assert_eq!(admission.admit(0, "192.0.2.3".parse().unwrap()), Err(Rejected::Rate));
         assert_eq!(let_in(&mut admission, 3 * SECOND_NS, "192.0.2.1", 30), 5);
     }
@@ -199,7 +214,9 @@ mod tests {
     #[test]
     fn addresses_of_ipv6_that_one_host_may_have_share_a_rate() {
         let mut admission = admission(10, 0);
-        let found = (0..40u8).map(|last| let_in(&mut admission, 0, &format!("fd00::1:{last}:9"), 1)).sum::<usize>();
+        let found = (0..40u8)
+            .map(|last| let_in(&mut admission, 0, &format!("fd00::1:{last}:9"), 1))
+            .sum::<usize>();
         assert_eq!((found, admission.sources.len()), (10, 1));
         assert_eq!(let_in(&mut admission, 0, "fd00:0:0:1::1", 20), 10);
         // IPv4 within IPv6 is IPv4.
@@ -214,7 +231,9 @@ mod tests {
         for index in 0..limits::SOURCES_MAX as u32 {
             assert!(admission.admit(0, IpAddr::from((0x0a00_0000 + index).to_be_bytes())).is_ok());
         }
-        let crowd = (0..40u8).map(|last| let_in(&mut admission, 0, &format!("10.9.9.{last}"), 1)).sum::<usize>();
+        let crowd = (0..40u8)
+            .map(|last| let_in(&mut admission, 0, &format!("10.9.9.{last}"), 1))
+            .sum::<usize>();
         assert_eq!((crowd, admission.sources.len()), (10, limits::SOURCES_MAX));
         assert_eq!(let_in(&mut admission, 2 * SECOND_NS, "10.9.9.9", 20), 10);
         assert_eq!(admission.sources.len(), 1);
@@ -227,7 +246,9 @@ mod tests {
             assert!(admission.admit(0, IpAddr::from((0x0a00_0000 + index).to_be_bytes())).is_ok());
         }
         // One looks and finds nobody quiet; a millisecond later all of them are, and nobody looks.
-        for (now_ns, left) in [(0, limits::SOURCES_MAX), (SECOND_NS / 1_000, limits::SOURCES_MAX), (SWEEP_NS, 1)] {
+        for (now_ns, left) in
+            [(0, limits::SOURCES_MAX), (SECOND_NS / 1_000, limits::SOURCES_MAX), (SWEEP_NS, 1)]
+        {
             assert!(admission.admit(now_ns, "10.9.9.9".parse().unwrap()).is_ok());
             assert_eq!(admission.sources.len(), left, "after {now_ns} ns");
         }

@@ -1,6 +1,8 @@
-//! A shim that answers for all servers: it asks their shims, its own among them, as a client does, and puts the answers together.
+//! A shim that answers for all servers: it asks their shims, its own among them, as a client does,
+//! and puts the answers together.
 //!
-//! It asks nobody over TCP. What needs that it tells the client, which does; and it gives up long before its client does.
+//! It asks nobody over TCP. What needs that it tells the client, which does; and it gives up long
+//! before its client does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,7 +27,8 @@ pub struct CoordinatorOptions {
 }
 
 impl CoordinatorOptions {
-    /// Its own place among the peers; behind them if it is none of them, and so for no server's requests.
+    /// Its own place among the peers; behind them if it is none of them, and so for no server's
+    /// requests.
     pub fn own_number(&self) -> usize {
         self.peers.iter().position(|peer| *peer == self.own).unwrap_or(self.peers.len())
     }
@@ -59,9 +62,15 @@ impl Coordinator {
     ///
     /// # Errors
     /// There are too many under way.
-    pub fn begin(&mut self, now_ns: u64, asked: Asked, out: &mut dyn FnMut(SocketAddr, &[u8])) -> Result<(), Refused> {
+    pub fn begin(
+        &mut self,
+        now_ns: u64,
+        asked: Asked,
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) -> Result<(), Refused> {
         let user = self.asked.insert(asked);
-        let begun = self.client.begin(now_ns, user as u64, Op::MultiGet, self.asked[user].keys(), out);
+        let begun =
+            self.client.begin(now_ns, user as u64, Op::MultiGet, self.asked[user].keys(), out);
         if begun.is_err() {
             self.asked.remove(user);
         }
@@ -70,7 +79,13 @@ impl Coordinator {
     }
 
     /// Takes a reply of a server's shim.
-    pub fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8], out: &mut dyn FnMut(SocketAddr, &[u8])) {
+    pub fn datagram(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        data: &[u8],
+        out: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
         self.client.datagram(now_ns, from, data, out);
         self.gather();
     }

@@ -1,7 +1,9 @@
-//! The server's side: a datagram becomes a question for the server beside it, and the values become replies, each under the size that passes.
+//! The server's side: a datagram becomes a question for the server beside it, and the values become
+//! replies, each under the size that passes.
 //!
-//! Nothing is kept of a request once it is answered; whoever asks twice is answered twice, by what is there then. Who may ask, how often, and how much they are
-//! answered is in `admission.rs`. A request for several servers is for a shim that coordinates (`coordinator.rs`).
+//! Nothing is kept of a request once it is answered; whoever asks twice is answered twice, by what
+//! is there then. Who may ask, how often, and how much they are answered is in `admission.rs`. A
+//! request for several servers is for a shim that coordinates (`coordinator.rs`).
 
 mod admission;
 mod coordinator;
@@ -37,7 +39,8 @@ pub enum Rejected {
     Malformed(Malformed),
     /// No switch has split it, and this shim answers for no others.
     NotSplit,
-    /// It has a key with another server than that which has it by the servers known here, or is for another server than the one beside this shim.
+    /// It has a key with another server than that which has it by the servers known here, or is for
+    /// another server than the one beside this shim.
     Elsewhere,
     /// Its source is not vouched for, and others are not answered.
     Source,
@@ -103,8 +106,14 @@ impl Shim {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// Why it is dropped. Nobody is told: an answer to a forged source would be one more datagram to who never asked.
-    pub fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8]) -> Result<Asked, Rejected> {
+    /// Why it is dropped. Nobody is told: an answer to a forged source would be one more datagram
+    /// to who never asked.
+    pub fn datagram(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        data: &[u8],
+    ) -> Result<Asked, Rejected> {
         let mut asked = self.read(from, data)?;
         if !self.admission.admit(now_ns, from.ip())? {
             if asked.is_whole {
@@ -135,7 +144,8 @@ impl Shim {
         if is_whole && !keys.clone().zip(request.own_servers()).all(is_placed) {
             return Err(Rejected::Elsewhere);
         }
-        // Who asks has the servers in another order: that its own server has no such key says nothing of the one that is meant.
+        // Who asks has the servers in another order: that its own server has no such key says
+        // nothing of the one that is meant.
         if !is_whole && self.servers > 0 && usize::from(request.server()) != self.own {
             return Err(Rejected::Elsewhere);
         }
@@ -146,7 +156,18 @@ impl Shim {
         }
         let Request { op, id, oid, startidx, .. } = request;
         let list = if is_whole { self.list } else { 0 };
-        Ok(Asked { from, op, id, oid, startidx, is_whole, list, bytes, ends, bytes_max: usize::MAX })
+        Ok(Asked {
+            from,
+            op,
+            id,
+            oid,
+            startidx,
+            is_whole,
+            list,
+            bytes,
+            ends,
+            bytes_max: usize::MAX,
+        })
     }
 }
 
@@ -170,7 +191,12 @@ impl Asked {
     }
 
     /// Calls `each` with every reply, from what a coordinator has gathered.
-    pub(crate) fn answer_gathered(&self, values: &Values, buffer: &mut Vec<u8>, each: impl FnMut(&[u8])) {
+    pub(crate) fn answer_gathered(
+        &self,
+        values: &Values,
+        buffer: &mut Vec<u8>,
+        each: impl FnMut(&[u8]),
+    ) {
         let found = values.iter().zip(values.known()).map(|(value, is_known)| match value {
             Some(value) => Found::Value(value),
             None if is_known => Found::Nothing,
@@ -181,17 +207,22 @@ impl Asked {
 
     /// Begins the reply whose first item is that of the key at `index`.
     fn begin_reply<'b>(&self, buffer: &'b mut Vec<u8>, index: usize) -> ReplyWriter<'b> {
-        ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8).with_list_digest(self.list)
+        ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8)
+            .with_list_digest(self.list)
     }
 
-    /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over TCP.
+    /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over
+    /// TCP.
     pub fn answer<'v>(
         &self,
         mut found: impl Iterator<Item = Found<'v>>,
         buffer: &mut Vec<u8>,
         mut each: impl FnMut(&[u8]),
     ) {
-        let least: usize = self.keys().map(|key| item_bytes(&Item { status: Status::Miss, key, value: &[] })).sum();
+        let least: usize = self
+            .keys()
+            .map(|key| item_bytes(&Item { status: Status::Miss, key, value: &[] }))
+            .sum();
         let mut room = self.bytes_max.saturating_sub(HEADER_BYTES + least);
         buffer.clear();
         let mut writer = self.begin_reply(buffer, 0);
@@ -204,7 +235,9 @@ impl Asked {
             }
             // Each value might begin a datagram of its own.
             let costs = item.value.len() + HEADER_BYTES;
-            if HEADER_BYTES + item_bytes(&item) > DATAGRAM_BYTES_MAX || (item.status == Status::Hit && costs > room) {
+            if HEADER_BYTES + item_bytes(&item) > DATAGRAM_BYTES_MAX
+                || (item.status == Status::Hit && costs > room)
+            {
                 (item.status, item.value) = (Status::TooBig, &[]);
             } else if item.status == Status::Hit {
                 room -= costs;
@@ -233,7 +266,13 @@ mod tests {
 
     fn request(keys: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
-        encode_request(&mut out, Op::MultiGet, 7, &[Group { server: 1, keys: keys.len() as u8 }], keys.iter().copied());
+        encode_request(
+            &mut out,
+            Op::MultiGet,
+            7,
+            &[Group { server: 1, keys: keys.len() as u8 }],
+            keys.iter().copied(),
+        );
         out
     }
 
@@ -244,7 +283,10 @@ mod tests {
     }
 
     fn statuses(replies: &[Vec<u8>]) -> Vec<Status> {
-        replies.iter().flat_map(|reply| ReplyReader::parse(reply).unwrap().map(|item| item.status)).collect()
+        replies
+            .iter()
+            .flat_map(|reply| ReplyReader::parse(reply).unwrap().map(|item| item.status))
+            .collect()
     }
 
     fn from(text: &str) -> SocketAddr {
@@ -278,16 +320,22 @@ mod tests {
         let asked = shim("127.0.0.0/8", 0).datagram(0, from("127.0.0.1:1"), &data).unwrap();
         let fits = vec![0; DATAGRAM_BYTES_MAX - HEADER_BYTES - 6];
         let not = vec![0; fits.len() + 1];
-        let replies = replies(&asked, &[Found::Value(&fits), Found::Value(&not), Found::Nothing, Found::Error]);
-        let expected = [Status::Hit, Status::TooBig, Status::Miss, Status::AskOverTcp, Status::AskOverTcp];
+        let replies = replies(
+            &asked,
+            &[Found::Value(&fits), Found::Value(&not), Found::Nothing, Found::Error],
+        );
+        let expected =
+            [Status::Hit, Status::TooBig, Status::Miss, Status::AskOverTcp, Status::AskOverTcp];
         assert_eq!(statuses(&replies), expected);
     }
 
     #[test]
     fn a_source_that_nobody_vouches_for_gets_three_times_what_it_sent_at_most() {
-        for (count, value) in [(1, 0), (1, 30), (1, 1400), (3, 20), (16, 1), (16, 100), (16, 1000)] {
+        for (count, value) in [(1, 0), (1, 30), (1, 1400), (3, 20), (16, 1), (16, 100), (16, 1000)]
+        {
             for length in if count == 1 { [0, 1, 50] } else { [1, 2, 50] } {
-                let keys: Vec<Vec<u8>> = (0..count).map(|number| vec![b'a' + number as u8; length]).collect();
+                let keys: Vec<Vec<u8>> =
+                    (0..count).map(|number| vec![b'a' + number as u8; length]).collect();
                 let data = request(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
                 let asked = shim("127.0.0.0/8", 9).datagram(0, from("10.0.0.1:1"), &data).unwrap();
                 let value = vec![0; value];
@@ -306,7 +354,10 @@ mod tests {
         let groups = [Group { server: 1, keys: 1 }, Group { server: 2, keys: 1 }];
         encode_request(&mut out, Op::MultiGet, 7, &groups, [&b"a"[..], b"b"].into_iter());
         assert_eq!(shim.datagram(0, from("127.0.0.1:1"), &out), Err(Rejected::NotSplit));
-        assert!(matches!(shim.datagram(0, from("127.0.0.1:1"), b"\x11"), Err(Rejected::Malformed(Malformed::Short))));
+        assert!(matches!(
+            shim.datagram(0, from("127.0.0.1:1"), b"\x11"),
+            Err(Rejected::Malformed(Malformed::Short))
+        ));
         let data = request(&[b"a"]);
         assert_eq!(shim.datagram(0, from("10.0.0.1:1"), &data), Err(Rejected::Source));
     }

@@ -107,7 +107,8 @@ impl App {
             Way::Datagrams => self.in_datagrams += 1,
             Way::Tcp => self.over_tcp += 1,
         }
-        self.asked = Cost { keys: self.asked.keys + cost.keys, bytes: self.asked.bytes + cost.bytes };
+        self.asked =
+            Cost { keys: self.asked.keys + cost.keys, bytes: self.asked.bytes + cost.bytes };
         self.answers.push_back(Place { way, cost, answer: None });
         self.first + self.answers.len() as u64 - 1
     }
@@ -136,7 +137,12 @@ impl App {
     /// Bytes that are kept for it, but for those of multigets that are not answered.
     pub(super) fn weight(&self, io: &Io) -> usize {
         let places = self.answers.capacity() * size_of::<Place>();
-        self.bytes + self.asked.bytes + self.name.len() + places + io.backlog(self.conn) + io.unread(self.conn)
+        self.bytes
+            + self.asked.bytes
+            + self.name.len()
+            + places
+            + io.backlog(self.conn)
+            + io.unread(self.conn)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -158,8 +164,12 @@ impl Sidecar {
     /// An answer is there: it is written when all before it are.
     pub(super) fn answer(&mut self, io: &mut Io, app: usize, sequence: u64, answer: Vec<u8>) {
         let Some(app) = self.apps.get_mut(app) else { return };
-        let place = sequence.checked_sub(app.first).and_then(|place| app.answers.get_mut(place as usize));
-        let Some(Place { way, cost, answer: slot }) = place.filter(|place| place.answer.is_none()) else { return };
+        let place =
+            sequence.checked_sub(app.first).and_then(|place| app.answers.get_mut(place as usize));
+        let Some(Place { way, cost, answer: slot }) = place.filter(|place| place.answer.is_none())
+        else {
+            return;
+        };
         match way {
             Way::Here => {}
             Way::Datagrams => app.in_datagrams -= 1,
@@ -205,7 +215,8 @@ impl Sidecar {
             app.held = None;
             io.resume_reading(conn);
         } else if app.held == Some(Held::Room) && io.backlog(conn) > DRAINED_BYTES {
-            // One notice may be gone already: it came while answers waited for an earlier one, which are backlog now.
+            // One notice may be gone already: it came while answers waited for an earlier one,
+            // which are backlog now.
             io.notify_drained(conn, DRAINED_BYTES);
         }
     }

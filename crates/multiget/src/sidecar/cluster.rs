@@ -1,7 +1,10 @@
-//! Redis Cluster: which node has which slot is asked of the nodes, and learnt from those that send a command elsewhere.
+//! Redis Cluster: which node has which slot is asked of the nodes, and learnt from those that send
+//! a command elsewhere.
 //!
-//! Until it is known everything is asked of the first server, which sends it to the right one. A command that is sent elsewhere goes there with its place among
-//! its application's answers. What applications send after it is known that keys are elsewhere waits for what they have under way, so that commands do not overtake one another.
+//! Until it is known everything is asked of the first server, which sends it to the right one. A
+//! command that is sent elsewhere goes there with its place among its application's answers. What
+//! applications send after it is known that keys are elsewhere waits for what they have under way,
+//! so that commands do not overtake one another.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -76,16 +79,25 @@ impl Elsewhere {
         };
         let slot = words.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        Some(Self { slot, node: SocketAddr::new(address(host, from)?, port.parse().ok()?), is_moved })
+        Some(Self {
+            slot,
+            node: SocketAddr::new(address(host, from)?, port.parse().ok()?),
+            is_moved,
+        })
     }
 }
 
 fn address(host: &str, from: IpAddr) -> Option<IpAddr> {
-    if host.is_empty() || host == "?" { Some(from) } else { host.trim_matches(['[', ']']).parse().ok() }
+    if host.is_empty() || host == "?" {
+        Some(from)
+    } else {
+        host.trim_matches(['[', ']']).parse().ok()
+    }
 }
 
-/// The answer to CLUSTER SLOTS: ranges of slots, each with the node that has it. Nodes without an address, or with a name, are left out. None if
-/// it is none, or has slots twice or such as there are not: whoever reads it does so much work for each range as that has slots.
+/// The answer to CLUSTER SLOTS: ranges of slots, each with the node that has it. Nodes without an
+/// address, or with a name, are left out. None if it is none, or has slots twice or such as there
+/// are not: whoever reads it does so much work for each range as that has slots.
 fn ranges(answer: &[u8], from: IpAddr) -> Option<Vec<(usize, usize, SocketAddr)>> {
     let (mut at, mut found, mut slots) = (0, Vec::new(), 0);
     let ranges = count(answer, &mut at)?;
@@ -153,7 +165,8 @@ impl Sidecar {
         cluster.asked = (cluster.asked + 1) % servers;
         let server = cluster.asked;
         let command = [&b"CLUSTER"[..], b"SLOTS"].into_iter();
-        let asked = self.ask(io, server, Version::Two, Expected::Slots, |out| put_command(out, command));
+        let asked =
+            self.ask(io, server, Version::Two, Expected::Slots, |out| put_command(out, command));
         if let Some(cluster) = &mut self.cluster {
             cluster.is_asking = asked.is_ok();
         }
@@ -190,7 +203,8 @@ impl Sidecar {
         }
     }
 
-    /// The number of the server at this address, which is a new one if need be; none if there are too many.
+    /// The number of the server at this address, which is a new one if need be; none if there are
+    /// too many.
     fn server_at(&mut self, node: SocketAddr) -> Option<usize> {
         let cluster = self.cluster.as_mut()?;
         let shim_port = cluster.shim_port;
@@ -213,16 +227,26 @@ impl Sidecar {
         Some(servers.len() - 1)
     }
 
-    /// Follows an answer that sends a command elsewhere; gives it back if it does not, or has done so too often.
-    pub(super) fn follow(&mut self, io: &mut Io, index: usize, expected: Expected, answer: &[u8]) -> Option<Expected> {
+    /// Follows an answer that sends a command elsewhere; gives it back if it does not, or has done
+    /// so too often.
+    pub(super) fn follow(
+        &mut self,
+        io: &mut Io,
+        index: usize,
+        expected: Expected,
+        answer: &[u8],
+    ) -> Option<Expected> {
         let hops = match &expected {
-            Expected::App { again: Some(again), .. } | Expected::Part { again: Some(again), .. } => again.hops,
+            Expected::App { again: Some(again), .. }
+            | Expected::Part { again: Some(again), .. } => again.hops,
             Expected::Fetch { hops, .. } => *hops,
             _ => return Some(expected),
         };
         let from = self.links[index].address();
         let error = match value(answer) {
-            Some((Value::Error(error), _)) if self.cluster.is_some() && hops < limits::HOPS_MAX => error,
+            Some((Value::Error(error), _)) if self.cluster.is_some() && hops < limits::HOPS_MAX => {
+                error
+            }
             _ => return Some(expected),
         };
         let Some(to) = Elsewhere::parse(error, from.ip()) else { return Some(expected) };
@@ -263,7 +287,8 @@ impl Sidecar {
         None
     }
 
-    /// Keys are elsewhere from now on. What applications have under way may be sent there too, so nothing is to go there before.
+    /// Keys are elsewhere from now on. What applications have under way may be sent there too, so
+    /// nothing is to go there before.
     fn hold_all(&mut self, io: &mut Io) {
         let busy = |(index, app): (usize, &App)| (!app.is_quiet()).then_some(index);
         let busy: Vec<usize> = self.apps.iter().filter_map(busy).collect();
@@ -293,14 +318,19 @@ impl Sidecar {
         keys: Vec<u16>,
         hops: u8,
     ) {
-        let key = keys.first().and_then(|position| self.client.key(ticket, *position)).map(<[u8]>::to_vec);
+        let key = keys
+            .first()
+            .and_then(|position| self.client.key(ticket, *position))
+            .map(<[u8]>::to_vec);
         // It is over, and nobody waits for it.
         let Some(key) = key else { return };
         let link = link_index(server, Version::Two);
         match self.open_permitted(io, link, is_moved) {
             Ok(conn) => {
                 let expected = Expected::Fetch { ticket, op, keys, hops };
-                self.put(io, (link, conn), expected, |out| put_command(out, [&b"GET"[..], &key].into_iter()));
+                self.put(io, (link, conn), expected, |out| {
+                    put_command(out, [&b"GET"[..], &key].into_iter())
+                });
             }
             Err(text) => self.client.fetch_failed(ticket, server, &text),
         }
@@ -309,10 +339,17 @@ impl Sidecar {
     /// Opens the connection for one more command. A node that is being given a slot takes a command
     /// on it only after ASKING, which holds for the next command alone: both are sent, or neither
     /// is.
-    fn open_permitted(&mut self, io: &mut Io, link: usize, is_moved: bool) -> Result<ConnId, String> {
+    fn open_permitted(
+        &mut self,
+        io: &mut Io,
+        link: usize,
+        is_moved: bool,
+    ) -> Result<ConnId, String> {
         let conn = self.open_link(io, link)?;
         if !is_moved {
-            self.put(io, (link, conn), Expected::Asking, |out| put_command(out, [&b"ASKING"[..]].into_iter()));
+            self.put(io, (link, conn), Expected::Asking, |out| {
+                put_command(out, [&b"ASKING"[..]].into_iter())
+            });
         }
         Ok(conn)
     }
@@ -339,21 +376,36 @@ mod tests {
         let moved = Elsewhere { slot: 3999, node: node("192.0.2.1:6381"), is_moved: true };
         assert_eq!(to("MOVED 3999 192.0.2.1:6381"), Some(moved));
         assert_eq!(to("ASK 3999 192.0.2.1:6381"), Some(Elsewhere { is_moved: false, ..moved }));
-        assert_eq!(to("MOVED 3999 :6381"), Some(Elsewhere { node: node("192.0.2.9:6381"), ..moved }));
-        assert_eq!(to("MOVED 3999 2001:db8::1:6381"), Some(Elsewhere { node: node("[2001:db8::1]:6381"), ..moved }));
-        for text in ["ERR x", "MOVED", "MOVED 16384 192.0.2.1:1", "MOVED 1 name:6381", "MOVED 1 192.0.2.1", "ASK x :1"]
-        {
+        assert_eq!(
+            to("MOVED 3999 :6381"),
+            Some(Elsewhere { node: node("192.0.2.9:6381"), ..moved })
+        );
+        assert_eq!(
+            to("MOVED 3999 2001:db8::1:6381"),
+            Some(Elsewhere { node: node("[2001:db8::1]:6381"), ..moved })
+        );
+        for text in [
+            "ERR x",
+            "MOVED",
+            "MOVED 16384 192.0.2.1:1",
+            "MOVED 1 name:6381",
+            "MOVED 1 192.0.2.1",
+            "ASK x :1",
+        ] {
             assert_eq!(to(text), None, "{text}");
         }
     }
 
     #[test]
     fn the_nodes_of_slots_are_read_with_replicas_and_metadata_passed_over() {
-        let node = "*4\r\n$9\r\n192.0.2.1\r\n:6379\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n";
+        let node =
+            "*4\r\n$9\r\n192.0.2.1\r\n:6379\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n";
         let old = "*2\r\n$0\r\n\r\n:6380\r\n";
         let answer = format!("*2\r\n*4\r\n:0\r\n:99\r\n{node}{node}*3\r\n:100\r\n:16383\r\n{old}");
-        let expected =
-            vec![(0, 99, "192.0.2.1:6379".parse().unwrap()), (100, 16_383, "192.0.2.9:6380".parse().unwrap())];
+        let expected = vec![
+            (0, 99, "192.0.2.1:6379".parse().unwrap()),
+            (100, 16_383, "192.0.2.9:6380".parse().unwrap()),
+        ];
         assert_eq!(ranges(answer.as_bytes(), FROM), Some(expected));
         for bad in [
             "-ERR This instance has cluster support disabled\r\n",
@@ -366,12 +418,19 @@ mod tests {
 
     #[test]
     fn an_answer_with_more_ranges_or_slots_than_there_are_is_refused() {
-        let range = |first: usize, last: usize| format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$0\r\n\r\n:6379\r\n");
-        let answer = |ranges: &[String]| ranges_of(&format!("*{}\r\n{}", ranges.len(), ranges.concat()));
+        let range = |first: usize, last: usize| {
+            format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$0\r\n\r\n:6379\r\n")
+        };
+        let answer =
+            |ranges: &[String]| ranges_of(&format!("*{}\r\n{}", ranges.len(), ranges.concat()));
         let one_by_one: Vec<String> = (0..SLOTS).map(|slot| range(slot, slot)).collect();
         assert_eq!(answer(&one_by_one), Some(SLOTS));
         assert_eq!(answer(&[one_by_one.clone(), vec![range(0, 0)]].concat()), None);
-        assert_eq!(answer(&[range(0, SLOTS - 1), range(5, 5)]), None, "slots that stand there twice");
+        assert_eq!(
+            answer(&[range(0, SLOTS - 1), range(5, 5)]),
+            None,
+            "slots that stand there twice"
+        );
         assert_eq!(answer(&[range(0, 99), range(100, SLOTS)]), None, "a slot that there is not");
         assert_eq!(answer(&[range(99, 0)]), None, "a range that ends before it begins");
         assert_eq!(ranges_of("*1000000000\r\n"), None);
@@ -417,7 +476,10 @@ mod tests {
         let warnings = Arc::new(AtomicUsize::new(0));
         tracing::subscriber::with_default(Warnings(warnings.clone()), || {
             for port in 1..=limits::SERVERS_MAX as u16 {
-                assert_eq!(sidecar.server_at(SocketAddr::new(FROM, port)), Some(usize::from(port) - 1));
+                assert_eq!(
+                    sidecar.server_at(SocketAddr::new(FROM, port)),
+                    Some(usize::from(port) - 1)
+                );
             }
             assert_eq!(warnings.load(Ordering::Relaxed), 0);
             for port in 1_000..1_009 {

@@ -30,13 +30,15 @@ impl Sidecar {
             match read_command(bytes, limits::COMMAND_BYTES_MAX, &mut command) {
                 Ok(true) if command.is_empty() => at += command.len(),
                 Ok(true) => {
-                    let route = route(&command, bytes, self.client.places(), self.options.login.database);
+                    let route =
+                        route(&command, bytes, self.client.places(), self.options.login.database);
                     let way = match &route {
                         Route::Multiget => Way::Datagrams,
                         Route::Server(_) | Route::Split(_) => Way::Tcp,
                         Route::Here(_) | Route::Refused(_) => Way::Here,
                     };
-                    // It changes the form of answers and the link that is asked, so what was asked before must not be under way.
+                    // It changes the form of answers and the link that is asked, so what was asked
+                    // before must not be under way.
                     let is_hello = route == Route::Here("HELLO");
                     let quiet = (is_hello && !self.apps[app].is_quiet()).then_some(Held::Quiet);
                     let waits = quiet.or_else(|| self.apps[app].waits(way));
@@ -100,16 +102,24 @@ impl Sidecar {
             Route::Server(server) => {
                 self.metrics.passed.add(1);
                 let whole = &bytes[..command.len()];
-                let again = self.cluster.is_some().then(|| Again::new(|out| out.extend_from_slice(whole)));
+                let again =
+                    self.cluster.is_some().then(|| Again::new(|out| out.extend_from_slice(whole)));
                 let expected = Expected::App { conn, sequence, again };
-                if let Err(text) = self.ask(io, server, version, expected, |out| out.extend_from_slice(whole)) {
+                if let Err(text) =
+                    self.ask(io, server, version, expected, |out| out.extend_from_slice(whole))
+                {
                     self.error(io, app, sequence, &text);
                 }
             }
             Route::Split(verb) => self.begin_split(io, app, sequence, verb, (command, bytes)),
             Route::Here(name) => {
                 let arguments: Vec<&[u8]> = command.arguments(bytes, 1).collect();
-                let answer = local::answer(&mut self.apps[app], name, &arguments, self.options.login.database);
+                let answer = local::answer(
+                    &mut self.apps[app],
+                    name,
+                    &arguments,
+                    self.options.login.database,
+                );
                 self.answer(io, app, sequence, answer);
             }
             Route::Refused(text) => self.error(io, app, sequence, &text),

@@ -1,5 +1,5 @@
-//! Lines of applications: one for a multiget's place at whatever server, one for that at each server, and one for each connection to a server that has as many
-//! commands or bytes as it may.
+//! Lines of applications: one for a multiget's place at whatever server, one for that at each
+//! server, and one for each connection to a server that has as many commands or bytes as it may.
 
 use std::collections::VecDeque;
 
@@ -79,9 +79,11 @@ impl Turns {
         self.lines.get(line.index()).map_or(0, |queue| queue.given)
     }
 
-    /// Commands that may be sent over a connection, and are not yet: each is one, for how many keys a multiget has is not known before.
+    /// Commands that may be sent over a connection, and are not yet: each is one, for how many keys
+    /// a multiget has is not known before.
     pub(super) fn given_at_link(&self, link: usize) -> usize {
-        let multigets = if link.is_multiple_of(2) { self.given_at(Line::Server(link / 2)) } else { 0 };
+        let multigets =
+            if link.is_multiple_of(2) { self.given_at(Line::Server(link / 2)) } else { 0 };
         multigets + self.given_at(Line::Link(link))
     }
 

@@ -1,4 +1,5 @@
-//! Connections to servers: made when a command needs one, and shared by all applications that speak its version of RESP.
+//! Connections to servers: made when a command needs one, and shared by all applications that speak
+//! its version of RESP.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -38,11 +39,13 @@ pub(super) struct Link {
     address: SocketAddr,
     pub(super) conn: Option<ConnId>,
     scanner: Scanner,
-    /// Commands that wait until the server has taken what the connection began with: they would be another user's, or about another database.
+    /// Commands that wait until the server has taken what the connection began with: they would be
+    /// another user's, or about another database.
     unsent: Vec<u8>,
     /// In the order of their answers, with when they were asked.
     expected: VecDeque<(Expected, u64)>,
-    /// Why commands are refused: connecting has failed, or nothing was answered. A connection that was lost otherwise is made again for the next command.
+    /// Why commands are refused: connecting has failed, or nothing was answered. A connection that
+    /// was lost otherwise is made again for the next command.
     refused: Option<Refused>,
     /// For how long after the next time that nothing is answered.
     back_off_ns: u64,
@@ -52,13 +55,18 @@ pub(super) struct Link {
 struct Refused {
     until_ns: u64,
     why: String,
-    /// Then one command tries the connection, and all others are refused until there is an answer: what waits for a server takes room from those that wait for others.
+    /// Then one command tries the connection, and all others are refused until there is an answer:
+    /// what waits for a server takes room from those that wait for others.
     is_silent: bool,
 }
 
 /// Two for each server.
 pub(super) fn all(servers: &[(SocketAddr, SocketAddr)]) -> Vec<Link> {
-    servers.iter().enumerate().flat_map(|(index, (address, _))| of_server(index, *address)).collect()
+    servers
+        .iter()
+        .enumerate()
+        .flat_map(|(index, (address, _))| of_server(index, *address))
+        .collect()
 }
 
 /// The two of a server.
@@ -145,8 +153,13 @@ impl Sidecar {
         };
         let link = &mut self.links[index];
         let unsent_bytes = link.unsent.len() + io.backlog(conn);
-        if link.expected.len() >= limits::LINK_COMMANDS_REFUSED || unsent_bytes > limits::LINK_BACKLOG_BYTES_REFUSED {
-            return Err(format!("ERR the server {} does not keep up: try again later", link.address));
+        if link.expected.len() >= limits::LINK_COMMANDS_REFUSED
+            || unsent_bytes > limits::LINK_BACKLOG_BYTES_REFUSED
+        {
+            return Err(format!(
+                "ERR the server {} does not keep up: try again later",
+                link.address
+            ));
         }
         Ok(conn)
     }
@@ -169,31 +182,39 @@ impl Sidecar {
     pub(super) fn is_link_full(&self, io: &Io, index: usize, promised: usize) -> bool {
         let Some(link) = self.links.get(index) else { return false };
         let unsent_bytes = link.unsent.len() + link.conn.map_or(0, |conn| io.backlog(conn));
-        link.expected.len() + promised >= limits::LINK_COMMANDS_MAX || unsent_bytes > limits::LINK_BACKLOG_BYTES_MAX
+        link.expected.len() + promised >= limits::LINK_COMMANDS_MAX
+            || unsent_bytes > limits::LINK_BACKLOG_BYTES_MAX
     }
 
     /// Whether one is full, as is noticed at once when it becomes so.
     pub(super) fn look_for_full_links(&mut self, io: &Io) {
-        self.has_full_link = self.has_full_link && (0..self.links.len()).any(|index| self.is_link_full(io, index, 0));
+        self.has_full_link = self.has_full_link
+            && (0..self.links.len()).any(|index| self.is_link_full(io, index, 0));
     }
 
     pub(super) fn link_received(&mut self, io: &mut Io, index: usize, data: &[u8]) -> usize {
         let mut at = 0;
         let is_three = version(index) == Version::Three;
         loop {
-            let (answer, length, kind) = match self.links[index].scanner.find_or_pass_over(&data[at..]) {
-                Ok(Found::Whole(length)) => (Cow::Borrowed(&data[at..at + length]), length, data[at]),
-                // What is there of it are its last bytes, which may be any.
-                Ok(Found::TooLong { length, kind }) => (Cow::Owned(self.too_long(index)), length, kind),
-                Ok(Found::Waits) => return at,
-                Ok(Found::Part(length)) => return at + length,
-                Err(error) => {
-                    self.lose(io, index, &format!("has answered what is not RESP: {error}"));
-                    return data.len();
-                }
-            };
+            let (answer, length, kind) =
+                match self.links[index].scanner.find_or_pass_over(&data[at..]) {
+                    Ok(Found::Whole(length)) => {
+                        (Cow::Borrowed(&data[at..at + length]), length, data[at])
+                    }
+                    // What is there of it are its last bytes, which may be any.
+                    Ok(Found::TooLong { length, kind }) => {
+                        (Cow::Owned(self.too_long(index)), length, kind)
+                    }
+                    Ok(Found::Waits) => return at,
+                    Ok(Found::Part(length)) => return at + length,
+                    Err(error) => {
+                        self.lose(io, index, &format!("has answered what is not RESP: {error}"));
+                        return data.len();
+                    }
+                };
             at += length;
-            // Nobody's answer, but something that the server says by itself; in RESP2 there is none.
+            // Nobody's answer, but something that the server says by itself; in RESP2 there is
+            // none.
             if is_three && kind == b'>' {
                 continue;
             }
@@ -226,7 +247,13 @@ impl Sidecar {
     }
 
     /// An answer as the server gave it, or what stands for one that was too long.
-    fn link_answer(&mut self, io: &mut Io, index: usize, expected: Expected, answer: Cow<'_, [u8]>) {
+    fn link_answer(
+        &mut self,
+        io: &mut Io,
+        index: usize,
+        expected: Expected,
+        answer: Cow<'_, [u8]>,
+    ) {
         let Some(expected) = self.follow(io, index, expected, &answer) else { return };
         match expected {
             Expected::Asking => {}
@@ -268,9 +295,8 @@ impl Sidecar {
             (Op::MultiGet, Some((count, mut values))) if count == keys.len() => {
                 keys.iter().try_for_each(|position| self.take(ticket, *position, values.next()))
             }
-            (Op::MultiGet, _) if !is_one => {
-                plain(first).and(Err("ERR the server has answered with another number of values".to_owned()))
-            }
+            (Op::MultiGet, _) if !is_one => plain(first)
+                .and(Err("ERR the server has answered with another number of values".to_owned())),
             _ => self.take(ticket, keys[0], first),
         };
         if let Err(text) = outcome {
@@ -279,7 +305,12 @@ impl Sidecar {
     }
 
     /// A key has this value, or the server's word why not.
-    fn take(&mut self, ticket: Ticket, position: u16, found: Option<Value<'_>>) -> Result<(), String> {
+    fn take(
+        &mut self,
+        ticket: Ticket,
+        position: u16,
+        found: Option<Value<'_>>,
+    ) -> Result<(), String> {
         plain(found).map(|value| self.client.fetched(ticket, position, value))
     }
 
@@ -296,7 +327,8 @@ impl Sidecar {
         let link = &mut self.links[index];
         let (server, expected) = (link.server, std::mem::take(&mut link.expected));
         // Of a server that has not let the connection begin, or is not there.
-        let is_refused = link.refused.as_ref().is_some_and(|refused| io.now_ns() < refused.until_ns);
+        let is_refused =
+            link.refused.as_ref().is_some_and(|refused| io.now_ns() < refused.until_ns);
         let was_sent = std::mem::take(&mut link.unsent).is_empty() && !is_refused;
         self.metrics.links_lost.add(1);
         for (expected, _) in expected {
@@ -305,11 +337,14 @@ impl Sidecar {
                 Expected::Slots => self.slots_failed(),
                 Expected::App { conn, sequence, .. } => {
                     if let Some(app) = self.app_of(conn) {
-                        let known = if was_sent { "; the command may have been carried out" } else { "" };
+                        let known =
+                            if was_sent { "; the command may have been carried out" } else { "" };
                         self.error(io, app, sequence, &format!("{why}{known}"));
                     }
                 }
-                Expected::Part { split, keys, .. } if was_sent => self.mark_part_lost(io, split, keys, &why),
+                Expected::Part { split, keys, .. } if was_sent => {
+                    self.mark_part_lost(io, split, keys, &why)
+                }
                 Expected::Part { split, keys, .. } => self.part_not_sent(io, split, keys, &why),
                 Expected::Fetch { ticket, .. } => self.client.fetch_failed(ticket, server, &why),
             }
@@ -318,8 +353,12 @@ impl Sidecar {
 
     pub(super) fn link_closed(&mut self, io: &mut Io, index: usize, reason: CloseReason) {
         let what = match reason {
-            CloseReason::ConnectFailed(_) => "refuses connections: is it running, and is this its address?",
-            CloseReason::ConnectTimedOut => "does not answer a connect: is it running, and is the network open?",
+            CloseReason::ConnectFailed(_) => {
+                "refuses connections: is it running, and is this its address?"
+            }
+            CloseReason::ConnectTimedOut => {
+                "does not answer a connect: is it running, and is the network open?"
+            }
             _ => "has closed the connection",
         };
         self.links[index].conn = None;
@@ -335,15 +374,20 @@ impl Sidecar {
     fn refuse(&mut self, io: &Io, index: usize, what: &str) {
         let link = &mut self.links[index];
         let why = format!("ERR the server {} {what}", link.address);
-        link.refused = Some(Refused { until_ns: io.now_ns() + limits::BACK_OFF_NS, why, is_silent: false });
+        link.refused =
+            Some(Refused { until_ns: io.now_ns() + limits::BACK_OFF_NS, why, is_silent: false });
     }
 
-    /// The same for longer each time, for it is known only after a time limit that the server is silent still.
+    /// The same for longer each time, for it is known only after a time limit that the server is
+    /// silent still.
     fn refuse_silent(&mut self, io: &Io, index: usize, what: &str) {
         let link = &mut self.links[index];
-        let why =
-            format!("ERR the server {} {what} - until it answers, one command at a time is sent to it", link.address);
-        link.refused = Some(Refused { until_ns: io.now_ns() + link.back_off_ns, why, is_silent: true });
+        let why = format!(
+            "ERR the server {} {what} - until it answers, one command at a time is sent to it",
+            link.address
+        );
+        link.refused =
+            Some(Refused { until_ns: io.now_ns() + link.back_off_ns, why, is_silent: true });
         link.back_off_ns = (2 * link.back_off_ns).min(limits::BACK_OFF_NS_MAX);
     }
 
@@ -353,7 +397,8 @@ impl Sidecar {
         for index in 0..self.links.len() {
             let is_late = |(_, at_ns): &(Expected, u64)| at_ns + timeout_ns <= now_ns;
             if self.links[index].expected.front().is_some_and(is_late) {
-                let text = format!("has not answered within {} ms (--timeout-ms)", timeout_ns / 1_000_000);
+                let text =
+                    format!("has not answered within {} ms (--timeout-ms)", timeout_ns / 1_000_000);
                 self.lose(io, index, &text);
                 // Only then, for what is lost was sent.
                 self.refuse_silent(io, index, &text);

@@ -1,29 +1,38 @@
 //! Commands that are answered here: they are about the connection, which ends here.
 
-use shunt_wire::resp::{Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple};
+use shunt_wire::resp::{
+    Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple,
+};
 
 use super::apps::App;
 
 /// The version that HELLO tells: clients decide by it what a server can do.
 const REDIS_VERSION: &str = "7.0.0";
 
-/// The answer to a command with this name in capitals and these arguments, its name not among them. All connections are to one database.
+/// The answer to a command with this name in capitals and these arguments, its name not among them.
+/// All connections are to one database.
 pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u32) -> Vec<u8> {
     let mut out = Vec::new();
     match (name, arguments) {
         ("PING", []) => put_simple(&mut out, "PONG"),
         ("PING" | "ECHO", [text]) => put_bulk(&mut out, text),
-        ("SELECT", [number]) if *number == database.to_string().as_bytes() => put_simple(&mut out, "OK"),
+        ("SELECT", [number]) if *number == database.to_string().as_bytes() => {
+            put_simple(&mut out, "OK")
+        }
         ("SELECT", [_]) => {
-            let text =
-                format!("ERR there is database {database} alone: start shunt multiget serve with another --database");
+            let text = format!(
+                "ERR there is database {database} alone: start shunt multiget serve with another --database"
+            );
             put_error(&mut out, &text);
         }
         ("COMMAND", arguments) => command(app, arguments, &mut out),
         ("INFO", arguments) => put_bulk(&mut out, information(arguments).as_bytes()),
         ("CONFIG", [word, _, ..]) if is(word, "GET") => put_map(&mut out, app.version, 0),
         ("CONFIG", _) => {
-            put_error(&mut out, "ERR the sidecar answers only CONFIG GET: send other CONFIG commands to a server");
+            put_error(
+                &mut out,
+                "ERR the sidecar answers only CONFIG GET: send other CONFIG commands to a server",
+            );
         }
         ("AUTH", _) => put_error(
             &mut out,
@@ -35,7 +44,10 @@ pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u
         }
         ("CLIENT", arguments) => client(app, arguments, &mut out),
         ("HELLO", arguments) => hello(app, arguments, &mut out),
-        _ => put_error(&mut out, &format!("ERR wrong number of arguments for '{}' command", name.to_lowercase())),
+        _ => put_error(
+            &mut out,
+            &format!("ERR wrong number of arguments for '{}' command", name.to_lowercase()),
+        ),
     }
     out
 }
@@ -52,14 +64,19 @@ const FACTS: [(&str, &[(&str, &str)]); 4] = [
     ("Cluster", &[("cluster_enabled", "0")]),
 ];
 
-/// The facts of the sections that are asked for. What servers use and hold is not among them: there are several.
+/// The facts of the sections that are asked for. What servers use and hold is not among them: there
+/// are several.
 fn information(asked: &[&[u8]]) -> String {
-    let all =
-        asked.is_empty() || asked.iter().any(|word| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| is(word, all)));
+    let all = asked.is_empty()
+        || asked
+            .iter()
+            .any(|word| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| is(word, all)));
     let line = |(name, value): &(&str, &str)| format!("{name}:{value}\r\n");
-    let sections = FACTS.iter().filter(|(section, _)| all || asked.iter().any(|word| is(word, section)));
-    let texts =
-        sections.map(|(section, facts)| format!("# {section}\r\n{}", facts.iter().map(line).collect::<String>()));
+    let sections =
+        FACTS.iter().filter(|(section, _)| all || asked.iter().any(|word| is(word, section)));
+    let texts = sections.map(|(section, facts)| {
+        format!("# {section}\r\n{}", facts.iter().map(line).collect::<String>())
+    });
     texts.collect::<Vec<_>>().join("\r\n")
 }
 
@@ -92,7 +109,9 @@ fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
         // What is so in any case.
         [word, on] if is(word, "REPLY") && is(on, "ON") => put_simple(out, "OK"),
         [word, off] if is(word, "TRACKING") && is(off, "OFF") => put_simple(out, "OK"),
-        [word, off] if (is(word, "NO-EVICT") || is(word, "NO-TOUCH")) && is(off, "OFF") => put_simple(out, "OK"),
+        [word, off] if (is(word, "NO-EVICT") || is(word, "NO-TOUCH")) && is(off, "OFF") => {
+            put_simple(out, "OK")
+        }
         _ => put_error(out, "ERR of CLIENT there are SETNAME, GETNAME, SETINFO, INFO and ID here"),
     }
 }
@@ -117,7 +136,9 @@ fn hello(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     let mut name = None;
     while let [option, behind @ ..] = rest {
         match behind {
-            [given, behind @ ..] if is(option, "SETNAME") => (name, rest) = (Some(given.to_vec()), behind),
+            [given, behind @ ..] if is(option, "SETNAME") => {
+                (name, rest) = (Some(given.to_vec()), behind)
+            }
             _ if is(option, "AUTH") => {
                 return put_error(
                     out,
@@ -133,7 +154,12 @@ fn hello(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     }
     put_map(out, version, 7);
     let number = if version == Version::Two { 2 } else { 3 };
-    for (key, value) in [("server", "redis"), ("version", REDIS_VERSION), ("mode", "standalone"), ("role", "master")] {
+    for (key, value) in [
+        ("server", "redis"),
+        ("version", REDIS_VERSION),
+        ("mode", "standalone"),
+        ("role", "master"),
+    ] {
         put_bulk(out, key.as_bytes());
         put_bulk(out, value.as_bytes());
     }

@@ -1,13 +1,15 @@
-//! The client as a process: applications speak RESP to it. GET and MGET are multigets; commands with keys on one server are passed on to that server
-//! over TCP; DEL and MSET and their like are split; a few are answered here; all others are refused by name.
+//! The client as a process: applications speak RESP to it. GET and MGET are multigets; commands
+//! with keys on one server are passed on to that server over TCP; DEL and MSET and their like are
+//! split; a few are answered here; all others are refused by name.
 //!
 //! ```text
 //! application ── command ──> intake ── GET, MGET ───> client ── datagrams ──> shims
 //!             <── answer ── apps    ├─ DEL, MSET ───> parts ──┐
 //!                                   └─ others ─────> links ───┴── TCP ─────> servers
 //! ```
-//! Answers are in the order of their commands. Reads in datagrams and commands over TCP of one application never overtake one another: a command of one kind waits
-//! until those of the other are answered, so that what was written before is what is read.
+//! Answers are in the order of their commands. Reads in datagrams and commands over TCP of one
+//! application never overtake one another: a command of one kind waits until those of the other are
+//! answered, so that what was written before is what is read.
 //!
 //! | file | what is there |
 //! |---|---|
@@ -66,7 +68,8 @@ pub struct SidecarOptions {
     pub servers: Vec<(SocketAddr, SocketAddr)>,
     /// Where requests are split.
     pub mode: Mode,
-    /// The servers are nodes of a Redis Cluster, which know where keys are and of all others; shims have this port.
+    /// The servers are nodes of a Redis Cluster, which know where keys are and of all others; shims
+    /// have this port.
     pub cluster: Option<u16>,
     /// How connections to servers begin.
     pub login: Login,
@@ -112,7 +115,8 @@ pub struct Sidecar {
     turns: Turns,
     /// A link had as much as it may, since that was looked at last.
     has_full_link: bool,
-    /// What applications take up together: as they were weighed last, and what has come since; and how much that may be.
+    /// What applications take up together: as they were weighed last, and what has come since; and
+    /// how much that may be.
     apps_bytes: usize,
     apps_bytes_max: usize,
     cluster: Option<Cluster>,
@@ -167,7 +171,9 @@ impl Sidecar {
 
     fn peer(&self, conn: ConnId) -> Peer {
         match self.peers.get(conn.index as usize).copied().unwrap_or_default() {
-            Peer::App(app) if self.apps.get(app).is_some_and(|app| app.conn == conn) => Peer::App(app),
+            Peer::App(app) if self.apps.get(app).is_some_and(|app| app.conn == conn) => {
+                Peer::App(app)
+            }
             Peer::Link(link) if self.links[link].conn == Some(conn) => Peer::Link(link),
             _ => Peer::Nobody,
         }

@@ -28,7 +28,9 @@ impl Sidecar {
     ) {
         let now_ns = io.now_ns();
         let user = self.askers.insert(Asker { app: conn, sequence, at_ns: now_ns });
-        let begun = self.client.begin(now_ns, user as u64, op, keys, &mut |to, data| io.send_datagram(to, data));
+        let begun = self
+            .client
+            .begin(now_ns, user as u64, op, keys, &mut |to, data| io.send_datagram(to, data));
         if let Err(refused) = begun {
             self.askers.remove(user);
             if let Some(app) = self.app_of(conn) {
@@ -38,7 +40,8 @@ impl Sidecar {
         self.carry_out(io);
     }
 
-    /// An application is gone: what it asked for is of use to nobody, and would go on taking memory and room from others.
+    /// An application is gone: what it asked for is of use to nobody, and would go on taking memory
+    /// and room from others.
     pub(super) fn abandon(&mut self, io: &mut Io, app: ConnId) {
         let theirs = |(user, asker): (usize, &Asker)| (asker.app == app).then_some(user as u64);
         let users: HashSet<u64> = self.askers.iter().filter_map(theirs).collect();
@@ -63,19 +66,28 @@ impl Sidecar {
     pub(super) fn carry_out(&mut self, io: &mut Io) {
         while let Some(event) = self.client.event() {
             match event {
-                Event::Done { user, values } => self.over(io, user, |version| written(&values, version)),
+                Event::Done { user, values } => {
+                    self.over(io, user, |version| written(&values, version))
+                }
                 Event::Failed { user, failure } => {
                     let text = self.words(&failure);
                     self.over(io, user, |_| Err(text));
                 }
-                Event::Fetch { ticket, op, server, keys } => self.fetch(io, ticket, op, server, keys),
+                Event::Fetch { ticket, op, server, keys } => {
+                    self.fetch(io, ticket, op, server, keys)
+                }
             }
         }
         self.give_turns(io);
         self.arm(io);
     }
 
-    fn over(&mut self, io: &mut Io, user: u64, answer: impl FnOnce(Version) -> Result<Vec<u8>, String>) {
+    fn over(
+        &mut self,
+        io: &mut Io,
+        user: u64,
+        answer: impl FnOnce(Version) -> Result<Vec<u8>, String>,
+    ) {
         let Some(asker) = self.askers.try_remove(user as usize) else { return };
         self.metrics.times.record(io.now_ns().saturating_sub(asker.at_ns));
         let Some(app) = self.app_of(asker.app) else { return };
@@ -101,7 +113,9 @@ impl Sidecar {
             let known = keys.iter().filter_map(|position| self.client.key(ticket, *position));
             known.for_each(|key| put_bulk(&mut command, key));
             let expected = Expected::Fetch { ticket, op, keys: keys.into(), hops: 0 };
-            if let Err(text) = self.ask(io, server, Version::Two, expected, |out| out.extend_from_slice(&command)) {
+            if let Err(text) =
+                self.ask(io, server, Version::Two, expected, |out| out.extend_from_slice(&command))
+            {
                 self.client.fetch_failed(ticket, server, &text);
             }
         }
@@ -131,12 +145,15 @@ impl Sidecar {
     }
 }
 
-/// The answer, or why it is not given: a value that is asked for many times is held once and would be written many times.
+/// The answer, or why it is not given: a value that is asked for many times is held once and would
+/// be written many times.
 fn written(values: &Values, version: Version) -> Result<Vec<u8>, String> {
     let bytes: usize = values.iter().map(|value| value.map_or(0, <[u8]>::len) + HEAD_BYTES).sum();
     if bytes > limits::COMMAND_BYTES_MAX {
         let limit = limits::COMMAND_BYTES_MAX;
-        return Err(format!("ERR the answer has {bytes} bytes, more than {limit}: ask for fewer keys at a time"));
+        return Err(format!(
+            "ERR the answer has {bytes} bytes, more than {limit}: ask for fewer keys at a time"
+        ));
     }
     let mut out = Vec::with_capacity(bytes);
     if values.op == Op::MultiGet {

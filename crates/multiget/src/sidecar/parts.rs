@@ -14,7 +14,8 @@ use super::links::{Expected, link_index};
 use super::split::{KeyPlace, Split, Verb};
 
 impl Sidecar {
-    /// Sends each server its part of a command. If one of them is known to refuse it, nothing is sent.
+    /// Sends each server its part of a command. If one of them is known to refuse it, nothing is
+    /// sent.
     pub(super) fn begin_split(
         &mut self,
         io: &mut Io,
@@ -29,9 +30,12 @@ impl Sidecar {
         self.sort_keys((command, bytes), verb, &mut places);
         let is_cluster = self.cluster.is_some();
         let key = |place: &KeyPlace| command.argument(bytes, place.index);
-        let is_same_part = |a: &KeyPlace, b: &KeyPlace| a.server == b.server && (!is_cluster || key(a) == key(b));
+        let is_same_part =
+            |a: &KeyPlace, b: &KeyPlace| a.server == b.server && (!is_cluster || key(a) == key(b));
         let of_servers = || places.chunk_by(|a, b| a.server == b.server);
-        let links = of_servers().filter_map(|keys| keys.first()).map(|first| link_index(first.server, version));
+        let links = of_servers()
+            .filter_map(|keys| keys.first())
+            .map(|first| link_index(first.server, version));
         let refusal = links.filter_map(|link| self.refusal(io, link)).next();
         if let Some(text) = refusal {
             self.metrics.split_failed.add(1);
@@ -60,14 +64,20 @@ impl Sidecar {
 
     /// Finds the keys of a command, and sorts them by part. Keys of one part keep the command's
     /// order.
-    fn sort_keys(&self, (command, bytes): (&Command, &[u8]), verb: Verb, found: &mut Vec<KeyPlace>) {
+    fn sort_keys(
+        &self,
+        (command, bytes): (&Command, &[u8]),
+        verb: Verb,
+        found: &mut Vec<KeyPlace>,
+    ) {
         let (places, is_cluster) = (self.client.places(), self.cluster.is_some());
         let key = |place: &KeyPlace| command.argument(bytes, place.index).unwrap_or_default();
         let indices = (1..command.count()).step_by(verb.arguments_per_key());
         found.clear();
-        found.extend(
-            indices.map(|index| KeyPlace { server: places.server(key(&KeyPlace { server: 0, index })), index }),
-        );
+        found.extend(indices.map(|index| KeyPlace {
+            server: places.server(key(&KeyPlace { server: 0, index })),
+            index,
+        }));
         found.sort_unstable_by(|a, b| {
             let by_key = || if is_cluster { key(a).cmp(key(b)) } else { std::cmp::Ordering::Equal };
             a.server.cmp(&b.server).then_with(by_key).then(a.index.cmp(&b.index))
@@ -87,7 +97,10 @@ impl Sidecar {
         if let Some(state) = self.splits.get_mut(split) {
             match is_whole {
                 true => state.answered(keys, address, answer),
-                false => state.lost(keys, format!("ERR the server {address} has answered with too many bytes")),
+                false => state.lost(
+                    keys,
+                    format!("ERR the server {address} has answered with too many bytes"),
+                ),
             }
         }
         self.finish_split(io, split);
@@ -135,6 +148,8 @@ fn put_part(out: &mut Vec<u8>, (command, bytes): (&Command, &[u8]), verb: Verb, 
     put_bulk(out, verb.name().as_bytes());
     for place in keys {
         let arguments = place.index..place.index + verb.arguments_per_key();
-        arguments.filter_map(|index| command.argument(bytes, index)).for_each(|argument| put_bulk(out, argument));
+        arguments
+            .filter_map(|index| command.argument(bytes, index))
+            .for_each(|argument| put_bulk(out, argument));
     }
 }

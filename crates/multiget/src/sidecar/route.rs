@@ -1,5 +1,6 @@
-//! Where a command goes. Commands that are not in these lists are refused: where their keys are is not known here, or they are about one server, or they change what a
-//! connection is, and the connections to servers are everybody's.
+//! Where a command goes. Commands that are not in these lists are refused: where their keys are is
+//! not known here, or they are about one server, or they change what a connection is, and the
+//! connections to servers are everybody's.
 
 use shunt_wire::resp::Command;
 
@@ -140,7 +141,8 @@ const PAIRS: &[&str] = &["MSET", "MSETNX"];
 const TWO_KEYS: &[&str] =
     &["RENAME", "RENAMENX", "COPY", "LMOVE", "RPOPLPUSH", "SMOVE", "ZRANGESTORE", "GEOSEARCHSTORE"];
 /// Answered here.
-const LOCAL: &[&str] = &["PING", "ECHO", "HELLO", "CLIENT", "SELECT", "AUTH", "COMMAND", "INFO", "CONFIG", "QUIT"];
+const LOCAL: &[&str] =
+    &["PING", "ECHO", "HELLO", "CLIENT", "SELECT", "AUTH", "COMMAND", "INFO", "CONFIG", "QUIT"];
 
 /// Where a command goes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -162,7 +164,8 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: 
     let name = command.argument(bytes, 0).unwrap_or_default();
     let is = |known: &&&str| name.eq_ignore_ascii_case(known.as_bytes());
     let count = command.count();
-    let arity = || Route::Refused(format!("ERR wrong number of arguments for '{}' command", shown(name)));
+    let arity =
+        || Route::Refused(format!("ERR wrong number of arguments for '{}' command", shown(name)));
     if is(&&"GET") || is(&&"MGET") {
         let fits = if is(&&"GET") { count == 2 } else { count >= 2 };
         return if fits { Route::Multiget } else { arity() };
@@ -205,11 +208,13 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: 
     }
     match verb.filter(|_| is_split) {
         None => Route::Server(server),
-        Some(verb) if (count - 1) / verb.arguments_per_key() > limits::KEYS_MAX => Route::Refused(format!(
-            "ERR '{}' over several servers has at most {} keys: send several commands",
-            shown(name),
-            limits::KEYS_MAX
-        )),
+        Some(verb) if (count - 1) / verb.arguments_per_key() > limits::KEYS_MAX => {
+            Route::Refused(format!(
+                "ERR '{}' over several servers has at most {} keys: send several commands",
+                shown(name),
+                limits::KEYS_MAX
+            ))
+        }
         Some(verb) => Route::Split(verb),
     }
 }
@@ -221,7 +226,9 @@ fn crossing(name: &[u8]) -> String {
         "msetnx" => format!(
             "CROSSSLOT the keys of 'msetnx' are on several servers, which cannot set all of them or none: {advice}"
         ),
-        _ => format!("CROSSSLOT the keys of '{name}' are on several servers: send one command for each, or {advice}"),
+        _ => format!(
+            "CROSSSLOT the keys of '{name}' are on several servers: send one command for each, or {advice}"
+        ),
     }
 }
 
@@ -229,7 +236,9 @@ fn crossing(name: &[u8]) -> String {
 fn leaves(command: &Command, bytes: &[u8], database: u32) -> bool {
     let (own, mut options) = (database.to_string(), command.arguments(bytes, 1).skip(2).peekable());
     while let Some(option) = options.next() {
-        if option.eq_ignore_ascii_case(b"DB") && options.peek().is_some_and(|named| *named != own.as_bytes()) {
+        if option.eq_ignore_ascii_case(b"DB")
+            && options.peek().is_some_and(|named| *named != own.as_bytes())
+        {
             return true;
         }
     }
@@ -301,7 +310,9 @@ mod tests {
     fn a_split_command_has_a_bound_of_keys() {
         let keys = |count: usize| format!("DEL{}", " foo bar".repeat(count / 2));
         assert_eq!(routed(&keys(limits::KEYS_MAX)), Route::Split(Verb::Del));
-        let Route::Refused(text) = routed(&keys(limits::KEYS_MAX + 2)) else { panic!("it goes somewhere") };
+        let Route::Refused(text) = routed(&keys(limits::KEYS_MAX + 2)) else {
+            panic!("it goes somewhere")
+        };
         assert!(text.contains("at most 10000 keys"), "{text}");
         // What is on one server is not counted here.
         let one = format!("DEL{}", " foo".repeat(limits::KEYS_MAX + 1));
@@ -311,13 +322,20 @@ mod tests {
     #[test]
     fn no_copy_leaves_the_database() {
         let foo = Places::Equal(5).server(b"foo");
-        for text in ["COPY foo {foo}2", "COPY foo {foo}2 REPLACE", "copy foo {foo}2 replace db 3", "COPY foo {foo}2 DB"]
-        {
+        for text in [
+            "COPY foo {foo}2",
+            "COPY foo {foo}2 REPLACE",
+            "copy foo {foo}2 replace db 3",
+            "COPY foo {foo}2 DB",
+        ] {
             assert_eq!(routed(text), Route::Server(foo), "{text}");
         }
-        for text in
-            ["COPY foo foo DB 5", "copy foo {foo}2 REPLACE db 0", "COPY foo foo DB 5 DB 3", "COPY foo foo DB x DB 5"]
-        {
+        for text in [
+            "COPY foo foo DB 5",
+            "copy foo {foo}2 REPLACE db 0",
+            "COPY foo foo DB 5 DB 3",
+            "COPY foo foo DB x DB 5",
+        ] {
             let Route::Refused(why) = routed(text) else { panic!("{text} goes somewhere") };
             assert!(why.contains("database 3 alone"), "{text}: {why}");
         }
@@ -335,7 +353,10 @@ mod tests {
             ("SET", "wrong number"),
             ("RENAME a", "wrong number"),
             ("SUNION foo bar hello", "CROSSSLOT the keys of 'sunion'"),
-            ("MSETNX foo 1 bar 2", "CROSSSLOT the keys of 'msetnx' are on several servers, which cannot set all"),
+            (
+                "MSETNX foo 1 bar 2",
+                "CROSSSLOT the keys of 'msetnx' are on several servers, which cannot set all",
+            ),
             ("MSET foo 1 bar", "wrong number of arguments for 'mset'"),
             ("MSET foo", "wrong number"),
             ("MSET", "wrong number"),

@@ -75,7 +75,8 @@ impl Service for Sidecar {
             self.carry_out(io);
             self.weigh(io);
         } else if self.armed_ns.is_none_or(|armed_ns| armed_ns <= io.now_ns()) {
-            // There is no cancel, so timers that were overtaken by an earlier one come too; each would set one more, for ever.
+            // There is no cancel, so timers that were overtaken by an earlier one come too; each
+            // would set one more, for ever.
             self.armed_ns = None;
             self.look(io);
         }

@@ -113,14 +113,19 @@ impl Split {
                 self.keys.not_done += keys;
                 self.failed(Failure { text, server: Some(server) });
             }
-            Some(Value::Integer(number)) if self.verb != Verb::Mset && (0..=keys as i64).contains(&number) => {
+            Some(Value::Integer(number))
+                if self.verb != Verb::Mset && (0..=keys as i64).contains(&number) =>
+            {
                 self.sum += number;
                 self.done(keys);
             }
             _ if self.verb == Verb::Mset && answer == b"+OK\r\n" => self.done(keys),
-            _ => {
-                self.lost(keys, format!("ERR the answer of the server {server} is not of the kind that was asked for"))
-            }
+            _ => self.lost(
+                keys,
+                format!(
+                    "ERR the answer of the server {server} is not of the kind that was asked for"
+                ),
+            ),
         }
     }
 
@@ -178,8 +183,11 @@ impl Split {
             text.push_str(&format!(", perhaps for {}", keys.unknown));
         }
         match error.server {
-            Some(server) => text.push_str(&format!(": the server {server} has answered {}", error.text)),
-            None => text.push_str(&format!(": {}", error.text.strip_prefix("ERR ").unwrap_or(&error.text))),
+            Some(server) => {
+                text.push_str(&format!(": the server {server} has answered {}", error.text))
+            }
+            None => text
+                .push_str(&format!(": {}", error.text.strip_prefix("ERR ").unwrap_or(&error.text))),
         }
         Err(text)
     }
@@ -226,7 +234,12 @@ mod tests {
             let mut split = split(verb, 1);
             split.answered(2, server(), answer);
             let text = split.answer().expect_err("no answer");
-            assert!(text.contains("for 0 of 2 keys, perhaps for 2: the answer of the server 192.0.2.7:6379"), "{text}");
+            assert!(
+                text.contains(
+                    "for 0 of 2 keys, perhaps for 2: the answer of the server 192.0.2.7:6379"
+                ),
+                "{text}"
+            );
         }
     }
 
@@ -260,7 +273,10 @@ mod tests {
             let mut split = split(verb, 2);
             split.answered(1, server(), b":1\r\n");
             split.answered(1, server(), loading);
-            assert_eq!(split.answer(), Err("LOADING Redis is loading the dataset in memory".to_owned()));
+            assert_eq!(
+                split.answer(),
+                Err("LOADING Redis is loading the dataset in memory".to_owned())
+            );
         }
     }
 }

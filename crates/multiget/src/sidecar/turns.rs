@@ -1,7 +1,9 @@
-//! Whose turn it is while as much is under way as may be: applications wait in line, and each that comes to the front sends one command on. So one
-//! that sends thousands ahead costs others time, and no errors. The lines are in `lines.rs`.
+//! Whose turn it is while as much is under way as may be: applications wait in line, and each that
+//! comes to the front sends one command on. So one that sends thousands ahead costs others time,
+//! and no errors. The lines are in `lines.rs`.
 //!
-//! One of several servers has at most half of the places: if it is silent those who ask it wait, and nobody else.
+//! One of several servers has at most half of the places: if it is silent those who ask it wait,
+//! and nobody else.
 
 use shunt_reactor::Io;
 use shunt_wire::resp::{Command, Version};
@@ -19,7 +21,8 @@ impl Sidecar {
         self.client.under_way() + self.turns.given < limits::MULTIGETS_MAX
     }
 
-    /// A server has as many multigets as it may, or cannot be sent one; `with_promised` with what is promised to others.
+    /// A server has as many multigets as it may, or cannot be sent one; `with_promised` with what
+    /// is promised to others.
     fn is_server_full(&self, io: &Io, server: usize, with_promised: bool) -> bool {
         let link = link_index(server, Version::Two);
         let (multigets, commands) = match with_promised {
@@ -31,7 +34,8 @@ impl Sidecar {
             || (self.client.is_asked_over_tcp(server) && self.is_link_full(io, link, commands))
     }
 
-    /// What an application has to wait for before it may begin a multiget of these keys. If that is nothing it has to begin it, for it has no turn any more.
+    /// What an application has to wait for before it may begin a multiget of these keys. If that is
+    /// nothing it has to begin it, for it has no turn any more.
     pub(super) fn wait_for_turn<'k>(
         &mut self,
         io: &Io,
@@ -40,19 +44,25 @@ impl Sidecar {
     ) -> Option<Held> {
         let turn = self.take_turn(app, Line::is_for_a_place);
         let is_full = |server: usize| match turn {
-            // It was at the front of a line: who is promised a place elsewhere does not hold it up, or two could hold up one another for ever.
+            // It was at the front of a line: who is promised a place elsewhere does not hold it up,
+            // or two could hold up one another for ever.
             Some(Line::Server(_)) => self.is_server_full(io, server, false),
-            _ => self.turns.is_waited_for(Line::Server(server)) || self.is_server_full(io, server, true),
+            _ => {
+                self.turns.is_waited_for(Line::Server(server))
+                    || self.is_server_full(io, server, true)
+            }
         };
         // Otherwise no server has as much as it may, and nobody waits for one: keys need no look.
         let is_busy = self.client.under_way() + self.turns.given >= limits::SERVER_MULTIGETS_MAX;
         if is_busy || self.has_full_link || self.turns.waiting > 0 {
             let places = self.client.places();
-            if let Some(server) = keys.map(|key| places.server(key)).find(|server| is_full(*server)) {
+            if let Some(server) = keys.map(|key| places.server(key)).find(|server| is_full(*server))
+            {
                 return Some(Held::Turn(Line::Server(server)));
             }
         }
-        let is_free = turn.is_some() || (!self.turns.is_waited_for(Line::Any) && self.has_free_turn());
+        let is_free =
+            turn.is_some() || (!self.turns.is_waited_for(Line::Any) && self.has_free_turn());
         (!is_free).then_some(Held::Turn(Line::Any))
     }
 
@@ -71,7 +81,8 @@ impl Sidecar {
         verb: Verb,
         (command, bytes): (&Command, &[u8]),
     ) -> Option<Held> {
-        // Otherwise no connection has as much as it may, and nobody waits for one: keys need no look.
+        // Otherwise no connection has as much as it may, and nobody waits for one: keys need no
+        // look.
         if !self.has_full_link && self.turns.waiting_for_links == 0 {
             return None;
         }
@@ -89,14 +100,18 @@ impl Sidecar {
         servers: &mut dyn Iterator<Item = usize>,
     ) -> Option<Held> {
         let is_full = |link: &usize| match has_turn {
-            // It was at the front of a line, and is held up by nobody's promise elsewhere, as above.
+            // It was at the front of a line, and is held up by nobody's promise elsewhere, as
+            // above.
             true => self.is_link_full(io, *link, 0),
             false => {
                 self.turns.is_waited_for(Line::Link(*link))
                     || self.is_link_full(io, *link, self.turns.given_at_link(*link))
             }
         };
-        servers.map(|server| link_index(server, version)).find(is_full).map(|link| Held::Turn(Line::Link(link)))
+        servers
+            .map(|server| link_index(server, version))
+            .find(is_full)
+            .map(|link| Held::Turn(Line::Link(link)))
     }
 
     fn take_turn(&mut self, app: usize, is_right: impl FnOnce(Line) -> bool) -> Option<Line> {
@@ -110,11 +125,13 @@ impl Sidecar {
         self.take_turn(app, |_| true).is_some()
     }
 
-    /// Lets those who wait longest go on, as far as there is room, one of each line after the other.
+    /// Lets those who wait longest go on, as far as there is room, one of each line after the
+    /// other.
     pub(super) fn give_turns(&mut self, io: &mut Io) {
         let mut passed = 0;
         while passed < self.turns.lines()
-            && (self.turns.waiting_for_links > 0 || (self.turns.waiting > 0 && self.has_free_turn()))
+            && (self.turns.waiting_for_links > 0
+                || (self.turns.waiting > 0 && self.has_free_turn()))
         {
             let line = self.turns.next_line();
             passed = if self.give_turn(io, line) { 0 } else { passed + 1 };
@@ -133,7 +150,9 @@ impl Sidecar {
         }
         while let Some(conn) = self.turns.take_next(line) {
             // It may be gone, or wait for something else by now.
-            let Some(app) = self.app_of(conn).and_then(|app| self.apps.get_mut(app)) else { continue };
+            let Some(app) = self.app_of(conn).and_then(|app| self.apps.get_mut(app)) else {
+                continue;
+            };
             if app.held == Some(Held::Turn(line)) {
                 (app.held, app.turn) = (None, Some(line));
                 self.turns.give(line);

@@ -1,15 +1,15 @@
-//! What all applications take up together. Each has bounds of its own, and many have many times as much: when it is too much, those with the most
-//! are closed, until there is room again.
+//! What all applications take up together. Each has bounds of its own, and many have many times as
+//! much: when it is too much, those with the most are closed, until there is room again.
 
 use shunt_reactor::{ConnId, Io};
 
 use super::Sidecar;
 
-const TOO_MUCH: &str =
-    "all applications together take up too much, and it has the most that is not taken, not complete or not answered";
+const TOO_MUCH: &str = "all applications together take up too much, and it has the most that is not taken, not complete or not answered";
 
 impl Sidecar {
-    /// Applications of this event loop may take up so many bytes together. What only one may is another bound.
+    /// Applications of this event loop may take up so many bytes together. What only one may is
+    /// another bound.
     pub fn set_apps_bytes_max(&mut self, bytes: usize) {
         self.apps_bytes_max = bytes;
     }

@@ -1,4 +1,5 @@
-//! Requests for several servers: begun, asked of all shims, and answered. What is for this shim itself does not leave it.
+//! Requests for several servers: begun, asked of all shims, and answered. What is for this shim
+//! itself does not leave it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -59,7 +60,8 @@ impl Coordinated {
 impl Store {
     pub(super) fn begin(&mut self, io: &mut Io, asked: Asked) {
         let Some(coordinated) = &mut self.coordinated else { return };
-        match coordinated.with(io, |coordinator, now_ns, out| coordinator.begin(now_ns, asked, out)) {
+        match coordinated.with(io, |coordinator, now_ns, out| coordinator.begin(now_ns, asked, out))
+        {
             Ok(()) => self.metrics.coordinated.add(1),
             Err(_) => self.metrics.rejected.of(Why::Busy).add(1),
         }
@@ -68,7 +70,8 @@ impl Store {
     /// A shim has replied.
     pub(super) fn gather(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
         let Some(coordinated) = &mut self.coordinated else { return };
-        coordinated.with(io, |coordinator, now_ns, out| coordinator.datagram(now_ns, from, data, out));
+        coordinated
+            .with(io, |coordinator, now_ns, out| coordinator.datagram(now_ns, from, data, out));
     }
 
     pub(super) fn look(&mut self, io: &mut Io) {
@@ -80,7 +83,8 @@ impl Store {
         }
     }
 
-    /// Does what this shim has sent itself, and answers what has all its values. To be called after all else.
+    /// Does what this shim has sent itself, and answers what has all its values. To be called after
+    /// all else.
     pub(super) fn coordinate(&mut self, io: &mut Io) {
         while let Some(coordinated) = &mut self.coordinated {
             let own = coordinated.own;

@@ -1,9 +1,12 @@
-//! The shim as a process: datagrams in, one MGET for each to the Redis or Valkey beside it, datagrams out.
+//! The shim as a process: datagrams in, one MGET for each to the Redis or Valkey beside it,
+//! datagrams out.
 //!
-//! While the server is not there, each request is answered at once with the advice to ask over TCP, where the client learns what is wrong. A server that is
-//! silent for too long loses its connection.
+//! While the server is not there, each request is answered at once with the advice to ask over TCP,
+//! where the client learns what is wrong. A server that is silent for too long loses its
+//! connection.
 //!
-//! If it coordinates, requests for several servers go to `coordinated.rs`, and come back as requests to all shims, this one among them.
+//! If it coordinates, requests for several servers go to `coordinated.rs`, and come back as
+//! requests to all shims, this one among them.
 
 mod coordinated;
 
@@ -87,7 +90,9 @@ impl Store {
         Self {
             shim: coordinator.map_or_else(
                 || Shim::new(&options.shim),
-                |coordinator| Shim::coordinating(&options.shim, &coordinator.peers, coordinator.own_number()),
+                |coordinator| {
+                    Shim::coordinating(&options.shim, &coordinator.peers, coordinator.own_number())
+                },
             ),
             coordinated: coordinator.map(Coordinated::new),
             options,
@@ -112,7 +117,9 @@ impl Store {
     fn connect(&mut self, io: &mut Io) {
         if self.link.is_none() && io.now_ns() >= self.connect_at_ns {
             let link = io.connect(self.options.server, limits::CONNECT_NS);
-            self.options.login.put(Version::Two, io.output(link), |step| self.begins.push_back(step));
+            self.options
+                .login
+                .put(Version::Two, io.output(link), |step| self.begins.push_back(step));
             self.link = Some(link);
         }
     }
@@ -163,7 +170,8 @@ impl Store {
         }
     }
 
-    /// The server has answered what the connection begins with; false if it wants none. The log says so once, until that changes.
+    /// The server has answered what the connection begins with; false if it wants none. The log
+    /// says so once, until that changes.
     fn has_begun(&mut self, step: Step, answer: &[u8]) -> bool {
         if let Some((Value::Error(error), _)) = value(answer) {
             let why = step.refused(error);
@@ -200,7 +208,9 @@ impl Store {
             Value::Bulk(value) => Found::Value(value),
             Value::Nil => Found::Nothing,
             // To MGET a value of another kind is none.
-            Value::Error(text) if asked.op == Op::MultiGet && text.starts_with(b"WRONGTYPE") => Found::Nothing,
+            Value::Error(text) if asked.op == Op::MultiGet && text.starts_with(b"WRONGTYPE") => {
+                Found::Nothing
+            }
             Value::Error(_) | Value::Integer(_) | Value::Array(_) | Value::Other => Found::Error,
         };
         match asked.op {
@@ -213,7 +223,9 @@ impl Store {
                 });
                 self.answer(io, &asked, each);
             }
-            Op::Get => self.answer(io, &asked, value(answer).into_iter().map(|(value, _)| found(value))),
+            Op::Get => {
+                self.answer(io, &asked, value(answer).into_iter().map(|(value, _)| found(value)))
+            }
             _ => match values(answer).filter(|(count, _)| *count == asked.count()) {
                 Some((_, values)) => self.answer(io, &asked, values.map(found)),
                 None => self.answer(io, &asked, std::iter::empty()),
@@ -244,7 +256,9 @@ impl Service for Store {
         let mut at = 0;
         let taken = loop {
             match self.scanner.find_or_pass_over(&data[at..]) {
-                Ok(Answer::Whole(length)) if self.take_answer(io, &data[at..at + length]) => at += length,
+                Ok(Answer::Whole(length)) if self.take_answer(io, &data[at..at + length]) => {
+                    at += length
+                }
                 // Its client is told to ask over TCP, and learns there that it asks for too much.
                 Ok(Answer::TooLong { length, .. }) if self.take_answer(io, TOO_BIG) => at += length,
                 Ok(Answer::Waits) => break at,

@@ -29,7 +29,13 @@ impl History {
     }
 
     /// True if this was the key's value at some moment between the two.
-    pub(super) fn was_current(&self, key: &[u8], found: Option<&[u8]>, from_ns: u64, to_ns: u64) -> bool {
+    pub(super) fn was_current(
+        &self,
+        key: &[u8],
+        found: Option<&[u8]>,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> bool {
         let nothing = vec![(0, None)];
         let writes = self.writes.get(key).unwrap_or(&nothing);
         writes.iter().enumerate().any(|(index, (begins_ns, version))| {

@@ -41,12 +41,27 @@ pub(super) struct Server {
 impl Server {
     /// One of so many; with a coordinator or without.
     pub(super) fn new(index: usize, servers: usize, coordinates: bool, seed: u64) -> Self {
-        let options = ShimOptions { allow: vec!["192.0.2.0/24".parse().unwrap()], rate: 1_000_000, others_rate: 0 };
+        let options = ShimOptions {
+            allow: vec!["192.0.2.0/24".parse().unwrap()],
+            rate: 1_000_000,
+            others_rate: 0,
+        };
         let peers: Vec<SocketAddr> = (0..servers).map(shim_address).collect();
-        let shim = if coordinates { Shim::coordinating(&options, &peers, index) } else { Shim::new(&options) };
+        let shim = if coordinates {
+            Shim::coordinating(&options, &peers, index)
+        } else {
+            Shim::new(&options)
+        };
         let options = CoordinatorOptions { peers, own: shim_address(index), seed };
         let coordinator = coordinates.then(|| Coordinator::new(&options));
-        Self { shim, coordinator, options, state: State::Up, queue: VecDeque::new(), has_store: true }
+        Self {
+            shim,
+            coordinator,
+            options,
+            state: State::Up,
+            queue: VecDeque::new(),
+            has_store: true,
+        }
     }
 
     /// What was under way is forgotten.
@@ -67,7 +82,10 @@ impl Server {
 
     /// Requests that its coordinator has under way.
     pub(super) fn under_way(&self) -> usize {
-        self.coordinator.as_ref().filter(|_| self.state == State::Up).map_or(0, Coordinator::under_way)
+        self.coordinator
+            .as_ref()
+            .filter(|_| self.state == State::Up)
+            .map_or(0, Coordinator::under_way)
     }
 
     pub(super) fn datagram(&mut self, now_ns: u64, from: SocketAddr, data: &[u8]) -> Option<Asked> {
@@ -117,7 +135,9 @@ impl Switch {
     pub(super) fn parts(&self, data: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut parts = Vec::new();
         if self.is_up {
-            let each = |server: u8, part: &[u8]| parts.push((self.table[usize::from(server)], part.to_vec()));
+            let each = |server: u8, part: &[u8]| {
+                parts.push((self.table[usize::from(server)], part.to_vec()))
+            };
             split(data, self.trim, &mut Vec::new(), each).expect("clients send what is sound");
         }
         parts

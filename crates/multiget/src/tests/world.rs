@@ -37,11 +37,30 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 enum Happens {
-    Arrives { to: SocketAddr, from: SocketAddr, data: Vec<u8> },
-    Answers { server: usize, asked: Asked },
-    TcpAsks { client: usize, ticket: Ticket, server: usize, keys: Vec<(u16, Vec<u8>)> },
-    TcpAnswers { client: usize, ticket: Ticket, server: usize, values: Option<Vec<(u16, Option<Vec<u8>>)>> },
-    Begins { client: usize },
+    Arrives {
+        to: SocketAddr,
+        from: SocketAddr,
+        data: Vec<u8>,
+    },
+    Answers {
+        server: usize,
+        asked: Asked,
+    },
+    TcpAsks {
+        client: usize,
+        ticket: Ticket,
+        server: usize,
+        keys: Vec<(u16, Vec<u8>)>,
+    },
+    TcpAnswers {
+        client: usize,
+        ticket: Ticket,
+        server: usize,
+        values: Option<Vec<(u16, Option<Vec<u8>>)>>,
+    },
+    Begins {
+        client: usize,
+    },
     Writes,
     Fault,
     Forges,
@@ -138,7 +157,9 @@ impl World {
             sequence: 0,
             asking: vec![Vec::new(), Vec::new()],
             servers: (0..servers)
-                .map(|index| Server::new(index, servers, is_quiet || coordinates(&mut random), random.next()))
+                .map(|index| {
+                    Server::new(index, servers, is_quiet || coordinates(&mut random), random.next())
+                })
                 .collect(),
             switch: Switch { table: shims, is_up: true, trim },
             history: History::default(),
@@ -204,7 +225,9 @@ impl World {
                     self.with(client, |client, now_ns, out| client.look(now_ns, out))?;
                 }
                 for server in 0..self.servers.len() {
-                    self.with_coordinator(server, |coordinator, now_ns, out| coordinator.look(now_ns, out));
+                    self.with_coordinator(server, |coordinator, now_ns, out| {
+                        coordinator.look(now_ns, out)
+                    });
                 }
             }
         }
@@ -216,7 +239,8 @@ impl World {
             if let Some(open) = asking.iter().position(|asking| !asking.is_over) {
                 return Err(format!("multiget {open} was never over"));
             }
-            let unanswered = (0..SERVERS_MAX).map(|server| client.multigets_at(server)).sum::<usize>();
+            let unanswered =
+                (0..SERVERS_MAX).map(|server| client.multigets_at(server)).sum::<usize>();
             if (client.under_way() + unanswered, client.groups(), client.ids()) != (0, (0, 0), 0) {
                 return Err(format!("left over: {:?}, {} IDs", client.groups(), client.ids()));
             }
@@ -224,7 +248,11 @@ impl World {
                 return Err(format!("left over with a coordinator: {}", server.under_way()));
             }
             let counts = client.counts();
-            let asked_twice = counts.repeated + counts.fell_back + counts.duplicates + counts.foreign + counts.late;
+            let asked_twice = counts.repeated
+                + counts.fell_back
+                + counts.duplicates
+                + counts.foreign
+                + counts.late;
             if self.kind == Kind::Quiet && asked_twice > 0 {
                 return Err(format!("without a fault: {counts:?}"));
             }
@@ -242,7 +270,8 @@ impl World {
         let now_ns = self.now_ns;
         call(&mut self.clients[index], now_ns, &mut |to, data| sent.push((to, data.to_vec())));
         for (to, data) in sent {
-            let request = Request::parse(&data).map_err(|error| format!("a client has sent {error}"))?;
+            let request =
+                Request::parse(&data).map_err(|error| format!("a client has sent {error}"))?;
             if self.clients[index].asks_for_what_it_has(request.id) {
                 return Err("a key is asked for that has an answer".to_owned());
             }
@@ -289,7 +318,10 @@ impl World {
                 for (key, value) in keys.iter().zip(values.iter()) {
                     if !self.history.was_current(key, value, from_ns, now_ns) {
                         let text = value.map(String::from_utf8_lossy);
-                        return Err(format!("{} was never {text:?} then", String::from_utf8_lossy(key)));
+                        return Err(format!(
+                            "{} was never {text:?} then",
+                            String::from_utf8_lossy(key)
+                        ));
                     }
                 }
             }
@@ -297,7 +329,9 @@ impl World {
                 let kind = self.kind;
                 self.over(client, user)?;
                 let is_a_server = match failure {
-                    Failure::Deadline { server } | Failure::Server { server, .. } => server < self.servers.len(),
+                    Failure::Deadline { server } | Failure::Server { server, .. } => {
+                        server < self.servers.len()
+                    }
                     Failure::NotSent | Failure::TooLarge => true,
                 };
                 if kind != Kind::ServersGone || !is_a_server {
@@ -305,8 +339,11 @@ impl World {
                 }
             }
             Event::Fetch { ticket, server, keys, .. } => {
-                let bytes = |position: &u16| self.clients[client].key(ticket, *position).map(<[u8]>::to_vec);
-                let keys: Option<Vec<_>> = keys.iter().map(|position| Some((*position, bytes(position)?))).collect();
+                let bytes = |position: &u16| {
+                    self.clients[client].key(ticket, *position).map(<[u8]>::to_vec)
+                };
+                let keys: Option<Vec<_>> =
+                    keys.iter().map(|position| Some((*position, bytes(position)?))).collect();
                 let keys = keys.unwrap_or_default();
                 let after_ns = self.random.range(&(50 * MICROSECOND..5 * MILLISECOND));
                 self.after(after_ns, Happens::TcpAsks { client, ticket, server, keys });
@@ -350,7 +387,8 @@ impl World {
             Happens::Answers { server, asked } => self.answers(server, &asked),
             Happens::TcpAsks { client, ticket, server, keys } => {
                 let values = self.servers[server].has_store.then(|| {
-                    let value = |key: &[u8]| self.history.now(key).map(|version| value(key, version));
+                    let value =
+                        |key: &[u8]| self.history.now(key).map(|version| value(key, version));
                     keys.iter().map(|(position, key)| (*position, value(key))).collect()
                 });
                 // A host that is gone says nothing.
@@ -385,7 +423,8 @@ impl World {
 
     fn arrives(&mut self, to: SocketAddr, from: SocketAddr, data: &[u8]) -> Result<(), String> {
         if let Some(client) = (0..self.clients.len()).find(|client| client_address(*client) == to) {
-            return self.with(client, |client, now_ns, out| client.datagram(now_ns, from, data, out));
+            return self
+                .with(client, |client, now_ns, out| client.datagram(now_ns, from, data, out));
         }
         if to == Switch::address() {
             // The source stays the client's: servers answer it.
@@ -397,7 +436,9 @@ impl World {
         let server = (0..self.servers.len()).find(|server| shim_address(*server) == to);
         let server = server.ok_or_else(|| format!("a datagram to {to}"))?;
         if self.servers[server].coordinator().is_some() && Op::is_reply(data) {
-            self.with_coordinator(server, |coordinator, now_ns, out| coordinator.datagram(now_ns, from, data, out));
+            self.with_coordinator(server, |coordinator, now_ns, out| {
+                coordinator.datagram(now_ns, from, data, out)
+            });
             return Ok(());
         }
         if let Some(asked) = self.servers[server].datagram(self.now_ns, from, data) {
@@ -448,7 +489,8 @@ impl World {
 
     fn fault(&mut self) {
         self.happened.faults += 1;
-        let (victim, other) = (self.random.index(self.servers.len()), self.random.index(self.servers.len()));
+        let (victim, other) =
+            (self.random.index(self.servers.len()), self.random.index(self.servers.len()));
         if self.kind == Kind::ServersGone {
             self.servers[victim].has_store = self.random.chance(0.3);
             match self.servers[victim].has_store {
@@ -472,7 +514,8 @@ impl World {
         }
     }
 
-    /// Somebody who guesses an ID and a server's address, and not the keys; or knows all but may not use that address.
+    /// Somebody who guesses an ID and a server's address, and not the keys; or knows all but may
+    /// not use that address.
     fn forge(&mut self) {
         let client = self.random.index(self.clients.len());
         let Some(id) = self.clients[client].any_id() else { return };
@@ -490,11 +533,24 @@ impl World {
     /// How much of each there was to be survived.
     pub(super) fn happened(&self) -> [u64; 11] {
         let Happened { lost, doubled, held_up, forged, faults, coordinated } = self.happened;
-        let sum =
-            |count: fn(&crate::client::Counts) -> u64| self.clients.iter().map(|client| count(&client.counts())).sum();
+        let sum = |count: fn(&crate::client::Counts) -> u64| {
+            self.clients.iter().map(|client| count(&client.counts())).sum()
+        };
         let counts = [sum(|c| c.fell_back), sum(|c| c.duplicates), sum(|c| c.late)];
         let [fell_back, duplicates, late] = counts;
         let (uncoordinated, unswitched) = (sum(|c| c.uncoordinated), sum(|c| c.unswitched));
-        [lost, doubled, held_up, forged, faults, fell_back, duplicates, late, coordinated, uncoordinated, unswitched]
+        [
+            lost,
+            doubled,
+            held_up,
+            forged,
+            faults,
+            fell_back,
+            duplicates,
+            late,
+            coordinated,
+            uncoordinated,
+            unswitched,
+        ]
     }
 }

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use shunt_reactor::sim::Random;
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_wire::resp::{Scanner, Version, put_array, put_bulk, put_command, put_integer, put_nil, put_simple};
+use shunt_wire::resp::{
+    Scanner, Version, put_array, put_bulk, put_command, put_integer, put_nil, put_simple,
+};
 
 const COMMANDS: usize = 80;
 const KEYS: u64 = 12;
@@ -37,14 +39,17 @@ impl App {
         for number in 0..COMMANDS {
             let (words, answer) = match random.below(9) {
                 0 | 1 => {
-                    let (key, value) = (key(random), "v".repeat(random.index(400)) + &number.to_string());
+                    let (key, value) =
+                        (key(random), "v".repeat(random.index(400)) + &number.to_string());
                     values.insert(key.clone(), value.clone());
                     (vec!["SET".to_owned(), key, value], answer(|out| put_simple(out, "OK")))
                 }
                 2 => (vec!["PING".to_owned()], answer(|out| put_simple(out, "PONG"))),
                 3 => {
                     let key = counter_key(index);
-                    let next = values.get(&key).map_or(0, |value| value.parse::<i64>().expect("a number")) + 1;
+                    let next =
+                        values.get(&key).map_or(0, |value| value.parse::<i64>().expect("a number"))
+                            + 1;
                     values.insert(key.clone(), next.to_string());
                     (vec!["INCR".to_owned(), key], answer(|out| put_integer(out, next)))
                 }
@@ -54,16 +59,24 @@ impl App {
                     (vec!["GET".to_owned(), key], answer(|out| put(out, value.as_deref(), version)))
                 }
                 5 => {
-                    let keys: Vec<String> = (0..1 + random.index(10)).map(|_| key(random)).collect();
+                    let keys: Vec<String> =
+                        (0..1 + random.index(10)).map(|_| key(random)).collect();
                     let verb = ["DEL", "UNLINK"][random.index(2)];
                     let found = keys.iter().filter(|key| values.remove(*key).is_some()).count();
-                    ([vec![verb.to_owned()], keys].concat(), answer(|out| put_integer(out, found as i64)))
+                    (
+                        [vec![verb.to_owned()], keys].concat(),
+                        answer(|out| put_integer(out, found as i64)),
+                    )
                 }
                 6 => {
-                    let keys: Vec<String> = (0..1 + random.index(10)).map(|_| key(random)).collect();
+                    let keys: Vec<String> =
+                        (0..1 + random.index(10)).map(|_| key(random)).collect();
                     let verb = ["EXISTS", "TOUCH"][random.index(2)];
                     let found = keys.iter().filter(|key| values.contains_key(*key)).count();
-                    ([vec![verb.to_owned()], keys].concat(), answer(|out| put_integer(out, found as i64)))
+                    (
+                        [vec![verb.to_owned()], keys].concat(),
+                        answer(|out| put_integer(out, found as i64)),
+                    )
                 }
                 7 => {
                     let mut words = vec!["MSET".to_owned()];
@@ -75,10 +88,12 @@ impl App {
                     (words, answer(|out| put_simple(out, "OK")))
                 }
                 _ => {
-                    let keys: Vec<String> = (0..1 + random.index(10)).map(|_| key(random)).collect();
+                    let keys: Vec<String> =
+                        (0..1 + random.index(10)).map(|_| key(random)).collect();
                     let found = answer(|out| {
                         put_array(out, keys.len());
-                        keys.iter().for_each(|key| put(out, values.get(key).map(String::as_str), version));
+                        keys.iter()
+                            .for_each(|key| put(out, values.get(key).map(String::as_str), version));
                     });
                     ([vec!["MGET".to_owned()], keys].concat(), found)
                 }
@@ -139,7 +154,8 @@ impl App {
         }
     }
 
-    /// Every command has an answer of its kind or an error; returns how many errors there are. After a lost write what is read is not known.
+    /// Every command has an answer of its kind or an error; returns how many errors there are.
+    /// After a lost write what is read is not known.
     pub(crate) fn check_with_errors(&self) -> usize {
         assert_eq!(self.answers.len(), self.plan.len());
         let mut errors = 0;
@@ -149,7 +165,11 @@ impl App {
                 let is_split = ["DEL", "UNLINK", "MSET"]
                     .iter()
                     .any(|verb| text.starts_with(&format!("-ERR {verb} was carried out for ")));
-                assert!((is_split || text.starts_with("-ERR the")) && text.contains(" the server 192.0.2."), "{text}");
+                assert!(
+                    (is_split || text.starts_with("-ERR the"))
+                        && text.contains(" the server 192.0.2."),
+                    "{text}"
+                );
                 errors += 1;
             } else if let (Some(kind), Some(wanted)) = (found.first(), expected.first()) {
                 let is_value = |kind: &u8| b"$_".contains(kind);

@@ -1,4 +1,5 @@
-//! What clients ask before they carry out anything, by themselves: libraries with their defaults, tools, health checks.
+//! What clients ask before they carry out anything, by themselves: libraries with their defaults,
+//! tools, health checks.
 
 use shunt_reactor::sim::{SECOND, for_seeds};
 use shunt_wire::resp::Scanner;
@@ -15,7 +16,10 @@ fn what_clients_ask_before_they_begin_is_answered() {
             // ioredis waits until nothing is loading.
             (&[b"INFO"], "loading:0\r\n"),
             (&[b"INFO"], "redis_version:7.0.0\r\n"),
-            (&[b"info", b"server"], "$54\r\n# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n\r\n"),
+            (
+                &[b"info", b"server"],
+                "$54\r\n# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n\r\n",
+            ),
             (&[b"INFO", b"keyspace"], "$0\r\n\r\n"),
             (&[b"INFO", b"everything"], "# Cluster\r\ncluster_enabled:0\r\n"),
             (&[b"CONFIG", b"GET", b"maxmemory*"], "*0\r\n"),
@@ -38,9 +42,14 @@ fn what_clients_ask_before_they_begin_is_answered() {
         let mut received = &scene.world.host(script).received[..];
         let mut scanner = Scanner::new(1 << 20);
         for (words, expected) in &pipeline {
-            let length = scanner.find(received).expect("the sidecar speaks RESP").expect("an answer");
+            let length =
+                scanner.find(received).expect("the sidecar speaks RESP").expect("an answer");
             let answer = String::from_utf8_lossy(&received[..length]).into_owned();
-            let asked = words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+            let asked = words
+                .iter()
+                .map(|word| String::from_utf8_lossy(word))
+                .collect::<Vec<_>>()
+                .join(" ");
             assert!(answer.contains(expected), "{asked}: {answer}");
             received = &received[length..];
         }

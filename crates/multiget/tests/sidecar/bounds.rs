@@ -25,7 +25,9 @@ pub(crate) fn send(scene: &mut Scene, script: HostId<Script>, words: &[&[u8]]) {
 pub(crate) fn key_elsewhere(scene: &Scene, key: &[u8]) -> Vec<u8> {
     let places = Places::Equal(scene.servers.len());
     let mut others = (0..100).map(|other| format!("other {other}").into_bytes());
-    others.find(|other| places.server(other) != places.server(key)).expect("a key of another server")
+    others
+        .find(|other| places.server(other) != places.server(key))
+        .expect("a key of another server")
 }
 
 pub(crate) fn freeze(scene: &mut Scene) {
@@ -69,7 +71,11 @@ fn who_was_held_for_room_is_read_again_when_there_is_some() {
     assert!(scene.world.host(script).received.is_empty());
     thaw(&mut scene);
     scene.world.run_for(60 * SECOND);
-    assert!(scene.world.host(script).received == expected, "{} bytes", scene.world.host(script).received.len());
+    assert!(
+        scene.world.host(script).received == expected,
+        "{} bytes",
+        scene.world.host(script).received.len()
+    );
 }
 
 #[test]
@@ -140,7 +146,11 @@ fn one_large_value_asked_for_many_times_is_an_error() {
     send(&mut scene, script, &[b"PING"]);
     scene.world.run_for(60 * SECOND);
     let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
-    assert!(answers.starts_with("-ERR the answer has 67"), "{}", &answers[..answers.len().min(200)]);
+    assert!(
+        answers.starts_with("-ERR the answer has 67"),
+        "{}",
+        &answers[..answers.len().min(200)]
+    );
     assert!(answers.ends_with("ask for fewer keys at a time\r\n+PONG\r\n"));
 }
 
@@ -165,12 +175,15 @@ fn who_has_far_more_answered_than_it_takes_is_closed() {
 
 #[test]
 fn who_has_much_asked_for_is_not_read_until_it_is_answered() {
-    // As many keys as one multiget may have, and long ones: of the former two halves are let in, of the latter a few MiB.
+    // As many keys as one multiget may have, and long ones: of the former two halves are let in, of
+    // the latter a few MiB.
     for (count, bytes, most) in [(limits::KEYS_MAX / 2, 8, 2), (1_000, 1_000, 5)] {
         let (mut scene, script) = scene(5, Options::calm());
         freeze(&mut scene);
-        let keys: Vec<Vec<u8>> = (0..count).map(|key| format!("{key:0bytes$}").into_bytes()).collect();
-        let words: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
+        let keys: Vec<Vec<u8>> =
+            (0..count).map(|key| format!("{key:0bytes$}").into_bytes()).collect();
+        let words: Vec<&[u8]> =
+            std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
         for _ in 0..20 {
             send(&mut scene, script, &words);
         }
@@ -180,7 +193,10 @@ fn who_has_much_asked_for_is_not_read_until_it_is_answered() {
         thaw(&mut scene);
         scene.world.run_for(60 * SECOND);
         let expected = format!("*{count}\r\n{}", "$-1\r\n".repeat(count)).repeat(20);
-        assert!(scene.world.host(script).received == expected.as_bytes(), "{count} keys of {bytes} bytes");
+        assert!(
+            scene.world.host(script).received == expected.as_bytes(),
+            "{count} keys of {bytes} bytes"
+        );
     }
 }
 
@@ -200,7 +216,8 @@ fn what_an_application_that_is_gone_has_asked_for_is_given_up() {
     assert_eq!(metrics.errors.get(), 0);
 }
 
-/// One asks for a value of these bytes that is longer than an answer may be, and another one of the same server for what is not, over the same connection.
+/// One asks for a value of these bytes that is longer than an answer may be, and another one of the
+/// same server for what is not, over the same connection.
 fn asks_for_too_much(version: &[u8], byte: u8) {
     let (mut scene, script) = scene(7, Options::calm());
     let other = scene.world.add("other", Script::new(listen_address()));
@@ -222,7 +239,9 @@ fn asks_for_too_much(version: &[u8], byte: u8) {
     scene.world.run_for(60 * SECOND);
     let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
     assert_eq!(
-        answers.matches("-ERR the server 192.0.2.10:6379 has answered with more than 67108864 bytes").count(),
+        answers
+            .matches("-ERR the server 192.0.2.10:6379 has answered with more than 67108864 bytes")
+            .count(),
         2,
         "{answers}"
     );
@@ -282,7 +301,8 @@ fn a_turn_that_is_not_used_is_given_to_the_next() {
         (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, script, &[b"GET", b"key"]));
     }
     scene.world.run_for(SECOND);
-    // Some leave who have what is under way, others who wait for it, and those that stay have all their answers.
+    // Some leave who have what is under way, others who wait for it, and those that stay have all
+    // their answers.
     for script in all.iter().step_by(2) {
         scene.world.with(*script, Script::leave);
     }
@@ -296,7 +316,8 @@ fn a_turn_that_is_not_used_is_given_to_the_next() {
     assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
 }
 
-/// Applications that have more each than all may have together by far, of which each has less than it may.
+/// Applications that have more each than all may have together by far, of which each has less than
+/// it may.
 const MANY: usize = 12;
 const ALL_BYTES_MAX: usize = 8 << 20;
 
@@ -358,7 +379,11 @@ fn values_that_wait_for_others_of_their_multiget_count() {
     }
     scene.world.run_for(2 * SECOND);
     let metrics = scene.world.host(scene.sidecar).metrics();
-    assert!(metrics.under_way.get() as usize * LARGE <= ALL_BYTES_MAX, "{} are under way", metrics.under_way.get());
+    assert!(
+        metrics.under_way.get() as usize * LARGE <= ALL_BYTES_MAX,
+        "{} are under way",
+        metrics.under_way.get()
+    );
     thaw(&mut scene);
     scene.world.run_for(10 * SECOND);
     has_room(&mut scene, other);

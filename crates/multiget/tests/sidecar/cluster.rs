@@ -1,4 +1,5 @@
-//! Nodes of a cluster whose slots move all the while: every command is answered as if there were one server, in its turn.
+//! Nodes of a cluster whose slots move all the while: every command is answered as if there were
+//! one server, in its turn.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -12,7 +13,8 @@ use shunt_multiget::{Login, Sidecar, SidecarOptions};
 use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND, World, for_seeds};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::resp::{
-    Command, Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple, read_command,
+    Command, Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple,
+    read_command,
 };
 
 use crate::app::App;
@@ -28,9 +30,10 @@ struct Shared {
     owners: Vec<u8>,
     /// For slots that move: where to, and which of their keys are there.
     moving: HashMap<usize, (u8, HashSet<Vec<u8>>)>,
-    /// Slots that got another owner, or whose commands came to a node that is not their owner, since their application last
-    /// waited for nothing. They keep their owner until it does: a command that is sent on twice, or to a node that becomes the
-    /// owner before it gets those sent ahead of it, can be overtaken.
+    /// Slots that got another owner, or whose commands came to a node that is not their owner,
+    /// since their application last waited for nothing. They keep their owner until it does: a
+    /// command that is sent on twice, or to a node that becomes the owner before it gets those sent
+    /// ahead of it, can be overtaken.
     unsettled: BTreeSet<usize>,
     sent_elsewhere: usize,
 }
@@ -65,7 +68,8 @@ struct Node {
 
 impl Node {
     fn carry_out(&mut self, conn: ConnId, arguments: &[&[u8]], out: &mut Vec<u8>) {
-        let (shared, version) = (&mut *self.shared.borrow_mut(), self.versions.get(&conn).copied().unwrap_or_default());
+        let (shared, version) =
+            (&mut *self.shared.borrow_mut(), self.versions.get(&conn).copied().unwrap_or_default());
         let may_ask = self.asking.remove(&conn);
         match arguments {
             [b"HELLO", b"3"] => {
@@ -116,12 +120,19 @@ impl Node {
                 None => put_nil(out, version),
             },
             // Of several keys some may be elsewhere.
-            [b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"MSET", ..] if keys.clone().any(|other| *other != key) => {
+            [b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"MSET", ..]
+                if keys.clone().any(|other| *other != key) =>
+            {
                 panic!("it is asked for several keys")
             }
-            [b"DEL" | b"UNLINK", ..] => put_integer(out, i64::from(shared.values.remove(&key).is_some())),
+            [b"DEL" | b"UNLINK", ..] => {
+                put_integer(out, i64::from(shared.values.remove(&key).is_some()))
+            }
             [b"EXISTS" | b"TOUCH", ..] => {
-                put_integer(out, if shared.values.contains_key(&key) { keys.count() as i64 } else { 0 });
+                put_integer(
+                    out,
+                    if shared.values.contains_key(&key) { keys.count() as i64 } else { 0 },
+                );
             }
             [b"MSET", .., value] => {
                 shared.values.insert(key, value.to_vec());
@@ -231,12 +242,14 @@ fn commands_that_are_sent_ahead_do_not_overtake_those_that_are_sent_elsewhere() 
         for number in 0..COMMANDS {
             world.with(app, |app, io| app.send(io, &[b"INCR", b"hot"]));
             world.run_for(random.below(MILLISECOND));
-            // Nothing helps against a slot that moves again while what it has sent elsewhere is on its way.
+            // Nothing helps against a slot that moves again while what it has sent elsewhere is on
+            // its way.
             if shared.borrow().sent_elsewhere > sent_elsewhere {
                 (settled, sent_elsewhere) = (number + 1, shared.borrow().sent_elsewhere);
             } else if count(&world.host(app).received) > settled {
                 settled = number + 1;
-                shared.borrow_mut().owners[usize::from(slot(b"hot"))] = random.below(u64::from(NODES)) as u8;
+                shared.borrow_mut().owners[usize::from(slot(b"hot"))] =
+                    random.below(u64::from(NODES)) as u8;
             }
         }
         let expected: String = (1..=COMMANDS).map(|number| format!(":{number}\r\n")).collect();
@@ -251,15 +264,19 @@ fn while_slots_move_answers_are_in_order_and_say_what_was_true_at_their_turn() {
     for_seeds(60, |seed| {
         let Tier { mut world, shared, sidecar, .. } = scene(seed);
         let mut random = Random::new(seed ^ 7);
-        let apps: Vec<_> =
-            (0..3).map(|index| world.add("app", App::new(listen_address(), index, &mut random))).collect();
+        let apps: Vec<_> = (0..3)
+            .map(|index| world.add("app", App::new(listen_address(), index, &mut random)))
+            .collect();
         let limit_ns = 600 * SECOND;
         while !apps.iter().all(|app| world.host(*app).is_done()) {
             world.run_for(random.range(&(MILLISECOND..30 * MILLISECOND)));
             for app in &apps {
                 if world.host(*app).waits_for_nothing() {
-                    let slots: Vec<usize> =
-                        world.host(*app).keys().map(|key| usize::from(slot(key.as_bytes()))).collect();
+                    let slots: Vec<usize> = world
+                        .host(*app)
+                        .keys()
+                        .map(|key| usize::from(slot(key.as_bytes())))
+                        .collect();
                     shared.borrow_mut().unsettled.retain(|slot| !slots.contains(slot));
                 }
             }
@@ -280,8 +297,10 @@ fn many_keys_of_one_node_cost_others_time_and_no_error() {
     let [other, writer] = [(); 2].map(|()| world.add("other", Script::new(listen_address())));
     world.run_for(SECOND);
     nodes.iter().for_each(|node| world.freeze(*node));
-    let keys: Vec<Vec<u8>> = (0..limits::KEYS_MAX).map(|key| format!("{{tag}}{key}").into_bytes()).collect();
-    let words: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
+    let keys: Vec<Vec<u8>> =
+        (0..limits::KEYS_MAX).map(|key| format!("{{tag}}{key}").into_bytes()).collect();
+    let words: Vec<&[u8]> =
+        std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
     for script in &many {
         (0..2).for_each(|_| world.with(*script, |script, io| script.send(io, &words)));
     }
@@ -300,7 +319,8 @@ fn many_keys_of_one_node_cost_others_time_and_no_error() {
 }
 
 #[test]
-fn a_node_that_was_silent_is_tried_with_the_command_that_is_sent_there_and_not_with_its_asking_alone() {
+fn a_node_that_was_silent_is_tried_with_the_command_that_is_sent_there_and_not_with_its_asking_alone()
+ {
     // No multiple of three, so that no shims are asked.
     let Tier { mut world, shared, nodes, sidecar } = scene(4);
     let app = world.add("app", Script::new(listen_address()));
@@ -308,7 +328,9 @@ fn a_node_that_was_silent_is_tried_with_the_command_that_is_sent_there_and_not_w
     let slot = usize::from(slot(b"hot"));
     let to = (shared.borrow().owners[slot] + 1) % NODES;
     shared.borrow_mut().moving.insert(slot, (to, HashSet::new()));
-    for words in [&[&b"GET"[..], b"hot"][..], &[b"EXISTS", b"hot", b"hot"], &[b"TOUCH", b"hot", b"cold"]] {
+    for words in
+        [&[&b"GET"[..], b"hot"][..], &[b"EXISTS", b"hot", b"hot"], &[b"TOUCH", b"hot", b"cold"]]
+    {
         world.freeze(nodes[usize::from(to)]);
         world.with(app, |app, io| app.send(io, words));
         world.run_for(20 * SECOND);

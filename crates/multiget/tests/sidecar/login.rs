@@ -1,4 +1,5 @@
-//! What connections to servers begin with: a command that comes before it is taken would be another user's, or about another database.
+//! What connections to servers begin with: a command that comes before it is taken would be another
+//! user's, or about another database.
 
 use shunt_multiget::Login;
 use shunt_reactor::sim::{Options, SECOND, for_seeds};
@@ -12,8 +13,12 @@ fn nothing_is_carried_out_on_a_connection_that_the_server_does_not_let_begin() {
         let login = Login { database: 3, ..Login::default() };
         let mut scene = Scene::with_login(seed, whole(seed), 0, login);
         let script = scene.world.add("script", Script::new(listen_address()));
-        let pipeline: [&[&[u8]]; 4] =
-            [&[b"SET", b"key", b"value"], &[b"HELLO", b"3"], &[b"SET", b"key", b"value"], &[b"MGET", b"key"]];
+        let pipeline: [&[&[u8]]; 4] = [
+            &[b"SET", b"key", b"value"],
+            &[b"HELLO", b"3"],
+            &[b"SET", b"key", b"value"],
+            &[b"MGET", b"key"],
+        ];
         for words in pipeline {
             scene.world.with(script, |script, io| script.send(io, words));
         }
@@ -23,7 +28,10 @@ fn nothing_is_carried_out_on_a_connection_that_the_server_does_not_let_begin() {
         // None of them was sent.
         assert!(!answers.contains("may have been carried out"), "{answers}");
         for server in scene.servers.clone() {
-            assert!(scene.world.host(server).values.is_empty(), "it was written to the database that nobody asked for");
+            assert!(
+                scene.world.host(server).values.is_empty(),
+                "it was written to the database that nobody asked for"
+            );
         }
         // Once there is one, they are.
         for server in scene.servers.clone() {
@@ -69,7 +77,8 @@ fn a_connection_that_is_lost_while_it_begins_leaves_nothing_behind() {
 
 #[test]
 fn what_found_no_server_was_not_carried_out() {
-    let (mut scene, login) = (Scene::new(1, Options::calm(), 0), Login { database: 3, ..Login::default() });
+    let (mut scene, login) =
+        (Scene::new(1, Options::calm(), 0), Login { database: 3, ..Login::default() });
     let mut with_login = Scene::with_login(1, Options::calm(), 0, login);
     for scene in [&mut scene, &mut with_login] {
         let script = scene.world.add("script", Script::new(listen_address()));

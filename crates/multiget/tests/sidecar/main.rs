@@ -1,5 +1,6 @@
-//! The whole sidecar in a simulation: applications that send ahead, servers, and a network that cuts what it carries anywhere. A simulated host has no datagrams, so
-//! all shims are silent, and every multiget ends over TCP.
+//! The whole sidecar in a simulation: applications that send ahead, servers, and a network that
+//! cuts what it carries anywhere. A simulated host has no datagrams, so all shims are silent, and
+//! every multiget ends over TCP.
 
 mod app;
 mod begin;
@@ -64,7 +65,8 @@ impl Scene {
         let listen = listen_address();
         world.listen(sidecar, listen);
         let mut random = Random::new(seed ^ 7);
-        let apps = (0..apps).map(|index| world.add("app", App::new(listen, index, &mut random))).collect();
+        let apps =
+            (0..apps).map(|index| world.add("app", App::new(listen, index, &mut random))).collect();
         Scene { world, sidecar, servers, apps }
     }
 
@@ -80,7 +82,10 @@ impl Scene {
         }
         self.world.run_for(10 * SECOND);
         let metrics = self.world.host(self.sidecar).metrics();
-        assert_eq!((metrics.clients.get(), metrics.under_way.get(), metrics.groups.get()), (0, 0, 0));
+        assert_eq!(
+            (metrics.clients.get(), metrics.under_way.get(), metrics.groups.get()),
+            (0, 0, 0)
+        );
         assert_eq!(metrics.splits.get(), 0);
         let held = self.world.held(self.sidecar);
         assert_eq!((held.backlog, held.unread), (0, 0), "{held:?}");

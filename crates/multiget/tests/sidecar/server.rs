@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::resp::{
-    Command, Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple, read_command,
+    Command, Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple,
+    read_command,
 };
 
 #[derive(Default)]
@@ -63,7 +64,10 @@ impl Server {
                 }
             }
             [b"EXISTS" | b"TOUCH", keys @ ..] => {
-                put_integer(out, keys.iter().filter(|key| self.values.contains_key(**key)).count() as i64);
+                put_integer(
+                    out,
+                    keys.iter().filter(|key| self.values.contains_key(**key)).count() as i64,
+                );
             }
             [b"MSET", pairs @ ..] => {
                 for pair in pairs.chunks(2) {

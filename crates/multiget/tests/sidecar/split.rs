@@ -1,4 +1,5 @@
-//! Commands that several servers carry out in parts: one answer, errors that say what was done, and no part that is carried out twice.
+//! Commands that several servers carry out in parts: one answer, errors that say what was done, and
+//! no part that is carried out twice.
 
 use shunt_multiget::limits;
 use shunt_multiget::place::Places;
@@ -58,7 +59,10 @@ fn parts_make_one_answer_in_its_turn() {
             (&[b"UNLINK", b"a", b"c", b"b", b"none"], ":1\r\n"),
             (&[b"EXISTS", b"a", b"b", b"c", b"d"], ":1\r\n"),
             (&[b"MSET", b"a", b"1", b"b"], "-ERR wrong number of arguments for 'mset' command\r\n"),
-            (&[b"MULTI"], "-ERR 'multi' is not passed on by shunt multiget: send it to the server that it is for\r\n"),
+            (
+                &[b"MULTI"],
+                "-ERR 'multi' is not passed on by shunt multiget: send it to the server that it is for\r\n",
+            ),
         ];
         pipeline.iter().for_each(|(words, _)| send(&mut scene, script, words));
         scene.world.run_for(60 * SECOND);
@@ -88,7 +92,12 @@ fn a_part_that_was_lost_is_not_repeated() {
     scene.world.thaw(silent);
     scene.world.run_for(20 * SECOND);
     let answer = received(&mut scene, script);
-    assert!(answer.starts_with("-ERR MSET was carried out for 1 of 2 keys, perhaps for 1: the server 192"), "{answer}");
+    assert!(
+        answer.starts_with(
+            "-ERR MSET was carried out for 1 of 2 keys, perhaps for 1: the server 192"
+        ),
+        "{answer}"
+    );
     assert!(carried_out(&scene, b"key") <= 2);
     assert_eq!(carried_out(&scene, &elsewhere), 2);
     // EXISTS changes nothing.
@@ -96,7 +105,10 @@ fn a_part_that_was_lost_is_not_repeated() {
     send(&mut scene, script, &[b"EXISTS", b"key", &elsewhere]);
     scene.world.run_for(20 * SECOND);
     let answer = received(&mut scene, script);
-    assert!(answer.starts_with("-ERR the server 192.0.2.12:6379 has not answered within 5000 ms"), "{answer}");
+    assert!(
+        answer.starts_with("-ERR the server 192.0.2.12:6379 has not answered within 5000 ms"),
+        "{answer}"
+    );
     let metrics = scene.world.host(scene.sidecar).metrics();
     assert_eq!((metrics.split.get(), metrics.split_failed.get(), metrics.splits.get()), (4, 3, 0));
 }
@@ -112,8 +124,15 @@ fn nothing_is_sent_if_a_server_is_known_to_refuse() {
     send(&mut scene, script, &[b"UNLINK", b"key", &elsewhere, b"key"]);
     scene.world.run_for(50 * MILLISECOND);
     let answer = received(&mut scene, script);
-    assert_eq!(answer, format!("-ERR UNLINK was carried out for 1 of 3 keys (1 of them existed), not for 2: {is_out}"));
-    for words in [&[&b"DEL"[..], &elsewhere, b"key"][..], &[b"MSET", &elsewhere, b"3", b"key", b"4"]] {
+    assert_eq!(
+        answer,
+        format!(
+            "-ERR UNLINK was carried out for 1 of 3 keys (1 of them existed), not for 2: {is_out}"
+        )
+    );
+    for words in
+        [&[&b"DEL"[..], &elsewhere, b"key"][..], &[b"MSET", &elsewhere, b"3", b"key", b"4"]]
+    {
         send(&mut scene, script, words);
         scene.world.run_for(10 * MILLISECOND);
         assert_eq!(received(&mut scene, script), format!("-ERR {is_out}"));
@@ -125,7 +144,8 @@ fn nothing_is_sent_if_a_server_is_known_to_refuse() {
 fn an_answer_of_another_kind_is_no_outcome() {
     let (mut scene, script, elsewhere) = written(3);
     let hostile = server_of(&scene, b"key");
-    let long = format!("${}\r\n{}\r\n", limits::COMMAND_BYTES_MAX, "-".repeat(limits::COMMAND_BYTES_MAX));
+    let long =
+        format!("${}\r\n{}\r\n", limits::COMMAND_BYTES_MAX, "-".repeat(limits::COMMAND_BYTES_MAX));
     let many = "*3\r\n:1\r\n:1\r\n:1\r\n";
     for answer in ["+OK\r\n", ":2\r\n", ":-1\r\n", "$-1\r\n", "$1\r\n1\r\n", many, &long, "?\r\n"] {
         scene.world.with(hostile, |server, _| server.answer = Some(answer.as_bytes().to_vec()));
@@ -135,7 +155,10 @@ fn an_answer_of_another_kind_is_no_outcome() {
         let text = received(&mut scene, script);
         let shown = &answer[..answer.len().min(30)];
         assert!(text.starts_with("-ERR DEL was carried out for 1 of 2 keys ("), "{shown}: {text}");
-        assert!(text.contains(" existed), perhaps for 1: the ") && text.ends_with("\r\n+PONG\r\n"), "{shown}: {text}");
+        assert!(
+            text.contains(" existed), perhaps for 1: the ") && text.ends_with("\r\n+PONG\r\n"),
+            "{shown}: {text}"
+        );
     }
     // The words of a server are passed on, and its code is not, for something was done.
     let refused = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
@@ -177,9 +200,13 @@ fn an_application_that_splits_many_commands_costs_others_time_and_no_error() {
     scene.world.run_for(SECOND);
     freeze(&mut scene);
     let elsewhere = key_elsewhere(&scene, b"key");
-    // Some have both servers in their commands, others one of them alone: none holds up another for ever.
-    let asked: [&[&[u8]]; 3] =
-        [&[b"DEL", b"key", &elsewhere], &[b"DEL", b"key"], &[b"DEL", &elsewhere, &elsewhere, &elsewhere]];
+    // Some have both servers in their commands, others one of them alone: none holds up another for
+    // ever.
+    let asked: [&[&[u8]]; 3] = [
+        &[b"DEL", b"key", &elsewhere],
+        &[b"DEL", b"key"],
+        &[b"DEL", &elsewhere, &elsewhere, &elsewhere],
+    ];
     for (script, words) in all.iter().zip(asked.iter().cycle()) {
         (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, *script, words));
     }

@@ -21,7 +21,8 @@ fn a_silent_server_holds_up_those_who_ask_it_and_nobody_else() {
     let elsewhere = key_elsewhere(&scene, b"key");
     for (index, script) in all.iter().enumerate() {
         // Some of them ask both, and what the other one has answered is not under way there.
-        let words: &[&[u8]] = if index == 0 { &[b"MGET", b"key", &elsewhere] } else { &[b"GET", b"key"] };
+        let words: &[&[u8]] =
+            if index == 0 { &[b"MGET", b"key", &elsewhere] } else { &[b"GET", b"key"] };
         (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, *script, words));
     }
     scene.world.run_for(SECOND);
@@ -29,9 +30,15 @@ fn a_silent_server_holds_up_those_who_ask_it_and_nobody_else() {
     assert_eq!(metrics.under_way.get(), limits::SERVER_MULTIGETS_MAX as u64);
     (0..3).for_each(|_| send(&mut scene, other, &[b"MGET", &elsewhere]));
     scene.world.run_for(SECOND);
-    assert_eq!(String::from_utf8_lossy(&scene.world.host(other).received), "*1\r\n$-1\r\n".repeat(3));
+    assert_eq!(
+        String::from_utf8_lossy(&scene.world.host(other).received),
+        "*1\r\n$-1\r\n".repeat(3)
+    );
     // Not because anybody was given up.
-    assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, limits::SERVER_MULTIGETS_MAX as u64));
+    assert_eq!(
+        (metrics.errors.get(), metrics.under_way.get()),
+        (0, limits::SERVER_MULTIGETS_MAX as u64)
+    );
     scene.world.thaw(silent);
     scene.world.run_for(60 * SECOND);
     for (index, script) in all.into_iter().enumerate() {
@@ -63,7 +70,9 @@ fn a_server_that_was_silent_is_tried_by_one_command_at_a_time() {
     }
     let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
     assert!(
-        answers.ends_with("ms (--timeout-ms) - until it answers, one command at a time is sent to it\r\n"),
+        answers.ends_with(
+            "ms (--timeout-ms) - until it answers, one command at a time is sent to it\r\n"
+        ),
         "{answers}"
     );
     scene.world.thaw(silent);
@@ -86,7 +95,8 @@ fn who_asks_two_servers_that_have_as_much_as_they_may_has_its_turn() {
     scene.world.run_for(SECOND);
     freeze(&mut scene);
     let elsewhere = key_elsewhere(&scene, b"key");
-    let asked: [&[&[u8]]; 3] = [&[b"MGET", b"key"], &[b"MGET", &elsewhere], &[b"MGET", b"key", &elsewhere]];
+    let asked: [&[&[u8]]; 3] =
+        [&[b"MGET", b"key"], &[b"MGET", &elsewhere], &[b"MGET", b"key", &elsewhere]];
     for (script, words) in all.iter().zip(asked.iter().cycle()) {
         (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, *script, words));
     }
@@ -98,12 +108,17 @@ fn who_asks_two_servers_that_have_as_much_as_they_may_has_its_turn() {
     for (script, words) in all.iter().zip(asked.iter().cycle()) {
         let answer = format!("*{}\r\n{}", words.len() - 1, "$-1\r\n".repeat(words.len() - 1));
         let received = &scene.world.host(*script).received;
-        assert!(*received == answer.repeat(limits::PIPELINE_MAX).as_bytes(), "{} bytes", received.len());
+        assert!(
+            *received == answer.repeat(limits::PIPELINE_MAX).as_bytes(),
+            "{} bytes",
+            received.len()
+        );
     }
     assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
 }
 
-/// So many applications send each of these commands so often to a server that stands still, then another one does something there. All are answered, and nobody has an error.
+/// So many applications send each of these commands so often to a server that stands still, then
+/// another one does something there. All are answered, and nobody has an error.
 fn many_send(seed: u64, many: usize, times: usize, words: &[&[u8]]) {
     let (mut scene, first) = scene(seed, Options::calm());
     let mut all = vec![first];

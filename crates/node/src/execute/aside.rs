@@ -1,7 +1,8 @@
-//! The parts that an answer carries besides its message: the id of its trace, and warnings (native protocol v5, section
-//! 4).
+//! The parts that an answer carries besides its message: the id of its trace, and warnings (native
+//! protocol v5, section 4).
 //!
-//! Whoever executes a part of a request notes here what it does. That costs nothing unless the client asked for a trace.
+//! Whoever executes a part of a request notes here what it does. That costs nothing unless the
+//! client asked for a trace.
 
 use std::cell::RefCell;
 
@@ -11,14 +12,19 @@ use shunt_wire::cql::message::{QueryParams, put};
 use crate::trace::{Origin, Trace, shortened};
 
 /// The parameters of a trace that every request has, named as in Cassandra.
-pub(super) fn parameters(text: Option<&str>, params: Option<&QueryParams<'_>>) -> Vec<(&'static str, String)> {
+pub(super) fn parameters(
+    text: Option<&str>,
+    params: Option<&QueryParams<'_>>,
+) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     found.extend(text.map(|text| ("query", text.to_owned())));
     if let Some(params) = params {
         let page_size = params.page_size.filter(|rows| *rows > 0);
         found.extend(page_size.map(|rows| ("page_size", rows.to_string())));
         found.push(("consistency_level", params.consistency.to_string()));
-        found.extend(params.serial_consistency.map(|level| ("serial_consistency_level", level.to_string())));
+        found.extend(
+            params.serial_consistency.map(|level| ("serial_consistency_level", level.to_string())),
+        );
     }
     found
 }
@@ -36,10 +42,14 @@ pub(crate) struct Aside {
 impl Aside {
     /// Begins the additions to the answer of a request that is to be traced.
     pub(super) fn traced(request: &'static str, origin: Origin) -> Aside {
-        Aside { trace: RefCell::new(Some(Box::new(Trace::begin(request, origin)))), ..Aside::default() }
+        Aside {
+            trace: RefCell::new(Some(Box::new(Trace::begin(request, origin)))),
+            ..Aside::default()
+        }
     }
 
-    /// Goes on with the additions to the answer of a request that is executed once more, by somebody who may wait.
+    /// Goes on with the additions to the answer of a request that is executed once more, by
+    /// somebody who may wait.
     pub(super) fn resumed(mut trace: Box<Trace>) -> Aside {
         // They come again.
         trace.parameters.clear();
@@ -64,7 +74,10 @@ impl Aside {
     }
 
     /// Notes what came with the request: names and values.
-    pub(super) fn parameters<N: Into<String>, P: IntoIterator<Item = (N, String)>>(&self, made: impl FnOnce() -> P) {
+    pub(super) fn parameters<N: Into<String>, P: IntoIterator<Item = (N, String)>>(
+        &self,
+        made: impl FnOnce() -> P,
+    ) {
         if let Some(trace) = &mut *self.trace.borrow_mut() {
             made().into_iter().for_each(|(name, value)| trace.parameter(name, value));
         }
@@ -85,10 +98,16 @@ impl Aside {
         }
     }
 
-    /// Puts the warnings in front of the message, which begins at `message`. The flags for the header, and the trace.
+    /// Puts the warnings in front of the message, which begins at `message`. The flags for the
+    /// header, and the trace.
     ///
     /// v3 knows no warnings.
-    pub(super) fn finish(&self, version: u8, message: usize, out: &mut Vec<u8>) -> (u8, Option<Box<Trace>>) {
+    pub(super) fn finish(
+        &self,
+        version: u8,
+        message: usize,
+        out: &mut Vec<u8>,
+    ) -> (u8, Option<Box<Trace>>) {
         let trace = self.take_trace();
         let mut flags = if trace.is_some() { flag::TRACING } else { 0 };
         let warnings = self.warnings.borrow();

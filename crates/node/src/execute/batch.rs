@@ -21,7 +21,8 @@ impl Executor {
         body: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
-        let batch = Batch::decode(version, body).map_err(|error| CqlError::Protocol(error.to_string()))?;
+        let batch =
+            Batch::decode(version, body).map_err(|error| CqlError::Protocol(error.to_string()))?;
         self.aside.parameters(|| aside::parameters(None, Some(&batch.params)));
         let keyspace = batch.params.keyspace.or(client.keyspace.as_deref());
         let mut parts: Vec<(Arc<Statement>, Values<'_>)> = Vec::with_capacity(batch.len());
@@ -33,13 +34,19 @@ impl Executor {
             check_values(&statement, &child.values)?;
             parts.push((statement, child.values));
         }
-        let bounds: Vec<Bound<'_>> =
-            parts.iter().map(|(statement, values)| Bound::new(statement, values, &self.shared, &self.aside)).collect();
+        let bounds: Vec<Bound<'_>> = parts
+            .iter()
+            .map(|(statement, values)| Bound::new(statement, values, &self.shared, &self.aside))
+            .collect();
         let mut items: Vec<Item<'_>> = Vec::with_capacity(parts.len());
         for ((statement, _), bound) in parts.iter().zip(&bounds) {
             match &statement.plan {
                 Plan::Mutation(plan) => {
-                    self.check_part_level(plan, batch.params.consistency, batch.params.serial_consistency)?;
+                    self.check_part_level(
+                        plan,
+                        batch.params.consistency,
+                        batch.params.serial_consistency,
+                    )?;
                     items.push((plan, bound));
                 }
                 _ => {
@@ -86,7 +93,9 @@ impl Executor {
             (BatchKind::Counter, count) if count < items.len() => {
                 Some("Cannot include non-counter statement in a counter batch")
             }
-            (BatchKind::Logged, 1..) => Some("Cannot include a counter statement in a logged batch"),
+            (BatchKind::Logged, 1..) => {
+                Some("Cannot include a counter statement in a logged batch")
+            }
             (BatchKind::Unlogged, count) if (1..items.len()).contains(&count) => {
                 Some("Counter and non-counter mutations cannot exist in the same batch")
             }

@@ -22,7 +22,12 @@ pub(crate) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    pub(crate) fn new(statement: &'a Statement, values: &'a Values<'a>, shared: &'a Shared, aside: &'a Aside) -> Self {
+    pub(crate) fn new(
+        statement: &'a Statement,
+        values: &'a Values<'a>,
+        shared: &'a Shared,
+        aside: &'a Aside,
+    ) -> Self {
         Self { statement, values, shared, aside, now_us: shared.now_us() }
     }
 

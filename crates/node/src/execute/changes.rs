@@ -1,7 +1,7 @@
 //! Changes of single columns: what SET and DELETE say, with their values, put into a fragment.
 //!
-//! Most are blind. Those that name an element of a list by its index or value read the list first; the caller then holds
-//! the partition's lock.
+//! Most are blind. Those that name an element of a list by its index or value read the list first;
+//! the caller then holds the partition's lock.
 
 use shunt_language::functions::{self, Function};
 use shunt_language::terms::{Prepared, Value};
@@ -39,9 +39,17 @@ fn operation(name: &str, cql_type: &CqlType) -> Result<Function, CqlError> {
 impl CellReader<'_> {
     /// The value of a column as it is.
     fn value(&self, column: &Column) -> Result<Option<Vec<u8>>, CqlError> {
-        let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
+        let number = self
+            .table
+            .number
+            .ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
         let store = self.shared.store(self.partition.token);
-        let row = store.read_row(number, PartitionKey(&self.partition.key), self.place.target(), self.now)?;
+        let row = store.read_row(
+            number,
+            PartitionKey(&self.partition.key),
+            self.place.target(),
+            self.now,
+        )?;
         Ok(row.and_then(|mut row| {
             row.cells.retain(|cell| column.shows(cell));
             rows::value(&row, column, self.now)
@@ -50,7 +58,10 @@ impl CellReader<'_> {
 
     /// Paths and values of the live elements of a list.
     fn elements(&self, column: &Column) -> Result<Vec<Element>, CqlError> {
-        let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
+        let number = self
+            .table
+            .number
+            .ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
         let store = self.shared.store(self.partition.token);
         let key = PartitionKey(&self.partition.key);
         let row = store.read_row(number, key, self.place.target(), self.now);
@@ -64,7 +75,8 @@ impl CellReader<'_> {
     }
 }
 
-/// True if a plan reads before it writes, so that nobody else may write to its partitions meanwhile.
+/// True if a plan reads before it writes, so that nobody else may write to its partitions
+/// meanwhile.
 pub(super) fn reads_lists(plan: &MutationPlan) -> bool {
     plan.read_columns().next().is_some()
 }
@@ -87,7 +99,9 @@ pub(super) fn apply(
             match term.evaluate(bound)? {
                 Value::Unset => {}
                 Value::Null => {
-                    return Err(CqlError::Invalid(format!("Invalid null value for counter increment of {name}")));
+                    return Err(CqlError::Invalid(format!(
+                        "Invalid null value for counter increment of {name}"
+                    )));
                 }
                 Value::Bytes(bytes) => {
                     let added = counter(&bytes, name)?;
@@ -107,7 +121,11 @@ pub(super) fn apply(
         ColumnChange::AddToValue(term) => {
             let added = match term.evaluate(bound)? {
                 Value::Bytes(added) => added,
-                _ => return Err(CqlError::Invalid(format!("Invalid null or unset value to be added to {name}"))),
+                _ => {
+                    return Err(CqlError::Invalid(format!(
+                        "Invalid null or unset value to be added to {name}"
+                    )));
+                }
             };
             let sum = operation("_+", &column.cql_type)?;
             if let Some(value) = reader.value(column)? {
@@ -144,7 +162,9 @@ pub(super) fn apply(
             };
             maker.cell(column, Some(path), None);
         }
-        ColumnChange::DeleteField(index) => maker.cell(column, Some(rows::field_path(*index)), None),
+        ColumnChange::DeleteField(index) => {
+            maker.cell(column, Some(rows::field_path(*index)), None)
+        }
     }
     Ok(())
 }
@@ -172,23 +192,35 @@ fn subtract(
 fn present(term: &Prepared, bound: &Bound<'_>, name: &str) -> Result<Vec<u8>, CqlError> {
     match term.evaluate(bound)? {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Null => Err(CqlError::Invalid(format!("Invalid null value for the key of an element of {name}"))),
-        Value::Unset => Err(CqlError::Invalid(format!("Invalid unset value for the key of an element of {name}"))),
+        Value::Null => Err(CqlError::Invalid(format!(
+            "Invalid null value for the key of an element of {name}"
+        ))),
+        Value::Unset => Err(CqlError::Invalid(format!(
+            "Invalid unset value for the key of an element of {name}"
+        ))),
     }
 }
 
 /// The path of the element with this index.
-fn list_position(index: &[u8], column: &Column, reader: &CellReader<'_>) -> Result<Vec<u8>, CqlError> {
+fn list_position(
+    index: &[u8],
+    column: &Column,
+    reader: &CellReader<'_>,
+) -> Result<Vec<u8>, CqlError> {
     let index = <[u8; 4]>::try_from(index).map(i32::from_be_bytes);
-    let index = index.map_err(|_| CqlError::Invalid(format!("Invalid list index for {}", column.name)))?;
+    let index =
+        index.map_err(|_| CqlError::Invalid(format!("Invalid list index for {}", column.name)))?;
     let elements = reader.elements(column)?;
     if elements.is_empty() {
         return Err(CqlError::invalid("Attempted to set an element on a list which is null"));
     }
     let found = usize::try_from(index).ok().and_then(|index| elements.get(index));
-    found
-        .map(|(path, _)| path.clone())
-        .ok_or_else(|| CqlError::Invalid(format!("List index {index} out of bound, list has size {}", elements.len())))
+    found.map(|(path, _)| path.clone()).ok_or_else(|| {
+        CqlError::Invalid(format!(
+            "List index {index} out of bound, list has size {}",
+            elements.len()
+        ))
+    })
 }
 
 fn counter(bytes: &[u8], name: &str) -> Result<i64, CqlError> {

@@ -1,7 +1,8 @@
-//! Conditional statements and batches of them (`CQL3CasRequest` of Cassandra): which rows of one partition have to be
-//! how, what is read to find out, and what a refusal shows.
+//! Conditional statements and batches of them (`CQL3CasRequest` of Cassandra): which rows of one
+//! partition have to be how, what is read to find out, and what a refusal shows.
 //!
-//! The partition is locked while it is read and written, so nobody else's condition or write to it comes between.
+//! The partition is locked while it is read and written, so nobody else's condition or write to it
+//! comes between.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +37,8 @@ pub(super) struct Request<'a> {
     rows: BTreeMap<Vec<u8>, RowTest<'a>>,
     /// Positions of the columns that a refusal shows, in its order; none: all.
     shown: Option<Vec<usize>>,
-    /// By position: whether a column is read. Others are not seen, not even to find out whether a row is there.
+    /// By position: whether a column is read. Others are not seen, not even to find out whether a
+    /// row is there.
     reads: Vec<bool>,
 }
 
@@ -57,7 +59,9 @@ fn kind(plan: &MutationPlan) -> &'static str {
 
 impl<'a> Request<'a> {
     pub(super) fn new(mutators: &[Mutator<'a>], batch: bool) -> Result<Request<'a>, CqlError> {
-        let first = mutators.first().ok_or_else(|| CqlError::invalid("a conditional statement without statements"))?;
+        let first = mutators
+            .first()
+            .ok_or_else(|| CqlError::invalid("a conditional statement without statements"))?;
         let table = &first.plan.table;
         if mutators.iter().any(|mutator| mutator.plan.table.id != table.id) {
             return Err(CqlError::invalid("Batch with conditions cannot span multiple tables"));
@@ -72,7 +76,9 @@ impl<'a> Request<'a> {
         };
         for mutator in mutators {
             if partition(mutator, batch)? != request.partition {
-                return Err(CqlError::invalid("Batch with conditions cannot span multiple partitions"));
+                return Err(CqlError::invalid(
+                    "Batch with conditions cannot span multiple partitions",
+                ));
             }
             if mutator.plan.has_clustering_in() {
                 let kind = kind(mutator.plan);
@@ -95,8 +101,11 @@ impl<'a> Request<'a> {
         let (plan, row) = (mutator.plan, mutator.row()?);
         let ConditionPlan::Columns(all) = &plan.conditions else {
             self.shown = None;
-            let test =
-                if matches!(plan.conditions, ConditionPlan::Exists) { RowTest::Exists } else { RowTest::NotExists };
+            let test = if matches!(plan.conditions, ConditionPlan::Exists) {
+                RowTest::Exists
+            } else {
+                RowTest::NotExists
+            };
             return self.put(row, test);
         };
         let of_static = |position: usize| self.table.columns[position].kind == ColumnKind::Static;
@@ -108,7 +117,10 @@ impl<'a> Request<'a> {
         let (of_row, of_statics) = (bound(false)?, bound(true)?);
         // Those on regular columns come first.
         for wanted in [false, true] {
-            let columns = all.iter().map(|condition| condition.column).filter(|column| of_static(*column) == wanted);
+            let columns = all
+                .iter()
+                .map(|condition| condition.column)
+                .filter(|column| of_static(*column) == wanted);
             let shown = self.shown.iter_mut();
             shown.for_each(|shown| {
                 columns.clone().for_each(|column| {
@@ -127,24 +139,26 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Puts a test of a row, the static one without clustering bytes, beside what is asked of the row already.
+    /// Puts a test of a row, the static one without clustering bytes, beside what is asked of the
+    /// row already.
     fn put(&mut self, row: Option<Vec<u8>>, test: RowTest<'a>) -> Result<(), CqlError> {
         let known = match &row {
             Some(row) => self.rows.get_mut(row),
             None => self.static_row.as_mut(),
         };
         match (known, test) {
-            (Some(RowTest::NotExists), RowTest::NotExists) | (Some(RowTest::Exists), RowTest::Exists) => Ok(()),
+            (Some(RowTest::NotExists), RowTest::NotExists)
+            | (Some(RowTest::Exists), RowTest::Exists) => Ok(()),
             (Some(RowTest::Columns(known)), RowTest::Columns(more)) => {
                 known.extend(more);
                 Ok(())
             }
-            (Some(RowTest::Columns(_)), _) | (Some(_), RowTest::Columns(_)) => {
-                Err(CqlError::invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row"))
-            }
-            (Some(_), _) => {
-                Err(CqlError::invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row"))
-            }
+            (Some(RowTest::Columns(_)), _) | (Some(_), RowTest::Columns(_)) => Err(
+                CqlError::invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row"),
+            ),
+            (Some(_), _) => Err(CqlError::invalid(
+                "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row",
+            )),
             (None, test) => {
                 match row {
                     Some(row) => drop(self.rows.insert(row, test)),
@@ -156,14 +170,22 @@ impl<'a> Request<'a> {
     }
 
     /// Reads what the conditions are about. The caller holds the partition's lock.
-    pub(super) fn read(&self, mutators: &[Mutator<'_>], shared: &Shared) -> Result<Current, CqlError> {
+    pub(super) fn read(
+        &self,
+        mutators: &[Mutator<'_>],
+        shared: &Shared,
+    ) -> Result<Current, CqlError> {
         let now = mutators.first().map_or(0, |mutator| mutator.time.now);
-        let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
+        let number = self
+            .table
+            .number
+            .ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
         let (store, key) = (shared.store(self.partition.token), PartitionKey(&self.partition.key));
         let mut rows = BTreeMap::new();
         let mut static_row = None;
         if self.rows.is_empty() {
-            // With a condition on static columns alone the first row tells whether the partition is there.
+            // With a condition on static columns alone the first row tells whether the partition is
+            // there.
             let all = Slice::default();
             let mut found = store.read_partition(number, key, &all, now)?;
             static_row = found.static_row().cloned();
@@ -177,7 +199,10 @@ impl<'a> Request<'a> {
             let statics = self.table.has_static.then_some(Target::Static);
             let named = self.rows.keys().map(|clustering| Target::Row(clustering));
             let targets: Vec<Target<'_>> = named.chain(statics).collect();
-            let found = store.read_rows((number, key), &targets, now, ReadTier::Disk)?.ready().unwrap_or_default();
+            let found = store
+                .read_rows((number, key), &targets, now, ReadTier::Disk)?
+                .ready()
+                .unwrap_or_default();
             for (target, row) in targets.iter().zip(found) {
                 match target {
                     Target::Row(clustering) => {
@@ -195,7 +220,9 @@ impl<'a> Request<'a> {
     /// A row with the columns that are read; none if nothing of it is live.
     fn seen(&self, mut row: Row, now: i64) -> Option<Row> {
         let columns = || self.table.columns.iter().zip(&self.reads);
-        row.cells.retain(|cell| cell.is_key() || columns().any(|(column, read)| *read && column.shows(cell)));
+        row.cells.retain(|cell| {
+            cell.is_key() || columns().any(|(column, read)| *read && column.shows(cell))
+        });
         row.is_live(now).then_some(row)
     }
 
@@ -214,15 +241,21 @@ impl<'a> Request<'a> {
         Ok(true)
     }
 
-    /// Returns what a refusal shows: the positions of columns, and their values in each row; nothing if nothing is
-    /// there.
-    pub(super) fn refusal(&self, current: &Current) -> Result<(Vec<usize>, Vec<Vec<ShownValue>>), CqlError> {
+    /// Returns what a refusal shows: the positions of columns, and their values in each row;
+    /// nothing if nothing is there.
+    pub(super) fn refusal(
+        &self,
+        current: &Current,
+    ) -> Result<(Vec<usize>, Vec<Vec<ShownValue>>), CqlError> {
         let columns = self.shown.clone().unwrap_or_else(|| (0..self.table.columns.len()).collect());
         let mut rows = Vec::new();
         let mut decoded = Clustering::default();
         for (clustering, row) in &current.rows {
-            let whole = decoded.decode(self.table.clustering(), self.table.clustering_len, clustering);
-            whole.ok_or_else(|| CqlError::Server("a clustering key that is stored is broken".to_owned()))?;
+            let whole =
+                decoded.decode(self.table.clustering(), self.table.clustering_len, clustering);
+            whole.ok_or_else(|| {
+                CqlError::Server("a clustering key that is stored is broken".to_owned())
+            })?;
             decoded.restore(self.table.clustering_len, row);
             rows.push(self.shown_values(current, &columns, Some((&decoded, row))));
         }
@@ -232,7 +265,12 @@ impl<'a> Request<'a> {
         Ok(if rows.is_empty() { (Vec::new(), rows) } else { (columns, rows) })
     }
 
-    fn shown_values(&self, current: &Current, columns: &[usize], row: Option<(&Clustering, &Row)>) -> Vec<ShownValue> {
+    fn shown_values(
+        &self,
+        current: &Current,
+        columns: &[usize],
+        row: Option<(&Clustering, &Row)>,
+    ) -> Vec<ShownValue> {
         let input = Input {
             table: self.table,
             partition: &self.partition.key,
@@ -271,21 +309,28 @@ fn partition(mutator: &Mutator<'_>, batch: bool) -> Result<Partition, CqlError> 
         )),
         _ => {
             let kind = kind(mutator.plan);
-            Err(CqlError::Invalid(format!("IN on the partition key is not supported with conditional {kind}")))
+            Err(CqlError::Invalid(format!(
+                "IN on the partition key is not supported with conditional {kind}"
+            )))
         }
     }
 }
 
-/// Static columns are read if any is written, regular ones if rows are; else those that conditions or changes need.
+/// Static columns are read if any is written, regular ones if rows are; else those that conditions
+/// or changes need.
 fn reads(mutators: &[Mutator<'_>]) -> Vec<bool> {
     let table = &mutators[0].plan.table;
-    let conditional = || mutators.iter().map(|mutator| mutator.plan).filter(|plan| plan.is_conditional());
+    let conditional =
+        || mutators.iter().map(|mutator| mutator.plan).filter(|plan| plan.is_conditional());
     let rows = mutators.iter().any(|mutator| mutator.plan.writes_rows());
     let statics = conditional().any(MutationPlan::writes_static_row);
     let mut reads: Vec<bool> = table
         .columns
         .iter()
-        .map(|column| column.kind == ColumnKind::Regular && rows || column.kind == ColumnKind::Static && statics)
+        .map(|column| {
+            column.kind == ColumnKind::Regular && rows
+                || column.kind == ColumnKind::Static && statics
+        })
         .collect();
     for plan in conditional() {
         if let ConditionPlan::Columns(all) = &plan.conditions {

@@ -16,7 +16,11 @@ pub(super) struct BoundCondition<'a> {
 }
 
 impl<'a> BoundCondition<'a> {
-    pub(super) fn new(table: &'a Table, condition: &'a Condition, bound: &Bound<'_>) -> Result<Self, CqlError> {
+    pub(super) fn new(
+        table: &'a Table,
+        condition: &'a Condition,
+        bound: &Bound<'_>,
+    ) -> Result<Self, CqlError> {
         Ok(Self { column: &table.columns[condition.column], bound: condition.test.bind(bound)? })
     }
 

@@ -1,9 +1,10 @@
 //! How far a request may go where it is executed.
 //!
-//! An event loop reads what is in memory, and little of it; a request that needs more is given up and executed again by a
-//! worker, which may wait. A worker gives it up again if it reads more than a few thousand records, and those that take long
-//! have workers of their own. There it ends when its time is over or its client is gone. So nothing may be changed before a
-//! request is past the point where it can be given up.
+//! An event loop reads what is in memory, and little of it; a request that needs more is given up
+//! and executed again by a worker, which may wait. A worker gives it up again if it reads more than
+//! a few thousand records, and those that take long have workers of their own. There it ends when
+//! its time is over or its client is gone. So nothing may be changed before a request is past the
+//! point where it can be given up.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -53,7 +54,13 @@ pub(crate) struct Effort {
 
 impl Effort {
     fn new(who: Who, records: usize, bytes: usize, ends: Ends) -> Effort {
-        Effort { who, records: Cell::new(records), bytes: Cell::new(bytes), ends, lock: Cell::new(None) }
+        Effort {
+            who,
+            records: Cell::new(records),
+            bytes: Cell::new(bytes),
+            ends,
+            lock: Cell::new(None),
+        }
     }
 
     /// It may wait, and read as much as it likes until it has to end.
@@ -91,7 +98,8 @@ impl Effort {
         self.lock.get()
     }
 
-    /// How far the next read may look: one more than it may use, so that it is seen whether there is more.
+    /// How far the next read may look: one more than it may use, so that it is seen whether there
+    /// is more.
     pub(crate) fn reach(&self) -> Reach {
         let tier = if self.is_of_a_loop() { ReadTier::Memory } else { ReadTier::Disk };
         Reach { tier, records: self.records.get().saturating_add(1), until: self.ends.until }
@@ -114,7 +122,9 @@ impl Effort {
 
     /// After a record was read.
     pub(crate) fn has_read(&self, row: Option<&Row>) -> Result<(), CqlError> {
-        self.has_read_bytes(row.map_or(0, |row| row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()))
+        self.has_read_bytes(
+            row.map_or(0, |row| row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()),
+        )
     }
 
     /// After a record with so many bytes of values was read.
@@ -136,7 +146,11 @@ impl Effort {
     /// Checks whether it may go on.
     fn check_end(&self) -> Result<(), CqlError> {
         let over = self.ends.until.is_some_and(|until| Instant::now() >= until);
-        if over || self.ends.gone.load(Ordering::Relaxed) { Err(CqlError::TimedOut) } else { Ok(()) }
+        if over || self.ends.gone.load(Ordering::Relaxed) {
+            Err(CqlError::TimedOut)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -154,35 +168,50 @@ mod tests {
     #[test]
     fn a_loop_gives_up_where_a_worker_goes_on() {
         let (patient, hasty) = (Effort::of_a_long_worker(Ends::default()), Effort::of_a_loop());
-        let expected = Reach { tier: ReadTier::Memory, records: limits::LOOP_RECORDS + 1, until: None };
+        let expected =
+            Reach { tier: ReadTier::Memory, records: limits::LOOP_RECORDS + 1, until: None };
         assert_eq!(hasty.reach(), expected);
         assert_eq!(patient.reach(), Reach::default());
         let long = Err(CqlError::WouldWait { long: true });
-        assert_eq!((hasty.may_read(limits::LOOP_RECORDS), hasty.may_read(usize::MAX)), (Ok(()), long.clone()));
+        assert_eq!(
+            (hasty.may_read(limits::LOOP_RECORDS), hasty.may_read(usize::MAX)),
+            (Ok(()), long.clone())
+        );
         for _ in 0..limits::LOOP_RECORDS {
             assert_eq!((hasty.has_read(None), patient.has_read(None)), (Ok(()), Ok(())));
         }
         assert_eq!((hasty.has_read(None), patient.has_read(None)), (long, Ok(())));
-        assert_eq!((hasty.may_wait(), patient.may_wait()), (Err(CqlError::WouldWait { long: false }), Ok(())));
+        assert_eq!(
+            (hasty.may_wait(), patient.may_wait()),
+            (Err(CqlError::WouldWait { long: false }), Ok(()))
+        );
     }
 
     #[test]
     fn a_worker_waits_and_leaves_what_takes_long_to_others() {
         let worker = Effort::of_a_worker(Ends::default());
-        assert_eq!((worker.may_wait(), worker.reach().tier, worker.may_stall()), (Ok(()), ReadTier::Disk, false));
+        assert_eq!(
+            (worker.may_wait(), worker.reach().tier, worker.may_stall()),
+            (Ok(()), ReadTier::Disk, false)
+        );
         (0..limits::WORKER_RECORDS).for_each(|_| assert_eq!(worker.has_read(None), Ok(())));
         assert_eq!(worker.has_read(None), Err(CqlError::WouldWait { long: true }));
         let worker = Effort::of_a_worker(Ends::default());
-        assert_eq!(worker.has_read_bytes(limits::WORKER_BYTES + 1), Err(CqlError::WouldWait { long: true }));
+        assert_eq!(
+            worker.has_read_bytes(limits::WORKER_BYTES + 1),
+            Err(CqlError::WouldWait { long: true })
+        );
     }
 
     #[test]
     fn what_takes_long_ends_with_its_time_or_its_client() {
         let over = Ends { until: Some(Instant::now()), ..Ends::default() };
         let gone = Ends { gone: Arc::new(AtomicBool::new(true)), ..Ends::default() };
-        for (ends, expected) in
-            [(Ends::default(), Ok(())), (over, Err(CqlError::TimedOut)), (gone, Err(CqlError::TimedOut))]
-        {
+        for (ends, expected) in [
+            (Ends::default(), Ok(())),
+            (over, Err(CqlError::TimedOut)),
+            (gone, Err(CqlError::TimedOut)),
+        ] {
             let effort = Effort::of_a_long_worker(ends);
             let outcome = (0..RECORDS_PER_LOOK).try_for_each(|_| effort.has_read(None));
             assert_eq!(outcome, expected);

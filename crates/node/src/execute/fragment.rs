@@ -1,8 +1,8 @@
-//! The changes that a statement makes to one row, as the fragment that storage merges: cells with the statement's
-//! timestamp and time to live, tombstones for what it sets to null.
+//! The changes that a statement makes to one row, as the fragment that storage merges: cells with
+//! the statement's timestamp and time to live, tombstones for what it sets to null.
 //!
-//! Writing a whole collection deletes its old elements first, with a deletion one microsecond older than the new ones,
-//! as Cassandra has it.
+//! Writing a whole collection deletes its old elements first, with a deletion one microsecond older
+//! than the new ones, as Cassandra has it.
 
 use shunt_language::InvalidRequest;
 use shunt_language::types::CqlType;
@@ -26,9 +26,9 @@ pub(crate) struct WriteTime {
     pub(crate) now: i64,
 }
 
-/// Positions of list elements: 8 bytes of time and 8 that tell apart what was written at the same time, both in the
-/// order of their bytes. Elements put in front count down from a time before any clock. Statements of a batch have one
-/// time, and each has numbers of its own.
+/// Positions of list elements: 8 bytes of time and 8 that tell apart what was written at the same
+/// time, both in the order of their bytes. Elements put in front count down from a time before any
+/// clock. Statements of a batch have one time, and each has numbers of its own.
 #[derive(Debug)]
 pub(crate) struct ListPositions {
     last_behind: u64,
@@ -44,7 +44,10 @@ impl ListPositions {
     /// The positions of the statement at this place in its batch.
     pub(crate) fn of_statement(index: usize) -> ListPositions {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        ListPositions { last_behind: u64::from(index) << 32, last_in_front: u64::from(u32::MAX - index) << 32 }
+        ListPositions {
+            last_behind: u64::from(index) << 32,
+            last_in_front: u64::from(u32::MAX - index) << 32,
+        }
     }
 
     /// Behind all elements that are there.
@@ -75,7 +78,8 @@ impl<'p> FragmentMaker<'p> {
 
     /// The row exists from now on, even without values.
     pub(crate) fn insert(&mut self) {
-        self.row.liveness = Some(Liveness { timestamp: self.time.timestamp, expiry: self.time.expiry });
+        self.row.liveness =
+            Some(Liveness { timestamp: self.time.timestamp, expiry: self.time.expiry });
     }
 
     fn deletion(&self, timestamp: i64) -> Deletion {
@@ -92,7 +96,13 @@ impl<'p> FragmentMaker<'p> {
         if column.dropped_us.is_some_and(|dropped_us| self.time.timestamp <= dropped_us) {
             return;
         }
-        self.row.cells.push(Cell { column: column.id, path, timestamp: self.time.timestamp, expiry, value });
+        self.row.cells.push(Cell {
+            column: column.id,
+            path,
+            timestamp: self.time.timestamp,
+            expiry,
+            value,
+        });
     }
 
     /// Adds to a counter.
@@ -118,7 +128,11 @@ impl<'p> FragmentMaker<'p> {
     }
 
     /// `column = value`
-    pub(crate) fn set(&mut self, column: &Column, value: Option<Vec<u8>>) -> Result<(), InvalidRequest> {
+    pub(crate) fn set(
+        &mut self,
+        column: &Column,
+        value: Option<Vec<u8>>,
+    ) -> Result<(), InvalidRequest> {
         if !column.is_multi_cell() {
             self.cell(column, None, value);
             return Ok(());
@@ -132,7 +146,8 @@ impl<'p> FragmentMaker<'p> {
         }
     }
 
-    /// Adds the elements of a value: behind those of a list, into a set or map, over the fields of a type.
+    /// Adds the elements of a value: behind those of a list, into a set or map, over the fields of
+    /// a type.
     pub(crate) fn add(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
         match &column.cql_type {
             CqlType::List { .. } => {
@@ -153,10 +168,14 @@ impl<'p> FragmentMaker<'p> {
             }
             CqlType::Udt { definition, .. } => {
                 let count = definition.fields.len();
-                let fields = split::tuple(count, value)
-                    .map_err(|_| InvalidRequest::new(format!("Invalid value for {}", column.name)))?;
+                let fields = split::tuple(count, value).map_err(|_| {
+                    InvalidRequest::new(format!("Invalid value for {}", column.name))
+                })?;
                 // A null says nothing of the field, and the value as a whole has been overwritten.
-                for (index, field) in fields.into_iter().enumerate().filter_map(|(index, field)| Some((index, field?)))
+                for (index, field) in fields
+                    .into_iter()
+                    .enumerate()
+                    .filter_map(|(index, field)| Some((index, field?)))
                 {
                     self.cell(column, Some(field_path(index)), Some(field.to_vec()));
                 }
@@ -169,7 +188,8 @@ impl<'p> FragmentMaker<'p> {
     /// Puts the elements of a list value in front, in their order.
     pub(crate) fn prepend(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
         let elements = elements("list", value)?;
-        let positions: Vec<Vec<u8>> = elements.iter().map(|_| self.positions.in_front(self.now_us)).collect();
+        let positions: Vec<Vec<u8>> =
+            elements.iter().map(|_| self.positions.in_front(self.now_us)).collect();
         for (element, position) in elements.into_iter().zip(positions) {
             self.cell(column, Some(position), Some(element.to_vec()));
         }
@@ -192,10 +212,17 @@ pub(crate) fn whole_row(
     time: WriteTime,
 ) -> Result<(Partition, Vec<u8>, Row), InvalidRequest> {
     let key_len = table.partition_key_len + table.clustering_len;
-    let missing = || InvalidRequest::new(format!("a row of {}.{} without its key", table.keyspace, table.name));
-    let key: Vec<&[u8]> =
-        values.iter().take(key_len).map(Option::as_deref).collect::<Option<_>>().ok_or_else(missing)?;
-    let (partition, clustering) = key.split_at_checked(table.partition_key_len).ok_or_else(missing)?;
+    let missing = || {
+        InvalidRequest::new(format!("a row of {}.{} without its key", table.keyspace, table.name))
+    };
+    let key: Vec<&[u8]> = values
+        .iter()
+        .take(key_len)
+        .map(Option::as_deref)
+        .collect::<Option<_>>()
+        .ok_or_else(missing)?;
+    let (partition, clustering) =
+        key.split_at_checked(table.partition_key_len).ok_or_else(missing)?;
     let mut positions = ListPositions::of_statement(0);
     let mut maker = FragmentMaker::new(time, &mut positions, time.timestamp);
     maker.insert();
@@ -212,7 +239,9 @@ pub(crate) fn whole_row(
 fn elements<'v>(what: &str, value: &'v [u8]) -> Result<Vec<&'v [u8]>, InvalidRequest> {
     let found = split::collection(what, value)?;
     if found.len() > ELEMENTS_MAX {
-        return Err(InvalidRequest::new(format!("a {what} of more than {ELEMENTS_MAX} elements in one statement")));
+        return Err(InvalidRequest::new(format!(
+            "a {what} of more than {ELEMENTS_MAX} elements in one statement"
+        )));
     }
     Ok(found)
 }
@@ -232,8 +261,15 @@ mod tests {
         let behind = positions.behind(3_000);
         let behind_again = positions.behind(3_000);
         let behind_of_second = second.behind(3_000);
-        let expected =
-            [&front_of_second, &front_again, &front, &first_behind, &behind, &behind_again, &behind_of_second];
+        let expected = [
+            &front_of_second,
+            &front_again,
+            &front,
+            &first_behind,
+            &behind,
+            &behind_again,
+            &behind_of_second,
+        ];
         assert!(expected.is_sorted());
     }
 }

@@ -1,8 +1,9 @@
-//! Gathers the writes of one turn of an event loop, so that they are one batch for the engine, one record in the log, and
-//! one place in it to wait for.
+//! Gathers the writes of one turn of an event loop, so that they are one batch for the engine, one
+//! record in the log, and one place in it to wait for.
 //!
-//! Gathered writes are not visible yet. So they are carried out before anything that may ask for them: before a read of one
-//! of their partitions, before a request goes to a worker, and at the end of the turn.
+//! Gathered writes are not visible yet. So they are carried out before anything that may ask for
+//! them: before a read of one of their partitions, before a request goes to a worker, and at the
+//! end of the turn.
 
 use std::cell::RefCell;
 use std::mem::take;
@@ -56,7 +57,8 @@ impl Gathering {
         Gathering { shared, node, state: RefCell::default() }
     }
 
-    /// Adds the writes of a request. When there are [`limits::GATHERED_WRITES_MAX`], all are carried out.
+    /// Adds the writes of a request. When there are [`limits::GATHERED_WRITES_MAX`], all are
+    /// carried out.
     pub(super) fn add(&self, mut writes: Vec<Write>, durability: Durability) {
         let mut state = self.state.borrow_mut();
         state.writes.append(&mut writes);
@@ -81,7 +83,8 @@ impl Gathering {
         self.carry_out_in(&mut self.state.borrow_mut());
     }
 
-    /// Carries out all that was gathered and asks for the syncs. What became of it, in the order in which it was gathered.
+    /// Carries out all that was gathered and asks for the syncs. What became of it, in the order in
+    /// which it was gathered.
     pub(super) fn finish(&self) -> Vec<Carried> {
         let mut state = self.state.borrow_mut();
         self.carry_out_in(&mut state);
@@ -95,7 +98,9 @@ impl Gathering {
         }
         let State { writes, requests, carried, batch, periodic } = state;
         let starts = std::iter::once(0).chain(requests.iter().map(|(end, _)| *end));
-        let of_each = starts.zip(&*requests).map(|(start, (end, _))| writes[start..*end].iter().map(Write::mutation));
+        let of_each = starts
+            .zip(&*requests)
+            .map(|(start, (end, _))| writes[start..*end].iter().map(Write::mutation));
         let first = carried.len();
         match self.shared.stores()[self.node].append(of_each) {
             Ok(appended) => {

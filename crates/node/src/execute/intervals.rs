@@ -1,8 +1,9 @@
 //! Restrictions of clustering columns as intervals of clustering bytes.
 //!
-//! An interval has its lower end and lacks its upper one. A prefix of the columns is below every key that begins with
-//! it, and above all of them with 0xFF behind it ([`ordered::after_prefix`]). Bounds of several columns, some of them
-//! descending, are several intervals. SELECT reads them, DELETE puts tombstones over them.
+//! An interval has its lower end and lacks its upper one. A prefix of the columns is below every
+//! key that begins with it, and above all of them with 0xFF behind it ([`ordered::after_prefix`]).
+//! Bounds of several columns, some of them descending, are several intervals. SELECT reads them,
+//! DELETE puts tombstones over them.
 
 use shunt_language::error::InvalidRequest;
 use shunt_language::terms::{Bindings, Value};
@@ -37,8 +38,8 @@ impl Interval {
         Interval { to: after(&prefix), from: prefix, is_row }
     }
 
-    /// Cuts off what is longer than any key there can be. The same rows are between the ends: none of them is the
-    /// beginning of an end. False if there is no row at all.
+    /// Cuts off what is longer than any key there can be. The same rows are between the ends: none
+    /// of them is the beginning of an end. False if there is no row at all.
     fn fit(&mut self) -> bool {
         if self.is_row {
             return self.from.len() < CLUSTERING_BYTES_MAX;
@@ -102,7 +103,9 @@ impl Intervals {
                 (true, false) => return interval.from.as_slice() > clustering,
                 (true, true) => return interval.from.as_slice() < clustering,
                 (false, false) if interval.from < next => interval.from.clone_from(&next),
-                (false, true) if interval.to.as_slice() > clustering => interval.to = clustering.to_vec(),
+                (false, true) if interval.to.as_slice() > clustering => {
+                    interval.to = clustering.to_vec()
+                }
                 (false, _) => {}
             }
             interval.from < interval.to
@@ -126,15 +129,22 @@ fn side(
         let value = match keys::operand(operand, bindings)? {
             Value::Bytes(value) => value,
             Value::Null => {
-                return Err(InvalidRequest::new(format!("Invalid null value in condition for column {name}")));
+                return Err(InvalidRequest::new(format!(
+                    "Invalid null value in condition for column {name}"
+                )));
             }
-            Value::Unset => return Err(InvalidRequest::new(format!("Invalid unset value for column {name}"))),
+            Value::Unset => {
+                return Err(InvalidRequest::new(format!("Invalid unset value for column {name}")));
+            }
         };
         validate(&column.cql_type, &value)?;
         let mut next = equal.clone();
         ordered::encode(&column.cql_type, column.descending, &value, &mut next)?;
-        let (from, to) =
-            if greater == column.descending { (equal, next.clone()) } else { (after(&next), after(&equal)) };
+        let (from, to) = if greater == column.descending {
+            (equal, next.clone())
+        } else {
+            (after(&next), after(&equal))
+        };
         found.push(Interval { from, to, is_row: false });
         equal = next;
     }
@@ -167,7 +177,11 @@ fn common(left: &[Interval], right: &[Interval]) -> Vec<Interval> {
     while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
         let (from, to) = ((&a.from).max(&b.from), (&a.to).min(&b.to));
         if from < to {
-            found.push(Interval { from: from.clone(), to: to.clone(), is_row: a.is_row || b.is_row });
+            found.push(Interval {
+                from: from.clone(),
+                to: to.clone(),
+                is_row: a.is_row || b.is_row,
+            });
         }
         if a.to <= b.to {
             one.next()

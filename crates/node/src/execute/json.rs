@@ -22,21 +22,29 @@ type NamedValue = (String, Option<Vec<u8>>);
 
 impl JsonRow {
     /// From the text that `term` is.
-    pub(super) fn new(table: &Table, term: &Prepared, bound: &Bound<'_>) -> Result<JsonRow, CqlError> {
+    pub(super) fn new(
+        table: &Table,
+        term: &Prepared,
+        bound: &Bound<'_>,
+    ) -> Result<JsonRow, CqlError> {
         let text = term.evaluate(bound)?.into_bytes();
         let text = text.ok_or_else(|| CqlError::invalid("Got null for INSERT JSON values"))?;
-        let text = String::from_utf8(text).map_err(|_| CqlError::invalid("Could not decode JSON string as a map"))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| CqlError::invalid("Could not decode JSON string as a map"))?;
         let values = named_values(table, &text, bound)?;
         let key = |columns: &[Column]| -> Result<Vec<&Vec<u8>>, CqlError> {
             let value = |column: &Column| {
                 let found = values.iter().find(|(name, _)| *name == column.name);
                 let found = found.and_then(|(_, value)| value.as_ref());
-                found.ok_or_else(|| CqlError::Invalid(format!("Invalid null value for key {}", column.name)))
+                found.ok_or_else(|| {
+                    CqlError::Invalid(format!("Invalid null value for key {}", column.name))
+                })
             };
             columns.iter().map(value).collect()
         };
         let partition = Partition::new(&key(table.partition_key())?)?;
-        let clustering_values: Vec<Vec<u8>> = key(table.clustering())?.into_iter().cloned().collect();
+        let clustering_values: Vec<Vec<u8>> =
+            key(table.clustering())?.into_iter().cloned().collect();
         let clustering = keys::row(table, &clustering_values)?;
         Ok(JsonRow { partition, clustering, clustering_values, values })
     }
@@ -51,10 +59,13 @@ fn named_values(table: &Table, text: &str, bound: &Bound<'_>) -> Result<Vec<Name
     let mut values = Vec::new();
     for (name, value) in json::from_json_row(text)? {
         let Some(column) = table.column(&name) else {
-            return Err(CqlError::Invalid(format!("JSON values map contains unrecognized column: {name}")));
+            return Err(CqlError::Invalid(format!(
+                "JSON values map contains unrecognized column: {name}"
+            )));
         };
-        let value = json::from_json(&column.cql_type, &value, bound.now_ms())
-            .map_err(|error| CqlError::Invalid(format!("Error decoding JSON value for {name}: {error}")))?;
+        let value = json::from_json(&column.cql_type, &value, bound.now_ms()).map_err(|error| {
+            CqlError::Invalid(format!("Error decoding JSON value for {name}: {error}"))
+        })?;
         values.push((name, value));
     }
     Ok(values)

@@ -1,4 +1,5 @@
-//! Partition keys and clustering prefixes of a statement, with its values in them, in the form that storage wants.
+//! Partition keys and clustering prefixes of a statement, with its values in them, in the form that
+//! storage wants.
 
 use shunt_language::InvalidRequest;
 use shunt_language::terms::{Bindings, Prepared, Value};
@@ -39,7 +40,8 @@ impl Partition {
             [only] => key.extend_from_slice(only.as_ref()),
             several => {
                 let mut serialized = Vec::with_capacity(bytes);
-                if !partition_key(several.iter().map(|value| Some(value.as_ref())), &mut serialized) {
+                if !partition_key(several.iter().map(|value| Some(value.as_ref())), &mut serialized)
+                {
                     return Err(InvalidRequest::new("Key length is longer than maximum of 65535"));
                 }
                 key.append(&mut serialized);
@@ -71,8 +73,13 @@ pub(crate) fn token_bytes(token: Token) -> [u8; 8] {
 fn required(value: Value, column: &Column) -> Result<Vec<u8>, InvalidRequest> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Null => Err(InvalidRequest::new(format!("Invalid null value in condition for column {}", column.name))),
-        Value::Unset => Err(InvalidRequest::new(format!("Invalid unset value for column {}", column.name))),
+        Value::Null => Err(InvalidRequest::new(format!(
+            "Invalid null value in condition for column {}",
+            column.name
+        ))),
+        Value::Unset => {
+            Err(InvalidRequest::new(format!("Invalid unset value for column {}", column.name)))
+        }
     }
 }
 
@@ -82,9 +89,13 @@ pub(crate) fn operand(operand: &Operand, bindings: &dyn Bindings) -> Result<Valu
         Operand::Term(term) => term.evaluate(bindings),
         Operand::Part { tuple, types, index } => match tuple.evaluate(bindings)? {
             Value::Bytes(bytes) => {
-                let parts =
-                    split::tuple(types.len(), &bytes).map_err(|_| InvalidRequest::new("Invalid tuple value"))?;
-                Ok(parts.get(*index).copied().flatten().map_or(Value::Null, |part| Value::Bytes(part.to_vec())))
+                let parts = split::tuple(types.len(), &bytes)
+                    .map_err(|_| InvalidRequest::new("Invalid tuple value"))?;
+                Ok(parts
+                    .get(*index)
+                    .copied()
+                    .flatten()
+                    .map_or(Value::Null, |part| Value::Bytes(part.to_vec())))
             }
             other => Ok(other),
         },
@@ -92,11 +103,19 @@ pub(crate) fn operand(operand: &Operand, bindings: &dyn Bindings) -> Result<Valu
 }
 
 /// The values of a list.
-fn list(term: &Prepared, bindings: &dyn Bindings, column: &str) -> Result<Vec<Vec<u8>>, InvalidRequest> {
+fn list(
+    term: &Prepared,
+    bindings: &dyn Bindings,
+    column: &str,
+) -> Result<Vec<Vec<u8>>, InvalidRequest> {
     match term.evaluate(bindings)? {
-        Value::Bytes(bytes) => Ok(split::collection("list", &bytes)?.into_iter().map(<[u8]>::to_vec).collect()),
+        Value::Bytes(bytes) => {
+            Ok(split::collection("list", &bytes)?.into_iter().map(<[u8]>::to_vec).collect())
+        }
         Value::Null => Err(InvalidRequest::new(format!("Invalid null value for column {column}"))),
-        Value::Unset => Err(InvalidRequest::new(format!("Invalid unset value for column {column}"))),
+        Value::Unset => {
+            Err(InvalidRequest::new(format!("Invalid unset value for column {column}")))
+        }
     }
 }
 
@@ -123,13 +142,18 @@ pub(crate) fn alternatives(
 fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
     let count = columns.iter().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
     if count.is_none_or(|count| count > COMBINATIONS_MAX) {
-        return Err(InvalidRequest::new(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
+        return Err(InvalidRequest::new(format!(
+            "IN relations with more than {COMBINATIONS_MAX} combinations"
+        )));
     }
     let mut rows: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     for values in columns {
         let longer = |row: &Vec<Vec<u8>>| {
             let row = row.clone();
-            values.iter().map(move |value| [row.clone(), vec![value.clone()]].concat()).collect::<Vec<_>>()
+            values
+                .iter()
+                .map(move |value| [row.clone(), vec![value.clone()]].concat())
+                .collect::<Vec<_>>()
         };
         rows = rows.iter().flat_map(longer).collect();
     }
@@ -165,7 +189,10 @@ pub(crate) fn partitions(
 }
 
 /// Encodes values of the first clustering columns.
-pub(crate) fn clustering<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<Vec<u8>, InvalidRequest> {
+pub(crate) fn clustering<V: AsRef<[u8]>>(
+    table: &Table,
+    values: &[V],
+) -> Result<Vec<u8>, InvalidRequest> {
     let mut out = Vec::new();
     for (column, value) in table.clustering().iter().zip(values) {
         validate(&column.cql_type, value.as_ref())?;
@@ -178,21 +205,35 @@ pub(crate) fn clustering<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<
 pub(crate) fn row<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<Vec<u8>, InvalidRequest> {
     let bytes = values.iter().map(|value| value.as_ref().len()).sum();
     let encoded = clustering(table, values)?;
-    // Cassandra's bound, and what is left of it for types within types of which storage makes many times as much.
+    // Cassandra's bound, and what is left of it for types within types of which storage makes many
+    // times as much.
     if bytes > KEY_BYTES_MAX || encoded.len() >= CLUSTERING_BYTES_MAX {
         return Err(too_long(bytes));
     }
     Ok(encoded)
 }
 
-/// Returns what a row keeps beside its key, which is `values`, where equal keys can be written otherwise.
-pub(crate) fn as_written<V: AsRef<[u8]>>(table: &Table, values: &[V], timestamp: i64) -> Option<Cell> {
-    let value = || CellValue::Live(split::join_tuple(values.iter().map(|value| Some(value.as_ref()))));
-    let cell = || Cell { column: ColumnId::KEY_AS_WRITTEN, path: None, timestamp, expiry: None, value: value() };
+/// Returns what a row keeps beside its key, which is `values`, where equal keys can be written
+/// otherwise.
+pub(crate) fn as_written<V: AsRef<[u8]>>(
+    table: &Table,
+    values: &[V],
+    timestamp: i64,
+) -> Option<Cell> {
+    let value =
+        || CellValue::Live(split::join_tuple(values.iter().map(|value| Some(value.as_ref()))));
+    let cell = || Cell {
+        column: ColumnId::KEY_AS_WRITTEN,
+        path: None,
+        timestamp,
+        expiry: None,
+        value: value(),
+    };
     table.keeps_written_keys.then(cell)
 }
 
-/// The values of the clustering columns that a statement gives by equality, `IN` and tuples: one row, or several.
+/// The values of the clustering columns that a statement gives by equality, `IN` and tuples: one
+/// row, or several.
 pub(crate) fn clustering_values(
     table: &Table,
     restriction: &ClusteringRestriction,
@@ -204,15 +245,21 @@ pub(crate) fn clustering_values(
     let Some((types, tuples)) = &restriction.tuples else { return Ok(rows) };
     let tuples = tuple_values(types, tuples, bindings)?;
     if rows.len().saturating_mul(tuples.len()) > COMBINATIONS_MAX {
-        return Err(InvalidRequest::new(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
+        return Err(InvalidRequest::new(format!(
+            "IN relations with more than {COMBINATIONS_MAX} combinations"
+        )));
     }
-    Ok(rows.iter().flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat())).collect())
+    Ok(rows
+        .iter()
+        .flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat()))
+        .collect())
 }
 
 /// A row: its clustering bytes, and the values of the clustering columns.
 pub(super) type NamedRow = (Vec<u8>, Vec<Vec<u8>>);
 
-/// The rows that a statement gives in this way: their clustering bytes with the values, each row once, in their order.
+/// The rows that a statement gives in this way: their clustering bytes with the values, each row
+/// once, in their order.
 pub(crate) fn rows(
     table: &Table,
     restriction: &ClusteringRestriction,
@@ -232,7 +279,8 @@ fn tuple_values(
     bindings: &dyn Bindings,
 ) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
     let parts = |bytes: &[u8]| -> Result<Vec<Vec<u8>>, InvalidRequest> {
-        let parts = split::tuple(types.len(), bytes).map_err(|_| InvalidRequest::new("Invalid tuple value"))?;
+        let parts = split::tuple(types.len(), bytes)
+            .map_err(|_| InvalidRequest::new("Invalid tuple value"))?;
         let null = || InvalidRequest::new("Invalid null value in condition for clustering columns");
         parts.into_iter().map(|part| part.map(<[u8]>::to_vec).ok_or_else(null)).collect()
     };
@@ -240,7 +288,9 @@ fn tuple_values(
         TupleIn::Terms(terms) => {
             let bytes = |term: &Prepared| {
                 let value = term.evaluate(bindings)?.into_bytes();
-                value.ok_or_else(|| InvalidRequest::new("Invalid null value in condition for clustering columns"))
+                value.ok_or_else(|| {
+                    InvalidRequest::new("Invalid null value in condition for clustering columns")
+                })
             };
             terms.iter().map(bytes).collect::<Result<_, _>>()?
         }

@@ -1,7 +1,8 @@
 //! Requests, executed: QUERY, PREPARE, EXECUTE and BATCH as bodies in, answers as bodies out.
 //!
-//! An answer that tells of a write carries the place in the store's log at which the write is durable, if the keyspace
-//! wants that waited for; whoever serves the connection waits, not this module.
+//! An answer that tells of a write carries the place in the store's log at which the write is
+//! durable, if the keyspace wants that waited for; whoever serves the connection waits, not this
+//! module.
 
 pub(crate) mod aside;
 mod batch;
@@ -77,7 +78,8 @@ pub(crate) struct Done {
     pub(crate) flags: u8,
     /// The answer is true when the node's own log is durable up to here.
     pub(crate) durable_at: Option<u64>,
-    /// The answer is for when its writes, which are gathered, have been carried out ([`Executor::finish_gathered`]).
+    /// The answer is for when its writes, which are gathered, have been carried out
+    /// ([`Executor::finish_gathered`]).
     pub(crate) gathered: bool,
     /// To be kept when the answer is sent ([`Executor::keep_trace`]).
     pub(crate) trace: Option<Box<Trace>>,
@@ -103,7 +105,8 @@ pub(crate) enum Outcome {
 pub(crate) struct WouldWait {
     /// It will take long.
     pub(crate) long: bool,
-    /// The lock of the partition that it changes after reading it: one request at a time goes on there.
+    /// The lock of the partition that it changes after reading it: one request at a time goes on
+    /// there.
     pub(crate) lock: Option<usize>,
     /// The trace of what was done so far, for whoever takes it up ([`Executor::resume`]).
     pub(crate) trace: Option<Box<Trace>>,
@@ -125,10 +128,18 @@ impl Executor {
     /// An executor for the node with this number.
     pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Executor {
         let gathering = Gathering::new(Arc::clone(&shared), node);
-        Executor { shared, node, aside: Aside::default(), effort: Effort::of_a_loop(), gathering, resumed: None }
+        Executor {
+            shared,
+            node,
+            aside: Aside::default(),
+            effort: Effort::of_a_loop(),
+            gathering,
+            resumed: None,
+        }
     }
 
-    /// Executes one request and appends the body of its answer. May wait for the disk and take long, until it has to end.
+    /// Executes one request and appends the body of its answer. May wait for the disk and take
+    /// long, until it has to end.
     pub(crate) fn execute_until(
         &mut self,
         ends: Ends,
@@ -146,11 +157,17 @@ impl Executor {
 
     /// As [`Executor::execute_until`], for as long as it takes.
     #[cfg(test)]
-    pub(crate) fn execute(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pub(crate) fn execute(
+        &mut self,
+        client: &mut ClientState,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Done {
         self.execute_until(Ends::default(), client, request, out)
     }
 
-    /// As [`Executor::execute_until`], waiting for the disk, but not for long; or else nothing, and it says so.
+    /// As [`Executor::execute_until`], waiting for the disk, but not for long; or else nothing, and
+    /// it says so.
     pub(crate) fn execute_shortly(
         &mut self,
         ends: Ends,
@@ -162,8 +179,8 @@ impl Executor {
         self.attempt(client, request, out)
     }
 
-    /// As [`Executor::execute_until`], from memory alone and within bounds; or else nothing, and it says so. Writes are gathered,
-    /// until [`Executor::finish_gathered`] at the latest.
+    /// As [`Executor::execute_until`], from memory alone and within bounds; or else nothing, and it
+    /// says so. Writes are gathered, until [`Executor::finish_gathered`] at the latest.
     pub(crate) fn execute_at_once(
         &mut self,
         client: &mut ClientState,
@@ -174,13 +191,18 @@ impl Executor {
         self.attempt(client, request, out)
     }
 
-    fn attempt(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    fn attempt(
+        &mut self,
+        client: &mut ClientState,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         let before = out.len();
         self.aside = self.new_aside(client, request);
         self.aside.put_tracing_id(out);
         let start = out.len();
-        // A custom payload is for query handlers of the user's own, which a node has none of: it is taken and ignored,
-        // as Cassandra's own handler does.
+        // A custom payload is for query handlers of the user's own, which a node has none of: it is
+        // taken and ignored, as Cassandra's own handler does.
         let outcome = split_request_prefix(request.flags, request.body)
             .map_err(|error| CqlError::Protocol(error.to_string()))
             .and_then(|(_, body)| self.run(client, request, body, out));
@@ -189,7 +211,11 @@ impl Executor {
             // Whoever takes it up sees what this loop did before.
             self.gathering.carry_out();
             self.aside.note(|| "Handed over to a thread that may wait for the disk");
-            return Outcome::WouldWait(WouldWait { long, lock: self.effort.lock(), trace: self.aside.take_trace() });
+            return Outcome::WouldWait(WouldWait {
+                long,
+                lock: self.effort.lock(),
+                trace: self.aside.take_trace(),
+            });
         }
         let mut done = outcome.unwrap_or_else(|error| {
             out.truncate(start);
@@ -202,7 +228,8 @@ impl Executor {
         Outcome::Done(done)
     }
 
-    /// Carries out the writes that were gathered. What became of each request, in the order in which they were executed.
+    /// Carries out the writes that were gathered. What became of each request, in the order in
+    /// which they were executed.
     pub(crate) fn finish_gathered(&self) -> Vec<Carried> {
         self.gathering.finish()
     }
@@ -242,7 +269,8 @@ impl Executor {
         body: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
-        let malformed = |error: shunt_wire::error::DecodeError| CqlError::Protocol(error.to_string());
+        let malformed =
+            |error: shunt_wire::error::DecodeError| CqlError::Protocol(error.to_string());
         let version = request.version;
         match request.opcode {
             opcode::QUERY => {
@@ -265,7 +293,8 @@ impl Executor {
             opcode::EXECUTE => {
                 let execute = Execute::decode(version, body).map_err(malformed)?;
                 let statement = self.find_prepared(execute.id)?;
-                self.aside.parameters(|| aside::parameters(Some(&statement.text), Some(&execute.params)));
+                self.aside
+                    .parameters(|| aside::parameters(Some(&statement.text), Some(&execute.params)));
                 let known = execute.result_metadata_id;
                 self.run_statement(client, &statement, version, &execute.params, known, out)
             }
@@ -276,7 +305,8 @@ impl Executor {
 
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Statement, CqlError> {
         self.aside.note(|| format!("Parsing {text}"));
-        let statement = Statement::prepare(text, keyspace, &self.shared.schema(), self.shared.now_us() / 1000)?;
+        let statement =
+            Statement::prepare(text, keyspace, &self.shared.schema(), self.shared.now_us() / 1000)?;
         self.aside.note(|| "Statement parsed and prepared");
         Ok(statement)
     }
@@ -314,7 +344,8 @@ impl Executor {
         match &statement.plan {
             Plan::Select(select) => {
                 self.check_read_level(&select.table.keyspace, params.consistency)?;
-                let outdated = known_result.is_some_and(|known| !known.is_empty() && known != statement.result_id);
+                let outdated = known_result
+                    .is_some_and(|known| !known.is_empty() && known != statement.result_id);
                 let page = Page {
                     version,
                     page_size: params.page_size.filter(|size| *size > 0),
@@ -323,7 +354,8 @@ impl Executor {
                     new_metadata_id: (version >= 5 && outdated).then_some(statement.result_id),
                 };
                 let schema = self.shared.schema();
-                let (shared, node, effort, gathering) = (&self.shared, self.node, &self.effort, &self.gathering);
+                let (shared, node, effort, gathering) =
+                    (&self.shared, self.node, &self.effort, &self.gathering);
                 let place = Place { shared, schema: &schema, node, effort, gathering };
                 select::run(select, &bound, &place, &page, out)?;
                 Ok(Done::now(opcode::RESULT))
@@ -378,12 +410,17 @@ impl Executor {
         let schema = self.shared.schema();
         let table = schema.find_table(name, client.keyspace.as_deref())?;
         let Some(number) = table.number else {
-            return Err(CqlError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)));
+            return Err(CqlError::Unauthorized(format!(
+                "{} keyspace is not user-modifiable.",
+                table.keyspace
+            )));
         };
         for store in self.shared.stores() {
             let durability = shunt_storage::store::Durability::Batch;
             store.wait_durable(store.truncate(number, durability)?)?;
-            self.aside.note(|| format!("Truncated {}.{} in one node's store", table.keyspace, table.name));
+            self.aside.note(|| {
+                format!("Truncated {}.{} in one node's store", table.keyspace, table.name)
+            });
         }
         encode::void(out);
         Ok(Done::now(opcode::RESULT))

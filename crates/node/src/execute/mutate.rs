@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use shunt_language::terms::{Bindings, Prepared, Value};
 use shunt_storage::Target;
-use shunt_storage::row::{Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId};
+use shunt_storage::row::{
+    Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId,
+};
 use shunt_storage::store::{MutationRef, Slice};
 use std::ops::Bound as RangeBound;
 
@@ -55,8 +57,8 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Puts deletions a microsecond before the values of the same write, which then stay. Conditional batches have it
-    /// so: what deletes a row and what writes to it have one time.
+    /// Puts deletions a microsecond before the values of the same write, which then stay.
+    /// Conditional batches have it so: what deletes a row and what writes to it have one time.
     pub(super) fn deletions_first(&mut self) {
         let before = self.timestamp - 1;
         let earlier = |deletion: Deletion| Deletion { timestamp: before, ..deletion };
@@ -105,7 +107,8 @@ pub(crate) struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// `index` is the statement's place in its batch. `timestamp`: that of the request, of the batch, or the node's own; the statement's goes before it.
+    /// `index` is the statement's place in its batch. `timestamp`: that of the request, of the
+    /// batch, or the node's own; the statement's goes before it.
     pub(crate) fn new(
         plan: &'a MutationPlan,
         bound: &'a Bound<'a>,
@@ -126,8 +129,11 @@ impl<'a> Mutator<'a> {
         };
         let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
         let time = WriteTime { timestamp, expiry, now };
-        let json =
-            plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
+        let json = plan
+            .json
+            .as_ref()
+            .map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new))
+            .transpose()?;
         let (positions, positions_us) = (ListPositions::of_statement(index), bound.now_us);
         let (partitions, rows) = (OnceCell::new(), OnceCell::new());
         Ok(Self {
@@ -145,12 +151,13 @@ impl<'a> Mutator<'a> {
         })
     }
 
-    /// It takes place at `now_us` and not when it came: what waited for a lock must not have been written before what the
-    /// holders before wrote.
+    /// It takes place at `now_us` and not when it came: what waited for a lock must not have been
+    /// written before what the holders before wrote.
     pub(super) fn begin_at(&mut self, now_us: i64) {
         self.positions_us = now_us;
         self.time.now = now_us / 1_000_000;
-        let expires = |expiry: Expiry| Expiry { at: self.time.now + i64::from(expiry.ttl), ..expiry };
+        let expires =
+            |expiry: Expiry| Expiry { at: self.time.now + i64::from(expiry.ttl), ..expiry };
         self.time.expiry = self.time.expiry.map(expires);
         if !self.timestamp_given {
             self.time.timestamp = now_us;
@@ -177,7 +184,9 @@ impl<'a> Mutator<'a> {
         }
         let found = match (&self.json, &self.plan.restrictions.partition) {
             (Some(json), _) => vec![json.partition.clone()],
-            (None, PartitionRestriction::Keys(keys)) => keys::partitions(self.table(), keys, self.bound)?,
+            (None, PartitionRestriction::Keys(keys)) => {
+                keys::partitions(self.table(), keys, self.bound)?
+            }
             _ => return Err(CqlError::invalid("a statement that writes names its partitions")),
         };
         Ok(self.partitions.get_or_init(|| found))
@@ -192,8 +201,8 @@ impl<'a> Mutator<'a> {
         Ok(self.rows.get_or_init(|| found))
     }
 
-    /// The row that a statement without slices and without `IN` is about, by its clustering bytes; none for the static
-    /// row.
+    /// The row that a statement without slices and without `IN` is about, by its clustering bytes;
+    /// none for the static row.
     pub(crate) fn row(&self) -> Result<Option<Vec<u8>>, CqlError> {
         if let Some(json) = &self.json {
             return Ok(Some(json.clustering.clone()));
@@ -201,7 +210,8 @@ impl<'a> Mutator<'a> {
         if self.plan.is_of_static_row() {
             return Ok(None);
         }
-        let (clustering, _) = self.rows()?.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
+        let (clustering, _) =
+            self.rows()?.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
         Ok(Some(clustering.clone()))
     }
 
@@ -236,7 +246,11 @@ impl<'a> Mutator<'a> {
     }
 
     /// Rows that are inserted, updated, or lose columns.
-    fn write_rows(&mut self, partition: &Partition, writes: &mut Vec<Write>) -> Result<(), CqlError> {
+    fn write_rows(
+        &mut self,
+        partition: &Partition,
+        writes: &mut Vec<Write>,
+    ) -> Result<(), CqlError> {
         // An INSERT without clustering columns is about the static row alone.
         let plan = self.plan;
         let static_only = plan.clustering_given() < self.table().clustering_len;
@@ -256,7 +270,11 @@ impl<'a> Mutator<'a> {
             let mut row = self.row_at(partition, clustering)?;
             if !row.is_empty() {
                 row.cells.extend(keys::as_written(self.table(), values, self.time.timestamp));
-                writes.push(self.write(partition, Place::Row(clustering.clone()), Fragment::Row(row))?);
+                writes.push(self.write(
+                    partition,
+                    Place::Row(clustering.clone()),
+                    Fragment::Row(row),
+                )?);
             }
         }
         if !static_only {
@@ -290,7 +308,8 @@ impl<'a> Mutator<'a> {
         for (position, change) in &plan.changes {
             let column = &plan.table.columns[*position];
             if column.kind == kind {
-                let reader = CellReader { shared, table: &plan.table, partition, place, now: time.now };
+                let reader =
+                    CellReader { shared, table: &plan.table, partition, place, now: time.now };
                 apply(&mut maker, column, change, bound, &reader)?;
             }
         }
@@ -299,13 +318,28 @@ impl<'a> Mutator<'a> {
         Ok(row)
     }
 
-    fn write(&self, partition: &Partition, place: Place, fragment: Fragment) -> Result<Write, CqlError> {
+    fn write(
+        &self,
+        partition: &Partition,
+        place: Place,
+        fragment: Fragment,
+    ) -> Result<Write, CqlError> {
         let timestamp = self.time.timestamp;
-        Ok(Write { table: self.number()?, partition: partition.clone(), place, fragment, timestamp })
+        Ok(Write {
+            table: self.number()?,
+            partition: partition.clone(),
+            place,
+            fragment,
+            timestamp,
+        })
     }
 
     /// Whole rows, ranges of them, or partitions that go.
-    fn delete_rows(&mut self, partition: &Partition, writes: &mut Vec<Write>) -> Result<(), CqlError> {
+    fn delete_rows(
+        &mut self,
+        partition: &Partition,
+        writes: &mut Vec<Write>,
+    ) -> Result<(), CqlError> {
         let deletion = Deletion { timestamp: self.time.timestamp, local: self.time.now };
         let restriction = &self.plan.restrictions.clustering;
         let table = self.table();
@@ -322,17 +356,27 @@ impl<'a> Mutator<'a> {
         }
         if given == table.clustering_len {
             for (clustering, values) in self.rows()? {
-                let cells = keys::as_written(table, values, deletion.timestamp).into_iter().collect();
+                let cells =
+                    keys::as_written(table, values, deletion.timestamp).into_iter().collect();
                 let row = Row { deletion: Some(deletion), cells, ..Row::default() };
-                writes.push(self.write(partition, Place::Row(clustering.clone()), Fragment::Row(row))?);
+                writes.push(self.write(
+                    partition,
+                    Place::Row(clustering.clone()),
+                    Fragment::Row(row),
+                )?);
             }
             return Ok(());
         }
         let intervals = Intervals::new(table, restriction, self.bound)?.0;
         let range = |interval: Interval| {
-            RangeTombstone::new(RangeBound::Included(interval.from), RangeBound::Excluded(interval.to), deletion)
+            RangeTombstone::new(
+                RangeBound::Included(interval.from),
+                RangeBound::Excluded(interval.to),
+                deletion,
+            )
         };
-        let mut header = Header { deletion: None, ranges: intervals.into_iter().map(range).collect() };
+        let mut header =
+            Header { deletion: None, ranges: intervals.into_iter().map(range).collect() };
         header.canonicalise();
         if !header.is_empty() {
             writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
@@ -340,8 +384,8 @@ impl<'a> Mutator<'a> {
         Ok(())
     }
 
-    /// Counters have no time at which they were written, only the row's deletion makes them begin anew: each row that is
-    /// there gets one.
+    /// Counters have no time at which they were written, only the row's deletion makes them begin
+    /// anew: each row that is there gets one.
     fn delete_counters(
         &self,
         partition: &Partition,
@@ -351,8 +395,14 @@ impl<'a> Mutator<'a> {
     ) -> Result<(), CqlError> {
         let store = self.shared.store(partition.token);
         let all = Slice::default();
-        let intervals = Intervals::new(self.table(), &self.plan.restrictions.clustering, self.bound)?;
-        let mut rows = store.read_partition(self.number()?, PartitionKey(&partition.key), &all, self.time.now)?;
+        let intervals =
+            Intervals::new(self.table(), &self.plan.restrictions.clustering, self.bound)?;
+        let mut rows = store.read_partition(
+            self.number()?,
+            PartitionKey(&partition.key),
+            &all,
+            self.time.now,
+        )?;
         let deleted = || Fragment::Row(Row { deletion: Some(deletion), ..Row::default() });
         if whole && rows.static_row().is_some() {
             writes.push(self.write(partition, Place::Static, deleted())?);
@@ -367,10 +417,14 @@ impl<'a> Mutator<'a> {
 
     /// The writes of INSERT JSON.
     fn json_writes(&mut self, json: &JsonRow) -> Result<Vec<Write>, CqlError> {
-        let default_unset = self.plan.json.as_ref().is_some_and(|(_, default_unset)| *default_unset);
+        let default_unset =
+            self.plan.json.as_ref().is_some_and(|(_, default_unset)| *default_unset);
         let table = Arc::clone(self.table());
         let mut writes = Vec::new();
-        let places = [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(json.clustering.clone()))];
+        let places = [
+            (ColumnKind::Static, Place::Static),
+            (ColumnKind::Regular, Place::Row(json.clustering.clone())),
+        ];
         for (kind, place) in places {
             let mut maker = FragmentMaker::new(self.time, &mut self.positions, self.positions_us);
             if kind == ColumnKind::Regular {
@@ -387,7 +441,11 @@ impl<'a> Mutator<'a> {
             row.canonicalise();
             if !row.is_empty() {
                 if kind == ColumnKind::Regular {
-                    row.cells.extend(keys::as_written(&table, &json.clustering_values, self.time.timestamp));
+                    row.cells.extend(keys::as_written(
+                        &table,
+                        &json.clustering_values,
+                        self.time.timestamp,
+                    ));
                 }
                 writes.push(self.write(&json.partition, place, Fragment::Row(row))?);
             }
@@ -397,7 +455,11 @@ impl<'a> Mutator<'a> {
 }
 
 /// The value of a bigint attribute.
-pub(crate) fn bigint(term: Option<&Prepared>, bindings: &dyn Bindings, what: &str) -> Result<Option<i64>, CqlError> {
+pub(crate) fn bigint(
+    term: Option<&Prepared>,
+    bindings: &dyn Bindings,
+    what: &str,
+) -> Result<Option<i64>, CqlError> {
     let Some(term) = term else { return Ok(None) };
     match term.evaluate(bindings)? {
         Value::Unset => Ok(None),
@@ -422,10 +484,14 @@ fn time_to_live(plan: &MutationPlan, bound: &Bound<'_>) -> Result<u32, CqlError>
         }
     };
     if seconds < 0 {
-        return Err(CqlError::Invalid(format!("A TTL must be greater or equal to 0, but was {seconds}")));
+        return Err(CqlError::Invalid(format!(
+            "A TTL must be greater or equal to 0, but was {seconds}"
+        )));
     }
     if i64::from(seconds) > TTL_MAX {
-        return Err(CqlError::Invalid(format!("ttl is too large. requested ({seconds}) maximum ({TTL_MAX})")));
+        return Err(CqlError::Invalid(format!(
+            "ttl is too large. requested ({seconds}) maximum ({TTL_MAX})"
+        )));
     }
     Ok(seconds as u32)
 }

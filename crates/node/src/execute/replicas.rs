@@ -1,5 +1,6 @@
-//! Consistency levels. A node has one copy of everything; it refuses the levels that Cassandra would refuse on a ring of as
-//! many nodes: those that a statement cannot have, and those that need more replicas than there are nodes to have them.
+//! Consistency levels. A node has one copy of everything; it refuses the levels that Cassandra
+//! would refuse on a ring of as many nodes: those that a statement cannot have, and those that need
+//! more replicas than there are nodes to have them.
 
 use shunt_wire::cql::message::Consistency;
 
@@ -12,8 +13,13 @@ use crate::statement::mutation::MutationPlan;
 /// Replicas that a keyspace asks for: everywhere, and in the datacentre of the nodes.
 fn factors(keyspace: &Keyspace, datacentre: &str) -> (u32, u32) {
     // Of transient replicas, as in "3/1", the first number is of all.
-    let number = |text: &String| text.split('/').next().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
-    let class = keyspace.replication.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or_default());
+    let number = |text: &String| {
+        text.split('/').next().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0)
+    };
+    let class = keyspace
+        .replication
+        .get("class")
+        .map_or("", |class| class.rsplit('.').next().unwrap_or_default());
     let given = |name: &str| keyspace.replication.get(name).map(number);
     match class {
         "SimpleStrategy" => {
@@ -21,9 +27,15 @@ fn factors(keyspace: &Keyspace, datacentre: &str) -> (u32, u32) {
             (factor, factor)
         }
         "NetworkTopologyStrategy" => {
-            let others = keyspace.replication.iter().filter(|(name, _)| *name != "class" && *name != datacentre);
+            let others = keyspace
+                .replication
+                .iter()
+                .filter(|(name, _)| *name != "class" && *name != datacentre);
             // A factor without a datacentre is for each of them, and there is one.
-            let elsewhere: u32 = others.filter(|(name, _)| *name != "replication_factor").map(|(_, n)| number(n)).sum();
+            let elsewhere: u32 = others
+                .filter(|(name, _)| *name != "replication_factor")
+                .map(|(_, n)| number(n))
+                .sum();
             let here = given(datacentre).or(given("replication_factor")).unwrap_or(0);
             (here + elsewhere, here)
         }
@@ -32,7 +44,11 @@ fn factors(keyspace: &Keyspace, datacentre: &str) -> (u32, u32) {
 }
 
 /// Refuses a level that a ring of these nodes could not meet for this keyspace.
-pub(super) fn check(keyspace: &Keyspace, info: &ClusterInfo, consistency: Consistency) -> Result<(), CqlError> {
+pub(super) fn check(
+    keyspace: &Keyspace,
+    info: &ClusterInfo,
+    consistency: Consistency,
+) -> Result<(), CqlError> {
     let (all, here) = factors(keyspace, &info.datacentre);
     let quorum = |replicas: u32| replicas / 2 + 1;
     let required = match consistency {
@@ -41,18 +57,27 @@ pub(super) fn check(keyspace: &Keyspace, info: &ClusterInfo, consistency: Consis
         Consistency::THREE => 3,
         Consistency::QUORUM | Consistency::SERIAL => quorum(all),
         Consistency::ALL => all,
-        Consistency::LOCAL_QUORUM | Consistency::EACH_QUORUM | Consistency::LOCAL_SERIAL => quorum(here),
+        Consistency::LOCAL_QUORUM | Consistency::EACH_QUORUM | Consistency::LOCAL_SERIAL => {
+            quorum(here)
+        }
         _ => 1,
     };
     let alive = here.min(u32::try_from(info.nodes.len()).unwrap_or(u32::MAX));
-    if required <= alive { Ok(()) } else { Err(CqlError::Unavailable { consistency, required, alive }) }
+    if required <= alive {
+        Ok(())
+    } else {
+        Err(CqlError::Unavailable { consistency, required, alive })
+    }
 }
 
 /// Refuses a level that a statement which writes without conditions cannot have.
 fn check_plain(table: &Table, consistency: Consistency) -> Result<(), CqlError> {
     match (table.is_counter, consistency) {
         (true, Consistency::ANY) => {
-            let message = format!("Consistency level ANY is not yet supported for counter table {}", table.name);
+            let message = format!(
+                "Consistency level ANY is not yet supported for counter table {}",
+                table.name
+            );
             Err(CqlError::Invalid(message))
         }
         (true, Consistency::SERIAL | Consistency::LOCAL_SERIAL) => {
@@ -66,9 +91,14 @@ fn check_plain(table: &Table, consistency: Consistency) -> Result<(), CqlError> 
 }
 
 /// Refuses levels that a conditional statement cannot have: what decides, and what is then written.
-fn check_conditional(keyspace: &Keyspace, serial: Consistency, commit: Consistency) -> Result<(), CqlError> {
+fn check_conditional(
+    keyspace: &Keyspace,
+    serial: Consistency,
+    commit: Consistency,
+) -> Result<(), CqlError> {
     if !matches!(serial, Consistency::SERIAL | Consistency::LOCAL_SERIAL) {
-        let message = "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
+        let message =
+            "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
         return Err(CqlError::invalid(message));
     }
     let class = keyspace.replication.get("class").map_or("", String::as_str);
@@ -77,16 +107,22 @@ fn check_conditional(keyspace: &Keyspace, serial: Consistency, commit: Consisten
             "{commit} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure it is \
              accepted but I don't care how many replicas commit it for non-SERIAL reads\""
         ))),
-        Consistency::EACH_QUORUM if !class.ends_with(".NetworkTopologyStrategy") => Err(CqlError::Invalid(format!(
-            "consistency level {commit} not compatible with replication strategy ({class})"
-        ))),
+        Consistency::EACH_QUORUM if !class.ends_with(".NetworkTopologyStrategy") => {
+            Err(CqlError::Invalid(format!(
+                "consistency level {commit} not compatible with replication strategy ({class})"
+            )))
+        }
         _ => Ok(()),
     }
 }
 
 impl Executor {
     /// Checks the level of a statement that reads.
-    pub(super) fn check_read_level(&self, keyspace: &str, consistency: Consistency) -> Result<(), CqlError> {
+    pub(super) fn check_read_level(
+        &self,
+        keyspace: &str,
+        consistency: Consistency,
+    ) -> Result<(), CqlError> {
         if consistency == Consistency::ANY {
             return Err(CqlError::invalid("ANY ConsistencyLevel is only supported for writes"));
         }
@@ -100,7 +136,9 @@ impl Executor {
             return Ok(());
         }
         let schema = self.shared.schema();
-        schema.keyspace(keyspace).map_or(Ok(()), |keyspace| check(keyspace, &self.shared.info, consistency))
+        schema
+            .keyspace(keyspace)
+            .map_or(Ok(()), |keyspace| check(keyspace, &self.shared.info, consistency))
     }
 
     /// Checks the level of a statement that writes; conditions are decided at a level of their own.
@@ -127,7 +165,9 @@ impl Executor {
         if plan.is_conditional() {
             let serial = serial.unwrap_or(Consistency::SERIAL);
             let schema = self.shared.schema();
-            schema.keyspace(keyspace).map_or(Ok(()), |keyspace| check_conditional(keyspace, serial, consistency))?;
+            schema
+                .keyspace(keyspace)
+                .map_or(Ok(()), |keyspace| check_conditional(keyspace, serial, consistency))?;
             self.check_level(keyspace, serial)?;
         }
         self.check_level(keyspace, consistency)
@@ -146,7 +186,8 @@ mod tests {
         const SIMPLE: &str = "{'class': 'SimpleStrategy', 'replication_factor': 5}";
         const HERE: &str = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}";
         const ANYWHERE: &str = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}";
-        const ELSEWHERE: &str = "{'class': 'NetworkTopologyStrategy', 'datacenter1': '3/1', 'asia': 3}";
+        const ELSEWHERE: &str =
+            "{'class': 'NetworkTopologyStrategy', 'datacenter1': '3/1', 'asia': 3}";
         for (replication, nodes, consistency, refused) in [
             (SIMPLE, 1, Consistency::ANY, None),
             (SIMPLE, 1, Consistency::LOCAL_ONE, None),
@@ -165,11 +206,18 @@ mod tests {
         ] {
             let statement = format!("CREATE KEYSPACE k WITH replication = {replication}");
             let schema = crate::schema::tests::after(&Schema::empty(), &[statement]);
-            let addresses: Vec<SocketAddr> = (0..nodes).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
-            let outcome = check(schema.keyspace("k").unwrap(), &ClusterInfo::new("test", &addresses), consistency);
+            let addresses: Vec<SocketAddr> =
+                (0..nodes).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+            let outcome = check(
+                schema.keyspace("k").unwrap(),
+                &ClusterInfo::new("test", &addresses),
+                consistency,
+            );
             let expected = match refused {
                 None => Ok(()),
-                Some((required, alive)) => Err(CqlError::Unavailable { consistency, required, alive }),
+                Some((required, alive)) => {
+                    Err(CqlError::Unavailable { consistency, required, alive })
+                }
             };
             assert_eq!(outcome, expected, "{replication} on {nodes} at {consistency}");
         }

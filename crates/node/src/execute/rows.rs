@@ -1,7 +1,7 @@
 //! Stored rows as values of columns: what a selector, a filter or a condition looks at.
 //!
-//! A column that is one cell has that cell's value. A collection or user-defined type that is stored element by
-//! element is put together from its live cells, in the order of its type.
+//! A column that is one cell has that cell's value. A collection or user-defined type that is
+//! stored element by element is put together from its live cells, in the order of its type.
 
 use std::cmp::Ordering;
 
@@ -32,7 +32,9 @@ fn live_value(cell: &Cell, now: i64) -> Option<Vec<u8>> {
     match &cell.value {
         _ if !cell.is_live(now) => None,
         CellValue::Live(bytes) => Some(bytes.to_vec()),
-        CellValue::Counter(count) | CellValue::CounterDelta(count) => Some(count.to_be_bytes().to_vec()),
+        CellValue::Counter(count) | CellValue::CounterDelta(count) => {
+            Some(count.to_be_bytes().to_vec())
+        }
         CellValue::Tombstone { .. } => None,
     }
 }
@@ -43,7 +45,8 @@ pub(crate) fn value(row: &Row, column: &Column, now: i64) -> Option<Vec<u8>> {
     if !column.is_multi_cell() {
         return cells.first().and_then(|cell| live_value(cell, now));
     }
-    let live = cells.iter().filter_map(|cell| Some((cell.path.as_deref()?, live_value(cell, now)?)));
+    let live =
+        cells.iter().filter_map(|cell| Some((cell.path.as_deref()?, live_value(cell, now)?)));
     assemble(&column.cql_type, live.collect())
 }
 
@@ -55,7 +58,9 @@ pub(crate) fn assemble(cql_type: &CqlType, mut elements: Vec<(&[u8], Vec<u8>)>) 
     let count = elements.len();
     match cql_type {
         // List positions are stored so that their bytes are in order.
-        CqlType::List { .. } => Some(split::join_collection(count, elements.iter().map(|(_, value)| value))),
+        CqlType::List { .. } => {
+            Some(split::join_collection(count, elements.iter().map(|(_, value)| value)))
+        }
         CqlType::Set { element, .. } => {
             elements.sort_by(|one, other| in_order(element, one.0, other.0));
             Some(split::join_collection(count, elements.iter().map(|(path, _)| path)))

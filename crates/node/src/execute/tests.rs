@@ -1,13 +1,13 @@
-//! Tests of what an answer carries besides its message: traces that can be read again, warnings; and what is refused by
-//! its size.
+//! Tests of what an answer carries besides its message: traces that can be read again, warnings;
+//! and what is refused by its size.
 
 use std::time::{Duration, Instant};
 
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::values::{Value, ValueList};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, Consistency, ErrorMessage, QueryParams, ResultMessage, Values, encode, put,
-    query_flag, split_response_prefix,
+    BatchChild, BatchKind, BatchStatement, Consistency, ErrorMessage, QueryParams, ResultMessage,
+    Values, encode, put, query_flag, split_response_prefix,
 };
 
 use super::select::tests::{Nodes, VERSION};
@@ -30,9 +30,14 @@ impl Answer {
 
 fn request(nodes: &mut Nodes, version: u8, flags: u8, opcode: u8, body: &[u8]) -> Answer {
     let mut out = b"before".to_vec();
-    let done = nodes.executor.execute(&mut nodes.client, &Request { version, flags, opcode, body }, &mut out);
+    let done = nodes.executor.execute(
+        &mut nodes.client,
+        &Request { version, flags, opcode, body },
+        &mut out,
+    );
     let (prefix, message) = split_response_prefix(done.flags, &out[6..]).unwrap();
-    let warnings = prefix.warnings.map(|list| list.iter().map(str::to_owned).collect()).unwrap_or_default();
+    let warnings =
+        prefix.warnings.map(|list| list.iter().map(str::to_owned).collect()).unwrap_or_default();
     Answer { message: message.to_vec(), tracing_id: prefix.tracing_id, warnings, done }
 }
 
@@ -48,7 +53,10 @@ fn kept(nodes: &mut Nodes, mut answer: Answer) -> String {
     assert!(nodes.executor.keep_trace(answer.done.trace.take().unwrap()));
     let id = shunt_language::values::literal(&shunt_language::ast::NativeType::Uuid.into(), &id);
     let deadline = Instant::now() + Duration::from_secs(60);
-    while nodes.rows(&format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}")).is_empty() {
+    while nodes
+        .rows(&format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}"))
+        .is_empty()
+    {
         assert!(Instant::now() < deadline, "no trace came");
         std::thread::yield_now();
     }
@@ -60,12 +68,16 @@ fn session(nodes: &mut Nodes, columns: &str, id: &str) -> String {
 }
 
 fn events(nodes: &mut Nodes, id: &str) -> Vec<String> {
-    let found = nodes.rows(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
+    let found =
+        nodes.rows(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
     found.split("; ").map(str::to_owned).collect()
 }
 
 fn table() -> Nodes {
-    Nodes::new(&["CREATE TABLE t (a int PRIMARY KEY, b text)", "INSERT INTO t (a, b) VALUES (7, 'x')"])
+    Nodes::new(&[
+        "CREATE TABLE t (a int PRIMARY KEY, b text)",
+        "INSERT INTO t (a, b) VALUES (7, 'x')",
+    ])
 }
 
 #[test]
@@ -76,7 +88,8 @@ fn a_traced_query_has_a_session_and_its_events_in_order() {
     assert_eq!((answer.done.opcode, answer.done.flags), (opcode::RESULT, flag::TRACING));
     assert!(matches!(ResultMessage::decode(VERSION, &answer.message), Ok(ResultMessage::Rows(_))));
     let id = kept(&mut nodes, answer);
-    let columns = "request, command, client, coordinator, coordinator_port, ttl(duration), parameters";
+    let columns =
+        "request, command, client, coordinator, coordinator_port, ttl(duration), parameters";
     assert_eq!(
         session(&mut nodes, columns, &id),
         "'Execute CQL3 query', 'QUERY', '10.0.0.9', '127.0.0.2', 9042, 86400, \
@@ -84,22 +97,30 @@ fn a_traced_query_has_a_session_and_its_events_in_order() {
     );
     let events = events(&mut nodes, &id);
     assert_eq!(events[0], "'Parsing SELECT b FROM t WHERE a = 7'");
-    assert!(events.iter().any(|event| event.contains("Reading 1 row(s) of a partition from 127.0.0.")), "{events:?}");
+    assert!(
+        events.iter().any(|event| event.contains("Reading 1 row(s) of a partition from 127.0.0.")),
+        "{events:?}"
+    );
     assert_eq!(
         events.last().unwrap(),
         "'Read 1 live row(s) of 1 partition(s), 0 of them filtered out, 1 row(s) in the answer'"
     );
-    let elapsed = nodes.rows(&format!("SELECT source_elapsed FROM system_traces.events WHERE session_id = {id}"));
+    let elapsed = nodes
+        .rows(&format!("SELECT source_elapsed FROM system_traces.events WHERE session_id = {id}"));
     let elapsed: Vec<i32> = elapsed.split("; ").map(|text| text.parse().unwrap()).collect();
     let duration: i32 = session(&mut nodes, "duration", &id).parse().unwrap();
-    assert!(elapsed.is_sorted() && *elapsed.last().unwrap() <= duration, "{elapsed:?} of {duration}");
+    assert!(
+        elapsed.is_sorted() && *elapsed.last().unwrap() <= duration,
+        "{elapsed:?} of {duration}"
+    );
 }
 
 #[test]
 fn a_scan_says_what_it_went_through() {
     let mut nodes = table();
     nodes.rows("INSERT INTO t (a, b) VALUES (8, 'y')");
-    let answer = query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t WHERE b = 'y' ALLOW FILTERING");
+    let answer =
+        query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t WHERE b = 'y' ALLOW FILTERING");
     let id = kept(&mut nodes, answer);
     let events = events(&mut nodes, &id);
     assert_eq!(
@@ -115,7 +136,10 @@ fn a_scan_says_what_it_went_through() {
 fn what_was_not_asked_for_is_not_traced() {
     let mut nodes = table();
     let answer = query(&mut nodes, VERSION, 0, "SELECT b FROM t WHERE a = 7");
-    assert_eq!((answer.done.flags, answer.tracing_id, answer.done.trace.is_none()), (0, None, true));
+    assert_eq!(
+        (answer.done.flags, answer.tracing_id, answer.done.trace.is_none()),
+        (0, None, true)
+    );
     assert_eq!(nodes.rows("SELECT session_id FROM system_traces.sessions"), "");
 }
 
@@ -126,32 +150,51 @@ fn every_kind_of_request_is_traced_under_its_name() {
     let mut body = Vec::new();
     encode::prepare(&mut body, VERSION, insert, None);
     let prepared = request(&mut nodes, VERSION, flag::TRACING, opcode::PREPARE, &body);
-    let Ok(ResultMessage::Prepared(found)) = ResultMessage::decode(VERSION, &prepared.message) else { panic!() };
+    let Ok(ResultMessage::Prepared(found)) = ResultMessage::decode(VERSION, &prepared.message)
+    else {
+        panic!()
+    };
     let statement = found.id.to_vec();
     let id = kept(&mut nodes, prepared);
     assert_eq!(session(&mut nodes, "request", &id), "'Preparing CQL3 query'");
 
     let mut values = ValueList::positional(VERSION);
     values.push(Value::Bytes(&[0, 0, 0, 9]));
-    let params =
-        QueryParams { flags: query_flag::VALUES, values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+    let params = QueryParams {
+        flags: query_flag::VALUES,
+        values: values.values(),
+        ..QueryParams::simple(Consistency::ONE)
+    };
     body.clear();
     encode::execute(&mut body, VERSION, &statement, None, &params);
     let executed = request(&mut nodes, VERSION, flag::TRACING, opcode::EXECUTE, &body);
     let id = kept(&mut nodes, executed);
     assert_eq!(session(&mut nodes, "request", &id), "'Execute CQL3 prepared query'");
     let parameters = session(&mut nodes, "parameters", &id);
-    assert!(parameters.contains("'bound_var_0_a': '9'") && parameters.contains("'query': 'INSERT"), "{parameters}");
+    assert!(
+        parameters.contains("'bound_var_0_a': '9'") && parameters.contains("'query': 'INSERT"),
+        "{parameters}"
+    );
     let written = events(&mut nodes, &id);
     assert!(
-        written.iter().any(|event| event.contains("Appended 1 mutation(s) to the log and memtable of")),
+        written
+            .iter()
+            .any(|event| event.contains("Appended 1 mutation(s) to the log and memtable of")),
         "{written:?}"
     );
 
-    let child =
-        BatchChild { statement: BatchStatement::Text("INSERT INTO t (a) VALUES (1)"), values: Values::default() };
+    let child = BatchChild {
+        statement: BatchStatement::Text("INSERT INTO t (a) VALUES (1)"),
+        values: Values::default(),
+    };
     body.clear();
-    encode::batch(&mut body, VERSION, BatchKind::Logged, [child], &QueryParams::simple(Consistency::ONE));
+    encode::batch(
+        &mut body,
+        VERSION,
+        BatchKind::Logged,
+        [child],
+        &QueryParams::simple(Consistency::ONE),
+    );
     let batch = request(&mut nodes, VERSION, flag::TRACING, opcode::BATCH, &body);
     let id = kept(&mut nodes, batch);
     assert_eq!(session(&mut nodes, "request", &id), "'Execute batch of CQL3 queries'");
@@ -163,7 +206,8 @@ fn the_trace_of_a_request_goes_on_where_it_is_taken_up() {
     let mut nodes = table();
     let mut body = Vec::new();
     encode::query_simple(&mut body, VERSION, "TRUNCATE t", Consistency::ONE);
-    let asked = Request { version: VERSION, flags: flag::TRACING, opcode: opcode::QUERY, body: &body };
+    let asked =
+        Request { version: VERSION, flags: flag::TRACING, opcode: opcode::QUERY, body: &body };
     let mut out = Vec::new();
     let given_up = match nodes.executor.execute_at_once(&mut nodes.client, &asked, &mut out) {
         Outcome::WouldWait(given_up) => given_up,
@@ -179,7 +223,11 @@ fn the_trace_of_a_request_goes_on_where_it_is_taken_up() {
     let handed_over = events.iter().position(|event| event.contains("Handed over"));
     let truncated = events.iter().position(|event| event.contains("Truncated k.t"));
     assert!(handed_over.is_some() && handed_over < truncated, "{events:?}");
-    assert_eq!(query(&mut nodes, VERSION, 0, "SELECT a FROM t").tracing_id, None, "the next is another request");
+    assert_eq!(
+        query(&mut nodes, VERSION, 0, "SELECT a FROM t").tracing_id,
+        None,
+        "the next is another request"
+    );
 }
 
 #[test]
@@ -195,7 +243,8 @@ fn a_request_that_fails_has_a_trace_too() {
 #[test]
 fn more_traces_than_can_be_written_are_lost_and_counted() {
     let mut nodes = table();
-    let mut trace = query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t").done.trace.unwrap();
+    let mut trace =
+        query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t").done.trace.unwrap();
     (0..150).for_each(|_| trace.note("x".repeat(8000)));
     let (mut kept, mut lost) = (0_u16, 0);
     // They come faster than they are written, but for one who stands still in between.
@@ -219,7 +268,9 @@ fn the_custom_payload_of_a_request_is_ignored() {
     put::bytes_map(&mut body, [("who", Some(&b"an application"[..])), ("nothing", None)]);
     encode::query_simple(&mut body, VERSION, "SELECT b FROM t WHERE a = 7", Consistency::ONE);
     let answer = request(&mut nodes, VERSION, flag::CUSTOM_PAYLOAD, opcode::QUERY, &body);
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &answer.message) else { panic!() };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &answer.message) else {
+        panic!()
+    };
     assert_eq!((rows.row_count, answer.done.flags), (1, 0));
 }
 
@@ -256,10 +307,14 @@ fn batch(nodes: &mut Nodes, kind: BatchKind, rows: usize, bytes: usize, spread: 
     let text = "x".repeat(bytes);
     let partition = |row: usize| if spread { row } else { 0 };
     let texts: Vec<String> = (0..rows)
-        .map(|row| format!("INSERT INTO wide (a, c, b) VALUES ({}, {row}, '{text}')", partition(row)))
+        .map(|row| {
+            format!("INSERT INTO wide (a, c, b) VALUES ({}, {row}, '{text}')", partition(row))
+        })
         .collect();
-    let children =
-        texts.iter().map(|text| BatchChild { statement: BatchStatement::Text(text), values: Values::default() });
+    let children = texts.iter().map(|text| BatchChild {
+        statement: BatchStatement::Text(text),
+        values: Values::default(),
+    });
     let mut body = Vec::new();
     encode::batch(&mut body, VERSION, kind, children, &QueryParams::simple(Consistency::ONE));
     request(nodes, VERSION, 0, opcode::BATCH, &body)
@@ -307,11 +362,15 @@ fn large_batches_over_partitions_are_warned_of_or_refused() {
 #[test]
 fn what_is_added_to_a_counter_is_a_counter() {
     let mut nodes = Nodes::new(&["CREATE TABLE counts (a int PRIMARY KEY, n counter)"]);
-    for text in ["UPDATE counts SET n = n + ? WHERE a = 1", "UPDATE counts SET n -= ? WHERE a = 1"] {
+    for text in ["UPDATE counts SET n = n + ? WHERE a = 1", "UPDATE counts SET n -= ? WHERE a = 1"]
+    {
         let mut body = Vec::new();
         encode::prepare(&mut body, VERSION, text, None);
         let answer = request(&mut nodes, VERSION, 0, opcode::PREPARE, &body);
-        let Ok(ResultMessage::Prepared(found)) = ResultMessage::decode(VERSION, &answer.message) else { panic!() };
+        let Ok(ResultMessage::Prepared(found)) = ResultMessage::decode(VERSION, &answer.message)
+        else {
+            panic!()
+        };
         let first = found.bind.markers().next().unwrap();
         assert_eq!(first.type_option, [0, 5], "{text}");
     }
@@ -320,11 +379,12 @@ fn what_is_added_to_a_counter_is_a_counter() {
     assert_eq!(nodes.rows("SELECT n FROM counts"), "3");
 }
 
-/// The schema on the disk then is the new schema: going on with the old one, the node would give out its numbers again
-/// and be another after a restart.
+/// The schema on the disk then is the new schema: going on with the old one, the node would give
+/// out its numbers again and be another after a restart.
 #[test]
 fn a_schema_whose_directory_could_not_be_synced_is_the_one_in_the_file() {
-    let mut nodes = Nodes::new(&["CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO k.t (k) VALUES (1)"]);
+    let mut nodes =
+        Nodes::new(&["CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO k.t (k) VALUES (1)"]);
     let tables = |nodes: &Nodes| {
         let stores = nodes.executor.shared.stores();
         stores.iter().map(|store| store.tables().unwrap().len()).sum::<usize>()
@@ -333,13 +393,19 @@ fn a_schema_whose_directory_could_not_be_synced_is_the_one_in_the_file() {
     for statement in ["CREATE TABLE u (k int PRIMARY KEY)", "DROP TABLE t"] {
         shunt_storage::files::fail_next_directory_sync();
         let error = query(&mut nodes, VERSION, 0, statement).error();
-        assert!(error.starts_with("the schema has changed: ") && error.contains("may be as before"), "{error}");
+        assert!(
+            error.starts_with("the schema has changed: ") && error.contains("may be as before"),
+            "{error}"
+        );
     }
     let saved = crate::schema::persist::load(nodes.executor.shared.directory()).unwrap().unwrap();
     let schema = nodes.executor.shared.schema();
     assert_eq!((saved.version, saved.next_table), (schema.version, schema.next_table));
     assert_eq!(saved.keyspaces["k"].tables, schema.keyspaces["k"].tables);
-    assert_eq!(query(&mut nodes, VERSION, 0, "INSERT INTO u (k) VALUES (1)").done.opcode, opcode::RESULT);
+    assert_eq!(
+        query(&mut nodes, VERSION, 0, "INSERT INTO u (k) VALUES (1)").done.opcode,
+        opcode::RESULT
+    );
     assert!(query(&mut nodes, VERSION, 0, "SELECT * FROM t").error().contains("does not exist"));
     assert!(tables(&nodes) > before, "the schema that may be back has no data");
 }

@@ -1,5 +1,5 @@
-//! Conditional statements against what a row has from elsewhere: times of a clock that has stepped back since, and times
-//! that clients have made up.
+//! Conditional statements against what a row has from elsewhere: times of a clock that has stepped
+//! back since, and times that clients have made up.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -11,12 +11,14 @@ use shunt_wire::cql::message::{Consistency, encode};
 use super::select::tests::Nodes;
 use super::{ClientState, Executor, Request};
 
-const TABLE: &str = "CREATE TABLE t (p int, c int, s int static, v int, l list<int>, PRIMARY KEY (p, c))";
+const TABLE: &str =
+    "CREATE TABLE t (p int, c int, s int static, v int, l list<int>, PRIMARY KEY (p, c))";
 
 /// An hour, in microseconds.
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Nodes whose clock was an hour ahead while `before` was written, and has stepped back since, as across a restart.
+/// Nodes whose clock was an hour ahead while `before` was written, and has stepped back since, as
+/// across a restart.
 fn stepped_back(before: &[&str]) -> Nodes {
     let mut nodes = Nodes::new(&["CREATE TABLE locks (name int PRIMARY KEY, owner int)", TABLE]);
     let now_us = nodes.executor.shared.now_us() as u64;
@@ -109,7 +111,8 @@ fn deletions_in_conditional_batches_take_what_a_clock_ahead_has_written() {
     );
 }
 
-/// A batch with conditions has one time throughout, as in Cassandra the ballot's, whatever single statements say.
+/// A batch with conditions has one time throughout, as in Cassandra the ballot's, whatever single
+/// statements say.
 #[test]
 fn times_that_clients_make_up_make_no_lock_wrong() {
     let mut nodes = stepped_back(&[
@@ -135,12 +138,17 @@ fn times_that_clients_make_up_make_no_lock_wrong() {
             ("SELECT s, v FROM t WHERE p = 1", "1, 2"),
         ],
     );
-    // No time is later than that one: nothing can be written that would be seen, so nobody is told that it was.
-    for text in
-        ["DELETE FROM locks WHERE name = 3 IF owner = 7", "INSERT INTO locks (name, owner) VALUES (4, 8) IF NOT EXISTS"]
-    {
+    // No time is later than that one: nothing can be written that would be seen, so nobody is told
+    // that it was.
+    for text in [
+        "DELETE FROM locks WHERE name = 3 IF owner = 7",
+        "INSERT INTO locks (name, owner) VALUES (4, 8) IF NOT EXISTS",
+    ] {
         let answer = nodes.rows(text);
-        assert!(answer.starts_with("error: ") && answer.contains("9223372036854775807"), "{text}: {answer}");
+        assert!(
+            answer.starts_with("error: ") && answer.contains("9223372036854775807"),
+            "{text}: {answer}"
+        );
     }
     check(
         &mut nodes,
@@ -152,8 +160,8 @@ fn times_that_clients_make_up_make_no_lock_wrong() {
     );
 }
 
-/// An element that is found by its index or value is gone afterwards, although it came while the statement waited for
-/// the lock.
+/// An element that is found by its index or value is gone afterwards, although it came while the
+/// statement waited for the lock.
 #[test]
 fn elements_of_lists_that_were_found_are_deleted_though_the_clock_has_stepped_back() {
     let mut nodes = stepped_back(&["UPDATE t SET l = [1, 2, 3] WHERE p = 1 AND c = 1"]);
@@ -167,7 +175,8 @@ fn elements_of_lists_that_were_found_are_deleted_though_the_clock_has_stepped_ba
     );
 }
 
-/// A condition is read under the lock of its partition: what somebody wrote who had the lock before decides.
+/// A condition is read under the lock of its partition: what somebody wrote who had the lock before
+/// decides.
 #[test]
 fn a_condition_waits_for_who_holds_the_partition() {
     let table = "CREATE TABLE locks (name int PRIMARY KEY, owner int)";

@@ -1,4 +1,5 @@
-//! Requests as an event loop executes them: writes that are gathered, stalls, and what a point read costs.
+//! Requests as an event loop executes them: writes that are gathered, stalls, and what a point read
+//! costs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use shunt_storage::row_cache::RowCacheOptions;
 use shunt_storage::store::StoreOptions;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
-    Consistency, ErrorMessage, Prepare, QueryParams, ResultMessage, ValueList, encode, error_code, query_flag,
+    Consistency, ErrorMessage, Prepare, QueryParams, ResultMessage, ValueList, encode, error_code,
+    query_flag,
 };
 
 use super::{Carried, ClientState, Executor, Outcome, Request};
@@ -38,11 +40,15 @@ impl Loop {
     fn among(count: u8) -> Loop {
         let directory = tempfile::tempdir().expect("a directory");
         let info = {
-            let addresses: Vec<_> = (1..=count).map(|host| SocketAddr::from(([127, 0, 0, host], 9042))).collect();
+            let addresses: Vec<_> =
+                (1..=count).map(|host| SocketAddr::from(([127, 0, 0, host], 9042))).collect();
             ClusterInfo::new("test", &addresses)
         };
         let options = StoreOptions {
-            row_cache: Some(RowCacheOptions { memory_bytes: 1 << 20, ..RowCacheOptions::default() }),
+            row_cache: Some(RowCacheOptions {
+                memory_bytes: 1 << 20,
+                ..RowCacheOptions::default()
+            }),
             stall_wait_max: Duration::from_millis(20),
             ..StoreOptions::default()
         };
@@ -56,7 +62,8 @@ impl Loop {
         shared.replace_store(store.expect("a store"));
         let executor = Executor::new(Arc::new(shared), 0);
         let engine = kept.expect("an engine");
-        let mut this = Loop { executor, client: ClientState::default(), engine, _directory: directory };
+        let mut this =
+            Loop { executor, client: ClientState::default(), engine, _directory: directory };
         for text in [
             "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
             "CREATE TABLE k.t (p int PRIMARY KEY, v text, w text)",
@@ -91,7 +98,8 @@ impl Loop {
     /// A write that has to be gathered.
     fn gather(&mut self, text: &str) {
         let (outcome, _) = self.at_once(text);
-        let gathered = matches!(&outcome, Outcome::Done(done) if done.gathered && done.durable_at.is_none());
+        let gathered =
+            matches!(&outcome, Outcome::Done(done) if done.gathered && done.durable_at.is_none());
         assert!(gathered, "{text}: {outcome:?}");
     }
 
@@ -99,8 +107,11 @@ impl Loop {
     fn column(&mut self, text: &str) -> Vec<String> {
         let (outcome, out) = self.at_once(text);
         assert!(matches!(&outcome, Outcome::Done(done) if !done.gathered), "{text}: {outcome:?}");
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else { panic!("{text}: {out:?}") };
-        let first = |row: Option<&[u8]>| String::from_utf8_lossy(row.unwrap_or(b"null")).into_owned();
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else {
+            panic!("{text}: {out:?}")
+        };
+        let first =
+            |row: Option<&[u8]>| String::from_utf8_lossy(row.unwrap_or(b"null")).into_owned();
         rows.rows().map(|row| first(row.expect("a row").get(0))).collect()
     }
 
@@ -113,7 +124,9 @@ impl Loop {
         encode::prepare(&mut body, VERSION, text, None);
         Prepare::decode(VERSION, &body).expect("a PREPARE");
         let (_, out) = self.request(opcode::PREPARE, &body);
-        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(VERSION, &out) else { panic!("{out:?}") };
+        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(VERSION, &out) else {
+            panic!("{out:?}")
+        };
         prepared.id.to_vec()
     }
 }
@@ -196,14 +209,17 @@ fn a_loop_does_not_wait_for_compaction_and_a_worker_not_for_ever() {
     assert_eq!(opcode, opcode::ERROR);
     let error = ErrorMessage::decode(VERSION, &out).expect("an error");
     assert_eq!(error.code, error_code::OVERLOADED);
-    assert_eq!(error.message, "the write waited 0 s for compaction; write more slowly, or use a faster disk");
+    assert_eq!(
+        error.message,
+        "the write waited 0 s for compaction; write more slowly, or use a faster disk"
+    );
     this.engine.set_pace(Pace::Free);
     assert_eq!(this.patiently(INSERT).0, opcode::RESULT);
     assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2)"), ["x"]);
 }
 
-/// Counts the allocations of a prepared read of one cached row, values and all: fewer where the row is looked at in its
-/// record.
+/// Counts the allocations of a prepared read of one cached row, values and all: fewer where the row
+/// is looked at in its record.
 #[test]
 fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
     let mut this = Loop::new();
@@ -233,9 +249,13 @@ fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
         let counted = measure(|| {
             this.executor.execute_at_once(&mut this.client, &request, &mut out);
         });
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else { panic!("{out:?}") };
-        let row: Vec<Vec<u8>> =
-            rows.rows().map(|row| row.expect("a row").get(1).unwrap_or_default().to_vec()).collect();
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else {
+            panic!("{out:?}")
+        };
+        let row: Vec<Vec<u8>> = rows
+            .rows()
+            .map(|row| row.expect("a row").get(1).unwrap_or_default().to_vec())
+            .collect();
         assert_eq!(row, [b"x"]);
         counted.count_total
     };
@@ -253,13 +273,16 @@ fn what_is_written_in_part_is_not_said_to_be_refused() {
     let mut this = Loop::among(2);
     this.patiently("CREATE TABLE k.n (p int PRIMARY KEY, c counter)");
     let keys = (0..20).map(|key| key.to_string()).collect::<Vec<_>>().join(", ");
-    let (count, read) = (format!("UPDATE k.n SET c = c + 1 WHERE p IN ({keys})"), "SELECT c FROM k.n");
+    let (count, read) =
+        (format!("UPDATE k.n SET c = c + 1 WHERE p IN ({keys})"), "SELECT c FROM k.n");
     this.engine.set_pace(Pace::Stopped);
     let (_, out) = this.patiently(&count);
     let error = ErrorMessage::decode(VERSION, &out).expect("an error");
     this.engine.set_pace(Pace::Free);
     let (_, rows) = this.patiently(read);
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &rows) else { panic!("{rows:?}") };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &rows) else {
+        panic!("{rows:?}")
+    };
     assert!((1..20).contains(&rows.rows().count()), "one node has its part");
     assert_eq!(error.code, error_code::WRITE_TIMEOUT, "{}", error.message);
 }

@@ -1,5 +1,5 @@
-//! Batches that are larger than is good for them, and aggregates over a whole table: warned of, or refused, where an
-//! Apache Cassandra 5.0 with its default settings does so, and in its words.
+//! Batches that are larger than is good for them, and aggregates over a whole table: warned of, or
+//! refused, where an Apache Cassandra 5.0 with its default settings does so, and in its words.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,18 +26,22 @@ pub(super) fn check_select(plan: &SelectPlan, aside: &Aside) {
     }
     let key_columns = plan.table().partition_key_len;
     match &plan.restrictions().partition {
-        PartitionRestriction::All if !plan.restrictions().filters.iter().any(|filter| filter.column < key_columns) => {
+        PartitionRestriction::All
+            if !plan.restrictions().filters.iter().any(|filter| filter.column < key_columns) =>
+        {
             aside.warn("Aggregation query used without partition key");
         }
-        PartitionRestriction::Keys(keys) if keys.iter().any(|one_of| !matches!(one_of, OneOf::Equal(_))) => {
+        PartitionRestriction::Keys(keys)
+            if keys.iter().any(|one_of| !matches!(one_of, OneOf::Equal(_))) =>
+        {
             aside.warn("Aggregation query used on multiple partition keys (IN restriction)");
         }
         _ => {}
     }
 }
 
-/// Warns of a batch that is large or goes to many partitions, and refuses one that is too large. One partition alone
-/// may have any size.
+/// Warns of a batch that is large or goes to many partitions, and refuses one that is too large.
+/// One partition alone may have any size.
 pub(super) fn check_batch<'w>(
     kind: BatchKind,
     items: &[Item<'_>],
@@ -91,13 +95,16 @@ fn tables(items: &[Item<'_>]) -> String {
     format!("[{}]", table_names(items).into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// Bytes of a mutation as Cassandra counts them (`IMutation.dataSize`): what stands in it, without the names of tables
-/// and columns, with 8 bytes for each time and 4 for a time to live.
+/// Bytes of a mutation as Cassandra counts them (`IMutation.dataSize`): what stands in it, without
+/// the names of tables and columns, with 8 bytes for each time and 4 for a time to live.
 fn data_size(write: &Write) -> usize {
     match &write.fragment {
-        Fragment::Header(header) => 12 * (usize::from(header.deletion.is_some()) + header.ranges.len()),
+        Fragment::Header(header) => {
+            12 * (usize::from(header.deletion.is_some()) + header.ranges.len())
+        }
         Fragment::Row(row) => {
-            let clustering = if let Place::Row(clustering) = &write.place { clustering.len() } else { 0 };
+            let clustering =
+                if let Place::Row(clustering) = &write.place { clustering.len() } else { 0 };
             clustering + row_size(row)
         }
     }

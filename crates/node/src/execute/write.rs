@@ -1,5 +1,5 @@
-//! Writes, on their way into the stores: all of a statement or batch to one store at once, under the partition's lock
-//! where something was read before.
+//! Writes, on their way into the stores: all of a statement or batch to one store at once, under
+//! the partition's lock where something was read before.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -23,7 +23,8 @@ use crate::schema::Table;
 use crate::shared;
 
 impl Executor {
-    /// Carries out statements that write, all or none of them, and appends the answer. `timestamp`: the request's own.
+    /// Carries out statements that write, all or none of them, and appends the answer. `timestamp`:
+    /// the request's own.
     pub(super) fn write(
         &self,
         items: &[Item<'_>],
@@ -37,7 +38,13 @@ impl Executor {
         let first = items.first().map_or(0, |(_, bound)| bound.now_us);
         let mut mutators = Vec::with_capacity(items.len());
         for (index, (plan, bound)) in items.iter().enumerate() {
-            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp.unwrap_or(first), index)?);
+            mutators.push(Mutator::new(
+                plan,
+                bound,
+                &self.shared,
+                timestamp.unwrap_or(first),
+                index,
+            )?);
         }
         if conditional {
             // It reads under a lock that others hold while they read.
@@ -73,12 +80,15 @@ impl Executor {
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
     }
 
-    /// Before partitions are locked. Who would have to wait for one lock says for which, so that whoever hands requests out
-    /// lets those for one partition go one after another; who needs several, or reads much under a lock, takes long.
+    /// Before partitions are locked. Who would have to wait for one lock says for which, so that
+    /// whoever hands requests out lets those for one partition go one after another; who needs
+    /// several, or reads much under a lock, takes long.
     fn may_lock(&self, mutators: &[Mutator<'_>]) -> Result<(), CqlError> {
         let mut locks = Vec::new();
         for mutator in mutators {
-            locks.extend(mutator.partitions()?.iter().map(|partition| self.shared.lock_of(partition.token)));
+            locks.extend(
+                mutator.partitions()?.iter().map(|partition| self.shared.lock_of(partition.token)),
+            );
         }
         locks.sort_unstable();
         locks.dedup();
@@ -89,8 +99,12 @@ impl Executor {
         self.effort.may_wait()
     }
 
-    /// Locks the partitions whose lists are read first, each lock once and in one order for everybody.
-    fn lock_for_lists(&self, mutators: &[Mutator<'_>]) -> Result<Vec<MutexGuard<'_, ()>>, CqlError> {
+    /// Locks the partitions whose lists are read first, each lock once and in one order for
+    /// everybody.
+    fn lock_for_lists(
+        &self,
+        mutators: &[Mutator<'_>],
+    ) -> Result<Vec<MutexGuard<'_, ()>>, CqlError> {
         let mut tokens: Vec<Token> = Vec::new();
         for mutator in mutators.iter().filter(|mutator| reads_lists(mutator.plan)) {
             tokens.extend(mutator.partitions()?.iter().map(|partition| partition.token));
@@ -102,7 +116,8 @@ impl Executor {
         Ok(locks)
     }
 
-    /// True if writes can wait for others of this turn. Those that are traced go alone, as do those to other nodes.
+    /// True if writes can wait for others of this turn. Those that are traced go alone, as do those
+    /// to other nodes.
     fn may_gather(&self, writes: &[Write]) -> bool {
         let all_own = || writes.iter().all(|write| self.owner(write) == self.node);
         self.effort.is_of_a_loop() && !self.aside.is_traced() && !writes.is_empty() && all_own()
@@ -125,14 +140,16 @@ impl Executor {
         durability.unwrap_or(Durability::Batch)
     }
 
-    /// Writes to the stores. A batch over several nodes is atomic in each of them. Once one has its part, no error may say that
-    /// nothing was done.
+    /// Writes to the stores. A batch over several nodes is atomic in each of them. Once one has its
+    /// part, no error may say that nothing was done.
     fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
-        self.aside.note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
+        self.aside
+            .note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
         let durability = self.durability(items);
         let foreign = writes.iter().any(|write| self.owner(write) != self.node);
         let several = writes.windows(2).any(|two| self.owner(&two[0]) != self.owner(&two[1]));
-        // Over several nodes one may refuse what another has written, and a loop cannot try that again.
+        // Over several nodes one may refuse what another has written, and a loop cannot try that
+        // again.
         if foreign && (durability == Durability::Batch || several) {
             self.effort.may_wait()?;
         }
@@ -143,21 +160,27 @@ impl Executor {
             if own.is_empty() {
                 continue;
             }
-            let ticket = self.apply_to(store, &own, durability, several).map_err(|error| match error {
-                CqlError::Overloaded(why) | CqlError::Server(why) if written => {
-                    CqlError::WrittenInPart(format!("other nodes have written their part of it, but: {why}"))
-                }
-                error => error,
-            })?;
+            let ticket =
+                self.apply_to(store, &own, durability, several).map_err(|error| match error {
+                    CqlError::Overloaded(why) | CqlError::Server(why) if written => {
+                        CqlError::WrittenInPart(format!(
+                            "other nodes have written their part of it, but: {why}"
+                        ))
+                    }
+                    error => error,
+                })?;
             written = true;
             let address = self.shared.info.nodes[index].address;
-            self.aside.note(|| format!("Appended {} mutation(s) to the log and memtable of {address}", own.len()));
+            self.aside.note(|| {
+                format!("Appended {} mutation(s) to the log and memtable of {address}", own.len())
+            });
             if durability == Durability::Batch {
                 if index == self.node {
                     durable_at = Some(ticket.0);
                     self.aside.note(|| "Waiting until the log is on disk");
                 } else {
-                    // A statement that came to a node that does not own its partition: rare behind a proxy.
+                    // A statement that came to a node that does not own its partition: rare behind
+                    // a proxy.
                     store.wait_durable(ticket)?;
                     self.aside.note(|| format!("The log of {address} is on disk"));
                 }
@@ -166,8 +189,9 @@ impl Executor {
         Ok(durable_at)
     }
 
-    /// A loop waits for compaction as little as for the disk, and of the workers those do that are there for what takes long.
-    /// Where another store has written its part already, there is no way back.
+    /// A loop waits for compaction as little as for the disk, and of the workers those do that are
+    /// there for what takes long. Where another store has written its part already, there is no way
+    /// back.
     fn apply_to(
         &self,
         store: &Store,
@@ -193,11 +217,12 @@ impl Executor {
         }
     }
 
-    /// A refusal tells what others have written. It waits until that is on disk: what one client was told of must not be
-    /// gone for the next, if the process dies in between.
+    /// A refusal tells what others have written. It waits until that is on disk: what one client
+    /// was told of must not be gone for the next, if the process dies in between.
     fn settle_read(&self, table: &Table, token: Token) -> Result<Option<u64>, CqlError> {
         let schema = self.shared.schema();
-        let keyspace = schema.keyspace(&table.keyspace).map(|keyspace| shared::durability(keyspace));
+        let keyspace =
+            schema.keyspace(&table.keyspace).map(|keyspace| shared::durability(keyspace));
         if keyspace.is_some_and(|durability| durability != Durability::Batch) {
             return Ok(None);
         }
@@ -212,13 +237,19 @@ impl Executor {
         Ok((ticket > store.durable()).then_some(ticket.0))
     }
 
-    /// Writes what conditional statements write whose conditions hold. The caller holds the partition's lock.
+    /// Writes what conditional statements write whose conditions hold. The caller holds the
+    /// partition's lock.
     ///
-    /// All of it has one time, as Cassandra's has that of the ballot, whatever single statements say. It is later than all
-    /// that what is written to carries already: a write that nobody would see must not be acknowledged, and one of before
-    /// must not come to light again. The clock alone is no such time. It may have stepped back across a restart, and clients
-    /// make up times of their own.
-    fn conditional_writes(&self, mutators: &mut [Mutator<'_>], now_us: i64) -> Result<Vec<Write>, CqlError> {
+    /// All of it has one time, as Cassandra's has that of the ballot, whatever single statements
+    /// say. It is later than all that what is written to carries already: a write that nobody would
+    /// see must not be acknowledged, and one of before must not come to light again. The clock
+    /// alone is no such time. It may have stepped back across a restart, and clients make up times
+    /// of their own.
+    fn conditional_writes(
+        &self,
+        mutators: &mut [Mutator<'_>],
+        now_us: i64,
+    ) -> Result<Vec<Write>, CqlError> {
         let mut writes = writes_at(mutators, now_us)?;
         let mut newest = None;
         for write in &writes {
@@ -233,7 +264,9 @@ impl Executor {
                 "what the statement writes to has the timestamp {newest}, after which nothing can be written on a condition"
             )));
         };
-        self.aside.note(|| format!("The time of the write is {later}: what it writes to is later than the clock"));
+        self.aside.note(|| {
+            format!("The time of the write is {later}: what it writes to is later than the clock")
+        });
         writes = writes_at(mutators, later)?;
         Ok(writes)
     }
@@ -273,8 +306,12 @@ impl Executor {
         mutators.iter_mut().for_each(|mutator| mutator.begin_at(now_us));
         let current = request.read(mutators, &self.shared)?;
         let holds = request.holds(&current)?;
-        self.aside
-            .note(|| format!("Read what the conditions ask for: they {}", if holds { "hold" } else { "do not hold" }));
+        self.aside.note(|| {
+            format!(
+                "Read what the conditions ask for: they {}",
+                if holds { "hold" } else { "do not hold" }
+            )
+        });
         if !holds {
             let (columns, rows) = request.refusal(&current)?;
             put_refused(&table, &columns, &rows, version, out);
@@ -282,7 +319,8 @@ impl Executor {
             return Ok(Done { durable_at, ..Done::now(opcode::RESULT) });
         }
         let writes = self.conditional_writes(mutators, now_us)?;
-        let items: Vec<Item<'_>> = mutators.iter().map(|mutator| (mutator.plan, mutator.bound)).collect();
+        let items: Vec<Item<'_>> =
+            mutators.iter().map(|mutator| (mutator.plan, mutator.bound)).collect();
         let durable_at = self.apply(&items, &writes)?;
         put_columns(&table, &[], version, out);
         put::int(out, 1);
@@ -300,7 +338,8 @@ fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>,
             merge(&mut writes, write, &mut whole);
         }
     }
-    // A row that is its whole partition is deleted as one, behind the back of what the same batch writes to it.
+    // A row that is its whole partition is deleted as one, behind the back of what the same batch
+    // writes to it.
     for (write, deletion) in whole {
         if let Fragment::Row(row) = &mut writes[write].fragment {
             row.deletion = row.deletion.max(Some(deletion));
@@ -312,14 +351,17 @@ fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>,
 
 /// Adds a write to what the same key is to get.
 ///
-/// Deletions of rows without clustering columns are put aside, with the position of the write they belong to.
+/// Deletions of rows without clustering columns are put aside, with the position of the write they
+/// belong to.
 fn merge(writes: &mut Vec<Write>, mut write: Write, whole: &mut Vec<(usize, Deletion)>) {
     let is_whole = matches!(&write.place, Place::Row(clustering) if clustering.is_empty());
     let deletion = match &mut write.fragment {
         Fragment::Row(row) if is_whole => row.deletion.take(),
         _ => None,
     };
-    let same = writes.iter().position(|other| other.place == write.place && other.partition == write.partition);
+    let same = writes
+        .iter()
+        .position(|other| other.place == write.place && other.partition == write.partition);
     let position = same.unwrap_or(writes.len());
     match (writes.get_mut(position).map(|same| &mut same.fragment), write.fragment) {
         (Some(Fragment::Row(row)), Fragment::Row(newer)) => row.merge(newer),
@@ -348,7 +390,13 @@ fn put_columns(table: &Table, columns: &[usize], version: u8, out: &mut Vec<u8>)
 }
 
 /// `[applied]` false, and what is there.
-fn put_refused(table: &Table, columns: &[usize], rows: &[Vec<ShownValue>], version: u8, out: &mut Vec<u8>) {
+fn put_refused(
+    table: &Table,
+    columns: &[usize],
+    rows: &[Vec<ShownValue>],
+    version: u8,
+    out: &mut Vec<u8>,
+) {
     put_columns(table, columns, version, out);
     put::int(out, rows.len().max(1) as i32);
     if rows.is_empty() {

@@ -17,7 +17,8 @@ fn a_thread_that_dies_is_named_and_the_nodes_have_not_ended_well() {
         let store = &nodes.shared.stores()[0];
         store.subscribe(Box::new(|_| panic!("as the test wants it")));
         let (table, partition, target) = (TableId(1), PartitionKey(&[0; 12]), Target::Row(&[]));
-        let mutation = Mutation { table, partition, target, fragment: Fragment::Row(Row::default()) };
+        let mutation =
+            Mutation { table, partition, target, fragment: Fragment::Row(Row::default()) };
         store.apply(&[mutation], Durability::Batch).unwrap();
     };
     let trace = |nodes: &Nodes| {
@@ -29,7 +30,8 @@ fn a_thread_that_dies_is_named_and_the_nodes_have_not_ended_well() {
         for while_serving in [true, false] {
             let directory = tempfile::tempdir().unwrap();
             let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-            let nodes = Nodes::start(NodesOptions::new(directory.path().to_owned(), listen)).unwrap();
+            let nodes =
+                Nodes::start(NodesOptions::new(directory.path().to_owned(), listen)).unwrap();
             // Who looks at the pages does not keep the stores from being closed.
             let _pages = nodes.admin();
             assert!(nodes.dead_threads().is_empty(), "{name}");

@@ -23,8 +23,8 @@ pub(crate) struct Index {
     pub(crate) column: String,
     /// The indexed part of it.
     pub(crate) target: IndexTarget,
-    /// The class of a storage-attached index, as the statement spells it; `None` for Cassandra's older
-    /// indexes.
+    /// The class of a storage-attached index, as the statement spells it; `None` for Cassandra's
+    /// older indexes.
     pub(crate) class: Option<String>,
     /// `WITH OPTIONS`
     pub(crate) options: BTreeMap<String, String>,
@@ -95,9 +95,10 @@ impl Index {
 /// True if a storage-attached index on a column of this type answers ranges.
 fn has_ranges(cql_type: &CqlType) -> bool {
     match cql_type {
-        CqlType::Native(native) => {
-            !matches!(native, NativeType::Ascii | NativeType::Text | NativeType::Boolean | NativeType::Uuid)
-        }
+        CqlType::Native(native) => !matches!(
+            native,
+            NativeType::Ascii | NativeType::Text | NativeType::Boolean | NativeType::Uuid
+        ),
         _ => false,
     }
 }
@@ -105,8 +106,12 @@ fn has_ranges(cql_type: &CqlType) -> bool {
 impl Table {
     /// The names of the indexes on a column, separated by commas; `None` if there is no such index.
     pub(crate) fn index_names(&self, column: &str) -> Option<String> {
-        let names: Vec<&str> =
-            self.indexes.iter().filter(|index| index.column == column).map(|index| index.name.as_str()).collect();
+        let names: Vec<&str> = self
+            .indexes
+            .iter()
+            .filter(|index| index.column == column)
+            .map(|index| index.name.as_str())
+            .collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 }

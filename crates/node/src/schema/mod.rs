@@ -1,8 +1,8 @@
 //! The keyspaces, tables and types that there are.
 //!
-//! A [`Schema`] is a value: a statement that changes it makes a new one ([`change`]), which is written to disk
-//! ([`persist`]) and then put in the place of the old one for everybody at once. Prepared statements remember which
-//! schema they were made for.
+//! A [`Schema`] is a value: a statement that changes it makes a new one ([`change`]), which is
+//! written to disk ([`persist`]) and then put in the place of the old one for everybody at once.
+//! Prepared statements remember which schema they were made for.
 
 pub(crate) mod change;
 pub(crate) mod index;
@@ -47,8 +47,8 @@ pub(crate) enum Durability {
 }
 
 impl Durability {
-    /// Returns what a keyspace has that does not say. Without `durable_writes` Cassandra writes no log at all; ours is
-    /// written, and synced in the background.
+    /// Returns what a keyspace has that does not say. Without `durable_writes` Cassandra writes no
+    /// log at all; ours is written, and synced in the background.
     pub(crate) fn of(durable_writes: bool) -> Durability {
         if durable_writes { Durability::Batch } else { Durability::Periodic }
     }
@@ -96,16 +96,20 @@ pub(crate) struct Column {
     /// A clustering column in descending order.
     pub(crate) descending: bool,
     pub(crate) cql_type: CqlType,
-    /// Its number in storage. When the column is dropped, none has it again but one that comes back under its name.
+    /// Its number in storage. When the column is dropped, none has it again but one that comes back
+    /// under its name.
     pub(crate) id: ColumnId,
-    /// When a column of its name was dropped, microseconds since 1970: what is not written later is not shown.
+    /// When a column of its name was dropped, microseconds since 1970: what is not written later is
+    /// not shown.
     pub(crate) dropped_us: Option<i64>,
 }
 
 impl Column {
-    /// True if a stored cell is of this column, and not of one that was dropped after the cell was written.
+    /// True if a stored cell is of this column, and not of one that was dropped after the cell was
+    /// written.
     pub(crate) fn shows(&self, cell: &Cell) -> bool {
-        self.id == cell.column && self.dropped_us.is_none_or(|dropped_us| cell.timestamp > dropped_us)
+        self.id == cell.column
+            && self.dropped_us.is_none_or(|dropped_us| cell.timestamp > dropped_us)
     }
 
     /// True if its value is stored element by element.
@@ -134,7 +138,8 @@ pub(crate) struct Table {
     pub(crate) id: Uuid,
     /// Its number in storage; none for tables that show what the node knows of itself.
     pub(crate) number: Option<shunt_storage::row::TableId>,
-    /// In the order of results of `SELECT *`: partition key, clustering columns, then static and regular by name.
+    /// In the order of results of `SELECT *`: partition key, clustering columns, then static and
+    /// regular by name.
     pub(crate) columns: Vec<Column>,
     pub(crate) partition_key_len: usize,
     pub(crate) clustering_len: usize,
@@ -149,11 +154,13 @@ pub(crate) struct Table {
     pub(crate) options: TableOptions,
 }
 
-/// The order of the columns of one kind, as Cassandra's wildcard has it. It keeps values of one cell apart from those of
-/// many, each in an order with letters beyond ASCII first, and takes those beyond ASCII that come first among the
-/// latter for the end of the former. Then it puts both together by the names' bytes as signed numbers.
+/// The order of the columns of one kind, as Cassandra's wildcard has it. It keeps values of one
+/// cell apart from those of many, each in an order with letters beyond ASCII first, and takes those
+/// beyond ASCII that come first among the latter for the end of the former. Then it puts both
+/// together by the names' bytes as signed numbers.
 fn in_order(columns: Vec<Column>) -> Vec<Column> {
-    let beyond_ascii = |column: &Column| column.name.as_bytes().first().is_some_and(|byte| !byte.is_ascii());
+    let beyond_ascii =
+        |column: &Column| column.name.as_bytes().first().is_some_and(|byte| !byte.is_ascii());
     let (mut many, mut one): (Vec<Column>, Vec<Column>) =
         columns.into_iter().partition(|column| column.is_multi_cell() && !beyond_ascii(column));
     one.sort_by(|left, right| {
@@ -198,7 +205,9 @@ impl Table {
     /// Puts the columns in their order and works out what follows from them.
     pub(crate) fn arrange(&mut self) {
         self.columns.sort_by_key(|column| (column.kind, column.position));
-        let is_key = |column: &Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+        let is_key = |column: &Column| {
+            matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering)
+        };
         let values = self.columns.split_off(self.columns.partition_point(is_key));
         let (statics, regular): (Vec<Column>, Vec<Column>) =
             values.into_iter().partition(|column| column.kind == ColumnKind::Static);
@@ -212,7 +221,8 @@ impl Table {
         (self.partition_key_len, self.clustering_len) =
             (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));
         self.has_static = count(ColumnKind::Static) > 0;
-        self.keeps_written_keys = self.clustering().iter().any(|column| ordered::has_forms(&column.cql_type));
+        self.keeps_written_keys =
+            self.clustering().iter().any(|column| ordered::has_forms(&column.cql_type));
         // Once a table of counters, always one: also when the last of them is dropped.
         self.is_counter |= self.values().iter().any(|column| column.cql_type.is_counter());
     }

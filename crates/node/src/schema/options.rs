@@ -1,5 +1,6 @@
-//! Options of a table: those of Cassandra 5.0, with its defaults. A node heeds `default_time_to_live` and
-//! `gc_grace_seconds`; it checks and keeps the others, so that schemas move in both directions unchanged.
+//! Options of a table: those of Cassandra 5.0, with its defaults. A node heeds
+//! `default_time_to_live` and `gc_grace_seconds`; it checks and keeps the others, so that schemas
+//! move in both directions unchanged.
 
 mod maps;
 mod words;
@@ -57,16 +58,24 @@ const MAPS: [(&str, &[(&str, &str)]); 4] = [
             ("min_threshold", "4"),
         ],
     ),
-    ("compression", &[("chunk_length_in_kb", "16"), ("class", "org.apache.cassandra.io.compress.LZ4Compressor")]),
+    (
+        "compression",
+        &[
+            ("chunk_length_in_kb", "16"),
+            ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),
+        ],
+    ),
     ("extensions", &[]),
 ];
 
-const FLAGS: [(&str, bool); 3] = [("allow_auto_snapshot", true), ("cdc", false), ("incremental_backups", true)];
+const FLAGS: [(&str, bool); 3] =
+    [("allow_auto_snapshot", true), ("cdc", false), ("incremental_backups", true)];
 
 impl Default for TableOptions {
     fn default() -> Self {
-        let map =
-            |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        };
         Self {
             comment: String::new(),
             default_time_to_live: 0,
@@ -94,7 +103,9 @@ fn number(name: &str, value: &PropertyValue) -> Result<f64, CqlError> {
             Ok(number) => Ok(number),
             Err(_) => malformed(format!("Invalid double value {text} for '{name}'")),
         },
-        PropertyValue::Map(_) => malformed(format!("Invalid value for property '{name}'. It should be a string")),
+        PropertyValue::Map(_) => {
+            malformed(format!("Invalid value for property '{name}'. It should be a string"))
+        }
     }
 }
 
@@ -104,7 +115,9 @@ fn whole_number(name: &str, value: &PropertyValue) -> Result<i64, CqlError> {
             Ok(number) => Ok(number),
             Err(_) => malformed(format!("Invalid integer value {text} for '{name}'")),
         },
-        PropertyValue::Map(_) => malformed(format!("Invalid value for property '{name}'. It should be a string")),
+        PropertyValue::Map(_) => {
+            malformed(format!("Invalid value for property '{name}'. It should be a string"))
+        }
     }
 }
 
@@ -134,7 +147,9 @@ impl TableOptions {
         match name {
             "comment" => self.comment = text(name, value)?,
             "default_time_to_live" => self.default_time_to_live = seconds(name, value, TTL_MAX)?,
-            "gc_grace_seconds" => self.gc_grace_seconds = seconds(name, value, i64::from(i32::MAX))?,
+            "gc_grace_seconds" => {
+                self.gc_grace_seconds = seconds(name, value, i64::from(i32::MAX))?
+            }
             _ => return self.set_kept(name, value),
         }
         Ok(())
@@ -142,19 +157,26 @@ impl TableOptions {
 
     /// Options that are only kept.
     fn set_kept(&mut self, name: &str, value: &PropertyValue) -> Result<(), CqlError> {
-        if let Some((name, default, least, greatest)) = NUMBERS.iter().find(|(known, ..)| *known == name) {
+        if let Some((name, default, least, greatest)) =
+            NUMBERS.iter().find(|(known, ..)| *known == name)
+        {
             // What is whole by default has to be.
             let fractional = default.fract() != 0.0 || *greatest <= 1.0;
-            let given = if fractional { number(name, value)? } else { whole_number(name, value)? as f64 };
+            let given =
+                if fractional { number(name, value)? } else { whole_number(name, value)? as f64 };
             if !(least..=greatest).contains(&&given) {
-                return refused(format!("{name} must be between {least} and {greatest} (got {given})"));
+                return refused(format!(
+                    "{name} must be between {least} and {greatest} (got {given})"
+                ));
             }
             self.numbers.insert(name, given);
         } else if let Some((name, _)) = TEXTS.iter().find(|(known, _)| *known == name) {
             self.texts.insert(name, words::shown(name, text(name, value)?)?);
         } else if let Some((name, default)) = MAPS.iter().find(|(known, _)| *known == name) {
             let PropertyValue::Map(pairs) = value else {
-                return malformed(format!("Invalid value for property '{name}'. It should be a map."));
+                return malformed(format!(
+                    "Invalid value for property '{name}'. It should be a map."
+                ));
             };
             let map = maps::whole_map(name, default, pairs.iter().cloned().collect())?;
             self.maps.insert(name, map);

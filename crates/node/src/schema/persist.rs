@@ -1,8 +1,9 @@
-//! The schema on disk: one JSON file, replaced as a whole. A change is answered after its file is durable, so a schema
-//! that was acknowledged is there after a crash, and one that was not is whole or absent.
+//! The schema on disk: one JSON file, replaced as a whole. A change is answered after its file is
+//! durable, so a schema that was acknowledged is there after a crash, and one that was not is whole
+//! or absent.
 //!
-//! The first line has a checksum of all that follows: a name or number that has changed by itself would show the data of
-//! one table as that of another. Files of format 1 have none.
+//! The first line has a checksum of all that follows: a name or number that has changed by itself
+//! would show the data of one table as that of another. Files of format 1 have none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,10 @@ use shunt_storage::row::{ColumnId, TableId};
 
 use super::change::SYSTEM_KEYSPACES;
 use super::resolve::Types;
-use super::{Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Schema, Table, TableOptions, Uuid};
+use super::{
+    Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Schema, Table, TableOptions,
+    Uuid,
+};
 
 /// Format version of a file with indexes. A file without indexes has the version before, so that a
 /// program that knows no indexes reads it. Such a program refuses a file whose indexes it would
@@ -104,15 +108,23 @@ struct OptionsRecord {
 const KINDS: [ColumnKind; 4] =
     [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Static, ColumnKind::Regular];
 
-const TARGETS: [IndexTarget; 5] =
-    [IndexTarget::Simple, IndexTarget::Values, IndexTarget::Keys, IndexTarget::Entries, IndexTarget::Full];
+const TARGETS: [IndexTarget; 5] = [
+    IndexTarget::Simple,
+    IndexTarget::Values,
+    IndexTarget::Keys,
+    IndexTarget::Entries,
+    IndexTarget::Full,
+];
 
 /// Writes the schema into a directory; durable when this returns.
 ///
 /// # Errors
 /// What the file system says, and whether the file is as it was.
 pub(crate) fn save(schema: &Schema, directory: &Path) -> Result<(), ReplaceError> {
-    let own = schema.keyspaces.values().filter(|keyspace| !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str()));
+    let own = schema
+        .keyspaces
+        .values()
+        .filter(|keyspace| !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str()));
     let tables = own.clone().flat_map(|keyspace| keyspace.tables.values());
     let is_indexed = tables.into_iter().any(|table| !table.indexes.is_empty());
     let record = SchemaFile {
@@ -123,8 +135,10 @@ pub(crate) fn save(schema: &Schema, directory: &Path) -> Result<(), ReplaceError
         keyspaces: own.map(|keyspace| keyspace_record(keyspace)).collect(),
     };
     let path = directory.join(FILE);
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let text = serde_json::to_string_pretty(&record).map_err(|error| ReplaceError::Unchanged(error.into()))?;
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let text = serde_json::to_string_pretty(&record)
+        .map_err(|error| ReplaceError::Unchanged(error.into()))?;
     files::replace(&path, &sealed(&text)).map_err(|error| match error {
         ReplaceError::Unchanged(error) => ReplaceError::Unchanged(named(error)),
         ReplaceError::Undurable(error) => ReplaceError::Undurable(named(error)),
@@ -158,16 +172,22 @@ pub(crate) fn load(directory: &Path) -> io::Result<Option<Schema>> {
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        Err(error) => {
+            return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+        }
     };
-    let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()));
+    let broken = |what: String| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
+    };
     let damaged = |error: serde_json::Error| broken(format!("damaged: {error}"));
     match serde_json::from_slice(&text).map_err(damaged)? {
         Head { format: FORMAT | FORMAT_UNINDEXED } if !is_intact(&text) => {
             return Err(broken("damaged: its checksum is wrong".to_owned()));
         }
         Head { format: FORMAT | FORMAT_UNINDEXED | FORMAT_UNCHECKED } => {}
-        Head { format } => return Err(broken(format!("its format is {format}, this program knows {FORMAT}"))),
+        Head { format } => {
+            return Err(broken(format!("its format is {format}, this program knows {FORMAT}")));
+        }
     }
     let record: SchemaFile = serde_json::from_slice(&text).map_err(damaged)?;
     let mut schema = Schema {
@@ -178,7 +198,8 @@ pub(crate) fn load(directory: &Path) -> io::Result<Option<Schema>> {
     };
     for keyspace in record.keyspaces {
         let name = keyspace.name.clone();
-        add_keyspace(&mut schema, keyspace).map_err(|what| broken(format!("keyspace {name}: {what}")))?;
+        add_keyspace(&mut schema, keyspace)
+            .map_err(|what| broken(format!("keyspace {name}: {what}")))?;
     }
     Ok(Some(schema))
 }
@@ -206,15 +227,18 @@ pub(crate) fn types_in_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
     while ordered.len() < keyspace.types.len() {
         let before = ordered.len();
         for definition in keyspace.types.values() {
-            let known = |definition: &UserType| ordered.iter().any(|earlier| earlier.name == definition.name);
+            let known = |definition: &UserType| {
+                ordered.iter().any(|earlier| earlier.name == definition.name)
+            };
             let uses = |other: &UserType| {
                 other.name != definition.name
-                    && definition
-                        .fields
-                        .iter()
-                        .any(|(_, field)| super::resolve::mentions(field, &other.keyspace, &other.name))
+                    && definition.fields.iter().any(|(_, field)| {
+                        super::resolve::mentions(field, &other.keyspace, &other.name)
+                    })
             };
-            if !known(definition) && keyspace.types.values().all(|other| !uses(other) || known(other)) {
+            if !known(definition)
+                && keyspace.types.values().all(|other| !uses(other) || known(other))
+            {
                 ordered.push(definition);
             }
         }
@@ -234,15 +258,31 @@ fn table_record(table: &Table) -> TableRecord {
         next_column: table.next_column,
         counters: table.is_counter,
         columns: table.columns.iter().map(column_record).collect(),
-        dropped: table.dropped.iter().map(|dropped| (column_record(&dropped.column), dropped.dropped_us)).collect(),
+        dropped: table
+            .dropped
+            .iter()
+            .map(|dropped| (column_record(&dropped.column), dropped.dropped_us))
+            .collect(),
         indexes: table.indexes.iter().map(index_record).collect(),
         options: OptionsRecord {
             comment: options.comment.clone(),
             default_time_to_live: options.default_time_to_live,
             gc_grace_seconds: options.gc_grace_seconds,
-            numbers: options.numbers.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
-            texts: options.texts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
-            maps: options.maps.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            numbers: options
+                .numbers
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            texts: options
+                .texts
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+            maps: options
+                .maps
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
             flags: options.flags.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         },
     }
@@ -291,7 +331,8 @@ fn add_keyspace(schema: &mut Schema, record: KeyspaceRecord) -> Result<(), Strin
     };
     for (type_name, fields) in record.types {
         schema.keyspaces.insert(name.clone(), Arc::new(keyspace.clone()));
-        let fields = fields.into_iter().map(|(field, text)| Ok((field, parse_type(schema, &name, &text)?)));
+        let fields =
+            fields.into_iter().map(|(field, text)| Ok((field, parse_type(schema, &name, &text)?)));
         let fields = fields.collect::<Result<_, String>>()?;
         let definition = UserType { keyspace: name.clone(), name: type_name.clone(), fields };
         keyspace.types.insert(type_name, Arc::new(definition));
@@ -323,7 +364,8 @@ fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, 
         })
     };
     let dropped = record.dropped.into_iter();
-    let dropped = dropped.map(|(record, dropped_us)| Ok(DroppedColumn { column: column(record)?, dropped_us }));
+    let dropped = dropped
+        .map(|(record, dropped_us)| Ok(DroppedColumn { column: column(record)?, dropped_us }));
     let columns = record.columns.into_iter().map(column).collect::<Result<Vec<Column>, _>>()?;
     let mut table = Table {
         keyspace: keyspace.to_owned(),
@@ -331,7 +373,11 @@ fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, 
         id: record.id,
         number: Some(TableId(record.number)),
         dropped: dropped.collect::<Result<_, String>>()?,
-        indexes: record.indexes.into_iter().map(|record| index(record, &columns)).collect::<Result<_, _>>()?,
+        indexes: record
+            .indexes
+            .into_iter()
+            .map(|record| index(record, &columns))
+            .collect::<Result<_, _>>()?,
         columns,
         partition_key_len: 0,
         clustering_len: 0,

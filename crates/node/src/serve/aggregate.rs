@@ -1,6 +1,7 @@
-//! Aggregated frames (opcode 0x64): a frame's requests are executed in order, and their answers leave in one frame.
-//! Answers to its writes, which are gathered with others of the turn, share one when the writes are carried out and durable.
-//! An answer that waits for the disk, or for a worker, follows in a later one, so that it holds nobody else's.
+//! Aggregated frames (opcode 0x64): a frame's requests are executed in order, and their answers
+//! leave in one frame. Answers to its writes, which are gathered with others of the turn, share one
+//! when the writes are carried out and durable. An answer that waits for the disk, or for a worker,
+//! follows in a later one, so that it holds nobody else's.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry};
@@ -14,9 +15,22 @@ use crate::execute::{Done, Outcome, Request};
 use crate::limits;
 
 impl NodeService {
-    pub(super) fn aggregate(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    pub(super) fn aggregate(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         if header.version != 4 {
-            return self.refuse(io, conn, rest, header, "aggregated frames are taken on connections of version 4");
+            return self.refuse(
+                io,
+                conn,
+                rest,
+                header,
+                "aggregated frames are taken on connections of version 4",
+            );
         }
         let entries = match AggregateReader::new(body) {
             Ok(entries) => entries,
@@ -42,7 +56,8 @@ impl NodeService {
         self.metrics.requests_per_frame.record(requests);
     }
 
-    /// Executes one entry. An error here is one of the frame, whose sender cannot be trusted with the rest of it.
+    /// Executes one entry. An error here is one of the frame, whose sender cannot be trusted with
+    /// the rest of it.
     fn entry(
         &mut self,
         io: &mut Io,
@@ -51,18 +66,27 @@ impl NodeService {
         writer: &mut AggregateWriter,
         entry: &Entry<'_>,
     ) -> Result<(), String> {
-        if !matches!(entry.opcode, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH | opcode::OPTIONS)
-            || !(3..=5).contains(&entry.version)
+        if !matches!(
+            entry.opcode,
+            opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH | opcode::OPTIONS
+        ) || !(3..=5).contains(&entry.version)
         {
-            return Err(format!("an entry has version {} and opcode {:#x}", entry.version, entry.opcode));
+            return Err(format!(
+                "an entry has version {} and opcode {:#x}",
+                entry.version, entry.opcode
+            ));
         }
         let mut plain = Vec::new();
         let mut body = entry.body;
-        // Bodies of entries are compressed one by one, as they would be in envelopes of their own (v3, v4).
+        // Bodies of entries are compressed one by one, as they would be in envelopes of their own
+        // (v3, v4).
         if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
-            let algorithm = rest.compression.ok_or("an entry is compressed, and no compression was agreed on")?;
+            let algorithm = rest
+                .compression
+                .ok_or("an entry is compressed, and no compression was agreed on")?;
             let bytes_max = limits::REQUEST_BYTES_MAX;
-            compression::decompress(algorithm, body, bytes_max, &mut plain).map_err(|error| error.to_string())?;
+            compression::decompress(algorithm, body, bytes_max, &mut plain)
+                .map_err(|error| error.to_string())?;
             body = &plain;
         }
         self.count(entry.opcode);
@@ -73,14 +97,17 @@ impl NodeService {
             super::handshake::put_supported(&mut answer);
             Outcome::Done(Done::now(opcode::SUPPORTED))
         } else {
-            let request = Request { version: entry.version, flags: entry.flags, opcode: entry.opcode, body };
+            let request =
+                Request { version: entry.version, flags: entry.flags, opcode: entry.opcode, body };
             self.executor.execute_at_once(&mut rest.client, &request, &mut answer)
         };
         let done = match outcome {
             Outcome::Done(done) => Some(done),
             Outcome::WouldWait(given_up) => {
-                let header =
-                    Header { flags: entry.flags, ..Header::request(entry.version, entry.stream, entry.opcode) };
+                let header = Header {
+                    flags: entry.flags,
+                    ..Header::request(entry.version, entry.stream, entry.opcode)
+                };
                 self.hand_over(rest, place, header, body, given_up, &mut answer)
             }
         };
@@ -93,17 +120,30 @@ impl NodeService {
         }
         match done.durable_at {
             _ if done.gathered => {
-                let header =
-                    Header { flags: entry.flags, ..Header::request(entry.version, entry.stream, entry.opcode) };
+                let header = Header {
+                    flags: entry.flags,
+                    ..Header::request(entry.version, entry.stream, entry.opcode)
+                };
                 self.held.push(place, header, &rest.client, body, &done, &answer);
             }
             None => {
                 let (version, flags, opcode) = (entry.version, done.flags, done.opcode);
-                writer.push(io.output(conn), entry.stream, entry.client_id, version, flags, opcode, &answer);
+                writer.push(
+                    io.output(conn),
+                    entry.stream,
+                    entry.client_id,
+                    version,
+                    flags,
+                    opcode,
+                    &answer,
+                );
                 self.keep_trace(done.trace);
             }
             Some(durable_at) => {
-                let header = Header { flags: done.flags, ..Header::response(entry.version, entry.stream, done.opcode) };
+                let header = Header {
+                    flags: done.flags,
+                    ..Header::response(entry.version, entry.stream, done.opcode)
+                };
                 self.wait(Waiting::new(durable_at, place, header, answer.clone(), done.trace));
             }
         };

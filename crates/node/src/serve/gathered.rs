@@ -1,4 +1,5 @@
-//! Answers to writes that an event loop gathers: kept until its turn ends and the writes are carried out, all in one.
+//! Answers to writes that an event loop gathers: kept until its turn ends and the writes are
+//! carried out, all in one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ impl HeldAnswers {
 }
 
 impl NodeService {
-    /// At the end of a turn: carries out what was gathered, and sends the answers or lets them wait for the disk.
+    /// At the end of a turn: carries out what was gathered, and sends the answers or lets them wait
+    /// for the disk.
     pub(super) fn finish_gathered(&mut self, io: &mut Io) {
         let carried = self.executor.finish_gathered();
         if carried.is_empty() {
@@ -70,12 +72,15 @@ impl NodeService {
         let mut ready = Vec::new();
         for (held_one, carried) in held.list.drain(..).zip(carried) {
             let Held { place, header, client, body, flags, answer } = held_one;
-            let response = Header { flags, ..Header::response(header.version, header.stream, opcode::RESULT) };
+            let response =
+                Header { flags, ..Header::response(header.version, header.stream, opcode::RESULT) };
             match carried {
                 Carried::Durable(at) if at > durable => {
                     self.wait(Waiting::new(at, place, response, answer, None));
                 }
-                Carried::Durable(_) | Carried::Written => ready.push(Waiting::new(0, place, response, answer, None)),
+                Carried::Durable(_) | Carried::Written => {
+                    ready.push(Waiting::new(0, place, response, answer, None))
+                }
                 Carried::Failed(error) => {
                     let mut body = Vec::new();
                     let done = refused(&error, header.version, &mut body);
@@ -87,8 +92,18 @@ impl NodeService {
                     self.metrics.stalled.add(1);
                     let (node, body) = (self.executor.node(), held.bodies[body].to_vec());
                     let gone = Arc::default();
-                    let job =
-                        Job { node, place, header, client, body, long: true, lock: None, others: 0, gone, trace: None };
+                    let job = Job {
+                        node,
+                        place,
+                        header,
+                        client,
+                        body,
+                        long: true,
+                        lock: None,
+                        others: 0,
+                        gone,
+                        trace: None,
+                    };
                     ready.extend(self.hand_over_held(job));
                 }
             }
@@ -98,7 +113,8 @@ impl NodeService {
         self.send_waiting(io, &ready);
     }
 
-    /// A worker waits for compaction in the loop's place. If too many wait already, there is an answer at once.
+    /// A worker waits for compaction in the loop's place. If too many wait already, there is an
+    /// answer at once.
     fn hand_over_held(&mut self, job: Job) -> Option<Waiting> {
         let (place, header) = (job.place, job.header);
         let mut session = self.take(place.conn())?;
@@ -108,7 +124,10 @@ impl NodeService {
         self.sessions[index] = Some(session);
         let done = done?;
         self.metrics.errors.add(u64::from(matches!(place, Place::Entry { .. })));
-        let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
+        let response = Header {
+            flags: done.flags,
+            ..Header::response(header.version, header.stream, done.opcode)
+        };
         Some(Waiting::new(0, place, response, body, None))
     }
 }

@@ -1,4 +1,5 @@
-//! Requests that this loop does not execute itself: over to a worker, and their answers back to the connection.
+//! Requests that this loop does not execute itself: over to a worker, and their answers back to the
+//! connection.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::cql::envelope::Header;
@@ -11,8 +12,8 @@ use crate::error::CqlError;
 use crate::execute::{Done, WouldWait, refused};
 
 impl NodeService {
-    /// Hands a request over; what its connection shares goes with it as it is now. If too many wait already, there is an
-    /// answer at once, put into `answer`.
+    /// Hands a request over; what its connection shares goes with it as it is now. If too many wait
+    /// already, there is an answer at once, put into `answer`.
     pub(super) fn hand_over(
         &mut self,
         rest: &mut SessionRest,
@@ -25,11 +26,27 @@ impl NodeService {
         let node = self.executor.node();
         let WouldWait { long, lock, trace } = given_up;
         let (client, gone) = (rest.client.clone(), rest.gone());
-        let job = Job { node, place, header, client, body: body.to_vec(), long, lock, others: 0, gone, trace };
+        let job = Job {
+            node,
+            place,
+            header,
+            client,
+            body: body.to_vec(),
+            long,
+            lock,
+            others: 0,
+            gone,
+            trace,
+        };
         self.hand_over_job(rest, job, answer)
     }
 
-    pub(super) fn hand_over_job(&mut self, rest: &mut SessionRest, mut job: Job, answer: &mut Vec<u8>) -> Option<Done> {
+    pub(super) fn hand_over_job(
+        &mut self,
+        rest: &mut SessionRest,
+        mut job: Job,
+        answer: &mut Vec<u8>,
+    ) -> Option<Done> {
         let version = job.header.version;
         job.others = if rest.frames { 0 } else { rest.handed_over as usize };
         if self.workers.hand_over(job) {

@@ -15,7 +15,11 @@ const CQL_VERSION: &str = "3.4.7";
 
 /// The body of SUPPORTED.
 pub(super) fn put_supported(out: &mut Vec<u8>) {
-    let offer = Offer { count_max: AGGREGATE_LIMITS.count_max, bytes_max: AGGREGATE_LIMITS.bytes_max, port: None };
+    let offer = Offer {
+        count_max: AGGREGATE_LIMITS.count_max,
+        bytes_max: AGGREGATE_LIMITS.bytes_max,
+        port: None,
+    };
     let offer = offer.values();
     let options = [
         ("COMPRESSION", vec!["lz4", "snappy"]),
@@ -28,20 +32,35 @@ pub(super) fn put_supported(out: &mut Vec<u8>) {
 
 impl NodeService {
     /// The error that makes drivers step down, in the wording they look for.
-    pub(super) fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) {
+    pub(super) fn refuse_version(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+    ) {
         let problem = if header.response {
             "a request has the direction bit of a response".to_owned()
         } else if let Some(foreign) = Foreign::of(header) {
             foreign.text().to_owned()
         } else {
             let version = header.version;
-            format!("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)")
+            format!(
+                "Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)"
+            )
         };
         self.refuse(io, conn, rest, Header { version: 5, ..header }, &problem)
     }
 
     /// Requests that are not executed.
-    pub(super) fn handshake(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    pub(super) fn handshake(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         let mut answer = Vec::new();
         let opcode = match (header.opcode, rest.stage) {
             (opcode::OPTIONS, _) => {
@@ -57,14 +76,22 @@ impl NodeService {
                 }
             },
             (other, stage) => {
-                let problem = format!("unexpected opcode {other:#x} in a connection that is {stage:?}");
+                let problem =
+                    format!("unexpected opcode {other:#x} in a connection that is {stage:?}");
                 return self.refuse(io, conn, rest, header, &problem);
             }
         };
         self.send(io, conn, rest, Header::response(header.version, header.stream, opcode), &answer);
     }
 
-    fn startup(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    fn startup(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         let compression = match compression_wanted(body, header.version) {
             Ok(compression) => compression,
             Err(problem) => return self.refuse(io, conn, rest, header, &problem),
@@ -93,7 +120,9 @@ fn compression_wanted(body: &[u8], version: u8) -> Result<Option<Algorithm>, Str
     match startup.options.get("COMPRESSION") {
         None | Some("") => Ok(None),
         Some(name) => match name.parse() {
-            Ok(Algorithm::Snappy) if version >= 5 => Err("Unknown compression algorithm: snappy".to_owned()),
+            Ok(Algorithm::Snappy) if version >= 5 => {
+                Err("Unknown compression algorithm: snappy".to_owned())
+            }
             Ok(algorithm) => Ok(Some(algorithm)),
             Err(_) => Err(format!("Unknown compression algorithm: {name}")),
         },

@@ -8,8 +8,9 @@
 //!                                    '-- what would wait: hand_over -> workers -> answers -> bytes
 //! ```
 //!
-//! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk is kept in order of
-//! its place in the log and leaves when the store says that so much is durable; nothing here blocks.
+//! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk
+//! is kept in order of its place in the log and leaves when the store says that so much is durable;
+//! nothing here blocks.
 
 mod aggregate;
 mod gathered;
@@ -97,7 +98,14 @@ impl NodeService {
     }
 
     /// Appends a response to the connection's output.
-    fn send(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    fn send(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         if header.opcode == opcode::ERROR {
             self.metrics.errors.add(1);
         }
@@ -109,8 +117,9 @@ impl NodeService {
         self.watch_backlog(io, conn, rest);
     }
 
-    /// After something was put into the output of a connection: who leaves much there is not read from, and who leaves too
-    /// much, which answers to requests of before may still make it, is to be cut off.
+    /// After something was put into the output of a connection: who leaves much there is not read
+    /// from, and who leaves too much, which answers to requests of before may still make it, is to
+    /// be cut off.
     fn watch_backlog(&self, io: &mut Io, conn: ConnId, rest: &mut SessionRest) {
         let backlog = io.backlog(conn);
         if backlog > limits::CLIENT_BACKLOG_BYTES && !rest.held {
@@ -119,7 +128,11 @@ impl NodeService {
             io.notify_drained(conn, limits::CLIENT_BACKLOG_BYTES / 2);
         }
         // Behind a connection with aggregated frames are many clients.
-        let most = if rest.frames { limits::LOOP_BACKLOG_BYTES_MAX } else { limits::CLIENT_BACKLOG_BYTES_MAX };
+        let most = if rest.frames {
+            limits::LOOP_BACKLOG_BYTES_MAX
+        } else {
+            limits::CLIENT_BACKLOG_BYTES_MAX
+        };
         rest.deaf |= backlog > most;
     }
 
@@ -164,17 +177,30 @@ impl NodeService {
     }
 
     /// Answers with an error that ends the connection.
-    fn refuse(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, problem: &str) {
+    fn refuse(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        problem: &str,
+    ) {
         tracing::debug!(problem, "refused a client");
         self.metrics.protocol_errors.add(1);
         let mut body = Vec::new();
         encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
-        self.send(io, conn, rest, Header::response(header.version, header.stream, opcode::ERROR), &body);
+        self.send(
+            io,
+            conn,
+            rest,
+            Header::response(header.version, header.stream, opcode::ERROR),
+            &body,
+        );
         rest.stage = Stage::Closing;
     }
 
-    /// Reads what was carried over and `data`, until the connection takes no more requests, which may be in the middle of
-    /// a segment. Returns how much of `data` is done with.
+    /// Reads what was carried over and `data`, until the connection takes no more requests, which
+    /// may be in the middle of a segment. Returns how much of `data` is done with.
     fn read(&mut self, io: &mut Io, mut session: Box<Session>, data: &[u8]) -> usize {
         let mut scratch = std::mem::take(&mut self.scratch);
         let outcome = self.serve_all(io, &mut session, data, &mut scratch);
@@ -213,19 +239,36 @@ impl NodeService {
                 self.refuse_version(io, *conn, rest, header);
                 break;
             }
-            let Some((header, body)) = envelopes.next(limits::REQUEST_BYTES_MAX, rest.compression)? else { break };
+            let Some((header, body)) =
+                envelopes.next(limits::REQUEST_BYTES_MAX, rest.compression)?
+            else {
+                break;
+            };
             self.serve(io, *conn, rest, header, body);
             envelopes.follow(&rest.output);
         }
         Ok(envelopes.finish())
     }
 
-    fn serve(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    fn serve(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         if !is_spoken(&header) {
             return self.refuse_version(io, conn, rest, header);
         }
         if rest.version != 0 && rest.version != header.version {
-            return self.refuse(io, conn, rest, header, "the version of a connection cannot change");
+            return self.refuse(
+                io,
+                conn,
+                rest,
+                header,
+                "the version of a connection cannot change",
+            );
         }
         match (rest.stage, header.opcode) {
             (Stage::Open, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH) => {
@@ -240,7 +283,8 @@ impl NodeService {
     }
 
     fn schema_event(&mut self, io: &mut Io, body: &[u8]) {
-        let registered = self.sessions.iter().flatten().filter(|session| session.rest.registered.schema);
+        let registered =
+            self.sessions.iter().flatten().filter(|session| session.rest.registered.schema);
         let conns: Vec<ConnId> = registered.map(|session| session.conn).collect();
         for conn in conns {
             let Some(mut session) = self.take(conn) else { continue };
@@ -250,7 +294,8 @@ impl NodeService {
         }
     }
 
-    /// Closes connections that wait for nothing and have taken their answers; the loop ends with the last of them.
+    /// Closes connections that wait for nothing and have taken their answers; the loop ends with
+    /// the last of them.
     fn drain_step(&mut self, io: &mut Io) {
         if !self.draining {
             return;
@@ -258,7 +303,8 @@ impl NodeService {
         let waiting = &self.waiting;
         let idle = self.sessions.iter().flatten().filter(|session| session.rest.handed_over == 0);
         let idle = idle.map(|session| session.conn).filter(|conn| io.backlog(*conn) == 0);
-        let idle: Vec<ConnId> = idle.filter(|conn| !waiting.iter().any(|waiting| waiting.conn() == *conn)).collect();
+        let idle: Vec<ConnId> =
+            idle.filter(|conn| !waiting.iter().any(|waiting| waiting.conn() == *conn)).collect();
         for conn in idle {
             self.take(conn);
             io.close(conn);
@@ -320,11 +366,14 @@ impl Service for NodeService {
         }
     }
 
-    /// Word of what is durable may be lost when the mailbox is full: what waits is looked after here too.
+    /// Word of what is durable may be lost when the mailbox is full: what waits is looked after
+    /// here too.
     fn timer(&mut self, io: &mut Io, key: u64) {
         if key == TICK {
             self.became_durable(io, self.executor.durable());
-            if let Some(why) = self.waiting.front().and_then(|first| self.executor.lost(first.durable_at())) {
+            if let Some(why) =
+                self.waiting.front().and_then(|first| self.executor.lost(first.durable_at()))
+            {
                 self.lost_durability(io, &why);
             }
             self.bound_backlogs(io);

@@ -37,14 +37,24 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(durable_at: u64, place: Place, header: Header, body: Vec<u8>, trace: Option<Box<Trace>>) -> Self {
+    pub(super) fn new(
+        durable_at: u64,
+        place: Place,
+        header: Header,
+        body: Vec<u8>,
+        trace: Option<Box<Trace>>,
+    ) -> Self {
         Self { durable_at, place, header, body, trace }
     }
 
     /// The fate of its write is not known.
     pub(super) fn fail(&mut self, why: &str) {
         self.body.clear();
-        encode::error(&mut self.body, error_code::SERVER_ERROR, &format!("the write could not be made durable: {why}"));
+        encode::error(
+            &mut self.body,
+            error_code::SERVER_ERROR,
+            &format!("the write could not be made durable: {why}"),
+        );
         self.header = Header { flags: 0, opcode: opcode::ERROR, ..self.header };
     }
 
@@ -73,11 +83,19 @@ impl Waiting {
 
 impl NodeService {
     /// Executes one request that came in an envelope of its own.
-    pub(super) fn request(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+    pub(super) fn request(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) {
         self.count(header.opcode);
         let mut answer = std::mem::take(&mut self.body);
         answer.clear();
-        let request = Request { version: header.version, flags: header.flags, opcode: header.opcode, body };
+        let request =
+            Request { version: header.version, flags: header.flags, opcode: header.opcode, body };
         let done = match self.executor.execute_at_once(&mut rest.client, &request, &mut answer) {
             Outcome::Done(done) => Some(done),
             Outcome::WouldWait(given_up) => {
@@ -88,17 +106,33 @@ impl NodeService {
             self.body = answer;
             return;
         };
-        let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
+        let response = Header {
+            flags: done.flags,
+            ..Header::response(header.version, header.stream, done.opcode)
+        };
         match done.durable_at {
             _ if done.gathered => {
-                self.held.push(Place::Envelope { conn }, header, &rest.client, body, &done, &answer);
+                self.held.push(
+                    Place::Envelope { conn },
+                    header,
+                    &rest.client,
+                    body,
+                    &done,
+                    &answer,
+                );
             }
             None => {
                 self.send(io, conn, rest, response, &answer);
                 self.keep_trace(done.trace);
             }
             Some(place) => {
-                self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone(), done.trace));
+                self.wait(Waiting::new(
+                    place,
+                    Place::Envelope { conn },
+                    response,
+                    answer.clone(),
+                    done.trace,
+                ));
             }
         }
         self.body = answer;
@@ -113,7 +147,8 @@ impl NodeService {
 
     /// Keeps an answer in the order of the log, which is nearly always the order of coming.
     pub(super) fn wait(&mut self, waiting: Waiting) {
-        let after = self.waiting.iter().rposition(|earlier| earlier.durable_at <= waiting.durable_at);
+        let after =
+            self.waiting.iter().rposition(|earlier| earlier.durable_at <= waiting.durable_at);
         self.waiting.insert(after.map_or(0, |index| index + 1), waiting);
     }
 
@@ -127,7 +162,8 @@ impl NodeService {
         }
     }
 
-    /// Nothing will become durable any more: whoever waits is told that the fate of its write is not known.
+    /// Nothing will become durable any more: whoever waits is told that the fate of its write is
+    /// not known.
     pub(super) fn lost_durability(&mut self, io: &mut Io, why: &str) {
         let mut failed: Vec<Waiting> = self.waiting.drain(..).collect();
         failed.iter_mut().for_each(|waiting| waiting.fail(why));
@@ -166,7 +202,15 @@ impl NodeService {
                     self.send(io, conn, rest, waiting.header, &waiting.body);
                 }
                 Place::Entry { conn, client_id } => {
-                    writer.push(io.output(conn), stream, client_id, version, flags, opcode, &waiting.body);
+                    writer.push(
+                        io.output(conn),
+                        stream,
+                        client_id,
+                        version,
+                        flags,
+                        opcode,
+                        &waiting.body,
+                    );
                 }
             }
         }

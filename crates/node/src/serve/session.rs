@@ -1,4 +1,5 @@
-//! One connection to a node: how far its handshake is, how its bytes are framed, what it registered for.
+//! One connection to a node: how far its handshake is, how its bytes are framed, what it registered
+//! for.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Registered {
     pub(super) schema: bool,
-    /// Topology and status: accepted, and never sent, because the nodes of one process come and go together.
+    /// Topology and status: accepted, and never sent, because the nodes of one process come and go
+    /// together.
     pub(super) ring: bool,
 }
 
@@ -57,7 +59,8 @@ pub(super) struct SessionRest {
     pub(super) deaf: bool,
     /// Requests of it that are with workers.
     pub(super) handed_over: u32,
-    /// Set when the connection is closed: workers do no more for it. Made when the first request is handed over.
+    /// Set when the connection is closed: workers do no more for it. Made when the first request is
+    /// handed over.
     gone: Option<Arc<AtomicBool>>,
 }
 

@@ -1,13 +1,15 @@
-//! The threads that execute what an event loop gave up: requests that wait for the disk, or for others, or take long.
+//! The threads that execute what an event loop gave up: requests that wait for the disk, or for
+//! others, or take long.
 //!
 //! ```text
 //! loop -> queue, bounded -> worker, with an executor -> answers for the loop -> mail to it -> connection
 //! ```
-//! One pool for all loops of a process. Requests that take long have a queue of their own and never all workers, so that a
-//! row on disk does not wait behind scans; one that turns out to take long goes to the end of that queue. Of requests that
-//! lock one partition a single one has a worker, the others wait aside: no number of them takes the workers away. Who is gone
-//! is not worked for. Answers lie in a list of their loop, which is told of the first: none is
-//! lost when its mailbox is full.
+//! One pool for all loops of a process. Requests that take long have a queue of their own and never
+//! all workers, so that a row on disk does not wait behind scans; one that turns out to take long
+//! goes to the end of that queue. Of requests that lock one partition a single one has a worker,
+//! the others wait aside: no number of them takes the workers away. Who is gone is not worked for.
+//! Answers lie in a list of their loop, which is told of the first: none is lost when its mailbox
+//! is full.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,8 +50,8 @@ pub(super) struct Job {
     pub(super) trace: Option<Box<Trace>>,
 }
 
-/// Requests that wait, in the order in which they came, with how many they are and the bytes of their bodies: those that
-/// wait aside for a lock count as well.
+/// Requests that wait, in the order in which they came, with how many they are and the bytes of
+/// their bodies: those that wait aside for a lock count as well.
 #[derive(Default)]
 struct Line {
     waits: VecDeque<Waits>,
@@ -60,7 +62,8 @@ struct Line {
 impl Line {
     fn has_room(&self, job: &Job) -> bool {
         let (others, bytes) = (job.others, job.others * job.body.len());
-        let has_few = others < limits::WAITING_SHARE && bytes < limits::WAITING_BYTES_MAX / limits::WAITING_SHARE;
+        let has_few = others < limits::WAITING_SHARE
+            && bytes < limits::WAITING_BYTES_MAX / limits::WAITING_SHARE;
         let part = if has_few { 1 } else { 2 };
         self.count < limits::WAITING_REQUESTS_MAX / part
             && self.bytes + job.body.len() <= limits::WAITING_BYTES_MAX / part
@@ -80,7 +83,9 @@ impl Line {
 
     /// How long its first may still wait, if there is one.
     fn patience(&self) -> Option<Duration> {
-        self.waits.front().map(|first| limits::WAITING_TIME_MAX.saturating_sub(first.since.elapsed()))
+        self.waits
+            .front()
+            .map(|first| limits::WAITING_TIME_MAX.saturating_sub(first.since.elapsed()))
     }
 }
 
@@ -112,13 +117,15 @@ struct Waits {
 }
 
 impl Queue {
-    /// The next one to be executed; those that wait for a row on disk go first. One whose time is over is only answered,
-    /// and that does not wait for scans to end.
+    /// The next one to be executed; those that wait for a row on disk go first. One whose time is
+    /// over is only answered, and that does not wait for scans to end.
     fn next(&mut self) -> Option<Waits> {
         loop {
             let next = match self.short.waits.pop_front() {
                 Some(next) => next,
-                None if self.at_long < limits::WORKERS_LONG || self.long.patience() == Some(Duration::ZERO) => {
+                None if self.at_long < limits::WORKERS_LONG
+                    || self.long.patience() == Some(Duration::ZERO) =>
+                {
                     self.long.waits.pop_front()?
                 }
                 None => return None,
@@ -141,8 +148,8 @@ impl Queue {
         if long { &mut self.long } else { &mut self.short }
     }
 
-    /// A worker is done with a request that needed a lock. The first who waits aside for it is the next in its line; each
-    /// that has been calls the one behind it, so none is left.
+    /// A worker is done with a request that needed a lock. The first who waits aside for it is the
+    /// next in its line; each that has been calls the one behind it, so none is left.
     fn give_back(&mut self, number: usize) {
         let Some(lock) = self.locks.get_mut(&number) else { return };
         lock.taken = false;
@@ -165,7 +172,8 @@ impl Answers {
     fn put(&self, answer: Waiting) {
         lock(&self.list).push(answer);
         if !self.told.swap(true, Ordering::AcqRel) {
-            // A loop with a full mailbox looks after its turn; one that is gone has nobody who waits.
+            // A loop with a full mailbox looks after its turn; one that is gone has nobody who
+            // waits.
             let _ = self.mailer.post(NodeMail::Answers);
         }
     }
@@ -230,7 +238,12 @@ impl Desk {
             }
             queue = match queue.long.patience() {
                 None => self.work.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(patience) => self.work.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0,
+                Some(patience) => {
+                    self.work
+                        .wait_timeout(queue, patience)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
             };
         }
     }
@@ -280,7 +293,8 @@ impl Workers {
         let (alive, all_ended) = channel();
         let mut workers = Workers { desk: Arc::default(), threads: Vec::new(), all_ended };
         for index in 0..limits::WORKERS {
-            let (desk, shared, alive) = (Arc::clone(&workers.desk), Arc::clone(shared), alive.clone());
+            let (desk, shared, alive) =
+                (Arc::clone(&workers.desk), Arc::clone(shared), alive.clone());
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             workers.threads.push(thread.spawn(move || work(&desk, &shared, alive))?);
         }
@@ -298,8 +312,8 @@ impl Workers {
         stopped::ended(&self.threads)
     }
 
-    /// Ends them when no loop is left that waits for an answer. Says whether all ended within the limit, and well; what
-    /// one is at then goes on until the process ends.
+    /// Ends them when no loop is left that waits for an answer. Says whether all ended within the
+    /// limit, and well; what one is at then goes on until the process ends.
     pub(crate) fn stop(mut self, limit: Duration) -> Stopped {
         self.desk.close();
         let ended = self.all_ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
@@ -360,7 +374,9 @@ fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Executed {
         let ends = Ends { until: Some(since + limits::READ_TIME_MAX), gone: Arc::clone(&job.gone) };
         // Whoever asked would wait for ever, and everybody for this thread.
         let executed = catch_unwind(AssertUnwindSafe(|| match job.long {
-            true => Outcome::Done(executor.execute_until(ends, &mut job.client, &request, &mut body)),
+            true => {
+                Outcome::Done(executor.execute_until(ends, &mut job.client, &request, &mut body))
+            }
             false => executor.execute_shortly(ends, &mut job.client, &request, &mut body),
         }));
         match executed {
@@ -378,7 +394,13 @@ fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Executed {
         }
     };
     let header = Header { flags: done.flags, ..Header::response(version, stream, done.opcode) };
-    Executed::Answered(Box::new(Waiting::new(done.durable_at.unwrap_or(0), job.place, header, body, done.trace)))
+    Executed::Answered(Box::new(Waiting::new(
+        done.durable_at.unwrap_or(0),
+        job.place,
+        header,
+        body,
+        done.trace,
+    )))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Statements, looked at once: names found in the schema, values checked against types, what they read or write known.
+//! Statements, looked at once: names found in the schema, values checked against types, what they
+//! read or write known.
 
 pub(crate) mod mutation;
 mod prepare;
@@ -63,7 +64,9 @@ pub(crate) struct Statement {
 impl Statement {
     /// True if a client sees no difference between two preparations of a text.
     pub(crate) fn looks_as(&self, other: &Statement) -> bool {
-        self.result == other.result && self.key_markers == other.key_markers && self.markers == other.markers
+        self.result == other.result
+            && self.key_markers == other.key_markers
+            && self.markers == other.markers
     }
 
     /// The name of a marker; values may come by it.

@@ -1,4 +1,5 @@
-//! INSERT, UPDATE, DELETE and BATCH as plans: which rows, what happens to which columns, under which conditions.
+//! INSERT, UPDATE, DELETE and BATCH as plans: which rows, what happens to which columns, under
+//! which conditions.
 
 mod checks;
 mod parts;
@@ -6,8 +7,8 @@ mod parts;
 use std::sync::Arc;
 
 use shunt_language::ast::{
-    Attributes, BatchKind, Comparison, Conditions, Delete, Deletion, Insert, InsertJson, Mutation, NativeType,
-    Relation, Term, Update,
+    Attributes, BatchKind, Comparison, Conditions, Delete, Deletion, Insert, InsertJson, Mutation,
+    NativeType, Relation, Term, Update,
 };
 use shunt_language::conditions::PreparedColumnCondition;
 use shunt_language::terms::{Prepared, Scope, prepare};
@@ -128,9 +129,15 @@ impl MutationPlan {
         }
     }
 
-    fn insert(insert: &Insert, table: Arc<Table>, scope: &mut Scope<'_>) -> Result<MutationPlan, CqlError> {
+    fn insert(
+        insert: &Insert,
+        table: Arc<Table>,
+        scope: &mut Scope<'_>,
+    ) -> Result<MutationPlan, CqlError> {
         if table.is_counter {
-            return Err(CqlError::invalid("INSERT statements are not allowed on counter tables, use UPDATE instead"));
+            return Err(CqlError::invalid(
+                "INSERT statements are not allowed on counter tables, use UPDATE instead",
+            ));
         }
         if insert.columns.len() != insert.values.len() {
             return Err(CqlError::invalid("Unmatched column names/values"));
@@ -139,7 +146,9 @@ impl MutationPlan {
         for (index, (name, value)) in insert.columns.iter().zip(&insert.values).enumerate() {
             let (position, column) = column_of(&table, name)?;
             if insert.columns[..index].contains(name) {
-                return Err(CqlError::invalid(format!("The column names contains duplicates: {name}")));
+                return Err(CqlError::invalid(format!(
+                    "The column names contains duplicates: {name}"
+                )));
             }
             if column.is_primary_key() {
                 relations.push(equal(name, value));
@@ -152,24 +161,36 @@ impl MutationPlan {
         let mut plan = MutationPlan::bare(table, restrictions);
         plan.changes = changes;
         plan.inserts = true;
-        plan.conditions = if insert.if_not_exists { ConditionPlan::NotExists } else { ConditionPlan::None };
+        plan.conditions =
+            if insert.if_not_exists { ConditionPlan::NotExists } else { ConditionPlan::None };
         Ok(plan)
     }
 
-    fn insert_json(insert: &InsertJson, table: Arc<Table>, scope: &mut Scope<'_>) -> Result<MutationPlan, CqlError> {
+    fn insert_json(
+        insert: &InsertJson,
+        table: Arc<Table>,
+        scope: &mut Scope<'_>,
+    ) -> Result<MutationPlan, CqlError> {
         if table.is_counter {
-            return Err(CqlError::invalid("INSERT statements are not allowed on counter tables, use UPDATE instead"));
+            return Err(CqlError::invalid(
+                "INSERT statements are not allowed on counter tables, use UPDATE instead",
+            ));
         }
         let json = prepare(&insert.json, "[json]", &CqlType::Native(NativeType::Text), scope)?;
         let restrictions = Restrictions::new(&table, &[], scope)?;
         let mut plan = MutationPlan::bare(table, restrictions);
         plan.json = Some((json, insert.default_unset));
         plan.inserts = true;
-        plan.conditions = if insert.if_not_exists { ConditionPlan::NotExists } else { ConditionPlan::None };
+        plan.conditions =
+            if insert.if_not_exists { ConditionPlan::NotExists } else { ConditionPlan::None };
         Ok(plan)
     }
 
-    fn update(update: &Update, table: Arc<Table>, scope: &mut Scope<'_>) -> Result<MutationPlan, CqlError> {
+    fn update(
+        update: &Update,
+        table: Arc<Table>,
+        scope: &mut Scope<'_>,
+    ) -> Result<MutationPlan, CqlError> {
         let mut changes = Vec::new();
         for assignment in &update.assignments {
             let (position, column) = changeable(&table, &assignment.column)?;
@@ -183,11 +204,17 @@ impl MutationPlan {
         Ok(plan)
     }
 
-    fn delete(delete: &Delete, table: Arc<Table>, scope: &mut Scope<'_>) -> Result<MutationPlan, CqlError> {
+    fn delete(
+        delete: &Delete,
+        table: Arc<Table>,
+        scope: &mut Scope<'_>,
+    ) -> Result<MutationPlan, CqlError> {
         let mut changes = Vec::new();
         for deletion in &delete.deletions {
             let name = match deletion {
-                Deletion::Column(name) | Deletion::Element(name, _) | Deletion::Field(name, _) => name,
+                Deletion::Column(name) | Deletion::Element(name, _) | Deletion::Field(name, _) => {
+                    name
+                }
             };
             let (position, column) = changeable(&table, name)?;
             changes.push((position, deletion_of(column, deletion, scope)?));
@@ -203,7 +230,11 @@ impl MutationPlan {
 }
 
 fn equal(name: &str, value: &Term) -> Relation {
-    Relation::Column { column: name.to_owned(), comparison: Comparison::Equal, value: value.clone() }
+    Relation::Column {
+        column: name.to_owned(),
+        comparison: Comparison::Equal,
+        value: value.clone(),
+    }
 }
 
 /// A column that SET, DELETE and IF may name.
@@ -222,8 +253,13 @@ pub(crate) fn attributes(
 ) -> Result<(Option<Prepared>, Option<Prepared>), CqlError> {
     let bigint = CqlType::Native(NativeType::Bigint);
     let int = CqlType::Native(NativeType::Int);
-    let timestamp = attributes.timestamp.as_ref().map(|term| prepare(term, "[timestamp]", &bigint, scope));
+    let timestamp =
+        attributes.timestamp.as_ref().map(|term| prepare(term, "[timestamp]", &bigint, scope));
     let timestamp = timestamp.transpose()?;
-    let time_to_live = attributes.time_to_live.as_ref().map(|term| prepare(term, "[ttl]", &int, scope)).transpose()?;
+    let time_to_live = attributes
+        .time_to_live
+        .as_ref()
+        .map(|term| prepare(term, "[ttl]", &int, scope))
+        .transpose()?;
     Ok((timestamp, time_to_live))
 }

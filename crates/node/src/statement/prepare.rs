@@ -30,15 +30,18 @@ impl Statement {
         let types = Types { schema, keyspace };
         let table = match &statement {
             ast::Statement::Select(select) => Some(schema.find_table(&select.table, keyspace)?),
-            ast::Statement::Mutation(mutation) => Some(schema.find_table(mutation.table(), keyspace)?),
+            ast::Statement::Mutation(mutation) => {
+                Some(schema.find_table(mutation.table(), keyspace)?)
+            }
             ast::Statement::Batch(batch) => match batch.mutations.first() {
                 Some(first) => Some(schema.find_table(first.table(), keyspace)?),
                 None => None,
             },
             _ => None,
         };
-        let key_types: Option<Vec<CqlType>> =
-            table.as_ref().map(|table| table.partition_key().iter().map(|column| column.cql_type.clone()).collect());
+        let key_types: Option<Vec<CqlType>> = table.as_ref().map(|table| {
+            table.partition_key().iter().map(|column| column.cql_type.clone()).collect()
+        });
         let mut scope = Scope::new(&types, key_types.as_deref(), now_ms, markers.len());
         let plan = plan(statement, schema, keyspace, &mut scope)?;
         let key_markers = key_markers(&plan, table.as_deref(), &scope);
@@ -69,11 +72,15 @@ fn plan(
     scope: &mut Scope<'_>,
 ) -> Result<Plan, CqlError> {
     Ok(match statement {
-        ast::Statement::Select(select) => Plan::Select(Box::new(SelectPlan::new(&select, schema, session, scope)?)),
+        ast::Statement::Select(select) => {
+            Plan::Select(Box::new(SelectPlan::new(&select, schema, session, scope)?))
+        }
         ast::Statement::Mutation(mutation) => {
             Plan::Mutation(Box::new(MutationPlan::new(&mutation, schema, session, scope)?))
         }
-        ast::Statement::Batch(batch) => Plan::Batch(Box::new(batch_plan(&batch, schema, session, scope)?)),
+        ast::Statement::Batch(batch) => {
+            Plan::Batch(Box::new(batch_plan(&batch, schema, session, scope)?))
+        }
         ast::Statement::Truncate(name) => {
             schema.find_table(&name, session)?;
             Plan::Truncate(name)
@@ -82,7 +89,8 @@ fn plan(
         ast::Statement::Schema(change) => Plan::Schema(Box::new(change)),
         ast::Statement::Describe(describe) => Plan::Describe(describe),
         ast::Statement::Access(access) => {
-            let message = format!("{} is not supported by this node, which knows no roles", access.name);
+            let message =
+                format!("{} is not supported by this node, which knows no roles", access.name);
             return Err(CqlError::Invalid(message));
         }
     })
@@ -95,7 +103,9 @@ fn batch_plan(
     scope: &mut Scope<'_>,
 ) -> Result<BatchPlan, CqlError> {
     if batch.mutations.len() > BATCH_STATEMENTS_MAX {
-        return Err(CqlError::Invalid(format!("a batch has at most {BATCH_STATEMENTS_MAX} statements")));
+        return Err(CqlError::Invalid(format!(
+            "a batch has at most {BATCH_STATEMENTS_MAX} statements"
+        )));
     }
     if batch.attributes.time_to_live.is_some() {
         return Err(CqlError::invalid("Global TTL on the BATCH statement is not supported."));
@@ -139,7 +149,9 @@ fn marker_tables(plan: &Plan, table: Option<&Table>, count: usize) -> Vec<(Strin
         return vec![table.map(name).unwrap_or_default(); count];
     };
     let of_batch = || ("[batch]".to_owned(), "[batch]".to_owned());
-    let owner = |owner: &Option<usize>| owner.map_or_else(of_batch, |index| name(&batch.mutations[index].table));
+    let owner = |owner: &Option<usize>| {
+        owner.map_or_else(of_batch, |index| name(&batch.mutations[index].table))
+    };
     batch.owners.iter().map(owner).collect()
 }
 
@@ -152,7 +164,9 @@ fn marker_list(
     let mut markers = Vec::with_capacity(names.len());
     for ((name, found), table) in names.iter().zip(&scope.markers).zip(tables) {
         let Some((known, cql_type)) = found else {
-            return Err(CqlError::invalid("a bind marker stands where its type cannot be known; use a type hint"));
+            return Err(CqlError::invalid(
+                "a bind marker stands where its type cannot be known; use a type hint",
+            ));
         };
         let name = name.clone().unwrap_or_else(|| known.clone());
         markers.push(Marker { table, name, cql_type: cql_type.clone() });
@@ -160,8 +174,9 @@ fn marker_list(
     Ok(markers)
 }
 
-/// For each column of the partition key the last marker that is for it; empty if one of them has none, or if a batch is
-/// on several tables. Markers inside a list of `IN` and of comparisons count, as they do in Cassandra.
+/// For each column of the partition key the last marker that is for it; empty if one of them has
+/// none, or if a batch is on several tables. Markers inside a list of `IN` and of comparisons
+/// count, as they do in Cassandra.
 fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16> {
     let Some(table) = table else { return Vec::new() };
     if let Plan::Batch(batch) = plan
@@ -170,8 +185,10 @@ fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16
         return Vec::new();
     }
     let is_for = |column: &Column| {
-        let found =
-            scope.markers.iter().rposition(|marker| marker.as_ref().is_some_and(|(name, _)| *name == column.name));
+        let found = scope
+            .markers
+            .iter()
+            .rposition(|marker| marker.as_ref().is_some_and(|(name, _)| *name == column.name));
         found.and_then(|index| u16::try_from(index).ok())
     };
     table.partition_key().iter().map(is_for).collect::<Option<_>>().unwrap_or_default()

@@ -1,9 +1,10 @@
-//! The restrictions of a WHERE clause, sorted by what it restricts: the partition key, the clustering columns in their
-//! order, the rest. Values are checked terms; they are worked out when the statement is executed.
+//! The restrictions of a WHERE clause, sorted by what it restricts: the partition key, the
+//! clustering columns in their order, the rest. Values are checked terms; they are worked out when
+//! the statement is executed.
 //!
-//! The rules are Cassandra's (`StatementRestrictions`): a partition key in whole or not at all, or a token range; of
-//! the clustering columns a prefix of equalities and then one slice; anything else is a filter and needs ALLOW
-//! FILTERING.
+//! The rules are Cassandra's (`StatementRestrictions`): a partition key in whole or not at all, or
+//! a token range; of the clustering columns a prefix of equalities and then one slice; anything
+//! else is a filter and needs ALLOW FILTERING.
 
 mod collect;
 mod repetition;
@@ -128,7 +129,8 @@ impl Restrictions {
     /// Sorts the relations of a statement on `table`.
     ///
     /// # Errors
-    /// Relations that contradict the table or each other, in Cassandra's words where applications see them.
+    /// Relations that contradict the table or each other, in Cassandra's words where applications
+    /// see them.
     pub(crate) fn new(
         table: &Table,
         relations: &[Relation],
@@ -152,9 +154,15 @@ pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T, InvalidRequest
 }
 
 /// The column of a name.
-pub(crate) fn column_of<'t>(table: &'t Table, name: &str) -> Result<(usize, &'t Column), InvalidRequest> {
+pub(crate) fn column_of<'t>(
+    table: &'t Table,
+    name: &str,
+) -> Result<(usize, &'t Column), InvalidRequest> {
     match table.position(name) {
         Some(position) => Ok((position, &table.columns[position])),
-        None => invalid(format!("Undefined column name {name} in table {}.{}", table.keyspace, table.name)),
+        None => invalid(format!(
+            "Undefined column name {name} in table {}.{}",
+            table.keyspace, table.name
+        )),
     }
 }

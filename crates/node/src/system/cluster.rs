@@ -10,18 +10,34 @@ use crate::schema::Schema;
 pub(crate) const RELEASE_VERSION: &str = "5.0.0";
 
 /// The rows of one of its tables, as `node` shows them.
-pub(super) fn rows(name: &str, schema: &Schema, cluster: &ClusterInfo, node: usize) -> Vec<RowMaker> {
-    let peers = || cluster.nodes.iter().enumerate().filter(move |(index, _)| *index != node).map(|(_, peer)| peer);
+pub(super) fn rows(
+    name: &str,
+    schema: &Schema,
+    cluster: &ClusterInfo,
+    node: usize,
+) -> Vec<RowMaker> {
+    let peers = || {
+        cluster
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(move |(index, _)| *index != node)
+            .map(|(_, peer)| peer)
+    };
     match name {
-        "local" => cluster.nodes.get(node).map(|node| local(schema, cluster, node)).into_iter().collect(),
-        "peers" => peers().map(|peer| shared(schema, cluster, peer).inet("rpc_address", peer.address.ip())).collect(),
+        "local" => {
+            cluster.nodes.get(node).map(|node| local(schema, cluster, node)).into_iter().collect()
+        }
+        "peers" => peers()
+            .map(|peer| shared(schema, cluster, peer).inet("rpc_address", peer.address.ip()))
+            .collect(),
         "peers_v2" => peers().map(|peer| peer_v2(schema, cluster, peer)).collect(),
         _ => Vec::new(),
     }
 }
 
-/// The port nodes would talk to each other on, had they something to say. That of their clients, because `peers_v2`
-/// tells nodes apart by it and those of one process may share an address.
+/// The port nodes would talk to each other on, had they something to say. That of their clients,
+/// because `peers_v2` tells nodes apart by it and those of one process may share an address.
 fn port(address: SocketAddr) -> i32 {
     i32::from(address.port())
 }

@@ -1,4 +1,5 @@
-//! The tables that every Cassandra has, as the statements that would create them: what drivers and cqlsh read.
+//! The tables that every Cassandra has, as the statements that would create them: what drivers and
+//! cqlsh read.
 
 /// Keyspace and its tables, each as CREATE TABLE with its columns as in Cassandra 5.0.
 pub(super) const KEYSPACES: [(&str, &[&str]); 5] = [

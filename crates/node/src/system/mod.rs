@@ -1,7 +1,9 @@
-//! Tables that show what the node knows of itself: `system`, `system_schema` and what else drivers and cqlsh read.
+//! Tables that show what the node knows of itself: `system`, `system_schema` and what else drivers
+//! and cqlsh read.
 //!
-//! They are tables like others to whoever prepares a statement; only their rows come from memory, made anew for every
-//! read, and nothing writes to them. Those of `system_traces` alone are stored as other tables are.
+//! They are tables like others to whoever prepares a statement; only their rows come from memory,
+//! made anew for every read, and nothing writes to them. Those of `system_traces` alone are stored
+//! as other tables are.
 
 mod cluster;
 mod definitions;
@@ -50,8 +52,8 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
         id[..name.len().min(14)].copy_from_slice(&name.as_bytes()[..name.len().min(14)]);
         id[15] = index as u8;
         let number = traces::number(name, index);
-        let table =
-            Table::create(&create, name, &Schema::empty(), id, number).map_err(|error| format!("{text}: {error:?}"))?;
+        let table = Table::create(&create, name, &Schema::empty(), id, number)
+            .map_err(|error| format!("{text}: {error:?}"))?;
         keyspace.tables.insert(table.name.clone(), Arc::new(table));
     }
     Ok(keyspace)
@@ -67,17 +69,26 @@ pub(crate) fn is_virtual(keyspace: &str) -> bool {
 fn replication(keyspace: &str) -> BTreeMap<String, String> {
     let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));
     match keyspace {
-        traces::KEYSPACE => [class("SimpleStrategy"), ("replication_factor".to_owned(), "1".to_owned())].into(),
+        traces::KEYSPACE => {
+            [class("SimpleStrategy"), ("replication_factor".to_owned(), "1".to_owned())].into()
+        }
         _ => [class("LocalStrategy")].into(),
     }
 }
 
 /// The rows of a system table as they are now.
-pub(crate) fn rows(table: &Table, schema: &Schema, cluster: &ClusterInfo, node: usize) -> SystemRows {
+pub(crate) fn rows(
+    table: &Table,
+    schema: &Schema,
+    cluster: &ClusterInfo,
+    node: usize,
+) -> SystemRows {
     let made = match (table.keyspace.as_str(), table.name.as_str()) {
         ("system", "IndexInfo") => schema_tables::built_indexes(schema),
         ("system", name) => cluster::rows(name, schema, cluster, node),
-        ("system_schema", name) => schema_tables::rows(name, schema, |keyspace| !is_virtual(keyspace)),
+        ("system_schema", name) => {
+            schema_tables::rows(name, schema, |keyspace| !is_virtual(keyspace))
+        }
         ("system_virtual_schema", name) => schema_tables::rows(name, schema, is_virtual),
         _ => Vec::new(),
     };

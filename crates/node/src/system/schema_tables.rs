@@ -14,9 +14,13 @@ pub(super) fn rows(name: &str, schema: &Schema, shown: impl Fn(&str) -> bool) ->
     match name {
         "keyspaces" => keyspaces().map(|keyspace| keyspace_row(keyspace)).collect(),
         "tables" => tables().map(|table| table_row(table)).collect(),
-        "columns" => tables().flat_map(|table| table.columns.iter().map(|column| column_row(table, column))).collect(),
+        "columns" => tables()
+            .flat_map(|table| table.columns.iter().map(|column| column_row(table, column)))
+            .collect(),
         "dropped_columns" => tables().flat_map(|table| dropped_rows(table)).collect(),
-        "indexes" => tables().flat_map(|table| table.indexes.iter().map(|index| index_row(table, index))).collect(),
+        "indexes" => tables()
+            .flat_map(|table| table.indexes.iter().map(|index| index_row(table, index)))
+            .collect(),
         "types" => keyspaces().flat_map(|keyspace| type_rows(keyspace)).collect(),
         _ => Vec::new(),
     }
@@ -55,7 +59,11 @@ fn table_row(table: &Table) -> RowMaker {
         }
     }
     for (name, value) in &options.maps {
-        row = if *name == "extensions" { row.map(name, &BTreeMap::new()) } else { row.map(name, value) };
+        row = if *name == "extensions" {
+            row.map(name, &BTreeMap::new())
+        } else {
+            row.map(name, value)
+        };
     }
     // Off unless they differ from what every table has.
     for (name, value) in options.flags.iter().filter(|(name, _)| **name != "cdc") {
@@ -128,7 +136,8 @@ fn dropped_rows(table: &Table) -> Vec<RowMaker> {
 
 fn type_rows(keyspace: &Keyspace) -> Vec<RowMaker> {
     let row = |definition: &std::sync::Arc<shunt_language::types::UserType>| {
-        let types: Vec<String> = definition.fields.iter().map(|(_, field)| field.to_string()).collect();
+        let types: Vec<String> =
+            definition.fields.iter().map(|(_, field)| field.to_string()).collect();
         RowMaker::default()
             .text("keyspace_name", &keyspace.name)
             .text("type_name", &definition.name)

@@ -35,7 +35,13 @@ fn value_text(cql_type: &CqlType, value: &[u8]) -> String {
 }
 
 /// The rows of a table as texts, `-` for null, columns as given.
-fn shown(schema: &Schema, keyspace: &str, table: &str, node: usize, columns: &[&str]) -> Vec<String> {
+fn shown(
+    schema: &Schema,
+    keyspace: &str,
+    table: &str,
+    node: usize,
+    columns: &[&str],
+) -> Vec<String> {
     let table = schema.table(keyspace, table).unwrap();
     let positions: Vec<_> = columns.iter().map(|column| table.position(column).unwrap()).collect();
     let text = |row: &Vec<Option<Vec<u8>>>, position: usize| match &row[position] {
@@ -50,7 +56,8 @@ fn shown(schema: &Schema, keyspace: &str, table: &str, node: usize, columns: &[&
 
 /// The user's part of the rows of a table of `system_schema`.
 fn shown_of_user(schema: &Schema, table: &str, columns: &[&str]) -> Vec<String> {
-    let mut found = shown(schema, "system_schema", table, 0, &[&["keyspace_name"], columns].concat());
+    let mut found =
+        shown(schema, "system_schema", table, 0, &[&["keyspace_name"], columns].concat());
     found.retain(|row| row.starts_with("k |"));
     found.sort();
     found.iter().map(|row| row["k | ".len()..].to_owned()).collect()
@@ -61,10 +68,12 @@ fn all_definitions_are_taken() {
     let keyspaces = keyspaces().unwrap();
     let names: Vec<_> = keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect();
     assert_eq!(names, SYSTEM_KEYSPACES);
-    let count = |name: &str| keyspaces.iter().find(|keyspace| keyspace.name == name).unwrap().tables.len();
+    let count =
+        |name: &str| keyspaces.iter().find(|keyspace| keyspace.name == name).unwrap().tables.len();
     assert_eq!(SYSTEM_KEYSPACES.map(count), [6, 11, 2, 0, 3]);
     let tables = || keyspaces.iter().flat_map(|keyspace| keyspace.tables.values());
-    let stored: Vec<_> = tables().filter(|table| table.number.is_some()).map(|table| table.name.as_str()).collect();
+    let stored: Vec<_> =
+        tables().filter(|table| table.number.is_some()).map(|table| table.name.as_str()).collect();
     assert_eq!(stored, ["events", "sessions"], "no others have rows that somebody wrote");
     let mut ids: Vec<_> = tables().map(|table| table.id).collect();
     ids.sort_unstable();
@@ -72,7 +81,8 @@ fn all_definitions_are_taken() {
     assert_eq!(ids.len(), tables().count(), "each has an id of its own");
 }
 
-/// Every row has a value or null for each column, its key is whole, and its values are of their types.
+/// Every row has a value or null for each column, its key is whole, and its values are of their
+/// types.
 fn assert_valid(table: &Table, schema: &Schema) {
     let rows = rows(table, schema, &cluster(), 1);
     let mut keys = Vec::new();
@@ -81,9 +91,8 @@ fn assert_valid(table: &Table, schema: &Schema) {
         for (column, value) in table.columns.iter().zip(&row) {
             let place = || format!("{}.{}.{}", table.keyspace, table.name, column.name);
             match value {
-                Some(value) => {
-                    validate(&column.cql_type, value).unwrap_or_else(|error| panic!("{}: {}", place(), error.message))
-                }
+                Some(value) => validate(&column.cql_type, value)
+                    .unwrap_or_else(|error| panic!("{}: {}", place(), error.message)),
                 None => assert!(!column.is_primary_key(), "{} is null", place()),
             }
         }
@@ -142,7 +151,15 @@ fn columns() {
 
 #[test]
 fn tables() {
-    let columns = ["table_name", "comment", "flags", "gc_grace_seconds", "caching", "cdc", "bloom_filter_fp_chance"];
+    let columns = [
+        "table_name",
+        "comment",
+        "flags",
+        "gc_grace_seconds",
+        "caching",
+        "cdc",
+        "bloom_filter_fp_chance",
+    ];
     assert_eq!(
         shown_of_user(&sample(), "tables", &columns),
         [
@@ -155,7 +172,8 @@ fn tables() {
 #[test]
 fn the_rest_of_a_schema() {
     let schema = sample();
-    let replication = "{'class': 'org.apache.cassandra.locator.SimpleStrategy', 'replication_factor': '1'}";
+    let replication =
+        "{'class': 'org.apache.cassandra.locator.SimpleStrategy', 'replication_factor': '1'}";
     for (table, columns, expected) in [
         ("keyspaces", &["durable_writes", "replication"][..], format!("true | {replication}")),
         (
@@ -171,8 +189,10 @@ fn the_rest_of_a_schema() {
     ] {
         assert_eq!(shown_of_user(&schema, table, columns), [expected], "{table}");
     }
-    let indexes =
-        ["CREATE INDEX ON t (\"v\")", "CREATE INDEX a ON t (s) USING 'sai' WITH OPTIONS = {'ascii': 'false'}"];
+    let indexes = [
+        "CREATE INDEX ON t (\"v\")",
+        "CREATE INDEX a ON t (s) USING 'sai' WITH OPTIONS = {'ascii': 'false'}",
+    ];
     let indexed = with_system(crate::schema::tests::after(&schema, &indexes));
     assert_eq!(
         shown_of_user(&indexed, "indexes", &["table_name", "index_name", "kind", "options"]),
@@ -181,7 +201,10 @@ fn the_rest_of_a_schema() {
             "t | t_v_idx | COMPOSITES | {'target': 'v'}"
         ]
     );
-    assert_eq!(shown(&indexed, "system", "IndexInfo", 0, &["table_name", "index_name"]), ["k | a", "k | t_v_idx"]);
+    assert_eq!(
+        shown(&indexed, "system", "IndexInfo", 0, &["table_name", "index_name"]),
+        ["k | a", "k | t_v_idx"]
+    );
     for table in ["indexes", "views", "functions", "aggregates", "triggers", "column_masks"] {
         assert!(shown_of_user(&schema, table, &[]).is_empty(), "{table}");
     }
@@ -199,10 +222,16 @@ fn virtual_keyspaces_are_shown_as_such() {
     };
     let keyspaces = ["system_views", "system_virtual_schema"];
     assert_eq!(names("system_virtual_schema", "keyspaces"), keyspaces);
-    assert_eq!(names("system_schema", "keyspaces"), ["k", "system", "system_schema", "system_traces"]);
+    assert_eq!(
+        names("system_schema", "keyspaces"),
+        ["k", "system", "system_schema", "system_traces"]
+    );
     for table in ["tables", "columns"] {
         assert_eq!(names("system_virtual_schema", table), ["system_virtual_schema"], "{table}");
-        assert!(!names("system_schema", table).iter().any(|name| keyspaces.contains(&name.as_str())), "{table}");
+        assert!(
+            !names("system_schema", table).iter().any(|name| keyspaces.contains(&name.as_str())),
+            "{table}"
+        );
     }
 }
 
@@ -212,7 +241,13 @@ fn a_node_and_its_peers() {
     let schema = sample();
     let columns = ["rpc_address", "data_center", "rack", "release_version"];
     assert_eq!(
-        shown(&schema, "system", "local", 2, &[&["key", "cluster_name", "rpc_port"], &columns[..]].concat()),
+        shown(
+            &schema,
+            "system",
+            "local",
+            2,
+            &[&["key", "cluster_name", "rpc_port"], &columns[..]].concat()
+        ),
         ["local | test cluster | 9044 | 0:0:0:0:0:0:0:1 | datacenter1 | rack1 | 5.0.0"]
     );
     assert_eq!(
@@ -245,5 +280,8 @@ fn each_token_is_one_nodes() {
     assert!(all.iter().all(|token| token.parse::<i64>().is_ok()), "{all:?}");
     all.sort();
     all.dedup();
-    assert_eq!((all.len(), count), (count, cluster().nodes.iter().map(|node| node.tokens.len()).sum()));
+    assert_eq!(
+        (all.len(), count),
+        (count, cluster().nodes.iter().map(|node| node.tokens.len()).sum())
+    );
 }

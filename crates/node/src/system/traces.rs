@@ -1,7 +1,8 @@
 //! `system_traces`: what was traced, as rows that stay for a day.
 //!
-//! A thread of their own writes them, so that no answer waits for its trace. Clients know that a trace may come a little
-//! later and ask again until it has a duration; both tables' rows become visible at once.
+//! A thread of their own writes them, so that no answer waits for its trace. Clients know that a
+//! trace may come a little later and ask again until it has a duration; both tables' rows become
+//! visible at once.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,14 +31,15 @@ pub(super) const KEYSPACE: &str = "system_traces";
 
 /// Seconds that a trace stays: `trace_type_query_ttl`.
 const TTL_S: u32 = 24 * 60 * 60;
-/// Traces that wait to be written, and their texts in bytes; those that come while so many wait are lost.
+/// Traces that wait to be written, and their texts in bytes; those that come while so many wait are
+/// lost.
 const WAITING_MAX: usize = 8192;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 /// How soon traces are on disk.
 const DURABILITY: Durability = Durability::Periodic { interval: Duration::from_secs(1) };
 
-/// The number in storage of a table of a system keyspace; none for those whose rows are made from memory. The tables of
-/// users count up from 0, the storage's own is `u32::MAX`.
+/// The number in storage of a table of a system keyspace; none for those whose rows are made from
+/// memory. The tables of users count up from 0, the storage's own is `u32::MAX`.
 pub(super) fn number(keyspace: &str, index: usize) -> Option<TableId> {
     (keyspace == KEYSPACE).then(|| TableId(u32::MAX - 1 - index as u32))
 }
@@ -92,7 +94,8 @@ impl Traces {
         Traces { writer, started: OnceLock::new(), waiting_bytes }
     }
 
-    /// Takes the trace of a request that `node` has answered just now. Never waits; whether there was room.
+    /// Takes the trace of a request that `node` has answered just now. Never waits; whether there
+    /// was room.
     pub(crate) fn keep(&self, mut trace: Box<Trace>, node: usize) -> bool {
         let duration_us = trace.end();
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
@@ -120,7 +123,8 @@ impl Traces {
         stopped::ended(&*started.thread.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes what waits and ends the thread, as dropping does; false if it had panicked. Traces that come later are lost.
+    /// Writes what waits and ends the thread, as dropping does; false if it had panicked. Traces
+    /// that come later are lost.
     pub(crate) fn close(&self) -> bool {
         let Some(started) = self.started.get().and_then(Option::as_ref) else { return true };
         let _ = started.sender.send(None);
@@ -187,7 +191,8 @@ impl Writer {
         let mut last_100ns = 0;
         for event in &trace.events {
             // Ids keep the order even of what was done in the same microsecond.
-            last_100ns = (last_100ns + 1).max((trace.origin.started_us + event.elapsed_us as i64) * 10);
+            last_100ns =
+                (last_100ns + 1).max((trace.origin.started_us + event.elapsed_us as i64) * 10);
             rows.push((&self.events, event_row(trace, event, last_100ns, address, thread)));
         }
         let mut stored = Vec::with_capacity(rows.len());
@@ -210,8 +215,11 @@ fn whole(number: u64) -> i32 {
 }
 
 fn session(trace: &Trace, duration_us: u64, address: SocketAddr) -> RowMaker {
-    let parameters: Vec<&[u8]> =
-        trace.parameters.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
+    let parameters: Vec<&[u8]> = trace
+        .parameters
+        .iter()
+        .flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()])
+        .collect();
     let row = RowMaker::default()
         .uuid("session_id", &trace.origin.session)
         .text("command", "QUERY")
@@ -227,7 +235,13 @@ fn session(trace: &Trace, duration_us: u64, address: SocketAddr) -> RowMaker {
     }
 }
 
-fn event_row(trace: &Trace, event: &Event, time_100ns: i64, address: SocketAddr, thread: &str) -> RowMaker {
+fn event_row(
+    trace: &Trace,
+    event: &Event,
+    time_100ns: i64,
+    address: SocketAddr,
+    thread: &str,
+) -> RowMaker {
     let random = trace.origin.session.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     RowMaker::default()
         .uuid("session_id", &trace.origin.session)

@@ -54,7 +54,11 @@ impl RowMaker {
     }
 
     /// A list or set of texts, in the order given.
-    pub(super) fn texts<'v>(self, column: &'static str, values: impl IntoIterator<Item = &'v str>) -> Self {
+    pub(super) fn texts<'v>(
+        self,
+        column: &'static str,
+        values: impl IntoIterator<Item = &'v str>,
+    ) -> Self {
         let values: Vec<&[u8]> = values.into_iter().map(str::as_bytes).collect();
         self.put(column, split::join_collection(values.len(), values))
     }

@@ -27,10 +27,11 @@ pub(crate) fn options(directory: &Path, nodes: usize) -> NodesOptions {
     }
 }
 
-/// A node with a keyspace whose writes do not wait for the disk, and with a row cache of so many bytes.
+/// A node with a keyspace whose writes do not wait for the disk, and with a row cache of so many
+/// bytes.
 pub(crate) fn started(directory: &Path, row_cache_bytes: usize, tables: &[&str]) -> Nodes {
-    let row_cache =
-        (row_cache_bytes > 0).then(|| RowCacheOptions { memory_bytes: row_cache_bytes, ..RowCacheOptions::default() });
+    let row_cache = (row_cache_bytes > 0)
+        .then(|| RowCacheOptions { memory_bytes: row_cache_bytes, ..RowCacheOptions::default() });
     let store = StoreOptions { row_cache, ..StoreOptions::default() };
     let nodes = Nodes::start(NodesOptions { store, ..options(directory, 1) }).unwrap();
     let mut client = Client::connect(nodes.addresses()[0], 4);

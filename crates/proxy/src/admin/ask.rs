@@ -1,4 +1,5 @@
-//! Questions to all cores for `/status`. A core that does not answer in time is named instead of waited for.
+//! Questions to all cores for `/status`. A core that does not answer in time is named instead of
+//! waited for.
 
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use crate::control::{CoreMail, Mailbox};
 
 /// How long the cores have, all together.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// An answer younger than this is shown again, so that however often a page is asked for each core answers once a second.
+/// An answer younger than this is shown again, so that however often a page is asked for each core
+/// answers once a second.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Asks all cores; `take` gets each answer, and says which core's it is. Returns the cores that did not answer.
+/// Asks all cores; `take` gets each answer, and says which core's it is. Returns the cores that did
+/// not answer.
 pub(super) async fn all<A>(
     mailboxes: &[Mailbox],
     patience: Duration,

@@ -1,7 +1,8 @@
-//! Who the clients are, for `/status`: asked of the cores, put together, and cut to those that matter.
+//! Who the clients are, for `/status`: asked of the cores, put together, and cut to those that
+//! matter.
 //!
-//! Whoever asks for the page costs each core one count a second at most: a younger answer is shown again. A core that
-//! does not answer in time is named instead of waited for.
+//! Whoever asks for the page costs each core one count a second at most: a younger answer is shown
+//! again. A core that does not answer in time is named instead of waited for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,7 +73,8 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Counted {
     Counted { groups: groups_of_all, others: others_of_all, missing }
 }
 
-/// The groups with most clients, then of the others those with most queries in flight, and the sum of the rest.
+/// The groups with most clients, then of the others those with most queries in flight, and the sum
+/// of the rest.
 fn shown(counted: Counted) -> Value {
     let mut total = counted.others;
     counted.groups.values().for_each(|tally| total.add(*tally));
@@ -140,7 +142,9 @@ mod tests {
             let CoreMail::Census(answer) = mail else { panic!("{mail:?}") };
             times.fetch_add(1, Ordering::Relaxed);
             let groups = groups.iter().cloned().collect();
-            answer.try_send(CoreCensus { core, groups, others: Tally::default() }).expect("room for every core");
+            answer
+                .try_send(CoreCensus { core, groups, others: Tally::default() })
+                .expect("room for every core");
             Ok(())
         };
         (Box::new(mailbox), asked)
@@ -148,7 +152,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_cores_have_is_put_together_and_not_asked_again_at_once() {
-        let (one, asked) = core(0, vec![(group("app", 1), tally(3, 1)), (group("cron", 2), tally(1, 0))]);
+        let (one, asked) =
+            core(0, vec![(group("app", 1), tally(3, 1)), (group("cron", 2), tally(1, 0))]);
         let (two, _) = core(1, vec![(group("app", 1), tally(4, 2))]);
         let clients = Clients::new([one, two].into());
         let value = clients.groups().await;
@@ -172,18 +177,25 @@ mod tests {
         });
         let full: Mailbox = Box::new(Err);
         let value = shown(ask_cores(&[one, deaf_mailbox, full], Duration::from_millis(20)).await);
-        assert_eq!((&value["cores_missing"], &value["total"]["clients"]), (&json!([deaf, 2]), &json!(3)));
+        assert_eq!(
+            (&value["cores_missing"], &value["total"]["clients"]),
+            (&json!([deaf, 2]), &json!(3))
+        );
     }
 
     #[tokio::test]
     async fn however_many_groups_there_are_those_that_matter_are_shown() {
-        let mut groups: Vec<_> = (0..30_000).map(|host| (group("many", host), tally(1, 0))).collect();
+        let mut groups: Vec<_> =
+            (0..30_000).map(|host| (group("many", host), tally(1, 0))).collect();
         groups.push((group("busy", 0), tally(1, 9_000)));
         groups.push((group("large", 0), tally(700, 0)));
         let value = Clients::new([core(0, groups).0].into()).groups().await;
         let shown = value["groups"].as_array().expect("list");
         assert_eq!(shown.len(), MOST_CLIENTS + MOST_IN_FLIGHT);
-        assert!(shown[0]["role"] == "large" && shown.iter().any(|group| group["role"] == "busy"), "{value}");
+        assert!(
+            shown[0]["role"] == "large" && shown.iter().any(|group| group["role"] == "busy"),
+            "{value}"
+        );
         assert_eq!(value["total"]["clients"], 30_701);
         let sum: u64 = shown.iter().filter_map(|group| group["clients"].as_u64()).sum();
         assert_eq!(value["others"]["clients"], 30_701 - sum);

@@ -1,4 +1,5 @@
-//! The fleet, for `/status`: what the cores count, and what they are asked for, its members and the longest queues.
+//! The fleet, for `/status`: what the cores count, and what they are asked for, its members and the
+//! longest queues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,10 +44,13 @@ impl Locks {
         value
     }
 
-    /// What this proxy has of its fleet's locks, who is in the fleet, and what an operator should look at.
+    /// What this proxy has of its fleet's locks, who is in the fleet, and what an operator should
+    /// look at.
     pub(super) async fn status(&self, name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
         let mut status = self.asked().await;
-        let sum = |number: fn(&LockMetrics) -> u64| -> u64 { cores.iter().map(|core| number(&core.locks)).sum() };
+        let sum = |number: fn(&LockMetrics) -> u64| -> u64 {
+            cores.iter().map(|core| number(&core.locks)).sum()
+        };
         status["name"] = name.into();
         status["lease"] = (sum(|locks| locks.lease.get()) > 0).into();
         status["shards"] = sum(|locks| locks.shards.get()).into();
@@ -62,7 +66,9 @@ impl Locks {
         let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
         alerts.extend(unreadable_alerts(&status["unreadable"], count));
         alerts.extend(status["unmade"].as_array().into_iter().flatten().map(unmade_alert));
-        for address in status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        for address in
+            status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str)
+        {
             alerts.push(format!(
                 "two live members say that they are reached at {address}: requests for the locks of one come to the other and are refused; \
                  give each an address of its own (--advertise), and stop one of the two"
@@ -89,7 +95,9 @@ fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64, not_a_member: Option<&st
         ));
     }
     if unsealed > 0 {
-        alerts.push(format!("{unsealed} dead members whose work is not done; for long only if no proxy lives"));
+        alerts.push(format!(
+            "{unsealed} dead members whose work is not done; for long only if no proxy lives"
+        ));
     }
     let foreign = sum(|locks| locks.foreign.get());
     if foreign > 0 {
@@ -125,9 +133,12 @@ fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
 
 fn unmade_alert(one: &Value) -> String {
     let (writes, table) = (&one["writes"], one["table"].as_str().unwrap_or_default());
-    let (seconds, why) = (one["since_ms"].as_u64().unwrap_or(0) / 1_000, one["why"].as_str().unwrap_or_default());
+    let (seconds, why) =
+        (one["since_ms"].as_u64().unwrap_or(0) / 1_000, one["why"].as_str().unwrap_or_default());
     let waits = match one["former_owners"].as_bool() {
-        Some(true) => "no transaction of its keyspace, and of others that share its shard, is carried out before that",
+        Some(true) => {
+            "no transaction of its keyspace, and of others that share its shard, is carried out before that"
+        }
         _ => "other transactions on their partitions wait",
     };
     format!(
@@ -137,7 +148,8 @@ fn unmade_alert(one: &Value) -> String {
 }
 
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
-    let (mut queues, mut fleet, mut not_a_member, mut unreadable) = (Vec::new(), None, None, Vec::new());
+    let (mut queues, mut fleet, mut not_a_member, mut unreadable) =
+        (Vec::new(), None, None, Vec::new());
     let mut unmade = Vec::new();
     let take = |told: CoreLocks| {
         queues.extend(told.queues);
@@ -152,7 +164,9 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
     unreadable.sort();
     unreadable.truncate(UNREADABLE_MAX);
     oldest(&mut unmade);
-    let members = |fleet: &FleetShown| fleet.members.iter().map(|member| member_shown(fleet, member)).collect();
+    let members = |fleet: &FleetShown| {
+        fleet.members.iter().map(|member| member_shown(fleet, member)).collect()
+    };
     json!({
         "epoch": fleet.as_ref().map(|fleet| fleet.epoch),
         "lease_left_ms": fleet.as_ref().map(|fleet| fleet.lease_left_ms),
@@ -171,7 +185,9 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
 /// Another live member at this one's address.
 fn rival(fleet: &FleetShown) -> Option<String> {
     let mut rivals = fleet.members.iter().filter(|member| member.is_rival);
-    rivals.find(|member| Some(&member.address) == own_address(fleet)).map(|member| member.incarnation.to_string())
+    rivals
+        .find(|member| Some(&member.address) == own_address(fleet))
+        .map(|member| member.incarnation.to_string())
 }
 
 /// Addresses that several others have.
@@ -185,7 +201,11 @@ fn shared_addresses(fleet: &FleetShown) -> Vec<String> {
 }
 
 fn own_address(fleet: &FleetShown) -> Option<&String> {
-    fleet.members.iter().find(|member| member.incarnation == fleet.own).map(|member| &member.address)
+    fleet
+        .members
+        .iter()
+        .find(|member| member.incarnation == fleet.own)
+        .map(|member| &member.address)
 }
 
 fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
@@ -283,8 +303,12 @@ mod tests {
                 (State::Sealed, false),
             ]
         };
-        let members =
-            move || (1..).zip(members()).map(|(number, (state, leaving))| member(number, state, leaving)).collect();
+        let members = move || {
+            (1..)
+                .zip(members())
+                .map(|(number, (state, leaving))| member(number, state, leaving))
+                .collect()
+        };
         let fleet = move || FleetShown {
             own: Incarnation([1; 16]),
             epoch: 4,
@@ -292,14 +316,25 @@ mod tests {
             members: members(),
             others: 2,
         };
-        assert_eq!((rival(&fleet()), shared_addresses(&fleet())), (None, vec!["10.0.0.2:9042".to_owned()]));
+        assert_eq!(
+            (rival(&fleet()), shared_addresses(&fleet())),
+            (None, vec!["10.0.0.2:9042".to_owned()])
+        );
         let mut copied = fleet();
         copied.members[0].address = copied.members[1].address.clone();
         assert_eq!(rival(&copied).as_deref(), Some("02020202-0202-0202-0202-020202020202"));
         assert_eq!(shared_addresses(&copied), [""; 0]);
-        let one = core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()), ..told(0) });
+        let one = core(move || CoreLocks {
+            core: 0,
+            queues: vec![queue("b", 3)],
+            fleet: Some(fleet()),
+            ..told(0)
+        });
         let two = core(|| CoreLocks {
-            queues: (0..10).map(|number| queue(&format!("c{number}"), 1)).chain([queue("a", 8)]).collect(),
+            queues: (0..10)
+                .map(|number| queue(&format!("c{number}"), 1))
+                .chain([queue("a", 8)])
+                .collect(),
             ..told(1)
         });
         let value = ask_cores(&[one, two], PATIENCE).await;
@@ -310,7 +345,10 @@ mod tests {
             "address": "10.0.0.1:9042", "incarnation": "01010101-0101-0101-0101-010101010101", "is_this": true,
             "state": "live", "shards": 1, "silent_ms": 2,
         });
-        assert_eq!((&value["members"][0], &value["members"][1]["is_this"]), (&first, &json!(false)));
+        assert_eq!(
+            (&value["members"][0], &value["members"][1]["is_this"]),
+            (&first, &json!(false))
+        );
         assert_eq!(
             (&value["epoch"], &value["lease_left_ms"], &value["members_not_shown"]),
             (&json!(4), &json!(5_000), &json!(2))
@@ -322,7 +360,10 @@ mod tests {
         });
         assert_eq!((&queues[1], &queues[2]["owner"]), (&second, &Value::Null));
         assert_eq!(value["cores_missing"], json!([]));
-        assert_eq!((&value["rival"], &value["shared_addresses"]), (&Value::Null, &json!(["10.0.0.2:9042"])));
+        assert_eq!(
+            (&value["rival"], &value["shared_addresses"]),
+            (&Value::Null, &json!(["10.0.0.2:9042"]))
+        );
     }
 
     #[tokio::test]
@@ -334,8 +375,15 @@ mod tests {
         });
         let one = core(|| CoreLocks { queues: vec![queue("b", 3)], ..told(1) });
         let value = ask_cores(&[deaf, one, Box::new(Err)], Duration::from_millis(20)).await;
-        assert_eq!((&value["cores_missing"], &value["queues"][0]["name"]), (&json!([0, 2]), &json!("b")));
-        assert_eq!((&value["members"], &value["epoch"]), (&json!([]), &Value::Null), "core 0 knows of them");
+        assert_eq!(
+            (&value["cores_missing"], &value["queues"][0]["name"]),
+            (&json!([0, 2]), &json!("b"))
+        );
+        assert_eq!(
+            (&value["members"], &value["epoch"]),
+            (&json!([]), &Value::Null),
+            "core 0 knows of them"
+        );
     }
 
     #[tokio::test]
@@ -344,18 +392,24 @@ mod tests {
         let tell = |number: usize, buckets: std::ops::Range<u16>| {
             metrics[number].locks.lease.set(1);
             metrics[number].locks.unreadable.set(buckets.clone());
-            let unreadable: Vec<(u16, String)> = buckets.map(|bucket| (bucket, format!("n\"{bucket}"))).collect();
+            let unreadable: Vec<(u16, String)> =
+                buckets.map(|bucket| (bucket, format!("n\"{bucket}"))).collect();
             core(move || CoreLocks { unreadable: unreadable.clone(), ..told(number) })
         };
         let mailboxes = vec![tell(0, 900..903), tell(1, 20..29)];
         let status = Locks::new(mailboxes.into()).status("main", &metrics).await;
-        let alerts: Vec<&str> = status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        let alerts: Vec<&str> =
+            status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         assert_eq!(
             (alerts.len(), &status["unreadable"][9]),
             (11, &json!({ "bucket": 900, "name": "n\"900" })),
             "{status}"
         );
-        assert!(alerts[0].contains("partition 20") && alerts[0].contains(r#""n\"20""#), "{}", alerts[0]);
+        assert!(
+            alerts[0].contains("partition 20") && alerts[0].contains(r#""n\"20""#),
+            "{}",
+            alerts[0]
+        );
         assert!(alerts[10].contains("2 partitions more"), "{}", alerts[10]);
     }
 
@@ -370,10 +424,13 @@ mod tests {
         };
         let metrics = Arc::new(CoreMetrics::new(0));
         metrics.locks.lease.set(1);
-        let first = core(move || CoreLocks { unmade: vec![unmade("ks.a", 7_500, false)], ..told(0) });
-        let second = core(move || CoreLocks { unmade: vec![unmade("ks.b", 90_000, true)], ..told(1) });
+        let first =
+            core(move || CoreLocks { unmade: vec![unmade("ks.a", 7_500, false)], ..told(0) });
+        let second =
+            core(move || CoreLocks { unmade: vec![unmade("ks.b", 90_000, true)], ..told(1) });
         let status = Locks::new(vec![first, second].into()).status("main", &[metrics]).await;
-        let alerts: Vec<&str> = status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        let alerts: Vec<&str> =
+            status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         assert!(alerts.len() == 2 && status["unmade"][1]["writes"] == 2, "{status}");
         for (alert, words) in alerts.iter().zip([
             ["ks.b", "for 90 s (Cannot achieve", "share its shard"],
@@ -390,7 +447,8 @@ mod tests {
         let status = Locks::new(vec![one].into()).status("nope", &[]).await;
         let alerts = status["alerts"].as_array().expect("a list");
         assert!(
-            alerts.len() == 1 && alerts[0].as_str().is_some_and(|text| text.contains("no fleet 'nope'")),
+            alerts.len() == 1
+                && alerts[0].as_str().is_some_and(|text| text.contains("no fleet 'nope'")),
             "{status}"
         );
     }

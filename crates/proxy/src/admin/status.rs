@@ -24,7 +24,8 @@ pub(super) async fn status(admin: &Admin) -> Value {
     let (groups, fleet) = tokio::join!(admin.clients.groups(), fleet);
     let mut latency = Snapshot::default();
     cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));
-    let sum = |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
+    let sum =
+        |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
     let microseconds = |quantile| latency.quantile(quantile).map(|ns| ns as f64 / 1000.0);
     json!({
         "listen": admin.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),

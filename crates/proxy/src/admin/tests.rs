@@ -52,7 +52,8 @@ impl Bench {
         self.know_ring_from(None);
     }
 
-    /// The same, seen from a datacentre: the first node is in `dc "1"`, the second in `dc "2"` if one is named.
+    /// The same, seen from a datacentre: the first node is in `dc "1"`, the second in `dc "2"` if
+    /// one is named.
     fn know_ring_from(&self, local: Option<&str>) {
         let node = |number: u16| Node {
             id: NodeId(number),
@@ -86,7 +87,8 @@ impl Bench {
     /// Status code, headers and body.
     async fn ask(&self, method: &str, path: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(self.address).await.expect("connect");
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("write");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("read");
@@ -111,7 +113,8 @@ struct Family {
     samples: BTreeMap<String, f64>,
 }
 
-/// Reads OpenMetrics text and checks its form: HELP and TYPE before samples, families not torn apart, numbers valid.
+/// Reads OpenMetrics text and checks its form: HELP and TYPE before samples, families not torn
+/// apart, numbers valid.
 fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::<String, Family>::new();
     let mut current = String::new();
@@ -160,7 +163,10 @@ async fn metrics_can_be_parsed_and_are_right() {
     bench.cores[1].nodes.node(NodeId(0)).links_given_up.of(GivenUp::Silent).add(6);
     let text = "SELECT a";
     let statement = PreparedStatement::opaque(&[7; 16], text, &classify(text), None);
-    assert!(PreparedCache::new(Arc::clone(&bench.prepared)).learn(bench.prepared.account(None), statement));
+    assert!(
+        PreparedCache::new(Arc::clone(&bench.prepared))
+            .learn(bench.prepared.account(None), statement)
+    );
     let (code, head, body) = bench.ask("GET", "/metrics").await;
     assert_eq!(code, 200);
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
@@ -212,13 +218,19 @@ async fn readiness_follows_the_ring_and_the_drain() {
     // Other proxies serve tables meanwhile.
     bench.cores[1].modes_in_doubt.set(1);
     let (code, body) = bench.json("/readyz").await;
-    assert_eq!((code, &body["reason"]), (503, &"no quorum of shunt_meta has told the tables' modes and rules".into()));
+    assert_eq!(
+        (code, &body["reason"]),
+        (503, &"no quorum of shunt_meta has told the tables' modes and rules".into())
+    );
     bench.cores[1].modes_in_doubt.set(0);
     assert_eq!(bench.json("/readyz").await.0, 200);
     bench.know_ring_from(Some("nowhere"));
     let (code, body) = bench.json("/readyz").await;
     let reason = body["reason"].as_str().expect("a reason");
-    assert!(code == 503 && reason.contains("no node is in the local datacentre"), "{code} {reason}");
+    assert!(
+        code == 503 && reason.contains("no node is in the local datacentre"),
+        "{code} {reason}"
+    );
     assert!(reason.contains("dc \"1\" (1 node)"), "{reason}");
     bench.know_ring();
     bench.admin.set_draining();
@@ -265,7 +277,10 @@ async fn status_shows_cores_and_nodes() {
     assert_eq!(status["listen"][0], "127.0.0.1:9042");
     assert_eq!(status["client_groups"]["total"]["clients"], 0);
     let node = &status["ring"]["nodes"][1];
-    assert_eq!((&node["links"], &node["up"], &node["tokens"]), (&4.into(), &false.into(), &2.into()));
+    assert_eq!(
+        (&node["links"], &node["up"], &node["tokens"]),
+        (&4.into(), &false.into(), &2.into())
+    );
     assert_eq!(node["host_id"], "00000000-0000-0000-0000-00000000abc1");
     assert_eq!(status["limits"]["clients_max"], 60_000);
 }
@@ -278,7 +293,10 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     bench.config.send_replace(Arc::new(config));
     let alerts = |status: &Value| status["fleet"]["alerts"].as_array().expect("a list").len();
     let (_, status) = bench.json("/status").await;
-    assert!(alerts(&status) == 1 && status["fleet"]["alerts"][0].as_str().is_some_and(|text| text.contains("lease")));
+    assert!(
+        alerts(&status) == 1
+            && status["fleet"]["alerts"][0].as_str().is_some_and(|text| text.contains("lease"))
+    );
     bench.cores[0].locks.lease.set(1);
     bench.cores[0].locks.shards.set(21);
     bench.cores.iter().for_each(|core| core.locks.held.set(5));
@@ -297,7 +315,8 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     bench.cores[0].locks.unknown_format.set(9);
     let (_, status) = bench.json("/status").await;
     assert!(
-        alerts(&status) == 3 && status["fleet"]["alerts"][0].as_str().is_some_and(|text| text.contains("format 9"))
+        alerts(&status) == 3
+            && status["fleet"]["alerts"][0].as_str().is_some_and(|text| text.contains("format 9"))
     );
 }
 

@@ -1,5 +1,6 @@
-//! Functions and JSON in a selection of a system table: of a proxy's own columns they are made here, for the node has made them of its
-//! own. What cannot be made here is refused, so that no form of a read shows a node.
+//! Functions and JSON in a selection of a system table: of a proxy's own columns they are made
+//! here, for the node has made them of its own. What cannot be made here is refused, so that no
+//! form of a read shows a node.
 
 use serde_json::{Map, Value as Json};
 use shunt_wire::cql::message::encode_result::native;
@@ -19,7 +20,8 @@ pub(super) enum Made {
 /// The value of an expression in a row that shows this host. `cql_type`: that of the result.
 ///
 /// # Errors
-/// It is of a column that is the proxy's own, and is not a cast to text, JSON, or the least or largest of one.
+/// It is of a column that is the proxy's own, and is not a cast to text, JSON, or the least or
+/// largest of one.
 pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Result<Made, Fault> {
     if !names_own(without_alias(text), host) {
         return Ok(Made::OfNode);
@@ -45,7 +47,8 @@ pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Res
     made.map(Made::Own).ok_or_else(|| refused(text))
 }
 
-/// A row as JSON: what the node has said, with this host's values. `items`: the texts of the selection, without the word JSON.
+/// A row as JSON: what the node has said, with this host's values. `items`: the texts of the
+/// selection, without the word JSON.
 ///
 /// # Errors
 /// The node's text is no JSON, or an expression is of a column that is the proxy's own.
@@ -54,7 +57,8 @@ pub(super) fn json<'t>(
     items: impl Iterator<Item = &'t str>,
     host: &Host<'_>,
 ) -> Result<Vec<u8>, Fault> {
-    let unreadable = || Fault::invalid("Shunt: the node's JSON cannot be read; ask for columns instead");
+    let unreadable =
+        || Fault::invalid("Shunt: the node's JSON cannot be read; ask for columns instead");
     let mut row: Map<String, Json> = serde_json::from_slice(of_node).map_err(|_| unreadable())?;
     for item in items {
         if item == "*" {
@@ -88,7 +92,9 @@ fn refused(text: &str) -> Fault {
 
 /// True if a word of the text is the name of a column that is the proxy's own.
 fn names_own(text: &str, host: &Host<'_>) -> bool {
-    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let mut words = text
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty());
     words.any(|word| host.typed_value(&word.to_ascii_lowercase()).is_some())
 }
 
@@ -116,8 +122,10 @@ fn without_alias(text: &str) -> &str {
 /// An expression, and the name that it has in the result instead of its own.
 fn with_alias(text: &str) -> Option<(&str, &str)> {
     let (of, alias) = split_as(text)?;
-    let unquoted = alias.strip_prefix('"').and_then(|alias| alias.strip_suffix('"')).unwrap_or(alias);
-    let is_name = !unquoted.is_empty() && unquoted.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let unquoted =
+        alias.strip_prefix('"').and_then(|alias| alias.strip_suffix('"')).unwrap_or(alias);
+    let is_name =
+        !unquoted.is_empty() && unquoted.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then_some((of, alias))
 }
 
@@ -127,7 +135,8 @@ fn split_as(text: &str) -> Option<(&str, &str)> {
     let blanks = |before: char| before.is_ascii_whitespace();
     let (at, _) = lower.rmatch_indices("as").find(|(at, _)| {
         let (before, behind) = (lower[..*at].chars().next_back(), lower[at + 2..].chars().next());
-        before.is_some_and(|c| blanks(c) || c == ')' || c == '"') && behind.is_some_and(|c| blanks(c) || c == '"')
+        before.is_some_and(|c| blanks(c) || c == ')' || c == '"')
+            && behind.is_some_and(|c| blanks(c) || c == '"')
     })?;
     Some((text.get(..at)?.trim(), text.get(at + 2..)?.trim()))
 }

@@ -1,8 +1,8 @@
 //! A proxy as a row of `system.local`, `system.peers` or `system.peers_v2` shows it.
 //!
-//! What a member of a fleet shows of itself and what the others show of it are made here, so they are the same: the host id is
-//! a function of the cluster's name and the member's address, and everything that is not the member's own comes from what
-//! all members know of the ring.
+//! What a member of a fleet shows of itself and what the others show of it are made here, so they
+//! are the same: the host id is a function of the cluster's name and the member's address, and
+//! everything that is not the member's own comes from what all members know of the ring.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -35,11 +35,12 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The local datacentre, and of its racks the first by name: which node answers does not matter, nor which one the
-    /// control connection goes to.
+    /// The local datacentre, and of its racks the first by name: which node answers does not
+    /// matter, nor which one the control connection goes to.
     pub(super) fn of(cluster: &'a ClusterState) -> Self {
         let nodes = cluster.routing.nodes().iter();
-        let local = nodes.filter(|node| node.datacentre == cluster.datacentre && !node.rack.is_empty());
+        let local =
+            nodes.filter(|node| node.datacentre == cluster.datacentre && !node.rack.is_empty());
         Self {
             cluster_name: &cluster.cluster_name,
             partitioner: &cluster.partitioner,
@@ -129,10 +130,12 @@ impl<'a> Host<'a> {
     }
 }
 
-/// A host id that stays the same as long as cluster and address do, on every core and after every restart.
+/// A host id that stays the same as long as cluster and address do, on every core and after every
+/// restart.
 fn host_id(cluster_name: &str, address: SocketAddr) -> [u8; 16] {
     let seed = format!("shunt proxy of {cluster_name} at {address}");
-    let (high, low) = (token::token(seed.as_bytes()).0, token::token(format!("{seed} ").as_bytes()).0);
+    let (high, low) =
+        (token::token(seed.as_bytes()).0, token::token(format!("{seed} ").as_bytes()).0);
     let mut id = [0; 16];
     id[..8].copy_from_slice(&high.to_be_bytes());
     id[8..].copy_from_slice(&low.to_be_bytes());
@@ -142,14 +145,21 @@ fn host_id(cluster_name: &str, address: SocketAddr) -> [u8; 16] {
     id
 }
 
-/// A member's token, which stays the same whoever else joins or leaves, as the partitioner writes it.
+/// A member's token, which stays the same whoever else joins or leaves, as the partitioner writes
+/// it.
 fn own_token(partitioner: &str, cluster_name: &str, address: SocketAddr) -> String {
-    let half = |salt: &str| token::token(format!("token{salt} of {cluster_name} at {address}").as_bytes()).0;
+    let half = |salt: &str| {
+        token::token(format!("token{salt} of {cluster_name} at {address}").as_bytes()).0
+    };
     let unsigned = (half("").cast_unsigned(), half(" ").cast_unsigned());
     match partitioner.rsplit('.').next() {
         // From 0 to 2^127.
-        Some("RandomPartitioner") => ((u128::from(unsigned.0) << 63) ^ u128::from(unsigned.1 >> 1)).to_string(),
-        Some("ByteOrderedPartitioner" | "OrderPreservingPartitioner") => format!("{:016x}", unsigned.0),
+        Some("RandomPartitioner") => {
+            ((u128::from(unsigned.0) << 63) ^ u128::from(unsigned.1 >> 1)).to_string()
+        }
+        Some("ByteOrderedPartitioner" | "OrderPreservingPartitioner") => {
+            format!("{:016x}", unsigned.0)
+        }
         _ => half("").to_string(),
     }
 }
@@ -186,14 +196,18 @@ mod tests {
 
     #[test]
     fn each_member_has_its_own_token_whatever_the_partitioner() {
-        for partitioner in ["Murmur3Partitioner", "RandomPartitioner", "ByteOrderedPartitioner", "a.b.Local"] {
+        for partitioner in
+            ["Murmur3Partitioner", "RandomPartitioner", "ByteOrderedPartitioner", "a.b.Local"]
+        {
             let partitioner = format!("org.apache.cassandra.dht.{partitioner}");
             let tokens: HashSet<String> =
                 (0..2_000).map(|number| own_token(&partitioner, "ring", address(number))).collect();
             assert_eq!(tokens.len(), 2_000);
             for token in tokens {
                 match partitioner.rsplit('.').next() {
-                    Some("RandomPartitioner") => assert!(token.parse::<u128>().expect("number") < 1 << 127),
+                    Some("RandomPartitioner") => {
+                        assert!(token.parse::<u128>().expect("number") < 1 << 127)
+                    }
                     Some("ByteOrderedPartitioner") => {
                         assert!(token.len() == 16 && u64::from_str_radix(&token, 16).is_ok())
                     }
@@ -215,7 +229,10 @@ mod tests {
         let unknown = Place { release_version: "", schema_version: 0, ..PLACE };
         let (known, unknown) = (Host::member(PLACE, address(1)), Host::member(unknown, address(1)));
         for column in ["release_version", "schema_version"] {
-            assert!(known.value(column, None).is_some() && unknown.value(column, None).is_none(), "{column}");
+            assert!(
+                known.value(column, None).is_some() && unknown.value(column, None).is_none(),
+                "{column}"
+            );
         }
         assert_eq!(known.value("graph", None), None);
         assert_eq!(known.value("rack", Some(native::BLOB)), None, "a function's alias");

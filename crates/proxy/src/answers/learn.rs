@@ -1,4 +1,5 @@
-//! The answer to PREPARE: the statement is remembered for all cores, and prepared on the other nodes ahead of need.
+//! The answer to PREPARE: the statement is remembered for all cores, and prepared on the other
+//! nodes ahead of need.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
@@ -17,10 +18,11 @@ use crate::multiget::form;
 use crate::plan::{After, Plan};
 use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
 use crate::reply::{self, Answer};
-use crate::second::unprepared;
+use crate::retry::unprepared;
 
-/// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too, if it is
-/// new or its text is not kept. Hundreds of sessions prepare the same statements; a node that has forgotten one is repaired when it says so.
+/// A node prepared a client's statement: remember it, tell the client, and prepare it on the other
+/// nodes too, if it is new or its text is not kept. Hundreds of sessions prepare the same
+/// statements; a node that has forgotten one is repaired when it says so.
 pub(crate) fn learn_prepared(
     core: &mut Core,
     io: &mut Io,
@@ -36,17 +38,32 @@ pub(crate) fn learn_prepared(
     }
 }
 
-/// A request names a statement that nobody prepared here. UNPREPARED makes drivers prepare it and ask again.
+/// A request names a statement that nobody prepared here. UNPREPARED makes drivers prepare it and
+/// ask again.
 #[cold]
-pub(crate) fn ask_to_prepare(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+pub(crate) fn ask_to_prepare(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    plan: &Plan,
+    body: &[u8],
+) {
     core.context.metrics.queries.of(plan.kind).add(1);
     let Some(id) = unknown_id(core, header, body) else { return };
     answer_unprepared(core, io, slot, header, id);
 }
 
-/// The same for a request that was counted when it came, if one of its statements was forgotten since. False: all are known.
+/// The same for a request that was counted when it came, if one of its statements was forgotten
+/// since. False: all are known.
 #[cold]
-pub(crate) fn ask_to_prepare_again(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> bool {
+pub(crate) fn ask_to_prepare_again(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    body: &[u8],
+) -> bool {
     let Some(id) = unknown_id(core, header, body) else { return false };
     if core.router.prepared.statement(id).is_some() {
         return false;
@@ -62,8 +79,8 @@ fn answer_unprepared(core: &mut Core, io: &mut Io, slot: u32, header: &Header, i
     reply::message(core, io, slot, opcode::ERROR, header.stream, &answer);
 }
 
-/// The first id in a request that is not known. If another core has learnt it meanwhile, the first at all: to prepare
-/// that again does no harm.
+/// The first id in a request that is not known. If another core has learnt it meanwhile, the first
+/// at all: to prepare that again does no harm.
 fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
     let (_, body) = split_request_prefix(header.flags, body).ok()?;
     if header.opcode != opcode::EXECUTE && header.opcode != opcode::BATCH {
@@ -105,17 +122,26 @@ fn remember_statement(
     let learned = match ResultMessage::decode(version, rest) {
         Ok(ResultMessage::Prepared(prepared)) => {
             let explicit = asked.keyspace.is_some();
-            let learned = PreparedStatement::learn(asked.text, &parsed, keyspace, explicit, &prepared, routing)
-                .with_shape(Shape::of(version, &prepared));
+            let learned = PreparedStatement::learn(
+                asked.text, &parsed, keyspace, explicit, &prepared, routing,
+            )
+            .with_shape(Shape::of(version, &prepared));
             // What has another way already keeps it.
-            let splits = core.context.config.multiget == Multiget::Split && learned.after == After::Deliver;
+            let splits =
+                core.context.config.multiget == Multiget::Split && learned.after == After::Deliver;
             match splits.then(|| form::read(asked.text, &prepared)).flatten() {
                 Some(form) => learned.of_partitions(form),
                 None => learned,
             }
         }
-        // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
-        _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
+        // Metadata of a later kind than we know. It can be executed all the same, but only if it is
+        // remembered.
+        _ => PreparedStatement::opaque(
+            result_kind::prepared_id(rest)?,
+            asked.text,
+            &parsed,
+            keyspace,
+        ),
     };
     // Also where no fleet is known of yet: one may begin while this statement is known.
     let learned = match locks::read(&parsed, keyspace, asked.text) {

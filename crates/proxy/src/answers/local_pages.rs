@@ -1,12 +1,14 @@
-//! Pages of tables of which each node has rows of its own: `system.size_estimates`, `system_views.clients` and the like.
+//! Pages of tables of which each node has rows of its own: `system.size_estimates`,
+//! `system_views.clients` and the like.
 //!
-//! A paging state says how far a read has come, not on which node; on another node it would go on, silently, among other
-//! rows. So the proxy puts the node in front of the paging state that the client gets, and takes it off again when the
-//! client asks for the next page, on whatever connection and through whatever proxy of the ring.
+//! A paging state says how far a read has come, not on which node; on another node it would go on,
+//! silently, among other rows. So the proxy puts the node in front of the paging state that the
+//! client gets, and takes it off again when the client asks for the next page, on whatever
+//! connection and through whatever proxy of the ring.
 //!
-//! This must never answer with the rows of another node than the one that began. If that one cannot be asked the client
-//! gets an error that says so, also for a paging state that names no node. And no answer or request is looked into but
-//! those to these tables.
+//! This must never answer with the rows of another node than the one that began. If that one cannot
+//! be asked the client gets an error that says so, also for a paging state that names no node. And
+//! no answer or request is looked into but those to these tables.
 
 use std::ops::Range;
 
@@ -24,13 +26,14 @@ use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
 use crate::router::Router;
 
-/// The first bytes of a paging state that the proxy made; the node's host id and its own paging state follow.
+/// The first bytes of a paging state that the proxy made; the node's host id and its own paging
+/// state follow.
 const MARK: [u8; 4] = *b"SHN\x01";
 /// Bytes in front of the node's own paging state.
 const MARK_BYTES: usize = MARK.len() + size_of::<u128>();
 
-/// Reads of a request for rows that are each node's own which node it must go to and with which body; `None`: to any node,
-/// as it is.
+/// Reads of a request for rows that are each node's own which node it must go to and with which
+/// body; `None`: to any node, as it is.
 ///
 /// # Errors
 /// It goes on with an earlier read, and that one's node is not known or cannot be reached.
@@ -62,7 +65,8 @@ pub(crate) fn directed(
     Ok(Some((node, request)))
 }
 
-/// The node with this host id, if a link of the pool to it is open or opening, or none to any node is yet.
+/// The node with this host id, if a link of the pool to it is open or opening, or none to any node
+/// is yet.
 fn page_node(router: &Router, pool: PoolId, host_id: u128) -> Option<NodeId> {
     let routing = &router.cluster.as_ref()?.routing;
     let node = routing.nodes().iter().find(|node| node.host_id == host_id)?.id;
@@ -81,9 +85,11 @@ pub(crate) fn deliver_page(
 ) {
     let node = core.links.get(key).map(|link| link.node);
     let node = node.and_then(|node| core.router.cluster.as_ref()?.routing.node(node));
-    match node.and_then(|node| marked(core.links.version_of(key), answer.flags, body, node.host_id)) {
+    match node.and_then(|node| marked(core.links.version_of(key), answer.flags, body, node.host_id))
+    {
         Some(marked) => {
-            let answer = Answer { flags: answer.flags & !flag::COMPRESSION, body: &marked, ..*answer };
+            let answer =
+                Answer { flags: answer.flags & !flag::COMPRESSION, body: &marked, ..*answer };
             reply::pass_on(core, io, pending, &answer, Outcome::Ok);
         }
         None => reply::pass_on(core, io, pending, answer, Outcome::Ok),

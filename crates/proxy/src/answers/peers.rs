@@ -1,15 +1,18 @@
 //! Rows of `system.peers` and `system.peers_v2`: the other proxies of the fleet.
 //!
-//! The node that was asked has told the columns and their types; which rows are asked for is read from the request itself,
-//! because the node's rows are others. Equalities are understood, with literals and with bind values, and `LIMIT`: drivers
-//! ask for all rows or for those of an address. Any other condition is refused, so that nobody gets rows that do not meet
-//! it. All rows come in one page.
+//! The node that was asked has told the columns and their types; which rows are asked for is read
+//! from the request itself, because the node's rows are others. Equalities are understood, with
+//! literals and with bind values, and `LIMIT`: drivers ask for all rows or for those of an address.
+//! Any other condition is refused, so that nobody gets rows that do not meet it. All rows come in
+//! one page.
 
 use std::borrow::Cow;
 
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode_result::native;
-use shunt_wire::cql::message::{Execute, Query, Rows, Values, metadata_flag, put, split_request_prefix};
+use shunt_wire::cql::message::{
+    Execute, Query, Rows, Values, metadata_flag, put, split_request_prefix,
+};
 use shunt_wire::cql::statement::{self, Bind, Identifier, KeyTerm, Selected, Statement, Term};
 use shunt_wire::cql::types::{CqlType, literal};
 
@@ -24,7 +27,8 @@ pub(super) struct Asked<'a> {
     values: Values<'a>,
 }
 
-/// A column of a result. Its source is the column of the table that its values are of; `None`: they are a function's.
+/// A column of a result. Its source is the column of the table that its values are of; `None`: they
+/// are a function's.
 pub(super) struct Column<'c> {
     pub(super) source: Option<Cow<'c, str>>,
     pub(super) cql_type: Option<&'c [u8]>,
@@ -33,9 +37,14 @@ pub(super) struct Column<'c> {
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the body of the request that was `sent`. `prepared`: the text of the statement that it executes, if that is
-    /// kept.
-    pub(super) fn read(version: u8, pending: &Pending, sent: &'a [u8], prepared: Option<&'a str>) -> Option<Self> {
+    /// Reads the body of the request that was `sent`. `prepared`: the text of the statement that it
+    /// executes, if that is kept.
+    pub(super) fn read(
+        version: u8,
+        pending: &Pending,
+        sent: &'a [u8],
+        prepared: Option<&'a str>,
+    ) -> Option<Self> {
         let (_, request) = split_request_prefix(pending.flags, sent).ok()?;
         let (text, params) = if pending.opcode == opcode::QUERY {
             let query = Query::decode(version, request).ok()?;
@@ -50,8 +59,8 @@ impl<'a> Asked<'a> {
         Self { statement: statement::classify(text), values }
     }
 
-    /// The columns of the result with the columns of the table that they are of, whatever they are called in the result.
-    /// `None`: it cannot be told which.
+    /// The columns of the result with the columns of the table that they are of, whatever they are
+    /// called in the result. `None`: it cannot be told which.
     pub(super) fn with_sources<'c>(&self, columns: Vec<Column<'c>>) -> Option<Vec<Column<'c>>>
     where
         'a: 'c,
@@ -65,12 +74,15 @@ impl<'a> Asked<'a> {
         }
         let distinct = self.begins_with("DISTINCT");
         let texts = self.statement.selected_texts();
-        let sources = columns.into_iter().zip(items).zip(texts).map(|((column, item), text)| match item {
-            Selected::Column { name, .. } => Column { source: Some(Cow::Owned(name.to_string())), ..column },
-            _ if distinct => column,
-            // A function of something.
-            _ => Column { source: None, expression: Some(text), ..column },
-        });
+        let sources =
+            columns.into_iter().zip(items).zip(texts).map(|((column, item), text)| match item {
+                Selected::Column { name, .. } => {
+                    Column { source: Some(Cow::Owned(name.to_string())), ..column }
+                }
+                _ if distinct => column,
+                // A function of something.
+                _ => Column { source: None, expression: Some(text), ..column },
+            });
         Some(sources.collect())
     }
 
@@ -78,14 +90,17 @@ impl<'a> Asked<'a> {
     pub(super) fn json_items(&self) -> Option<impl Iterator<Item = &'a str>> {
         let is_json = self.begins_with("JSON");
         let items = self.statement.selected_texts().enumerate();
-        is_json.then(|| items.map(|(place, text)| if place == 0 { text[4..].trim_start() } else { text }))
+        is_json.then(|| {
+            items.map(|(place, text)| if place == 0 { text[4..].trim_start() } else { text })
+        })
     }
 
     /// True if the selection begins with this word.
     fn begins_with(&self, word: &str) -> bool {
         let selection = self.statement.selection().trim_start();
         let (first, rest) = selection.split_at_checked(word.len()).unwrap_or((selection, ""));
-        first.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        first.eq_ignore_ascii_case(word)
+            && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
     }
 
     /// True if the number of rows is asked for. It has a type that no column of these tables has.
@@ -103,7 +118,10 @@ impl<'a> Asked<'a> {
         match words.next()? {
             // Nothing that follows it can have another marker.
             "?" => {
-                let bind = Bind { index: self.statement.markers.checked_sub(1)?, name: Identifier::exact("[limit]") };
+                let bind = Bind {
+                    index: self.statement.markers.checked_sub(1)?,
+                    name: Identifier::exact("[limit]"),
+                };
                 let value = <[u8; 4]>::try_from(bind.of(&self.values)?.bytes()?).ok()?;
                 usize::try_from(i32::from_be_bytes(value)).ok()
             }
@@ -123,7 +141,8 @@ impl<'a> Asked<'a> {
             let bind = match *term {
                 Term::Literal(text) => {
                     let mut wanted = Vec::new();
-                    literal(&CqlType::decode(&mut &*type_option)?, text, &mut wanted).then_some(())?;
+                    literal(&CqlType::decode(&mut &*type_option)?, text, &mut wanted)
+                        .then_some(())?;
                     met &= wanted == value;
                     continue;
                 }
@@ -140,7 +159,8 @@ impl<'a> Asked<'a> {
 pub(super) fn head(body: &[u8], prefix_bytes: usize, rows: &Rows<'_>) -> Option<Vec<u8>> {
     let metadata = &rows.metadata;
     let more = metadata.flags & metadata_flag::HAS_MORE_PAGES != 0;
-    let state_bytes = if more { size_of::<i32>() + metadata.paging_state.map_or(0, <[u8]>::len) } else { 0 };
+    let state_bytes =
+        if more { size_of::<i32>() + metadata.paging_state.map_or(0, <[u8]>::len) } else { 0 };
     let mut out = body.get(..prefix_bytes + metadata.offset)?.to_vec();
     put::int(&mut out, metadata.flags & !metadata_flag::HAS_MORE_PAGES);
     put::int(&mut out, i32::try_from(metadata.column_count).ok()?);
@@ -178,7 +198,9 @@ pub(super) fn put_rows(
         return Ok(());
     }
     if asked.json_items().is_some() {
-        return Err(Fault::invalid("Shunt: these rows are the proxies of a fleet, and are not there as JSON"));
+        return Err(Fault::invalid(
+            "Shunt: these rows are the proxies of a fleet, and are not there as JSON",
+        ));
     }
     wanted.truncate(asked.limit().unwrap_or(usize::MAX));
     put::int(out, wanted.len() as i32);

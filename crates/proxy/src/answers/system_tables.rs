@@ -1,12 +1,14 @@
 //! `system.local` and `system.peers` as drivers see them: proxies, and no node.
 //!
-//! A driver that saw the nodes behind the proxy would connect to them and walk around it. So reads of these tables go
-//! to a node like any other, and the answer is rewritten: `system.local` keeps what it says about the cluster but
-//! names the proxy's address, host id and a token. `system.peers` and `peers_v2` have a row for each other proxy of the
-//! fleet ([`peers`]), and none without a fleet. Everything else, the schema tables above all, is the ring's own.
+//! A driver that saw the nodes behind the proxy would connect to them and walk around it. So reads
+//! of these tables go to a node like any other, and the answer is rewritten: `system.local` keeps
+//! what it says about the cluster but names the proxy's address, host id and a token.
+//! `system.peers` and `peers_v2` have a row for each other proxy of the fleet ([`peers`]), and none
+//! without a fleet. Everything else, the schema tables above all, is the ring's own.
 //!
-//! Drivers compare the schema versions of their hosts. In a fleet `system.local` therefore shows the version that the
-//! control plane has read last, as the peers' rows do: two nodes asked one after the other may tell different ones.
+//! Drivers compare the schema versions of their hosts. In a fleet `system.local` therefore shows
+//! the version that the control plane has read last, as the peers' rows do: two nodes asked one
+//! after the other may tell different ones.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -22,7 +24,7 @@ use crate::client::announce;
 use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::fleet::Fleet;
+use crate::fleet::roster::Fleet;
 use crate::ids::LinkKey;
 use crate::link::Pending;
 use crate::metrics::Outcome;
@@ -51,13 +53,18 @@ pub(crate) fn show_proxy(
     let statement = core.router.prepared.shared(pending.plan.statement);
     let known = statement.as_ref().map_or(&[][..], |statement| &statement.result_columns);
     let found = Found { table, version, flags: answer.flags, body, known };
-    let sent = core.links.get(key).and_then(|link| core.retained.bytes(io, link.conn, pending.kept));
+    let sent =
+        core.links.get(key).and_then(|link| core.retained.bytes(io, link.conn, pending.kept));
     let text = statement.as_ref().and_then(|statement| statement.text.as_deref());
     let asked = sent.as_deref().and_then(|sent| Asked::read(version, pending, sent, text));
     let shown = match (core.router.fleet.clone(), core.router.cluster.clone()) {
-        (Some(fleet), Some(cluster)) => {
-            show_fleet(&found, &fleet, &cluster, asked.as_ref(), core.context.config.frame_bytes_max as usize)
-        }
+        (Some(fleet), Some(cluster)) => show_fleet(
+            &found,
+            &fleet,
+            &cluster,
+            asked.as_ref(),
+            core.context.config.frame_bytes_max as usize,
+        ),
         (_, cluster) => {
             let address = shown_address(core.context.config.advertise, local);
             let cluster_name = cluster.as_ref().map_or("", |cluster| &cluster.cluster_name);
@@ -66,7 +73,8 @@ pub(crate) fn show_proxy(
     };
     match shown {
         Ok(Some(shown)) => {
-            let shown = Answer { flags: answer.flags & !flag::COMPRESSION, body: &shown, ..*answer };
+            let shown =
+                Answer { flags: answer.flags & !flag::COMPRESSION, body: &shown, ..*answer };
             reply::pass_on(core, io, pending, &shown, Outcome::Intercepted);
         }
         Ok(None) => reply::pass_on(core, io, pending, answer, Outcome::Ok),
@@ -99,14 +107,18 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// The rows, and where they begin in the body. `None` if it is another result, or cannot be read.
+    /// The rows, and where they begin in the body. `None` if it is another result, or cannot be
+    /// read.
     fn rows(&self) -> Option<(Rows<'a>, usize)> {
         let (prefix, rest) = split_response_prefix(self.flags, self.body).ok()?;
-        let ResultMessage::Rows(rows) = ResultMessage::decode(self.version, rest).ok()? else { return None };
+        let ResultMessage::Rows(rows) = ResultMessage::decode(self.version, rest).ok()? else {
+            return None;
+        };
         Some((rows, prefix.length))
     }
 
-    /// The columns by their names; those of a prepared statement are known, if the answer leaves them out.
+    /// The columns by their names; those of a prepared statement are known, if the answer leaves
+    /// them out.
     fn columns(&self, rows: &Rows<'a>) -> Option<Vec<Column<'a>>> {
         let named = |name: &'a str, cql_type| Column {
             source: Some(Cow::Borrowed(name)),
@@ -116,7 +128,8 @@ impl<'a> Found<'a> {
         let mut columns: Vec<_> =
             rows.metadata.columns().map(|column| named(column.name, column.type_option)).collect();
         if columns.is_empty() {
-            columns = self.known.iter().map(|column| named(&column.name, &column.type_option)).collect();
+            columns =
+                self.known.iter().map(|column| named(&column.name, &column.type_option)).collect();
         }
         (columns.len() == rows.metadata.column_count).then_some(columns)
     }
@@ -126,7 +139,11 @@ impl<'a> Found<'a> {
 ///
 /// # Errors
 /// A function of what is the proxy's own cannot be computed.
-fn show_alone(found: &Found<'_>, host: &Host<'_>, asked: Option<&Asked<'_>>) -> Result<Option<Vec<u8>>, Fault> {
+fn show_alone(
+    found: &Found<'_>,
+    host: &Host<'_>,
+    asked: Option<&Asked<'_>>,
+) -> Result<Option<Vec<u8>>, Fault> {
     let Some((rows, prefix_bytes)) = found.rows() else { return Ok(None) };
     if found.table == SystemTable::Local {
         return show_local(found, (&rows, prefix_bytes), host, asked);
@@ -170,7 +187,8 @@ fn show_fleet(
     let Some(mut out) = peers::head(found.body, prefix_bytes, &rows) else { return Ok(None) };
     let others = fleet.addresses().map(|address| Host::member(place, address));
     // A table without ports: drivers take the port that they know.
-    let others = others.filter(|host| found.table == SystemTable::PeersV2 || host.port() == own.port());
+    let others =
+        others.filter(|host| found.table == SystemTable::PeersV2 || host.port() == own.port());
     // Without columns no value has a place.
     let Some(columns) = columns else {
         put::int(&mut out, 0);
@@ -181,7 +199,11 @@ fn show_fleet(
 }
 
 /// The columns of a result with the columns of the table that they are of.
-fn sources<'c>(found: &Found<'c>, rows: &Rows<'c>, asked: Option<&Asked<'c>>) -> Option<Vec<Column<'c>>> {
+fn sources<'c>(
+    found: &Found<'c>,
+    rows: &Rows<'c>,
+    asked: Option<&Asked<'c>>,
+) -> Option<Vec<Column<'c>>> {
     let columns = found.columns(rows)?;
     match asked {
         // Their only column is made of all that is asked for.
@@ -193,8 +215,8 @@ fn sources<'c>(found: &Found<'c>, rows: &Rows<'c>, asked: Option<&Asked<'c>>) ->
 /// Copies the rows, putting the proxy's own values in place of the node's.
 ///
 /// # Errors
-/// A function of what is the proxy's own cannot be computed, or it cannot be told which columns these are: the node's values are not
-/// passed on then.
+/// A function of what is the proxy's own cannot be computed, or it cannot be told which columns
+/// these are: the node's values are not passed on then.
 fn show_local(
     found: &Found<'_>,
     (rows, prefix_bytes): (&Rows<'_>, usize),

@@ -1,8 +1,9 @@
 //! Counts a core's clients by who they are, when `/status` asks for it.
 //!
-//! The core is not held up: it counts [`limits::CENSUS_STEP`] clients at a time and serves its connections in between.
-//! What comes or goes meanwhile may be counted or not. However many clients differ, memory is bounded: beyond
-//! [`limits::CENSUS_GROUPS_MAX`] groups the rest is counted as one.
+//! The core is not held up: it counts [`limits::CENSUS_STEP`] clients at a time and serves its
+//! connections in between. What comes or goes meanwhile may be counted or not. However many clients
+//! differ, memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups the rest is counted as
+//! one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -109,8 +110,13 @@ impl Census {
 /// The timer of the next step of a count.
 pub(crate) const TIMER: u64 = 5;
 
-/// Begins to count, in place of a count that nobody waited for; `false`: the timer of that one goes on with this one.
-pub(crate) fn start(census: &mut Option<Census>, core: usize, answer: mpsc::Sender<CoreCensus>) -> bool {
+/// Begins to count, in place of a count that nobody waited for; `false`: the timer of that one goes
+/// on with this one.
+pub(crate) fn start(
+    census: &mut Option<Census>,
+    core: usize,
+    answer: mpsc::Sender<CoreCensus>,
+) -> bool {
     census.replace(Census::new(core, answer)).is_none()
 }
 

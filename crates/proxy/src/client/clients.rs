@@ -11,10 +11,10 @@ use crate::client::inbox::Inbox;
 use crate::client::news::Announcing;
 use crate::client::who::Drivers;
 use crate::client::{Client, Phase, Stall};
+use crate::fleet::statements;
 use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::CoreMetrics;
-use crate::own;
 
 /// The owner of all that a core knows of its clients.
 #[derive(Default)]
@@ -42,7 +42,13 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// A place for a client that has just connected, from `peer` to `local`; returns its slot.
-    pub(crate) fn insert(&mut self, conn: ConnId, local: SocketAddr, peer: SocketAddr, deadline_ns: u64) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        conn: ConnId,
+        local: SocketAddr,
+        peer: SocketAddr,
+        deadline_ns: u64,
+    ) -> u32 {
         // 0 names nobody and the last two numbers the proxy itself.
         self.ids = if self.ids >= u32::MAX - 2 { 1 } else { self.ids + 1 };
         self.slots.insert(Client::new(conn, self.ids, local, peer, deadline_ns)) as u32
@@ -54,8 +60,9 @@ impl Clients {
         Some(removed)
     }
 
-    /// A client is to be told that there is no room for it, if it asks for something soon. `false`: so many wait for that already, or
-    /// were told so lately, that it is not. The connection of one that was told may stay open for seconds.
+    /// A client is to be told that there is no room for it, if it asks for something soon. `false`:
+    /// so many wait for that already, or were told so lately, that it is not. The connection of one
+    /// that was told may stay open for seconds.
     pub(crate) fn turn_away(&mut self, slot: u32, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.turned_away_from_ns) >= limits::TURNED_AWAY_NS {
             (self.turned_away_from_ns, self.turned_away_since) = (now_ns, 0);
@@ -64,7 +71,8 @@ impl Clients {
         if let Some(client) = self.slots.get_mut(slot as usize).filter(|_| may_wait) {
             self.turned_away += 1;
             self.turned_away_since += 1;
-            (client.phase, client.handshake_deadline_ns) = (Phase::TurnedAway, now_ns + limits::TURNED_AWAY_NS);
+            (client.phase, client.handshake_deadline_ns) =
+                (Phase::TurnedAway, now_ns + limits::TURNED_AWAY_NS);
         }
         may_wait
     }
@@ -104,11 +112,12 @@ impl Clients {
         self.get_mut(client.slot).filter(|found| found.id == client.id)
     }
 
-    /// The version of the protocol that answers to a client, or to the proxy itself, are written in; `None`: nobody waits for one.
+    /// The version of the protocol that answers to a client, or to the proxy itself, are written
+    /// in; `None`: nobody waits for one.
     pub(crate) fn version_of(&self, client: ClientRef) -> Option<u8> {
         match client {
             // What the proxy says of a part is the same in all versions.
-            ClientRef::PROXY | ClientRef::PART => Some(own::VERSION),
+            ClientRef::PROXY | ClientRef::PART => Some(statements::VERSION),
             _ => self.find(client).map(|client| client.version),
         }
     }
@@ -166,7 +175,8 @@ impl Clients {
         client.stalls.set(reason);
     }
 
-    /// True if a client's request may be read now. Otherwise the client is in line, and is to be stalled for [`Stall::HEAVY`].
+    /// True if a client's request may be read now. Otherwise the client is in line, and is to be
+    /// stalled for [`Stall::HEAVY`].
     pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         let cost = heavy::cost(client.compression, header, body);
@@ -180,7 +190,9 @@ impl Clients {
     /// True if input may be read now that takes as long to read as a text of `bytes` bytes.
     pub(crate) fn may_read(&mut self, slot: u32, bytes: usize) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
-        bytes < limits::HEAVY_BYTES_MIN || std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(bytes)
+        bytes < limits::HEAVY_BYTES_MIN
+            || std::mem::take(&mut client.may_be_heavy)
+            || self.heavy.admits(bytes)
     }
 
     /// A client is in line with so many bytes, and is to be stalled for [`Stall::HEAVY`].
@@ -190,7 +202,8 @@ impl Clients {
         }
     }
 
-    /// A turn ends: heavy requests of those who wait are read now, as many as one turn may read. `true`: some wait on.
+    /// A turn ends: heavy requests of those who wait are read now, as many as one turn may read.
+    /// `true`: some wait on.
     pub(crate) fn end_heavy_turn(&mut self, metrics: &CoreMetrics) -> bool {
         self.heavy.end_turn();
         while let Some(waited) = self.heavy.next() {
@@ -222,7 +235,12 @@ impl Clients {
     }
 
     /// Takes a reason away from those of `held` who are still there.
-    pub(crate) fn unstall_all(&mut self, metrics: &CoreMetrics, held: &mut Vec<ClientRef>, reason: Stall) {
+    pub(crate) fn unstall_all(
+        &mut self,
+        metrics: &CoreMetrics,
+        held: &mut Vec<ClientRef>,
+        reason: Stall,
+    ) {
         for client in held.drain(..) {
             if self.find(client).is_some() {
                 self.unstall(metrics, client.slot, reason);

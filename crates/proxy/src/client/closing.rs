@@ -1,7 +1,8 @@
-//! A client's way out: whoever is closed by the proxy is counted and told in the log, with who it was and why.
+//! A client's way out: whoever is closed by the proxy is counted and told in the log, with who it
+//! was and why.
 //!
-//! Not per query. There is no other way to close a client than [`close`] and [`abort`], so that none is closed without a
-//! reason.
+//! Not per query. There is no other way to close a client than [`close`] and [`abort`], so that
+//! none is closed without a reason.
 
 use std::io::ErrorKind;
 
@@ -20,11 +21,9 @@ use crate::metrics::Closing;
 use crate::reply;
 
 /// Why a client could not be given links.
-const TOO_MANY_POOLS: &str =
-    "too many different combinations of role, keyspace and protocol version are in use on this proxy";
+const TOO_MANY_POOLS: &str = "too many different combinations of role, keyspace and protocol version are in use on this proxy";
 /// Why a login could not be tried, while there is room for one that a node has accepted.
-const TOO_MANY_LOGINS: &str =
-    "Shunt: as many logins as may be wait for a node to accept them, and may be guesses; ask again in a moment";
+const TOO_MANY_LOGINS: &str = "Shunt: as many logins as may be wait for a node to accept them, and may be guesses; ask again in a moment";
 
 /// The client's connection ended by itself.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
@@ -97,10 +96,14 @@ fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
     let Some(client) = core.clients.get(slot) else { return };
     core.context.metrics.clients_closed.of(closing).add(1);
     if closing == Closing::Version {
-        // Each connection of a driver that begins with a newer version ends so once; there is nothing to do about it.
+        // Each connection of a driver that begins with a newer version ends so once; there is
+        // nothing to do about it.
         return;
     }
-    let Some(suppressed) = core.context.log_limits.admit(Logged::Closed(closing), io.now_ns()) else { return };
+    let Some(suppressed) = core.context.log_limits.admit(Logged::Closed(closing), io.now_ns())
+    else {
+        return;
+    };
     let who = core.router.who(client);
     let why = printable_to(why, limits::REASON_SHOWN_BYTES_MAX);
     tracing::warn!(
@@ -122,7 +125,9 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
     for (logged, suppressed) in context.log_limits.overdue(io.now_ns()) {
         let reason = logged.text();
         match logged {
-            Logged::Closed(_) => tracing::warn!(reason, suppressed, "more clients were closed for the same reason"),
+            Logged::Closed(_) => {
+                tracing::warn!(reason, suppressed, "more clients were closed for the same reason")
+            }
             Logged::LongAnswer
             | Logged::NoAccess
             | Logged::LockRow
@@ -135,7 +140,8 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
     }
 }
 
-/// A client broke the protocol: answers with ERROR and closes this connection, and no other, when that is sent.
+/// A client broke the protocol: answers with ERROR and closes this connection, and no other, when
+/// that is sent.
 #[cold]
 pub(crate) fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault: &Fault) {
     refuse_for(core, io, slot, stream, Closing::ProtocolError, fault);
@@ -148,7 +154,14 @@ pub(crate) fn refuse_pool(core: &mut Core, io: &mut Io, slot: u32, stream: i16) 
 }
 
 /// Answers with ERROR and closes the connection, for any reason.
-pub(crate) fn refuse_for(core: &mut Core, io: &mut Io, slot: u32, stream: i16, closing: Closing, fault: &Fault) {
+pub(crate) fn refuse_for(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    closing: Closing,
+    fault: &Fault,
+) {
     let by_client = fault.kind.party() == Party::Client;
     core.context.metrics.client_protocol_errors.add(u64::from(by_client));
     let max = core.router.cluster.as_ref().map_or(4, |cluster| cluster.protocol_version_max);

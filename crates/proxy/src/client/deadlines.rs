@@ -1,5 +1,5 @@
-//! How long a client may take: over its handshake, over one request, over taking its replies; and how much all of them may
-//! leave lying.
+//! How long a client may take: over its handshake, over one request, over taking its replies; and
+//! how much all of them may leave lying.
 
 use shunt_reactor::Io;
 
@@ -11,7 +11,8 @@ use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::{Closing, Refusal};
 
-/// Ends those that take too long over their handshake or over one request; full rounds only now and then.
+/// Ends those that take too long over their handshake or over one request; full rounds only now and
+/// then.
 pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     let now = io.now_ns();
     let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -19,7 +20,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     for (slot, client) in core.clients.iter_mut() {
         bytes += bytes_of(io, client);
         if client.is_away {
-            // Who has its connection sees to it that it takes something, and what it sends waits there: for both its time begins when it is back.
+            // Who has its connection sees to it that it takes something, and what it sends waits
+            // there: for both its time begins when it is back.
             client.untaken_since_ns = now;
             if client.partial_since_ns != 0 {
                 client.partial_since_ns = now;
@@ -33,7 +35,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
             deaf.push(slot);
         } else if handshake || (full_round && slow) {
             late.push((slot, handshake));
-        } else if client.stalled_since_ns != 0 && now - client.stalled_since_ns > limits::STALL_MAX_NS {
+        } else if client.stalled_since_ns != 0
+            && now - client.stalled_since_ns > limits::STALL_MAX_NS
+        {
             held.push(slot);
         }
     }
@@ -43,7 +47,13 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
         } else if handshake {
             refuse_late(core, io, slot);
         } else {
-            closing::close(core, io, slot, Closing::RequestTimeout, "one request took it longer than a minute to send");
+            closing::close(
+                core,
+                io,
+                slot,
+                Closing::RequestTimeout,
+                "one request took it longer than a minute to send",
+            );
         }
     }
     for slot in deaf {
@@ -62,11 +72,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     }
 }
 
-/// Each client has bounds of its own, and many clients many times as much: when all together (with `bytes`) have more
-/// than the core's share, those with the most go. The largest answer there may be always has room.
+/// Each client has bounds of its own, and many clients many times as much: when all together (with
+/// `bytes`) have more than the core's share, those with the most go. The largest answer there may
+/// be always has room.
 fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
-    let one_answer = core.context.config.frame_bytes_max as usize + core.context.config.client_backlog_bytes;
-    let share = (core.context.config.clients_bytes_max / core.context.config.cores.max(1)).max(one_answer);
+    let one_answer =
+        core.context.config.frame_bytes_max as usize + core.context.config.client_backlog_bytes;
+    let share =
+        (core.context.config.clients_bytes_max / core.context.config.cores.max(1)).max(one_answer);
     if bytes <= share {
         return;
     }
@@ -82,10 +95,13 @@ fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
     }
 }
 
-/// Takes those who no longer wait out of the lists of who does: they left, or were told that it took too long.
+/// Takes those who no longer wait out of the lists of who does: they left, or were told that it
+/// took too long.
 fn forget_waiting(core: &mut Core) {
     let clients = &core.clients;
-    let waits = |client: &ClientRef, reason| clients.find(*client).is_some_and(|found| found.stalls.has(reason));
+    let waits = |client: &ClientRef, reason| {
+        clients.find(*client).is_some_and(|found| found.stalls.has(reason))
+    };
     for pool in core.router.pools.iter_mut() {
         pool.waiting.retain(|client| waits(client, Stall::POOL) || waits(client, Stall::SWITCH));
     }
@@ -97,8 +113,14 @@ fn forget_waiting(core: &mut Core) {
 /// A handshake took too long, perhaps because the proxy itself has not reached the ring yet.
 fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
     let (reason, closing, why) = match core.router.cluster {
-        None => (Refusal::NoRing, Closing::NoRing, "Shunt has not reached any node of the ring yet"),
-        Some(_) => (Refusal::HandshakeTimeout, Closing::HandshakeTimeout, "the handshake was not completed in time"),
+        None => {
+            (Refusal::NoRing, Closing::NoRing, "Shunt has not reached any node of the ring yet")
+        }
+        Some(_) => (
+            Refusal::HandshakeTimeout,
+            Closing::HandshakeTimeout,
+            "the handshake was not completed in time",
+        ),
     };
     core.context.metrics.clients_refused.of(reason).add(1);
     closing::refuse_for(core, io, slot, 0, closing, &Fault::new(FaultKind::Late, why));
@@ -109,8 +131,8 @@ fn bytes_of(io: &Io, client: &Client) -> usize {
     io.backlog(client.conn) + io.unread(client.conn) + client.reader.held_bytes()
 }
 
-/// True if a client does not take its replies: more of them wait than any bound allows, or it has taken none for too
-/// long.
+/// True if a client does not take its replies: more of them wait than any bound allows, or it has
+/// taken none for too long.
 fn takes_nothing(io: &Io, client: &mut Client) -> bool {
     if !client.stalls.has(Stall::REPLIES) {
         return false;

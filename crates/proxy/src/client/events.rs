@@ -8,8 +8,9 @@ use crate::client::Phase;
 use crate::core::Core;
 use crate::reply;
 
-/// Schema events go to those who registered; topology and status of the nodes behind the proxy are none of the
-/// clients' business, because the only hosts they know are proxies ([`crate::client::announce`]).
+/// Schema events go to those who registered; topology and status of the nodes behind the proxy are
+/// none of the clients' business, because the only hosts they know are proxies
+/// ([`crate::client::announce`]).
 pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: &[u8]) {
     let listeners: Vec<u32> = core
         .clients
@@ -22,11 +23,24 @@ pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: &[u8]) {
     if let Ok(Event::SchemaChange(found)) = Event::decode(body)
         && found.arguments.is_some()
     {
-        let of_keyspace = SchemaChange { change: "UPDATED", target: "KEYSPACE", name: None, arguments: None, ..found };
+        let of_keyspace = SchemaChange {
+            change: "UPDATED",
+            target: "KEYSPACE",
+            name: None,
+            arguments: None,
+            ..found
+        };
         encode::event(&mut for_v3, &Event::SchemaChange(of_keyspace));
     }
     for slot in listeners {
         let old = core.clients.get(slot).is_some_and(|client| client.version < 4);
-        reply::message(core, io, slot, opcode::EVENT, -1, if old && !for_v3.is_empty() { &for_v3 } else { body });
+        reply::message(
+            core,
+            io,
+            slot,
+            opcode::EVENT,
+            -1,
+            if old && !for_v3.is_empty() { &for_v3 } else { body },
+        );
     }
 }

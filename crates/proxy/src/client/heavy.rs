@@ -2,7 +2,8 @@
 //! segments. A loop reads a limited number of such bytes in a turn. Then it serves other requests
 //! first, and a client that has sent more waits in line.
 //!
-//! This must never: hold back a request that is not heavy; leave a client in line when there is room; let one that came later go first.
+//! This must never: hold back a request that is not heavy; leave a client in line when there is
+//! room; let one that came later go first.
 
 use std::collections::VecDeque;
 
@@ -22,7 +23,8 @@ pub(crate) struct Heavy {
 }
 
 impl Heavy {
-    /// True if a request of so many bytes may be read now. The first one of a turn may, however large it is.
+    /// True if a request of so many bytes may be read now. The first one of a turn may, however
+    /// large it is.
     pub(crate) fn admits(&mut self, bytes: usize) -> bool {
         let is_admitted = self.waiting.is_empty() && self.has_room(bytes);
         if is_admitted {
@@ -61,8 +63,8 @@ impl Heavy {
     }
 }
 
-/// About how many bytes are gone through to read a request: those of its text, or those that a compressed body says it holds. The
-/// values of an EXECUTE are only passed on.
+/// About how many bytes are gone through to read a request: those of its text, or those that a
+/// compressed body says it holds. The values of an EXECUTE are only passed on.
 pub(crate) fn cost(compression: Option<Algorithm>, header: &Header, body: &[u8]) -> usize {
     let is_compressed = header.version < 5 && header.flags & flag::COMPRESSION != 0;
     match compression {

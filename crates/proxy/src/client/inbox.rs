@@ -1,4 +1,5 @@
-//! Answers to the proxy's own statements, and to parts of clients' requests, until the event that brought them is over.
+//! Answers to the proxy's own statements, and to parts of clients' requests, until the event that
+//! brought them is over.
 
 use crate::limits;
 

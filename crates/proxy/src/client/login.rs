@@ -1,11 +1,12 @@
 //! Logging in, and USE: both move a client from one pool to another.
 //!
-//! The proxy checks no password. A client's SASL answer is carried to a node; only if the node says AUTH_SUCCESS does
-//! the client join the pool of links opened with exactly that answer. The answer stays in memory to open that pool's
-//! other links, which works for mechanisms that take one step, such as PLAIN of Cassandra's PasswordAuthenticator;
-//! a mechanism with challenges is refused with an error that says so. A login that succeeded is believed for
-//! `auth_cache_ms`, as Cassandra's own `credentials_validity`, so that thousands of clients starting at once do not
-//! cost a node thousands of password hashes.
+//! The proxy checks no password. A client's SASL answer is carried to a node; only if the node says
+//! AUTH_SUCCESS does the client join the pool of links opened with exactly that answer. The answer
+//! stays in memory to open that pool's other links, which works for mechanisms that take one step,
+//! such as PLAIN of Cassandra's PasswordAuthenticator; a mechanism with challenges is refused with
+//! an error that says so. A login that succeeded is believed for `auth_cache_ms`, as Cassandra's
+//! own `credentials_validity`, so that thousands of clients starting at once do not cost a node
+//! thousands of password hashes.
 
 use std::sync::Arc;
 
@@ -43,11 +44,19 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
 }
 
 /// A request that is USE, as text or prepared. Never sent on a shared link, not even malformed.
-pub(crate) fn use_keyspace(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+pub(crate) fn use_keyspace(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    plan: &Plan,
+    body: &[u8],
+) {
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
     let statement = core.router.prepared.shared(plan.statement);
-    let asked = split_request_prefix(header.flags, body).and_then(|(_, body)| Query::decode(header.version, body));
+    let asked = split_request_prefix(header.flags, body)
+        .and_then(|(_, body)| Query::decode(header.version, body));
     let text = match (&statement, &asked) {
         (Some(statement), _) => statement.text.as_deref().unwrap_or_default(),
         (None, Ok(query)) => query.text,
@@ -60,9 +69,13 @@ pub(crate) fn use_keyspace(core: &mut Core, io: &mut Io, slot: u32, header: &Hea
             let why = format!("Shunt: a USE has {bytes} bytes; {max} are the most");
             reply::error(core, io, slot, header.stream, &Fault::invalid(why));
         }
-        None => {
-            reply::error(core, io, slot, header.stream, &Fault::new(FaultKind::Syntax, "USE needs one keyspace name"))
-        }
+        None => reply::error(
+            core,
+            io,
+            slot,
+            header.stream,
+            &Fault::new(FaultKind::Syntax, "USE needs one keyspace name"),
+        ),
     }
 }
 
@@ -122,7 +135,8 @@ fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
     if pool.verified_ns == 0 {
         open::ensure_links(core, io, id);
         // The pool's own first link brings the answer. Those that are open have logged in long ago.
-        let opening = |key: LinkKey| core.links.get(key).is_some_and(|link| link.step != Step::Ready);
+        let opening =
+            |key: LinkKey| core.links.get(key).is_some_and(|link| link.step != Step::Ready);
         if core.router.pools.get(id).is_some_and(|pool| pool.links().any(opening)) {
             return;
         }
@@ -133,22 +147,31 @@ fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
     }
 }
 
-/// Has a node that is not being asked check the pool's login, if possible one that answers others and has not refused
-/// of late. Whether there was any.
+/// Has a node that is not being asked check the pool's login, if possible one that answers others
+/// and has not refused of late. Whether there was any.
 fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     let now = io.now_ns();
-    let (Some(cluster), Some(pool)) = (core.router.cluster.clone(), core.router.pools.get_mut(id)) else {
+    let (Some(cluster), Some(pool)) = (core.router.cluster.clone(), core.router.pools.get_mut(id))
+    else {
         return false;
     };
     pool.asked_ns = now;
     core.router.cursor = core.router.cursor.wrapping_add(1);
-    let (Some(pool), nodes) = (core.router.pools.get(id), cluster.routing.local_nodes()) else { return false };
-    let is_asked = |node: NodeId| {
-        core.links.iter().any(|(_, link)| link.pool == id && link.node == node && link.step != Step::Ready)
+    let (Some(pool), nodes) = (core.router.pools.get(id), cluster.routing.local_nodes()) else {
+        return false;
     };
-    let usable = (0..nodes.len()).map(|offset| nodes[(core.router.cursor + offset) % nodes.len()]).filter(|node| {
-        core.links.health.is_usable(*node, now) && !is_asked(*node) && !open::is_being_identified(&core.links, *node)
-    });
+    let is_asked = |node: NodeId| {
+        core.links
+            .iter()
+            .any(|(_, link)| link.pool == id && link.node == node && link.step != Step::Ready)
+    };
+    let usable = (0..nodes.len())
+        .map(|offset| nodes[(core.router.cursor + offset) % nodes.len()])
+        .filter(|node| {
+            core.links.health.is_usable(*node, now)
+                && !is_asked(*node)
+                && !open::is_being_identified(&core.links, *node)
+        });
     let best = usable.min_by_key(|node| {
         let silent = core.links.node(*node).is_some_and(|state| state.silent);
         silent || pool.is_spared(*node, now)
@@ -168,7 +191,13 @@ pub(crate) fn login_accepted(core: &mut Core, io: &mut Io, id: PoolId) {
 }
 
 /// A node refused the pool's login, or USE: those who wait get the node's own words.
-pub(crate) fn switch_refused(core: &mut Core, io: &mut Io, id: PoolId, login: bool, error_body: &[u8]) {
+pub(crate) fn switch_refused(
+    core: &mut Core,
+    io: &mut Io,
+    id: PoolId,
+    login: bool,
+    error_body: &[u8],
+) {
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     if login {
         pool.verifying = false;
@@ -177,12 +206,15 @@ pub(crate) fn switch_refused(core: &mut Core, io: &mut Io, id: PoolId, login: bo
         return; // Works elsewhere: this node's schema lags.
     }
     for client in take_switching(core, id, login) {
-        let Some(switch) = core.clients.find_mut(client).and_then(|found| found.switch) else { continue };
+        let Some(switch) = core.clients.find_mut(client).and_then(|found| found.switch) else {
+            continue;
+        };
         reply::message(core, io, client.slot, opcode::ERROR, switch.stream, error_body);
         if switch.login {
             core.context.metrics.clients_refused.of(Refusal::Authentication).add(1);
             // Code and message come first in every version.
-            let words = ErrorMessage::decode(3, error_body).map_or("the node refused it", |error| error.message);
+            let words = ErrorMessage::decode(3, error_body)
+                .map_or("the node refused it", |error| error.message);
             closing::close(core, io, client.slot, Closing::Authentication, words);
         } else {
             end_switch(core, io, client, switch.pool);
@@ -208,8 +240,8 @@ pub(crate) fn verification_interrupted(core: &mut Core, io: &mut Io, id: PoolId)
     }
 }
 
-/// Takes, from those who wait for a pool, the clients whose login (or whose USE, if `login` is false) is about this
-/// pool. The others, held until it has a link or gone by now, are left.
+/// Takes, from those who wait for a pool, the clients whose login (or whose USE, if `login` is
+/// false) is about this pool. The others, held until it has a link or gone by now, are left.
 pub(crate) fn take_switching(core: &mut Core, id: PoolId, login: bool) -> Vec<ClientRef> {
     let Some(pool) = core.router.pools.get_mut(id) else { return Vec::new() };
     let waiting = std::mem::take(&mut pool.waiting);
@@ -242,7 +274,8 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
         encode::auth_success(&mut body, None);
         reply::message(core, io, client.slot, opcode::AUTH_SUCCESS, switch.stream, &body);
     } else {
-        let keyspace = core.router.pools.get(switch.pool).and_then(|pool| pool.key.keyspace.clone());
+        let keyspace =
+            core.router.pools.get(switch.pool).and_then(|pool| pool.key.keyspace.clone());
         encode::set_keyspace(&mut body, keyspace.as_deref().unwrap_or_default());
         reply::message(core, io, client.slot, opcode::RESULT, switch.stream, &body);
     }
@@ -262,9 +295,16 @@ pub(crate) fn expire_switches(core: &mut Core, io: &mut Io) {
         .collect();
     for (client, switch) in late {
         if switch.login {
-            // Drivers take an ERROR here, whatever its code, for a wrong password, and some never try again.
+            // Drivers take an ERROR here, whatever its code, for a wrong password, and some never
+            // try again.
             core.context.metrics.clients_refused.of(Refusal::LoginUnchecked).add(1);
-            closing::close(core, io, client.slot, Closing::LoginUnchecked, "no node could check its login in time");
+            closing::close(
+                core,
+                io,
+                client.slot,
+                Closing::LoginUnchecked,
+                "no node could check its login in time",
+            );
         } else {
             end_switch(core, io, client, switch.pool);
             let why = "no node could be reached in time to carry out the request";
@@ -272,13 +312,17 @@ pub(crate) fn expire_switches(core: &mut Core, io: &mut Io) {
             core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
         }
     }
-    let patience_ns = limits::LOGIN_PATIENCE_NS.min(core.context.config.connect_timeout_ms * 1_000_000 / 4);
+    let patience_ns =
+        limits::LOGIN_PATIENCE_NS.min(core.context.config.connect_timeout_ms * 1_000_000 / 4);
     for id in core.router.pools.ids() {
         let waits = |client: &ClientRef| {
             let switch = core.clients.find(*client).and_then(|found| found.switch);
             switch.is_some_and(|switch| switch.pool == id && switch.login)
         };
-        let Some(pool) = core.router.pools.get(id).filter(|pool| pool.waiting.iter().any(waits)) else { continue };
+        let Some(pool) = core.router.pools.get(id).filter(|pool| pool.waiting.iter().any(waits))
+        else {
+            continue;
+        };
         if !pool.verifying {
             verify_login(core, io, id);
         } else if now.saturating_sub(pool.asked_ns) > patience_ns {

@@ -1,8 +1,10 @@
-//! The state that a core keeps of one client connection, and all that happens to it beside its queries.
+//! The state that a core keeps of one client connection, and all that happens to it beside its
+//! queries.
 //!
-//! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema and [`announce`] of those
-//! of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] says
-//! whose large requests are read first, [`inbox`] is that of the proxy itself, which is a client too, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
+//! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema
+//! and [`announce`] of those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] says
+//! whose large requests are read first, [`inbox`] is that of the proxy itself, which is a client
+//! too, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
 
 pub(crate) mod announce;
 pub mod census;
@@ -27,14 +29,14 @@ use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::who::Driver;
 use crate::fault::Fault;
-use crate::fleet::Fleet;
+use crate::fleet::roster::Fleet;
 use crate::ids::PoolId;
 use crate::limits;
 use crate::locks::requests;
 use crate::metrics::StallReason;
 
-/// Reasons for not reading from a client; it is read from only while there are none. The bits are in the order of
-/// [`StallReason`].
+/// Reasons for not reading from a client; it is read from only while there are none. The bits are
+/// in the order of [`StallReason`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stall(u8);
 
@@ -122,7 +124,8 @@ impl Registered {
 /// One client connection.
 pub(crate) struct Client {
     pub(crate) conn: ConnId,
-    /// Never 0 and never reused soon: names the client in aggregated frames and detects replies for a client gone.
+    /// Never 0 and never reused soon: names the client in aggregated frames and detects replies for
+    /// a client gone.
     pub(crate) id: u32,
     pub(crate) phase: Phase,
     /// Set by STARTUP; 0 before.
@@ -143,7 +146,8 @@ pub(crate) struct Client {
     pub(crate) switch: Option<Switch>,
     /// The events that it asked for.
     pub(crate) registered: Registered,
-    /// The fleet that it was told of last, if it asked for events about hosts; `None`: it was told of no other proxy.
+    /// The fleet that it was told of last, if it asked for events about hosts; `None`: it was told
+    /// of no other proxy.
     pub(crate) told: Option<Arc<Fleet>>,
     pub(crate) stalls: Stall,
     /// Since when POOL or LINK hold it, nanoseconds; 0: they do not.
@@ -174,7 +178,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(conn: ConnId, id: u32, local: SocketAddr, peer: SocketAddr, deadline_ns: u64) -> Self {
+    pub(crate) fn new(
+        conn: ConnId,
+        id: u32,
+        local: SocketAddr,
+        peer: SocketAddr,
+        deadline_ns: u64,
+    ) -> Self {
         Self {
             conn,
             id,
@@ -211,7 +221,9 @@ impl Client {
     /// Reads a body that is compressed as a whole, as v3 and v4 do.
     pub(crate) fn decompress(&self, body: &[u8], plain: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(algorithm) = self.compression else {
-            return Err(Fault::protocol("a body is flagged as compressed, but STARTUP asked for no compression"));
+            return Err(Fault::protocol(
+                "a body is flagged as compressed, but STARTUP asked for no compression",
+            ));
         };
         plain.clear();
         let bytes_max = match self.phase {
@@ -244,6 +256,9 @@ mod tests {
         let reasons: Vec<StallReason> = stalls.into_iter().flat_map(Stall::reasons).collect();
         assert_eq!(reasons, StallReason::ALL);
         let both = Stall(Stall::POOL.0 | Stall::DRAIN.0);
-        assert_eq!(both.reasons().collect::<Vec<_>>(), [StallReason::NoLink, StallReason::Draining]);
+        assert_eq!(
+            both.reasons().collect::<Vec<_>>(),
+            [StallReason::NoLink, StallReason::Draining]
+        );
     }
 }

@@ -1,12 +1,14 @@
-//! What is still to be told of changes of the fleet: a round through the clients, and the events between two lists.
+//! What is still to be told of changes of the fleet: a round through the clients, and the events
+//! between two lists.
 //!
-//! It knows no core, so that those who hold the clients can keep it ([`crate::client::announce`] does the telling).
+//! It knows no core, so that those who hold the clients can keep it ([`crate::client::announce`]
+//! does the telling).
 
 use std::sync::Arc;
 
 use shunt_wire::cql::message::{Event, encode};
 
-use crate::fleet::{self, Change, Fleet};
+use crate::fleet::roster::{self, Change, Fleet};
 
 /// A round through the clients' slots, if one is under way.
 #[derive(Default)]
@@ -15,14 +17,16 @@ pub(crate) struct Announcing {
     next: usize,
     /// Slots to go.
     pub(super) left: usize,
-    /// Slots there were when the last change came. Clients in later ones have come since, and know of it.
+    /// Slots there were when the last change came. Clients in later ones have come since, and know
+    /// of it.
     slots: usize,
     /// What was told last: most clients know the same.
     pub(super) last: Option<Difference>,
 }
 
 impl Announcing {
-    /// Begins a round through all slots where the last one is, or was when it ended. `false`: one is under way.
+    /// Begins a round through all slots where the last one is, or was when it ended. `false`: one
+    /// is under way.
     pub(super) fn begin(&mut self, slots: usize) -> bool {
         let idle = self.left == 0;
         self.slots = slots.max(self.slots);
@@ -57,11 +61,17 @@ pub(super) enum Kind {
 impl Difference {
     pub(super) fn new(before: Option<Arc<Fleet>>, now: Arc<Fleet>) -> Self {
         let mut events = Vec::new();
-        for change in fleet::changes(before.as_deref(), &now) {
+        for change in roster::changes(before.as_deref(), &now) {
             let (address, told) = match change {
-                Change::Joined(address) => (address, [(Kind::Topology, "NEW_NODE"), (Kind::Status, "UP")]),
-                Change::Restarted(address) => (address, [(Kind::Status, "DOWN"), (Kind::Status, "UP")]),
-                Change::Left(address) => (address, [(Kind::Status, "DOWN"), (Kind::Topology, "REMOVED_NODE")]),
+                Change::Joined(address) => {
+                    (address, [(Kind::Topology, "NEW_NODE"), (Kind::Status, "UP")])
+                }
+                Change::Restarted(address) => {
+                    (address, [(Kind::Status, "DOWN"), (Kind::Status, "UP")])
+                }
+                Change::Left(address) => {
+                    (address, [(Kind::Status, "DOWN"), (Kind::Topology, "REMOVED_NODE")])
+                }
             };
             for (kind, change) in told {
                 let mut body = Vec::new();

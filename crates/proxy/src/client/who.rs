@@ -1,8 +1,8 @@
 //! Who a client is, as logs and `/status` show it: its address, role, keyspace and driver.
 //!
-//! All but the address is what the client itself says, so it is cut to a length and what does not print is escaped,
-//! once, when it is learnt. A password is never kept here: of a SASL token only the role of a well-formed PLAIN message
-//! (RFC 4616) is, and of any other token nothing.
+//! All but the address is what the client itself says, so it is cut to a length and what does not
+//! print is escaped, once, when it is learnt. A password is never kept here: of a SASL token only
+//! the role of a well-formed PLAIN message (RFC 4616) is, and of any other token nothing.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ pub struct Driver {
 pub(crate) struct Drivers(BTreeSet<Arc<Driver>>);
 
 impl Drivers {
-    /// The driver with these names, none if both are empty. When as many are known as may be and all are in use, it is
-    /// the client's own.
+    /// The driver with these names, none if both are empty. When as many are known as may be and
+    /// all are in use, it is the client's own.
     pub(crate) fn named(&mut self, name: &str, version: &str) -> Option<Arc<Driver>> {
         if name.is_empty() && version.is_empty() {
             return None;
@@ -63,7 +63,8 @@ pub(crate) struct PoolNames {
 impl PoolNames {
     /// The names in a login (a SASL token) and of a keyspace.
     pub(crate) fn new(login: Option<&[u8]>, keyspace: Option<&str>) -> Self {
-        let whole_role: Option<Arc<str>> = login.map(|token| role_of(token).unwrap_or(UNKNOWN.into()));
+        let whole_role: Option<Arc<str>> =
+            login.map(|token| role_of(token).unwrap_or(UNKNOWN.into()));
         let role = whole_role.as_deref().map(|role| printable(role).into());
         Self { role, whole_role, keyspace: keyspace.map(|keyspace| printable(keyspace).into()) }
     }
@@ -78,7 +79,11 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    pub(crate) fn new(address: SocketAddr, names: Option<&PoolNames>, driver: Option<Arc<Driver>>) -> Self {
+    pub(crate) fn new(
+        address: SocketAddr,
+        names: Option<&PoolNames>,
+        driver: Option<Arc<Driver>>,
+    ) -> Self {
         Self {
             address,
             role: names.and_then(|names| names.role.clone()),
@@ -102,8 +107,8 @@ impl Who {
     }
 }
 
-/// The role in a SASL token: the second of exactly three parts, if there is a password behind it. A token of another
-/// form may hold a password anywhere, so nothing of it is shown.
+/// The role in a SASL token: the second of exactly three parts, if there is a password behind it. A
+/// token of another form may hold a password anywhere, so nothing of it is shown.
 fn role_of(token: &[u8]) -> Option<Arc<str>> {
     let mut parts = token.split(|byte| *byte == 0);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -165,9 +170,14 @@ mod tests {
     fn locks_belong_to_the_whole_role() {
         let names = |role: &str| PoolNames::new(Some(format!("\0{role}\0secret").as_bytes()), None);
         let long = "r".repeat(100);
-        for (one, other) in [(format!("{long}1"), format!("{long}2")), ("a\n".to_owned(), "a\\n".to_owned())] {
+        for (one, other) in
+            [(format!("{long}1"), format!("{long}2")), ("a\n".to_owned(), "a\\n".to_owned())]
+        {
             let (one, other) = (names(&one), names(&other));
-            assert!(one.role == other.role && one.whole_role != other.whole_role, "{one:?} {other:?}");
+            assert!(
+                one.role == other.role && one.whole_role != other.whole_role,
+                "{one:?} {other:?}"
+            );
         }
     }
 
@@ -177,7 +187,11 @@ mod tests {
         assert_eq!(printable(&"x".repeat(64)), "x".repeat(64));
         for long in ["x", "é", "\0"].map(|part| part.repeat(100_000)) {
             let shown = printable(&long);
-            assert!(shown.ends_with('…') && shown.len() <= limits::NAME_SHOWN_BYTES_MAX + '…'.len_utf8(), "{shown}");
+            assert!(
+                shown.ends_with('…')
+                    && shown.len() <= limits::NAME_SHOWN_BYTES_MAX + '…'.len_utf8(),
+                "{shown}"
+            );
         }
     }
 
@@ -195,7 +209,9 @@ mod tests {
             Arc::ptr_eq(one.as_ref().unwrap(), drivers.named("a", "1").as_ref().unwrap()),
             "in use, so still known"
         );
-        let used: Vec<_> = (0..2 * limits::DRIVERS_MAX).map(|number| drivers.named("c", &number.to_string())).collect();
+        let used: Vec<_> = (0..2 * limits::DRIVERS_MAX)
+            .map(|number| drivers.named("c", &number.to_string()))
+            .collect();
         assert!(drivers.0.len() <= limits::DRIVERS_MAX && used.iter().all(Option::is_some));
     }
 }

@@ -63,7 +63,11 @@ impl Kind for Admin {
         for name in parts {
             match split_host_port(name) {
                 Ok((host, None)) => names.push(host.to_owned()),
-                Ok(_) => return Err(format!("has a port behind the name {name}; ports of names do not matter")),
+                Ok(_) => {
+                    return Err(format!(
+                        "has a port behind the name {name}; ports of names do not matter"
+                    ));
+                }
                 Err(why) => return Err(format!("has `{name}` behind the address, which {why}")),
             }
         }
@@ -82,7 +86,11 @@ impl Kind for LocksHttp {
     const EXPECTED: &'static str = "an address such as \"127.0.0.1:9190\", or \"off\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text == "off" { Ok(Self(None)) } else { address(text, LOCKS_HTTP_PORT).map(|address| Self(Some(address))) }
+        if text == "off" {
+            Ok(Self(None))
+        } else {
+            address(text, LOCKS_HTTP_PORT).map(|address| Self(Some(address)))
+        }
     }
 }
 
@@ -179,9 +187,13 @@ mod tests {
 
     #[test]
     fn names_of_the_admin_pages_follow_their_address() {
-        let names = |text: &str| Admin::from_text(text).map(|admin| admin.0.map(|admin| admin.names));
+        let names =
+            |text: &str| Admin::from_text(text).map(|admin| admin.0.map(|admin| admin.names));
         assert_eq!(names("off"), Ok(None));
-        assert_eq!(names("127.0.0.1:9180,a.example, b"), Ok(Some(vec!["a.example".into(), "b".into()])));
+        assert_eq!(
+            names("127.0.0.1:9180,a.example, b"),
+            Ok(Some(vec!["a.example".into(), "b".into()]))
+        );
         assert_eq!(names("localhost:1"), Ok(Some(vec!["localhost".into()])));
         for wrong in ["127.0.0.1,", "127.0.0.1,a:1", "127.0.0.1,http://a", "127.0.0.1,a b", ",a"] {
             assert!(names(wrong).is_err(), "{wrong}");
@@ -194,7 +206,18 @@ mod tests {
         assert_eq!(split_host_port("10.0.0.1:9043"), Ok(("10.0.0.1", Some(9043))));
         assert_eq!(split_host_port("[::1]:9043"), Ok(("::1", Some(9043))));
         assert_eq!(split_host_port("fe80::1"), Ok(("fe80::1", None)));
-        for wrong in ["", ":9042", "host:", "host:0", "host:70000", "[::1", "[x]:1", "[::1]9042", "a b", "http://x"] {
+        for wrong in [
+            "",
+            ":9042",
+            "host:",
+            "host:0",
+            "host:70000",
+            "[::1",
+            "[x]:1",
+            "[::1]9042",
+            "a b",
+            "http://x",
+        ] {
             assert!(split_host_port(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,6 @@
-//! Kinds of values that options have: what each looks like, and how it is read from a flag's text or from what the file
-//! has. What is wrong with a value is said in full, so that all that is wrong can be told at once.
+//! Kinds of values that options have: what each looks like, and how it is read from a flag's text
+//! or from what the file has. What is wrong with a value is said in full, so that all that is wrong
+//! can be told at once.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -74,7 +75,9 @@ pub trait Kind: Sized {
                 "" => unexpected(),
                 why => format!("`{text}` {why}"),
             }),
-            Written::Number(number) => i64::try_from(*number).ok().and_then(Self::from_number).ok_or_else(unexpected),
+            Written::Number(number) => {
+                i64::try_from(*number).ok().and_then(Self::from_number).ok_or_else(unexpected)
+            }
             _ => Err(unexpected()),
         }
     }
@@ -85,7 +88,8 @@ pub trait Readable: Sized {
     /// It has commas between its parts as a flag, and is a list in the file.
     const IS_LIST: bool;
 
-    /// Reads a value, and adds a message for each thing that is wrong with it. `None`: nothing of it can be used.
+    /// Reads a value, and adds a message for each thing that is wrong with it. `None`: nothing of
+    /// it can be used.
     fn read(written: &Written, faults: &mut Vec<String>) -> Option<Self>;
 }
 
@@ -106,7 +110,9 @@ impl<K: Kind> Readable for List<K> {
     fn read(written: &Written, faults: &mut Vec<String>) -> Option<Self> {
         let form = format!("expected a list in square brackets, each of it {}", K::EXPECTED);
         faults.push(match written {
-            Written::List(items) => return Some(Self(items.iter().filter_map(|item| K::read(item, faults)).collect())),
+            Written::List(items) => {
+                return Some(Self(items.iter().filter_map(|item| K::read(item, faults)).collect()));
+            }
             Written::Text(_) => format!("{form}, found {written}"),
             Written::Number(_) => format!("invalid type: integer {written}, {form}"),
             Written::Fraction(_) => format!("invalid type: floating point {written}, {form}"),
@@ -212,7 +218,8 @@ const TIMES: &[(&str, u64)] = &[
     ("d", 86_400_000_000),
 ];
 
-/// Units of size, bytes each. A letter alone stands for both kinds in other programs, and so for neither here.
+/// Units of size, bytes each. A letter alone stands for both kinds in other programs, and so for
+/// neither here.
 const SIZES: &[(&str, u64)] = &[
     ("b", 1),
     ("kib", 1 << 10),
@@ -226,7 +233,8 @@ const SIZES: &[(&str, u64)] = &[
 ];
 
 impl Kind for Millis {
-    const EXPECTED: &'static str = "a time such as `12s`, `500ms` or `1h`, or a number of milliseconds";
+    const EXPECTED: &'static str =
+        "a time such as `12s`, `500ms` or `1h`, or a number of milliseconds";
 
     fn from_text(text: &str) -> Result<Self, String> {
         quantity(text, TIMES, 1_000, "milliseconds").map(Self)
@@ -261,7 +269,8 @@ impl Kind for Bytes {
     }
 }
 
-/// Reads a number with an optional unit, in whole `own`s, which is also the unit of a plain number. `1.5` needs a unit.
+/// Reads a number with an optional unit, in whole `own`s, which is also the unit of a plain number.
+/// `1.5` needs a unit.
 ///
 /// # Errors
 /// Empty where the text is none; otherwise says what is wrong with the text, to be put behind it.
@@ -312,10 +321,22 @@ mod tests {
         }
         assert_eq!(Micros::from_text("1ms"), Ok(Micros(1_000)));
         assert_eq!(Micros::from_text("25µs"), Ok(Micros(25)));
-        assert_eq!(Millis::from_text("1500us"), Err("is not a whole number of milliseconds".to_owned()));
-        for wrong in
-            ["", "s", "12x", "-1s", "1.5", "1..5s", "5.s", ".5s", "1h30m", "99999999999999999999999999999999999999999s"]
-        {
+        assert_eq!(
+            Millis::from_text("1500us"),
+            Err("is not a whole number of milliseconds".to_owned())
+        );
+        for wrong in [
+            "",
+            "s",
+            "12x",
+            "-1s",
+            "1.5",
+            "1..5s",
+            "5.s",
+            ".5s",
+            "1h30m",
+            "99999999999999999999999999999999999999999s",
+        ] {
             assert!(Millis::from_text(wrong).is_err(), "{wrong}");
         }
         assert_eq!(Millis::from_text("99999999999999999999d"), Err("is too large".to_owned()));
@@ -343,7 +364,10 @@ mod tests {
     fn messages_say_what_was_expected_and_what_was_found() {
         let fault = |written| Bytes::from_written(&written).expect_err("wrong");
         let found = fault(Written::Text("256M".to_owned()));
-        assert_eq!(found, "expected a size such as `256MiB`, `1GB` or `4096`, which is bytes, found `256M`");
+        assert_eq!(
+            found,
+            "expected a size such as `256MiB`, `1GB` or `4096`, which is bytes, found `256M`"
+        );
         assert!(fault(Written::Number(-1)).ends_with(", found `-1`"));
         assert!(fault(Written::Number(1 << 70)).ends_with(", found `1180591620717411303424`"));
         assert_eq!(fault(Written::Text("99999999TiB".to_owned())), "`99999999TiB` is too large");

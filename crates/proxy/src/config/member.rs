@@ -1,15 +1,17 @@
 //! The address that a member of a fleet is known by.
 //!
-//! Without a fleet `advertise` may be missing: each client is told the address that it has connected to. The other members
-//! and their clients have not connected to this proxy yet, so they must be told one that the configuration alone gives.
+//! Without a fleet `advertise` may be missing: each client is told the address that it has
+//! connected to. The other members and their clients have not connected to this proxy yet, so they
+//! must be told one that the configuration alone gives.
 
 use std::net::SocketAddr;
 
 use super::{Config, Problem};
 
 impl Config {
-    /// The address that drivers reach this proxy at, as the other members of its fleet are to tell theirs: `advertise`, or
-    /// else the only address to listen on. A port that `advertise` leaves open is that of the addresses to listen on.
+    /// The address that drivers reach this proxy at, as the other members of its fleet are to tell
+    /// theirs: `advertise`, or else the only address to listen on. A port that `advertise` leaves
+    /// open is that of the addresses to listen on.
     ///
     /// # Errors
     /// The configuration leaves open which address it is: `advertise` has to say it.
@@ -35,7 +37,9 @@ impl Config {
 fn only_port(listen: &[SocketAddr]) -> Result<u16, Problem> {
     match listen {
         [] => Err(problem("there is no address to listen on")),
-        [first, rest @ ..] if rest.iter().all(|address| address.port() == first.port()) => Ok(first.port()),
+        [first, rest @ ..] if rest.iter().all(|address| address.port() == first.port()) => {
+            Ok(first.port())
+        }
         _ => Err(problem("it has no port, and the addresses to listen on have several")),
     }
 }
@@ -75,7 +79,11 @@ mod tests {
             (&["10.0.0.1:0"], Some("192.0.2.1:9042"), "192.0.2.1:9042"),
         ];
         for (listen, advertise, expected) in cases {
-            assert_eq!(member(listen, advertise).as_deref(), Ok(expected), "{listen:?} {advertise:?}");
+            assert_eq!(
+                member(listen, advertise).as_deref(),
+                Ok(expected),
+                "{listen:?} {advertise:?}"
+            );
         }
     }
 
@@ -95,12 +103,18 @@ mod tests {
         ];
         for (listen, advertise, expected) in cases {
             let why = member(listen, advertise).expect_err("open");
-            assert!(why.contains(expected) && why.contains("give the one"), "{listen:?} {advertise:?}: {why}");
+            assert!(
+                why.contains(expected) && why.contains("give the one"),
+                "{listen:?} {advertise:?}: {why}"
+            );
         }
     }
 
     #[test]
     fn the_default_is_good_for_a_fleet_on_one_host() {
-        assert_eq!(Config::default().member_address().map(|address| address.port()), Ok(super::super::CQL_PORT));
+        assert_eq!(
+            Config::default().member_address().map(|address| address.port()),
+            Ok(super::super::CQL_PORT)
+        );
     }
 }

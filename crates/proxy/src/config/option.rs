@@ -1,5 +1,6 @@
 //! What is known of an option: the command line, the file, the checks, the reload and the table of
-//! `docs/configuration.md` all go by [`OPTIONS`], which the macro here makes of the list in `config.rs`.
+//! `docs/configuration.md` all go by [`OPTIONS`], which the macro here makes of the list in
+//! `config.rs`.
 
 use std::path::PathBuf;
 
@@ -73,8 +74,9 @@ pub enum Change {
 }
 
 impl Config {
-    /// `new` as far as a running proxy can take it over: keys that only a restart can change keep their present value.
-    /// Also names the keys that changed, and those among them that wait for the restart.
+    /// `new` as far as a running proxy can take it over: keys that only a restart can change keep
+    /// their present value. Also names the keys that changed, and those among them that wait for
+    /// the restart.
     pub fn reloaded(&self, new: &Config) -> Reloaded {
         let mut config = new.clone();
         let (mut changed, mut waiting) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Checks that a configuration makes sense before anything is started with it: the ranges that the options declare, and
-//! the rules that one option alone does not show.
+//! Checks that a configuration makes sense before anything is started with it: the ranges that the
+//! options declare, and the rules that one option alone does not show.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -32,24 +32,31 @@ impl Config {
             found.add("clients_bytes_max", why);
         }
         if self.handover == Handover::Auto && self.handover_key_file.is_none() {
-            let why = "hand-over takes the key that the agents have; give its file by handover_key_file";
+            let why =
+                "hand-over takes the key that the agents have; give its file by handover_key_file";
             found.add("handover", why);
         }
         if let Some(login) = self.credentials()
-            && (login.username.is_empty() || login.username.contains('\0') || login.password.reveal().contains('\0'))
+            && (login.username.is_empty()
+                || login.username.contains('\0')
+                || login.password.reveal().contains('\0'))
         {
             found
                 .add("username", "a role name must not be empty, and neither it nor the password may hold a zero byte");
         }
         if self.local_datacentre.as_deref() == Some("") {
-            found.add("local_datacentre", "is empty; give a datacentre's name or leave the key out");
+            found
+                .add("local_datacentre", "is empty; give a datacentre's name or leave the key out");
         }
         found.0
     }
 
     fn check_addresses(&self, found: &mut Findings) {
         if self.listen.is_empty() {
-            found.add("listen", "no address to listen on; give at least one, such as 127.0.0.1:9042");
+            found.add(
+                "listen",
+                "no address to listen on; give at least one, such as 127.0.0.1:9042",
+            );
         }
         for (index, address) in self.listen.iter().enumerate() {
             if address.port() != 0 && self.listen[..index].contains(address) {
@@ -60,14 +67,23 @@ impl Config {
         if let Some(admin) = admin
             && self.listen.iter().any(|listen| reaches(*listen, admin))
         {
-            found.add("admin", format!("{admin} is also an address for clients; give it a port of its own"));
+            found.add(
+                "admin",
+                format!("{admin} is also an address for clients; give it a port of its own"),
+            );
         }
         if let Some(http) = self.locks_http {
             if self.listen.iter().any(|listen| reaches(*listen, http)) {
-                found.add("locks_http", format!("{http} is also an address for clients; give it a port of its own"));
+                found.add(
+                    "locks_http",
+                    format!("{http} is also an address for clients; give it a port of its own"),
+                );
             }
             if admin.is_some_and(|admin| reaches(admin, http) || reaches(http, admin)) {
-                found.add("locks_http", format!("{http} is also the address of admin; give it a port of its own"));
+                found.add(
+                    "locks_http",
+                    format!("{http} is also the address of admin; give it a port of its own"),
+                );
             }
         }
         if let Some(advertise) = self.advertise
@@ -82,7 +98,10 @@ impl Config {
 
     fn check_contact_points(&self, found: &mut Findings) {
         if self.contact_points.is_empty() {
-            found.add("contact_points", "no node to ask for the ring; give the address of at least one");
+            found.add(
+                "contact_points",
+                "no node to ask for the ring; give the address of at least one",
+            );
         }
         for point in &self.contact_points {
             match split_host_port(point) {
@@ -90,10 +109,14 @@ impl Config {
                 Ok((host, port)) => {
                     let port = port.or(self.node_port).unwrap_or(CQL_PORT);
                     if let Ok(ip) = host.parse::<IpAddr>()
-                        && self.listen.iter().any(|listen| reaches(*listen, SocketAddr::new(ip, port)))
+                        && self
+                            .listen
+                            .iter()
+                            .any(|listen| reaches(*listen, SocketAddr::new(ip, port)))
                     {
-                        let message =
-                            format!("{ip}:{port} is this proxy itself; give a node's address, or listen elsewhere");
+                        let message = format!(
+                            "{ip}:{port} is this proxy itself; give a node's address, or listen elsewhere"
+                        );
                         found.add("contact_points", message);
                     }
                 }
@@ -106,32 +129,44 @@ impl Config {
 
     fn check_ranges(&self, found: &mut Findings) {
         for option in OPTIONS {
-            let (Allowed::Numbers(from, to) | Allowed::WordOr(_, from, to)) = option.allowed else { continue };
+            let (Allowed::Numbers(from, to) | Allowed::WordOr(_, from, to)) = option.allowed else {
+                continue;
+            };
             if let Some(number) = (option.number)(self)
                 && !(from..=to).contains(&number)
             {
-                found.add(option.key, format!("{number} is out of range; allowed are {from} to {to}"));
+                found.add(
+                    option.key,
+                    format!("{number} is out of range; allowed are {from} to {to}"),
+                );
             }
         }
     }
 
-    /// Whoever says how something is to be done believes that it is done. A default says nothing: a file may have all of them.
+    /// Whoever says how something is to be done believes that it is done. A default says nothing: a
+    /// file may have all of them.
     fn check_idle(&self, found: &mut Findings) {
         let default = Config::default();
         for option in OPTIONS {
             let without = match option.section {
                 HANDOVER_SECTION if self.handover == Handover::Off => "handover = auto",
-                _ if option.key == "multiget_keys_max" && self.multiget == Multiget::Off => "multiget = split",
+                _ if option.key == "multiget_keys_max" && self.multiget == Multiget::Off => {
+                    "multiget = split"
+                }
                 _ => continue,
             };
             if (option.differs)(self, &default) {
                 let key = option.key;
-                found.add(key, format!("it does nothing without {without}: give that, or leave {key} out"));
+                found.add(
+                    key,
+                    format!("it does nothing without {without}: give that, or leave {key} out"),
+                );
             }
         }
     }
 
-    /// Whoever says how locks are to be kept believes that there are some. A default says nothing: a file may have all of them.
+    /// Whoever says how locks are to be kept believes that there are some. A default says nothing:
+    /// a file may have all of them.
     fn check_fleet(&self, found: &mut Findings) {
         if self.fleet.is_some() {
             return;
@@ -166,7 +201,8 @@ impl Findings {
 /// True if a connection to `target` on this machine would arrive at a listener on `listen`.
 pub(crate) fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
     let same_host = listen.ip() == target.ip()
-        || (listen.ip().is_unspecified() && (target.ip().is_loopback() || target.ip().is_unspecified()));
+        || (listen.ip().is_unspecified()
+            && (target.ip().is_loopback() || target.ip().is_unspecified()));
     listen.port() != 0 && listen.port() == target.port() && same_host
 }
 
@@ -240,9 +276,11 @@ mod tests {
             ..valid()
         };
         assert_eq!(with("127.0.0.1:9190", Some("main")).problems(), []);
-        for (http, fleet) in
-            [("127.0.0.1:9190", None), ("127.0.0.1:9042", Some("main")), ("0.0.0.0:9180", Some("main"))]
-        {
+        for (http, fleet) in [
+            ("127.0.0.1:9190", None),
+            ("127.0.0.1:9042", Some("main")),
+            ("0.0.0.0:9180", Some("main")),
+        ] {
             assert_eq!(keys(&with(http, fleet)), ["locks_http"], "{http} {fleet:?}");
         }
     }
@@ -262,11 +300,17 @@ mod tests {
         assert_eq!(with(Some("main")).problems(), []);
         let problems = with(None).problems();
         let found: Vec<&str> = problems.iter().map(|problem| problem.key).collect();
-        let fleet = OPTIONS.iter().filter(|option| option.section == FLEET_SECTION).map(|option| option.key);
+        let fleet = OPTIONS
+            .iter()
+            .filter(|option| option.section == FLEET_SECTION)
+            .map(|option| option.key);
         assert_eq!(found, fleet.filter(|key| *key != "fleet").collect::<Vec<_>>());
         assert_eq!(found.len(), 6);
         for Problem { key, message } in &problems {
-            assert!(message.contains("by fleet") && message.ends_with(&format!("leave {key} out")), "{message}");
+            assert!(
+                message.contains("by fleet") && message.ends_with(&format!("leave {key} out")),
+                "{message}"
+            );
         }
     }
 
@@ -274,7 +318,11 @@ mod tests {
     fn what_is_valid_only_after_a_restart_is_seen() {
         let old = valid();
         let contact_points = old.listen.iter().map(ToString::to_string).collect();
-        let new = Config { listen: vec!["127.0.0.1:9999".parse().expect("address")], contact_points, ..valid() };
+        let new = Config {
+            listen: vec!["127.0.0.1:9999".parse().expect("address")],
+            contact_points,
+            ..valid()
+        };
         assert_eq!(keys(&new), Vec::<&str>::new());
         assert_eq!(keys(&old.reloaded(&new).config), ["contact_points"]);
     }
@@ -289,8 +337,11 @@ mod tests {
     }
     #[test]
     fn a_login_is_told_of_as_one() {
-        let login =
-            |password| Config { username: Some("shunt".to_owned()), password: Some(Secret::new(password)), ..valid() };
+        let login = |password| Config {
+            username: Some("shunt".to_owned()),
+            password: Some(Secret::new(password)),
+            ..valid()
+        };
         assert_eq!(valid().reloaded(&login("old")).changed, ["username"]);
         let moved = Config { password_file: Some("elsewhere".into()), ..login("old") };
         assert_eq!(login("old").reloaded(&moved).changed, Vec::<&str>::new());

@@ -6,7 +6,8 @@ use shunt_reactor::IoChoice;
 
 use super::kinds::{Kind, Micros};
 
-/// How long a turn of the event loop is delayed to gather more work (`docs/internals/reactor.md`, "the window").
+/// How long a turn of the event loop is delayed to gather more work (`docs/internals/reactor.md`,
+/// "the window").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Follows the load.
@@ -19,7 +20,8 @@ pub enum Window {
 }
 
 impl Kind for Window {
-    const EXPECTED: &'static str = "\"auto\", a time such as \"100us\", or a number of microseconds";
+    const EXPECTED: &'static str =
+        "\"auto\", a time such as \"100us\", or a number of microseconds";
 
     fn from_text(text: &str) -> Result<Self, String> {
         match text {

@@ -1,9 +1,11 @@
-//! Who waits for schema agreement, and since when. One check of the schema versions answers all who asked before it.
+//! Who waits for schema agreement, and since when. One check of the schema versions answers all who
+//! asked before it.
 //!
-//! Only the node that made a change is sure to know it: to any other, all versions may look alike because none of them
-//! is new yet. So the change is looked for from the node that made it, on the control connection if that goes there
-//! and on one of its own otherwise. Events wait too: a driver that hears of a new table asks for it at once, and its
-//! question may go to a node that has not heard of it yet.
+//! Only the node that made a change is sure to know it: to any other, all versions may look alike
+//! because none of them is new yet. So the change is looked for from the node that made it, on the
+//! control connection if that goes there and on one of its own otherwise. Events wait too: a driver
+//! that hears of a new table asks for it at once, and its question may go to a node that has not
+//! heard of it yet.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -95,12 +97,14 @@ impl Agreement {
 
 /// True if all nodes but those that are down have the same version.
 pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
-    let mut versions = versions.iter().filter(|(host_id, _)| !down.contains(host_id)).map(|(_, version)| version);
+    let mut versions =
+        versions.iter().filter(|(host_id, _)| !down.contains(host_id)).map(|(_, version)| version);
     let first = versions.next();
     versions.all(|version| Some(version) == first)
 }
 
-/// Waits, on a connection of its own, until the node at `address` sees agreement; `false` if it did not in time.
+/// Waits, on a connection of its own, until the node at `address` sees agreement; `false` if it did
+/// not in time.
 pub(super) async fn seen_by(address: SocketAddr, config: &Config, down: &HashSet<u128>) -> bool {
     let limit = Duration::from_millis(config.connect_timeout_ms);
     let poll = async {
@@ -137,7 +141,10 @@ mod tests {
         assert_eq!(agreement.due(), Some(now));
         let asked = agreement.start_check();
         agreement.ask(core(1, 8), now);
-        assert_eq!(agreement.finish_check(asked, true, now), [Answer { waiter: core(0, 7), agreed: true }]);
+        assert_eq!(
+            agreement.finish_check(asked, true, now),
+            [Answer { waiter: core(0, 7), agreed: true }]
+        );
         assert_eq!(agreement.due(), Some(now + PAUSE));
     }
 
@@ -149,7 +156,10 @@ mod tests {
         let asked = agreement.start_check();
         assert_eq!(agreement.finish_check(asked, false, now), []);
         let late = now + LIMIT;
-        assert_eq!(agreement.finish_check(asked, false, late), [Answer { waiter: core(2, 9), agreed: false }]);
+        assert_eq!(
+            agreement.finish_check(asked, false, late),
+            [Answer { waiter: core(2, 9), agreed: false }]
+        );
         assert_eq!(agreement.due(), None);
     }
 

@@ -1,5 +1,6 @@
-//! A CQL client: one connection, one statement at a time. [`Client`] is for the commands of the binary, where nobody else waits
-//! for it, and [`AsyncClient`] for what has others to serve meanwhile.
+//! A CQL client: one connection, one statement at a time. [`Client`] is for the commands of the
+//! binary, where nobody else waits for it, and [`AsyncClient`] for what has others to serve
+//! meanwhile.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -18,7 +19,8 @@ use crate::config::{CQL_PORT, Credentials, split_host_port};
 /// The option in SUPPORTED by which a proxy can be told from a node.
 pub const PROXY_KEY: &str = "SHUNT_PROXY";
 
-/// An option that only a proxy of a fleet has, to which statements on locks are more than rows; its value is a version of them.
+/// An option that only a proxy of a fleet has, to which statements on locks are more than rows; its
+/// value is a version of them.
 pub const LOCKS_KEY: &str = "SHUNT_LOCKS";
 
 /// Wait for one host before the next is tried beside it.
@@ -50,7 +52,8 @@ impl Table {
     }
 }
 
-/// A connection that is logged in. It ends when this is dropped, and with it what a proxy has waiting for it.
+/// A connection that is logged in. It ends when this is dropped, and with it what a proxy has
+/// waiting for it.
 #[derive(Debug)]
 pub struct AsyncClient {
     connection: Connection,
@@ -68,7 +71,8 @@ impl AsyncClient {
         credentials: Option<&Credentials>,
         limit: Duration,
     ) -> Result<AsyncClient, Failed> {
-        let refused = |error: ControlError| Failed { code: error.code(), message: error.to_string() };
+        let refused =
+            |error: ControlError| Failed { code: error.code(), message: error.to_string() };
         let session = handshake::connect(address, credentials, limit).await.map_err(refused)?;
         let Session { connection, is_proxy, keeps_locks, .. } = session;
         Ok(AsyncClient { connection, is_proxy, keeps_locks })
@@ -90,7 +94,8 @@ impl AsyncClient {
             if let Some(address) = untried.next() {
                 let credentials = credentials.cloned();
                 attempts.spawn(async move {
-                    let connected = AsyncClient::connect(address, credentials.as_ref(), limit).await;
+                    let connected =
+                        AsyncClient::connect(address, credentials.as_ref(), limit).await;
                     connected.map_err(|failed| (address, failed))
                 });
             }
@@ -114,7 +119,8 @@ impl AsyncClient {
     /// Carries out a statement within `limit`.
     ///
     /// # Errors
-    /// The error that answered it, or that nothing did. After the latter, or when the future was given up, the connection is of no use.
+    /// The error that answered it, or that nothing did. After the latter, or when the future was
+    /// given up, the connection is of no use.
     pub async fn query(
         &mut self,
         text: &str,
@@ -127,8 +133,11 @@ impl AsyncClient {
         for value in values {
             list.push(value.as_deref().map_or(Value::Null, Value::Bytes));
         }
-        let params =
-            QueryParams { values: list.values(), serial_consistency: serial, ..QueryParams::simple(consistency) };
+        let params = QueryParams {
+            values: list.values(),
+            serial_consistency: serial,
+            ..QueryParams::simple(consistency)
+        };
         let mut body = Vec::new();
         encode::query(&mut body, version, text, &params);
         let answer = self.connection.request(opcode::QUERY, &body, "a statement", limit).await?;
@@ -137,9 +146,11 @@ impl AsyncClient {
         }
         match ResultMessage::decode(answer.version, &answer.body) {
             Ok(ResultMessage::Rows(rows)) => {
-                let columns = rows.metadata.columns().map(|column| column.name.to_owned()).collect();
+                let columns =
+                    rows.metadata.columns().map(|column| column.name.to_owned()).collect();
                 let values = rows.rows().filter_map(Result::ok);
-                let copied = values.map(|row| row.values().map(|value| value.map(<[u8]>::to_vec)).collect());
+                let copied =
+                    values.map(|row| row.values().map(|value| value.map(<[u8]>::to_vec)).collect());
                 Ok(Table { columns, rows: copied.collect() })
             }
             Ok(_) => Ok(Table::default()),
@@ -156,12 +167,21 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the first of these that answers, HOST or HOST:PORT. `limit` holds for each step, and for each statement later.
+    /// Connects to the first of these that answers, HOST or HOST:PORT. `limit` holds for each step,
+    /// and for each statement later.
     ///
     /// # Errors
-    /// None answers, or the login is refused; says what each of them did. There is a code if one has refused.
-    pub fn connect(hosts: &[String], credentials: Option<&Credentials>, limit: Duration) -> Result<Client, Failed> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error.to_string()))?;
+    /// None answers, or the login is refused; says what each of them did. There is a code if one
+    /// has refused.
+    pub fn connect(
+        hosts: &[String],
+        credentials: Option<&Credentials>,
+        limit: Duration,
+    ) -> Result<Client, Failed> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(&error.to_string()))?;
         let (mut all, mut unknown) = (Vec::new(), Vec::new());
         for host in hosts {
             match addresses(host) {
@@ -183,7 +203,8 @@ impl Client {
         self.client.is_proxy
     }
 
-    /// True if this is a proxy of a fleet: elsewhere a statement on locks may be carried out as one on rows.
+    /// True if this is a proxy of a fleet: elsewhere a statement on locks may be carried out as one
+    /// on rows.
     pub fn keeps_locks(&self) -> bool {
         self.client.keeps_locks
     }
@@ -201,7 +222,8 @@ impl Client {
     /// Carries out a statement.
     ///
     /// # Errors
-    /// The error that answered it, or that nothing did. After the latter the connection is of no use.
+    /// The error that answered it, or that nothing did. After the latter the connection is of no
+    /// use.
     pub fn query(
         &mut self,
         text: &str,

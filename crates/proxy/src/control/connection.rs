@@ -1,7 +1,7 @@
 //! One CQL connection of the control plane: a request at a time, events in between.
 //!
-//! No task of its own: whoever awaits it drives it. Reading appends to a buffer of the connection, so a read that is
-//! given up (in `select!`) loses nothing.
+//! No task of its own: whoever awaits it drives it. Reading appends to a buffer of the connection,
+//! so a read that is given up (in `select!`) loses nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,8 +45,8 @@ impl Message {
         Ok(Message { version, opcode, stream, body: body.to_vec() })
     }
 
-    /// An ERROR on stream 0, where nobody asks: Cassandra answers so what it has not read as far as the stream id, such
-    /// as a request of a version that it does not speak.
+    /// An ERROR on stream 0, where nobody asks: Cassandra answers so what it has not read as far as
+    /// the stream id, such as a request of a version that it does not speak.
     fn is_early_refusal(&self) -> bool {
         self.stream == 0 && self.opcode == opcode::ERROR
     }
@@ -80,7 +80,11 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Opens a TCP connection.
-    pub(super) async fn open(address: SocketAddr, version: u8, limit: Duration) -> Result<Self, ControlError> {
+    pub(super) async fn open(
+        address: SocketAddr,
+        version: u8,
+        limit: Duration,
+    ) -> Result<Self, ControlError> {
         let connect = timeout(limit, TcpStream::connect(address));
         let stream = connect.await.map_err(|_| ControlError::TimedOut("connecting"))??;
         stream.set_nodelay(true)?;
@@ -102,8 +106,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for its answer, whatever it is. Events that arrive meanwhile are kept.
-    /// `name` is for the error when `limit` is over; the connection must then be given up.
+    /// Sends a request and waits for its answer, whatever it is. Events that arrive meanwhile are
+    /// kept. `name` is for the error when `limit` is over; the connection must then be given up.
     pub(super) async fn request(
         &mut self,
         opcode: u8,
@@ -115,7 +119,9 @@ impl Connection {
             let stream = self.send(opcode, body).await?;
             loop {
                 match self.next_message().await? {
-                    message if message.stream == stream || message.is_early_refusal() => return Ok(message),
+                    message if message.stream == stream || message.is_early_refusal() => {
+                        return Ok(message);
+                    }
                     message => self.keep_event(message)?,
                 }
             }
@@ -136,7 +142,10 @@ impl Connection {
 
     fn keep_event(&mut self, message: Message) -> Result<(), ControlError> {
         if message.opcode != opcode::EVENT || message.stream != EVENT_STREAM {
-            let what = format!("opcode {:#04x} on stream {} that nobody asked on", message.opcode, message.stream);
+            let what = format!(
+                "opcode {:#04x} on stream {} that nobody asked on",
+                message.opcode, message.stream
+            );
             return Err(ControlError::Garbage(what));
         }
         if self.events.len() >= EVENTS_MAX {
@@ -185,10 +194,16 @@ impl Connection {
             None => None,
             Some(header) => {
                 if !header.response || !(1..=6).contains(&header.version) {
-                    return Err(ControlError::Garbage(format!("version byte {:#04x}", header.to_bytes()[0])));
+                    return Err(ControlError::Garbage(format!(
+                        "version byte {:#04x}",
+                        header.to_bytes()[0]
+                    )));
                 }
                 if header.length > BODY_BYTES_MAX {
-                    return Err(ControlError::Garbage(format!("a message of {} bytes", header.length)));
+                    return Err(ControlError::Garbage(format!(
+                        "a message of {} bytes",
+                        header.length
+                    )));
                 }
                 envelopes.body()?.map(|body| Message::new(&header, body)).transpose()?
             }

@@ -1,4 +1,5 @@
-//! Contact points: the addresses behind their names, and those among them at which this proxy listens itself.
+//! Contact points: the addresses behind their names, and those among them at which this proxy
+//! listens itself.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -16,7 +17,10 @@ pub(super) async fn resolve_all(config: &Config) -> Vec<Resolved> {
 }
 
 /// Looks up the addresses of one contact point.
-pub(super) async fn resolve(contact_point: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
+pub(super) async fn resolve(
+    contact_point: &str,
+    default_port: u16,
+) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = split_host_port(contact_point)?;
     let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;
     found.map(Iterator::collect).map_err(|error| format!("the name cannot be looked up: {error}"))
@@ -27,7 +31,9 @@ pub(super) async fn resolve(contact_point: &str, default_port: u16) -> Result<Ve
 /// # Errors
 /// One is; the text says which.
 pub(super) fn refuse_own(config: &Config, resolved: &[Resolved]) -> Result<(), ControlError> {
-    let all = resolved.iter().flat_map(|(name, addresses)| addresses.iter().flatten().map(move |one| (name, *one)));
+    let all = resolved
+        .iter()
+        .flat_map(|(name, addresses)| addresses.iter().flatten().map(move |one| (name, *one)));
     match all.into_iter().find(|(_, address)| is_own(config, *address)) {
         Some((name, address)) => Err(ControlError::Unfit(refusal(name, address))),
         None => Ok(()),
@@ -49,12 +55,14 @@ pub(super) fn is_own(config: &Config, address: SocketAddr) -> bool {
     config.listen.iter().any(|listen| {
         // An IPv6 listener may take IPv4 connections or not: the system's settings decide.
         let is_any = listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4();
-        let target = if is_any && is_of_this_host(address.ip()) { listen.ip() } else { address.ip() };
+        let target =
+            if is_any && is_of_this_host(address.ip()) { listen.ip() } else { address.ip() };
         listen.ip() == target && reaches(*listen, SocketAddr::new(target, address.port()))
     })
 }
 
-/// True if an address is this host's: the kernel then sends to it from the same one. Nothing is sent for that.
+/// True if an address is this host's: the kernel then sends to it from the same one. Nothing is
+/// sent for that.
 fn is_of_this_host(ip: IpAddr) -> bool {
     let any: IpAddr = if ip.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {

@@ -1,9 +1,10 @@
 //! Which datacentre is local: the configured one, else that of the contact points.
 //!
-//! Settled once, before any core hears of the ring, and only by what is the same for every proxy with the same
-//! configuration: the contact points as addresses and the ring's own list of nodes, never by who answered, or first. What
-//! leaves a choice is refused. What must never happen: that queries go to a datacentre nobody chose; where the local one has
-//! no nodes (any more), there is no node to use.
+//! Settled once, before any core hears of the ring, and only by what is the same for every proxy
+//! with the same configuration: the contact points as addresses and the ring's own list of nodes,
+//! never by who answered, or first. What leaves a choice is refused. What must never happen: that
+//! queries go to a datacentre nobody chose; where the local one has no nodes (any more), there is
+//! no node to use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,7 +15,11 @@ use shunt_topology::Node;
 pub(crate) type Resolved = (String, Result<Vec<SocketAddr>, String>);
 
 /// The local datacentre of a ring of these nodes, or why there is none.
-pub(crate) fn choose(configured: Option<&str>, nodes: &[Node], resolved: &[Resolved]) -> Result<String, String> {
+pub(crate) fn choose(
+    configured: Option<&str>,
+    nodes: &[Node],
+    resolved: &[Resolved],
+) -> Result<String, String> {
     let names: BTreeSet<&str> = nodes.iter().map(|node| node.datacentre.as_str()).collect();
     match (configured, names.first()) {
         (Some(name), _) if names.contains(name) => return Ok(name.to_owned()),
@@ -33,12 +38,16 @@ pub(crate) fn choose(configured: Option<&str>, nodes: &[Node], resolved: &[Resol
         let addresses = addresses.as_ref().map_err(|why| {
             format!("{several}, and it is not known in which one the contact point {name} is, because {why}: set local_datacentre")
         })?;
-        for datacentre in addresses.iter().filter_map(|address| datacentre_of(*address, nodes)).collect::<BTreeSet<_>>()
+        for datacentre in addresses
+            .iter()
+            .filter_map(|address| datacentre_of(*address, nodes))
+            .collect::<BTreeSet<_>>()
         {
             found.entry(datacentre).or_default().push(name);
         }
     }
-    let mut places = found.iter().map(|(datacentre, names)| format!("{} in {datacentre}", names.join(", ")));
+    let mut places =
+        found.iter().map(|(datacentre, names)| format!("{} in {datacentre}", names.join(", ")));
     match found.first_key_value() {
         Some((only, _)) if found.len() == 1 => Ok((*only).to_owned()),
         Some(_) => {
@@ -54,12 +63,16 @@ pub(crate) fn choose(configured: Option<&str>, nodes: &[Node], resolved: &[Resol
     }
 }
 
-/// That of the node with this address; or of all that share the IP address, as behind forwarded ports.
+/// That of the node with this address; or of all that share the IP address, as behind forwarded
+/// ports.
 fn datacentre_of(address: SocketAddr, nodes: &[Node]) -> Option<&str> {
     if let Some(node) = nodes.iter().find(|node| node.address == address) {
         return Some(&node.datacentre);
     }
-    let mut near = nodes.iter().filter(|node| node.address.ip() == address.ip()).map(|node| node.datacentre.as_str());
+    let mut near = nodes
+        .iter()
+        .filter(|node| node.address.ip() == address.ip())
+        .map(|node| node.datacentre.as_str());
     let first = near.next()?;
     near.all(|other| other == first).then_some(first)
 }
@@ -68,7 +81,8 @@ fn datacentre_of(address: SocketAddr, nodes: &[Node]) -> Option<&str> {
 pub(crate) fn list(nodes: &[Node]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     nodes.iter().for_each(|node| *counts.entry(&node.datacentre).or_default() += 1);
-    let shown =
-        |(name, count): (&str, usize)| format!("{name} ({count} {})", if count == 1 { "node" } else { "nodes" });
+    let shown = |(name, count): (&str, usize)| {
+        format!("{name} ({count} {})", if count == 1 { "node" } else { "nodes" })
+    };
     counts.into_iter().map(shown).collect::<Vec<_>>().join(", ")
 }

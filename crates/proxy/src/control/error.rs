@@ -36,7 +36,8 @@ pub(super) enum ControlError {
 }
 
 impl ControlError {
-    /// The code of the error that the node answered with. A login that it wants and that was not given counts as a wrong one.
+    /// The code of the error that the node answered with. A login that it wants and that was not
+    /// given counts as a wrong one.
     pub(super) fn code(&self) -> Option<i32> {
         match self {
             Self::Node { code, .. } | Self::LoginRefused { code, .. } => Some(*code),
@@ -55,13 +56,21 @@ impl fmt::Display for ControlError {
             Self::Io(error) => error.fmt(f),
             Self::TimedOut(what) => write!(f, "no answer to {what} in time"),
             Self::Garbage(what) => write!(f, "the node sent what is not CQL: {what}"),
-            Self::Unexpected { asked, opcode } => write!(f, "the node answered {asked} with opcode {opcode:#04x}"),
-            Self::Node { code, message } => write!(f, "the node answered with error {code:#06x}: {message}"),
-            Self::NoCommonVersion(message) => write!(f, "no common protocol version (ours are 3 to 5): {message}"),
+            Self::Unexpected { asked, opcode } => {
+                write!(f, "the node answered {asked} with opcode {opcode:#04x}")
+            }
+            Self::Node { code, message } => {
+                write!(f, "the node answered with error {code:#06x}: {message}")
+            }
+            Self::NoCommonVersion(message) => {
+                write!(f, "no common protocol version (ours are 3 to 5): {message}")
+            }
             Self::LoginNeeded { class } => {
                 write!(f, "the node wants a login ({class}): set `username` and `password_file`")
             }
-            Self::LoginRefused { class, message, .. } => write!(f, "login refused ({class}): {message}"),
+            Self::LoginRefused { class, message, .. } => {
+                write!(f, "login refused ({class}): {message}")
+            }
             Self::Incomplete(what) => write!(f, "the node's system tables lack {what}"),
             Self::Stranger(why) | Self::Unfit(why) => f.write_str(why),
         }

@@ -1,4 +1,5 @@
-//! Following the ring on one control connection: events, requests of cores, periodic reading, heartbeat.
+//! Following the ring on one control connection: events, requests of cores, periodic reading,
+//! heartbeat.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,14 +20,15 @@ use super::plane::{ControlPlane, Step, node_port, probe, until};
 use super::state::TableName;
 use super::{ControlRequest, CoreMail, ring, schema};
 
-/// Wait after the first of several topology or status events, so that they cost one reading. Nodes also tell of a
-/// change before they can be asked about it.
+/// Wait after the first of several topology or status events, so that they cost one reading. Nodes
+/// also tell of a change before they can be asked about it.
 const TOPOLOGY_DELAY: Duration = Duration::from_millis(1000);
 /// Wait after the first of several schema events.
 const SCHEMA_DELAY: Duration = Duration::from_millis(300);
 /// Least time that a node has for an answer on the control connection.
 const STEP_MIN: Duration = Duration::from_secs(10);
-/// Nodes asked about agreement at a time on connections of their own; beyond that the control connection has to do.
+/// Nodes asked about agreement at a time on connections of their own; beyond that the control
+/// connection has to do.
 const AGREEMENTS_MAX: usize = 32;
 /// How often mail that did not fit a core's mailbox is tried again.
 pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
@@ -58,7 +60,8 @@ struct Follower<'p> {
     schema_due: Option<Instant>,
     refresh_due: Instant,
     heartbeat_due: Instant,
-    /// Nobody listened to events before this connection, and what they would have told is not known yet.
+    /// Nobody listened to events before this connection, and what they would have told is not known
+    /// yet.
     was_away: bool,
     agreement: Agreement,
 }
@@ -95,7 +98,8 @@ impl Follower<'_> {
                 self.answer(answers).await?;
             }
             changed = plane.config.changed() => {
-                // The sender lives as long as the process; if it does not, there is nothing more to follow.
+                // The sender lives as long as the process; if it does not, there is nothing more to
+                // follow.
                 if changed.is_err() {
                     return Ok(false);
                 }
@@ -120,12 +124,13 @@ impl Follower<'_> {
         let mut body = Vec::new();
         encode::register(&mut body, [TOPOLOGY_CHANGE, STATUS_CHANGE, SCHEMA_CHANGE]);
         let limit = self.limit();
-        let answer = self.session.connection.request(opcode::REGISTER, &body, "REGISTER", limit).await?;
+        let answer =
+            self.session.connection.request(opcode::REGISTER, &body, "REGISTER", limit).await?;
         if answer.opcode == opcode::READY { Ok(()) } else { Err(answer.refusal("REGISTER")) }
     }
 
-    /// Time for one step. The deadline of queries is for those of clients, and may be shorter than a cold node needs to
-    /// tell the schema.
+    /// Time for one step. The deadline of queries is for those of clients, and may be shorter than
+    /// a cold node needs to tell the schema.
     fn limit(&self) -> Duration {
         Duration::from_millis(self.plane.settings().query_timeout_ms).max(STEP_MIN)
     }
@@ -134,7 +139,8 @@ impl Follower<'_> {
     async fn refresh_all(&mut self) -> Step {
         let ring_changed = self.read_ring().await?;
         let schema_changed = self.read_schema().await?;
-        self.refresh_due = Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
+        self.refresh_due =
+            Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
         if self.plane.is_starting() {
             self.plane.settle(&self.session).await?;
         }
@@ -149,12 +155,18 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Notes what there is in a schema of another version, and tells clients of what changed while nobody listened. A
-    /// node that has not heard of a change yet tells of it later itself. What came just before the last connection was
-    /// lost, or just after this one registered, may be told twice; drivers read the schema again, and find it the same.
+    /// Notes what there is in a schema of another version, and tells clients of what changed while
+    /// nobody listened. A node that has not heard of a change yet tells of it later itself. What
+    /// came just before the last connection was lost, or just after this one registered, may be
+    /// told twice; drivers read the schema again, and find it the same.
     async fn take_inventory(&mut self) -> Step {
         let version = self.plane.ring.as_ref().map(|ring| ring.schema_version).unwrap_or_default();
-        if self.plane.inventory.as_ref().is_some_and(|inventory| inventory.schema_version == version) {
+        if self
+            .plane
+            .inventory
+            .as_ref()
+            .is_some_and(|inventory| inventory.schema_version == version)
+        {
             self.was_away = false;
             return Ok(());
         }
@@ -166,7 +178,11 @@ impl Follower<'_> {
         if was_away && let Some(before) = &self.plane.inventory {
             let (events, count) = inventory.events_since(before);
             if count > 0 {
-                info!(changes = count, told = events.len(), "the schema has changed while no node could tell of it");
+                info!(
+                    changes = count,
+                    told = events.len(),
+                    "the schema has changed while no node could tell of it"
+                );
             }
             let now = Instant::now();
             events.into_iter().for_each(|body| self.agreement.ask(Waiter::Event(body), now));
@@ -224,10 +240,14 @@ impl Follower<'_> {
 
     fn tell_changes(&self, ring: &ring::Ring) {
         let before = self.plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
-        for node in ring.nodes.iter().filter(|node| !before.iter().any(|old| old.host_id == node.host_id)) {
+        for node in
+            ring.nodes.iter().filter(|node| !before.iter().any(|old| old.host_id == node.host_id))
+        {
             info!(address = %node.address, datacentre = %node.datacentre, tokens = node.tokens.len(), "node found");
         }
-        for node in before.iter().filter(|old| !ring.nodes.iter().any(|node| node.host_id == old.host_id)) {
+        for node in
+            before.iter().filter(|old| !ring.nodes.iter().any(|node| node.host_id == old.host_id))
+        {
             info!(address = %node.address, "node has left the ring");
         }
     }
@@ -243,7 +263,8 @@ impl Follower<'_> {
             }
             Event::StatusChange { change, address } => {
                 debug!(change, %address, "status event");
-                let nodes = self.plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
+                let nodes =
+                    self.plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
                 let known = self.plane.known.find(nodes, address);
                 self.topology_due.get_or_insert(topology_due);
                 if let Some(host_id) = known {
@@ -276,7 +297,8 @@ impl Follower<'_> {
     /// Looks from the node that changed the schema.
     fn await_agreement(&mut self, id: NodeId, waiter: Waiter) {
         let plane = &mut *self.plane;
-        let nodes = plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
+        let nodes =
+            plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
         let elsewhere = nodes
             .filter(|(ring, node)| node.id == id && node.host_id != ring.control_host_id)
             .map(|(_, node)| node.address)
@@ -296,8 +318,11 @@ impl Follower<'_> {
     fn unreachable(&mut self, id: NodeId) {
         let now = Instant::now();
         self.topology_due.get_or_insert(now + TOPOLOGY_DELAY);
-        let nodes = self.plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
-        let control = nodes.into_iter().any(|(ring, node)| node.id == id && node.host_id == ring.control_host_id);
+        let nodes =
+            self.plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
+        let control = nodes
+            .into_iter()
+            .any(|(ring, node)| node.id == id && node.host_id == ring.control_host_id);
         if control {
             self.heartbeat_due = now;
         }
@@ -306,12 +331,18 @@ impl Follower<'_> {
 
     /// Notes that a node is up or down, and publishes if that is news.
     fn mark(&mut self, host_id: u128, up: bool, by: &str) {
-        let Some(node) = self.plane.ring.iter().flat_map(|ring| &ring.nodes).find(|node| node.host_id == host_id)
+        let Some(node) = self
+            .plane
+            .ring
+            .iter()
+            .flat_map(|ring| &ring.nodes)
+            .find(|node| node.host_id == host_id)
         else {
             return;
         };
         let address = node.address;
-        let news = if up { self.plane.down.remove(&host_id) } else { self.plane.down.insert(host_id) };
+        let news =
+            if up { self.plane.down.remove(&host_id) } else { self.plane.down.insert(host_id) };
         if !news {
             return;
         }
@@ -385,10 +416,17 @@ impl Follower<'_> {
         let limit = self.limit();
         let (mut is_new, mut outcome) = (false, Ok(()));
         for name in &names {
-            let read = schema::read_table(&mut self.session.connection, limit, &mut self.plane.schema, name).await;
+            let read = schema::read_table(
+                &mut self.session.connection,
+                limit,
+                &mut self.plane.schema,
+                name,
+            )
+            .await;
             match self.counted(read) {
                 Ok(changed) => is_new |= changed,
-                // The node is there, and does not tell of this table now: all of the schema is read soon.
+                // The node is there, and does not tell of this table now: all of the schema is read
+                // soon.
                 Err(ControlError::Node { .. }) => {
                     self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
                 }

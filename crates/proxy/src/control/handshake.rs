@@ -29,7 +29,8 @@ pub(super) struct Session {
     pub(super) authenticator: Option<String>,
 }
 
-/// Connects and logs in, in the highest version that the node speaks too. `limit` holds for each step.
+/// Connects and logs in, in the highest version that the node speaks too. `limit` holds for each
+/// step.
 pub(super) async fn connect(
     address: SocketAddr,
     credentials: Option<&Credentials>,
@@ -38,16 +39,19 @@ pub(super) async fn connect(
     let mut refused = String::new();
     for version in VERSIONS {
         match connect_with(address, version, credentials, limit).await {
-            // A node that does not know the version says so, and closes the connection (v5, section 2.2).
-            Err(ControlError::Node { code: error_code::PROTOCOL_ERROR, message }) => refused = message,
+            // A node that does not know the version says so, and closes the connection (v5, section
+            // 2.2).
+            Err(ControlError::Node { code: error_code::PROTOCOL_ERROR, message }) => {
+                refused = message
+            }
             outcome => return outcome,
         }
     }
     Err(ControlError::NoCommonVersion(refused))
 }
 
-/// Finds out whether a node answers CQL at all, by OPTIONS in the oldest version, which needs no login. A refusal of
-/// that version is an answer too.
+/// Finds out whether a node answers CQL at all, by OPTIONS in the oldest version, which needs no
+/// login. A refusal of that version is an answer too.
 pub(super) async fn probe(address: SocketAddr, limit: Duration) -> Result<(), ControlError> {
     let mut connection = Connection::open(address, VERSIONS[VERSIONS.len() - 1], limit).await?;
     connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await.map(|_| ())
@@ -66,7 +70,11 @@ async fn connect_with(
     }
     let Offer { compressions, is_proxy, keeps_locks } = options(&supported)?;
     let mut body = Vec::new();
-    let driver = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "shunt"), ("DRIVER_VERSION", env!("CARGO_PKG_VERSION"))];
+    let driver = [
+        ("CQL_VERSION", "3.0.0"),
+        ("DRIVER_NAME", "shunt"),
+        ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
+    ];
     encode::startup(&mut body, driver);
     let answer = connection.request(opcode::STARTUP, &body, "STARTUP", limit).await?;
     connection.start_framing();
@@ -88,13 +96,18 @@ struct Offer {
 
 fn options(supported: &Message) -> Result<Offer, ControlError> {
     let options = Supported::decode(&supported.body)?.options;
-    let compressions = options.get("COMPRESSION").map(|list| list.iter().map(str::to_owned).collect());
+    let compressions =
+        options.get("COMPRESSION").map(|list| list.iter().map(str::to_owned).collect());
     let has = |key| options.get(key).is_some();
-    Ok(Offer { compressions: compressions.unwrap_or_default(), is_proxy: has(PROXY_KEY), keeps_locks: has(LOCKS_KEY) })
+    Ok(Offer {
+        compressions: compressions.unwrap_or_default(),
+        is_proxy: has(PROXY_KEY),
+        keeps_locks: has(LOCKS_KEY),
+    })
 }
 
-/// Sends user and password as SASL PLAIN (RFC 4616), which PasswordAuthenticator takes as the first answer.
-/// Returns the class of the authenticator.
+/// Sends user and password as SASL PLAIN (RFC 4616), which PasswordAuthenticator takes as the first
+/// answer. Returns the class of the authenticator.
 async fn log_in(
     connection: &mut Connection,
     authenticate: &Message,
@@ -114,7 +127,8 @@ async fn log_in(
             Err(ControlError::LoginRefused { class, code: error_code::BAD_CREDENTIALS, message })
         }
         opcode::ERROR => {
-            let ErrorMessage { code, message, .. } = ErrorMessage::decode(answer.version, &answer.body)?;
+            let ErrorMessage { code, message, .. } =
+                ErrorMessage::decode(answer.version, &answer.body)?;
             Err(ControlError::LoginRefused { class, code, message: message.to_owned() })
         }
         _ => Err(answer.refusal("AUTH_RESPONSE")),

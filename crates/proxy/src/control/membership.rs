@@ -1,10 +1,11 @@
-//! Decides whether a node belongs to the ring that is known: its addresses may have been given to another ring, and
-//! contact points may be of two.
+//! Decides whether a node belongs to the ring that is known: its addresses may have been given to
+//! another ring, and contact points may be of two.
 //!
-//! Nodes of one ring must never be mistaken for those of another, because queries and logins would go to whoever has
-//! the addresses now. A ring is the same if its cluster has the same name (which many have that were set up alike) and
-//! at least one of the nodes that it shows, by host id, was shown before. A ring that was built anew from nothing is
-//! another one; a proxy that has known the old one must be started again for it.
+//! Nodes of one ring must never be mistaken for those of another, because queries and logins would
+//! go to whoever has the addresses now. A ring is the same if its cluster has the same name (which
+//! many have that were set up alike) and at least one of the nodes that it shows, by host id, was
+//! shown before. A ring that was built anew from nothing is another one; a proxy that has known the
+//! old one must be started again for it.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -31,16 +32,24 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn of(ring: &Ring) -> Self {
-        let host_ids = ring.nodes.iter().map(|node| node.host_id).chain([ring.control_host_id]).collect();
+        let host_ids =
+            ring.nodes.iter().map(|node| node.host_id).chain([ring.control_host_id]).collect();
         Self { cluster_name: ring.cluster_name.clone(), host_ids }
     }
 
-    /// Asks the node at the other end which nodes it knows; [`ControlError::Stranger`] if it is of another ring.
-    pub(super) async fn admit(&self, connection: &mut Connection, limit: Duration) -> Result<(), ControlError> {
+    /// Asks the node at the other end which nodes it knows; [`ControlError::Stranger`] if it is of
+    /// another ring.
+    pub(super) async fn admit(
+        &self,
+        connection: &mut Connection,
+        limit: Duration,
+    ) -> Result<(), ControlError> {
         let found = ring::members(connection, limit.max(STEP_MIN)).await?;
         if found.cluster_name != self.cluster_name {
             let (found, own) = (found.cluster_name, &self.cluster_name);
-            return Err(ControlError::Stranger(format!("it is of another ring: cluster {found:?} instead of {own:?}")));
+            return Err(ControlError::Stranger(format!(
+                "it is of another ring: cluster {found:?} instead of {own:?}"
+            )));
         }
         if found.host_ids.is_disjoint(&self.host_ids) {
             let why = "it is of another ring with the same name: it shows none of the nodes that are known \
@@ -51,14 +60,16 @@ impl Members {
     }
 }
 
-/// Asks the nodes at contact points that are not in the ring's list, as far as they answer. An error: one is of another ring.
+/// Asks the nodes at contact points that are not in the ring's list, as far as they answer. An
+/// error: one is of another ring.
 pub(super) async fn check_contact_points(
     config: &Config,
     ring: &Ring,
     reached: SocketAddr,
     resolved: &[(String, Result<Vec<SocketAddr>, String>)],
 ) -> Result<(), ControlError> {
-    let listed: HashSet<SocketAddr> = ring.nodes.iter().map(|node| node.address).chain([reached]).collect();
+    let listed: HashSet<SocketAddr> =
+        ring.nodes.iter().map(|node| node.address).chain([reached]).collect();
     let addresses: HashSet<SocketAddr> =
         resolved.iter().flat_map(|(_, found)| found.iter().flatten()).copied().collect();
     let mut asked = JoinSet::new();
@@ -76,7 +87,9 @@ pub(super) async fn check_contact_points(
     while let Some(answer) = asked.join_next().await {
         match answer {
             Ok((address, Err(error @ ControlError::Stranger(_)))) => {
-                let why = format!("the contact point {address} and the node at {reached}, which was reached first");
+                let why = format!(
+                    "the contact point {address} and the node at {reached}, which was reached first"
+                );
                 return Err(ControlError::Unfit(format!(
                     "{why}, are not of one ring: {error}; give contact points of one ring only"
                 )));

@@ -1,8 +1,10 @@
-//! Schema changes that no event told of, because they were made while the control connection was away.
+//! Schema changes that no event told of, because they were made while the control connection was
+//! away.
 //!
-//! Drivers read the schema once and go by events from then on; one whose own connection breaks reads it again. Behind
-//! the proxy a driver's connection stays, so what has changed meanwhile is found here, by comparing what there was with
-//! what there is, and told as a node would have told it.
+//! Drivers read the schema once and go by events from then on; one whose own connection breaks
+//! reads it again. Behind the proxy a driver's connection stays, so what has changed meanwhile is
+//! found here, by comparing what there was with what there is, and told as a node would have told
+//! it.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +17,8 @@ use super::connection::Connection;
 use super::error::ControlError;
 use super::tables::{self, Row};
 
-/// Events for one absence. Drivers read something for each, and what waits for a core is bounded too.
+/// Events for one absence. Drivers read something for each, and what waits for a core is bounded
+/// too.
 const EVENTS_MAX: usize = 128;
 
 /// Keyspaces that belong to the nodes. They differ between releases, which is no change to tell of.
@@ -30,7 +33,8 @@ const OF_NODES: [&str; 8] = [
     "system_virtual_schema",
 ];
 
-/// The subject of an event, in the order in which nodes tell of new ones: a thing comes after those that it is made of.
+/// The subject of an event, in the order in which nodes tell of new ones: a thing comes after those
+/// that it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Keyspace,
@@ -40,11 +44,20 @@ enum Target {
     Aggregate,
 }
 
-/// Where things are listed, and the column with their names. Only columns that every release since 3.0 has, and that
-/// change when drivers have to read again: a table's comment is none of them. Views are tables to events.
+/// Where things are listed, and the column with their names. Only columns that every release since
+/// 3.0 has, and that change when drivers have to read again: a table's comment is none of them.
+/// Views are tables to events.
 const LISTS: [(Target, &str, &str); 8] = [
-    (Target::Keyspace, "", "SELECT keyspace_name, durable_writes, replication FROM system_schema.keyspaces"),
-    (Target::Type, "type_name", "SELECT keyspace_name, type_name, field_names, field_types FROM system_schema.types"),
+    (
+        Target::Keyspace,
+        "",
+        "SELECT keyspace_name, durable_writes, replication FROM system_schema.keyspaces",
+    ),
+    (
+        Target::Type,
+        "type_name",
+        "SELECT keyspace_name, type_name, field_names, field_types FROM system_schema.types",
+    ),
     (Target::Table, "table_name", "SELECT keyspace_name, table_name, id FROM system_schema.tables"),
     (Target::Table, "view_name", "SELECT keyspace_name, view_name, id FROM system_schema.views"),
     (
@@ -96,8 +109,8 @@ impl Inventory {
         Self { schema_version, things: BTreeMap::new() }
     }
 
-    /// Takes it. `None` with servers that do not list their keyspaces (before Cassandra 3.0), or will not now: nothing but
-    /// events depends on it.
+    /// Takes it. `None` with servers that do not list their keyspaces (before Cassandra 3.0), or
+    /// will not now: nothing but events depends on it.
     pub(super) async fn take(
         connection: &mut Connection,
         schema_version: u128,
@@ -107,7 +120,8 @@ impl Inventory {
         for (target, name, query) in LISTS {
             match tables::read(connection, query, limit).await {
                 // A server without functions, say.
-                Err(ControlError::Node { code: error_code::INVALID, .. }) if target != Target::Keyspace => {}
+                Err(ControlError::Node { code: error_code::INVALID, .. })
+                    if target != Target::Keyspace => {}
                 Err(ControlError::Node { .. }) => return Ok(None),
                 outcome => outcome?.iter().for_each(|row| inventory.add(target, name, row)),
             }
@@ -121,24 +135,30 @@ impl Inventory {
         let keyspace = row.text("keyspace_name").filter(|keyspace| !OF_NODES.contains(keyspace));
         let (Some(keyspace), Some(name)) = (keyspace, name) else { return };
         let arguments = row.texts("argument_types").into_iter().map(str::to_owned).collect();
-        let thing = Thing { target, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments };
+        let thing =
+            Thing { target, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments };
         let mut hasher = DefaultHasher::new();
         row.values().hash(&mut hasher);
         let digest = self.things.entry(thing).or_default();
         *digest = digest.wrapping_add(hasher.finish());
     }
 
-    /// Bodies of the events that lead from `before` to here, at most [`EVENTS_MAX`], and how many there would be.
+    /// Bodies of the events that lead from `before` to here, at most [`EVENTS_MAX`], and how many
+    /// there would be.
     pub(super) fn events_since(&self, before: &Inventory) -> (Vec<Arc<[u8]>>, usize) {
-        let changed = self.things.iter().filter_map(|(thing, digest)| match before.things.get(thing) {
-            None => Some(("CREATED", thing)),
-            Some(old) if old != digest => Some(("UPDATED", thing)),
-            Some(_) => None,
-        });
+        let changed =
+            self.things.iter().filter_map(|(thing, digest)| match before.things.get(thing) {
+                None => Some(("CREATED", thing)),
+                Some(old) if old != digest => Some(("UPDATED", thing)),
+                Some(_) => None,
+            });
         // What is made of something goes before it.
         let gone = before.things.keys().rev().filter(|thing| !self.things.contains_key(*thing));
         let all: Vec<_> = changed.chain(gone.map(|thing| ("DROPPED", thing))).collect();
-        (all.iter().take(EVENTS_MAX).map(|(change, thing)| thing.event(change)).collect(), all.len())
+        (
+            all.iter().take(EVENTS_MAX).map(|(change, thing)| thing.event(change)).collect(),
+            all.len(),
+        )
     }
 }
 
@@ -154,7 +174,8 @@ impl Thing {
         };
         let mut arguments = Vec::new();
         put::string_list(&mut arguments, self.arguments.iter().map(String::as_str));
-        let arguments = Reader::new(&arguments).string_list("argument types").ok().filter(|_| has_arguments);
+        let arguments =
+            Reader::new(&arguments).string_list("argument types").ok().filter(|_| has_arguments);
         let name = (self.target != Target::Keyspace).then_some(self.name.as_str());
         let change = SchemaChange { change, target, keyspace: &self.keyspace, name, arguments };
         let mut body = Vec::new();
@@ -171,7 +192,12 @@ mod tests {
         let mut inventory = Inventory::new(0);
         for (target, name, arguments, digest) in things {
             let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-            let thing = Thing { target: *target, keyspace: "k".to_owned(), name: (*name).to_owned(), arguments };
+            let thing = Thing {
+                target: *target,
+                keyspace: "k".to_owned(),
+                name: (*name).to_owned(),
+                arguments,
+            };
             inventory.things.insert(thing, *digest);
         }
         inventory
@@ -183,10 +209,14 @@ mod tests {
         assert_eq!(bodies.len(), count.min(EVENTS_MAX));
         let tell = |body: &Arc<[u8]>| match Event::decode(body).expect("event") {
             Event::SchemaChange(found) => {
-                let arguments: Vec<_> = found.arguments.map(|list| list.iter().collect()).unwrap_or_default();
+                let arguments: Vec<_> =
+                    found.arguments.map(|list| list.iter().collect()).unwrap_or_default();
                 let name = found.name.unwrap_or(found.keyspace);
                 assert_eq!(found.keyspace, "k");
-                assert_eq!(found.arguments.is_some(), matches!(found.target, "FUNCTION" | "AGGREGATE"));
+                assert_eq!(
+                    found.arguments.is_some(),
+                    matches!(found.target, "FUNCTION" | "AGGREGATE")
+                );
                 format!("{} {} {name}{arguments:?}", found.change, found.target)
             }
             other => panic!("{other:?}"),
@@ -231,14 +261,16 @@ mod tests {
             (Target::Function, "f", &["text"], 1),
         ]);
         let expected =
-            ["UPDATED TABLE t[]", r#"CREATED FUNCTION f["text"]"#, r#"DROPPED FUNCTION f["int"]"#].map(str::to_owned);
+            ["UPDATED TABLE t[]", r#"CREATED FUNCTION f["text"]"#, r#"DROPPED FUNCTION f["int"]"#]
+                .map(str::to_owned);
         assert_eq!(told(&after, &before), expected);
     }
 
     #[test]
     fn one_absence_has_so_many_events_and_no_more() {
         let names: Vec<String> = (0..2 * EVENTS_MAX).map(|number| format!("t{number}")).collect();
-        let tables: Vec<_> = names.iter().map(|name| (Target::Table, name.as_str(), &[][..], 1)).collect();
+        let tables: Vec<_> =
+            names.iter().map(|name| (Target::Table, name.as_str(), &[][..], 1)).collect();
         let (bodies, count) = inventory(&tables).events_since(&inventory(&[]));
         assert_eq!((bodies.len(), count), (EVENTS_MAX, 2 * EVENTS_MAX));
     }

@@ -1,4 +1,5 @@
-//! The control plane: follows the ring and keeps the cores informed. One thread with a small tokio runtime.
+//! The control plane: follows the ring and keeps the cores informed. One thread with a small tokio
+//! runtime.
 //!
 //! ```text
 //! plane: connect (handshake) -> follow: events, requests -> read (ring, schema by tables) -> publish -> post -> cores

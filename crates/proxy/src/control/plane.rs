@@ -1,4 +1,5 @@
-//! The control plane's life: get a control connection, follow the ring on it, get another when it is lost.
+//! The control plane's life: get a control connection, follow the ring on it, get another when it
+//! is lost.
 //!
 //! ```text
 //! connect to any known node -> register for events -> read ring and schema -> publish
@@ -53,7 +54,8 @@ pub struct ControlOptions {
     pub seed: u64,
 }
 
-/// Why a proxy with this configuration must not serve clients in front of this ring. Found before the cores hear of a ring.
+/// Why a proxy with this configuration must not serve clients in front of this ring. Found before
+/// the cores hear of a ring.
 #[derive(Debug)]
 pub struct Unfit(pub String);
 
@@ -69,7 +71,8 @@ pub struct ControlPlane {
     pub(super) schema: Schema,
     /// The schema as clients know it from events; `None` before it was read.
     pub(super) inventory: Option<Inventory>,
-    /// The local datacentre where none is configured: that of the contact points, for the life of the process.
+    /// The local datacentre where none is configured: that of the contact points, for the life of
+    /// the process.
     home: Option<String>,
     /// Host ids of nodes believed down.
     pub(super) down: HashSet<u128>,
@@ -104,15 +107,16 @@ impl ControlPlane {
         }
     }
 
-    /// Runs for the life of the process; ends when all cores have dropped their request channels. Needs a tokio
-    /// runtime with I/O and time.
+    /// Runs for the life of the process; ends when all cores have dropped their request channels.
+    /// Needs a tokio runtime with I/O and time.
     ///
     /// # Errors
     /// What the first reading of the ring shows does not go with the configuration, see [`Unfit`].
     pub async fn run(mut self) -> Result<(), Unfit> {
         let (hand, taken) = mpsc::channel(1);
         let requests = std::mem::replace(&mut self.requests, taken);
-        // A node that says nothing any more must not keep it: that would be for as long as one step may take.
+        // A node that says nothing any more must not keep it: that would be for as long as one step
+        // may take.
         tokio::select! {
             ended = self.live() => ended,
             () = hand_on(requests, hand) => Ok(()),
@@ -143,7 +147,8 @@ impl ControlPlane {
             };
             self.metrics.connections_lost.add(1);
             warn!(%address, %error, "control connection lost");
-            // A node may take the connection and then fail to tell the ring; that must not become a busy loop.
+            // A node may take the connection and then fail to tell the ring; that must not become a
+            // busy loop.
             if since.elapsed() > RECONNECT_MAX {
                 backoff.reset();
                 continue;
@@ -173,7 +178,9 @@ impl ControlPlane {
             let round = try_round(config, candidates, Arc::clone(&self.metrics));
             match refuse_meanwhile(&mut self.requests, &mut self.post, round).await? {
                 Ok(session) => return Some(Ok(session)),
-                Err(Failures { own: Some(why), .. }) if self.ring.is_none() => return Some(Err(Unfit(why))),
+                Err(Failures { own: Some(why), .. }) if self.ring.is_none() => {
+                    return Some(Err(Unfit(why)));
+                }
                 Err(Failures { attempts, .. }) => self.report(&attempts),
             }
             let pause = backoff.next(self.random());
@@ -183,7 +190,8 @@ impl ControlPlane {
 
     /// Known nodes in random order, those that are up first, then the contact points.
     fn candidates(&mut self, config: &Config) -> Candidates {
-        let mut nodes: Vec<Node> = self.ring.as_ref().map(|ring| ring.nodes.clone()).unwrap_or_default();
+        let mut nodes: Vec<Node> =
+            self.ring.as_ref().map(|ring| ring.nodes.clone()).unwrap_or_default();
         let local = config.local_datacentre.as_deref();
         let mut keyed: Vec<_> = nodes
             .drain(..)
@@ -196,7 +204,11 @@ impl ControlPlane {
         let mut names = config.contact_points.clone();
         shuffle(&mut names, |bound| (self.random() % bound as u64) as usize);
         let members = self.ring.as_ref().map(Members::of);
-        Candidates { nodes: keyed.into_iter().map(|(_, address)| address).collect(), names, members }
+        Candidates {
+            nodes: keyed.into_iter().map(|(_, address)| address).collect(),
+            names,
+            members,
+        }
     }
 
     fn report(&self, attempts: &[String]) {
@@ -213,7 +225,9 @@ impl ControlPlane {
     pub(super) fn publish(&mut self, session: &Session) {
         let Some(ring) = &self.ring else { return };
         let config = self.settings();
-        let Some(datacentre) = config.local_datacentre.clone().or_else(|| self.home.clone()) else { return };
+        let Some(datacentre) = config.local_datacentre.clone().or_else(|| self.home.clone()) else {
+            return;
+        };
         let mut nodes = ring.nodes.clone();
         for node in &mut nodes {
             node.up = !self.down.contains(&node.host_id);
@@ -223,7 +237,8 @@ impl ControlPlane {
             error!(%datacentre, there, "no node of the ring is in the local datacentre any more: queries are refused");
         }
         let schema = self.schema.clone();
-        let routing = RoutingTable::build(nodes, schema.keyspaces, schema.tables, Some(&datacentre));
+        let routing =
+            RoutingTable::build(nodes, schema.keyspaces, schema.tables, Some(&datacentre));
         self.generation += 1;
         let state = Arc::new(ClusterState {
             generation: self.generation,
@@ -244,8 +259,8 @@ impl ControlPlane {
         self.view.send_replace(Some(state));
     }
 
-    /// True if a session says otherwise of its node than what was published last: it may have been restarted with other
-    /// settings.
+    /// True if a session says otherwise of its node than what was published last: it may have been
+    /// restarted with other settings.
     pub(super) fn is_news(&self, session: &Session) -> bool {
         let (view, Some(ring)) = (self.view.borrow(), &self.ring) else { return false };
         let version = version_of_all(ring, session.connection.version);
@@ -256,12 +271,14 @@ impl ControlPlane {
         })
     }
 
-    /// Before anybody hears of the ring: whether it goes with the configuration, and which datacentre is local.
+    /// Before anybody hears of the ring: whether it goes with the configuration, and which
+    /// datacentre is local.
     pub(super) async fn settle(&mut self, session: &Session) -> Step {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
         let resolved = contact::resolve_all(&config).await;
         contact::refuse_own(&config, &resolved)?;
-        membership::check_contact_points(&config, ring, session.connection.address, &resolved).await?;
+        membership::check_contact_points(&config, ring, session.connection.address, &resolved)
+            .await?;
         let chosen = datacentre::choose(config.local_datacentre.as_deref(), &ring.nodes, &resolved);
         let chosen = chosen.map_err(ControlError::Unfit)?;
         info!(datacentre = %chosen, ring = %ring.cluster_name, "the local datacentre");
@@ -269,8 +286,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The configuration has changed. Without a datacentre in it, the one there was is kept if the contact points leave a
-    /// choice.
+    /// The configuration has changed. Without a datacentre in it, the one there was is kept if the
+    /// contact points leave a choice.
     pub(super) async fn settle_again(&mut self) {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return };
         if config.local_datacentre.is_some() {
@@ -411,8 +428,8 @@ async fn hand_on(mut requests: mpsc::Receiver<ControlRequest>, hand: mpsc::Sende
     }
 }
 
-/// Does `work`, and meanwhile answers requests that need a control connection with what can be said without one.
-/// `None` when all cores are gone.
+/// Does `work`, and meanwhile answers requests that need a control connection with what can be said
+/// without one. `None` when all cores are gone.
 async fn refuse_meanwhile<T>(
     requests: &mut mpsc::Receiver<ControlRequest>,
     post: &mut Post,

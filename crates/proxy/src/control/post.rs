@@ -1,4 +1,5 @@
-//! Delivers mail to the cores. A core's mailbox is bounded; what it does not take at once waits here, in order.
+//! Delivers mail to the cores. A core's mailbox is bounded; what it does not take at once waits
+//! here, in order.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -10,7 +11,8 @@ use crate::metrics::ControlMetrics;
 /// Puts one mail into a core's mailbox, or gives it back when that is full or the core gone.
 pub type Mailbox = Box<dyn Fn(CoreMail) -> Result<(), CoreMail> + Send + Sync>;
 
-/// Mail kept per core; beyond it the oldest schema event is dropped (drivers read the schema again anyway).
+/// Mail kept per core; beyond it the oldest schema event is dropped (drivers read the schema again
+/// anyway).
 const WAITING_MAX: usize = 1024;
 
 /// The way to all cores.
@@ -21,7 +23,10 @@ pub(super) struct Post {
 
 impl Post {
     pub(super) fn new(mailboxes: Vec<Mailbox>, metrics: Arc<ControlMetrics>) -> Self {
-        Self { cores: mailboxes.into_iter().map(|mailbox| (mailbox, VecDeque::new())).collect(), metrics }
+        Self {
+            cores: mailboxes.into_iter().map(|mailbox| (mailbox, VecDeque::new())).collect(),
+            metrics,
+        }
     }
 
     /// To every core.
@@ -71,7 +76,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::fleet::{Fleet, Member};
+    use crate::fleet::roster::{Fleet, Member};
 
     /// A mailbox of a given room that can be emptied.
     fn mailbox(room: usize) -> (Mailbox, Arc<Mutex<Vec<CoreMail>>>) {
@@ -118,7 +123,10 @@ mod tests {
     #[test]
     fn of_the_fleets_that_wait_only_the_newest_is_delivered() {
         let fleet = |number: u8| {
-            let member = |number| Member { address: ([10, 0, 0, number], 9042).into(), incarnation: [0; 16] };
+            let member = |number| Member {
+                address: ([10, 0, 0, number], 9042).into(),
+                incarnation: [0; 16],
+            };
             Arc::new(Fleet::new(vec![member(1), member(number)], 0).expect("a fleet"))
         };
         let (mailbox, taken) = mailbox(2);

@@ -15,7 +15,8 @@ use super::handshake;
 use super::membership::Members;
 use super::tables::{self, Row};
 
-/// How long the advertised address of the control node may take to answer before the contact address is used instead.
+/// How long the advertised address of the control node may take to answer before the contact
+/// address is used instead.
 const ADVERTISED_LIMIT: Duration = Duration::from_secs(2);
 
 /// The ring as one node describes it.
@@ -38,12 +39,14 @@ pub(super) struct Ring {
 #[derive(Debug, Default)]
 pub(super) struct KnownNodes {
     ids: HashMap<u128, NodeId>,
-    /// Nodes reached at another address than the one they advertise: host id -> (advertised, reachable).
+    /// Nodes reached at another address than the one they advertise: host id -> (advertised,
+    /// reachable).
     detours: HashMap<u128, (SocketAddr, SocketAddr)>,
 }
 
 impl KnownNodes {
-    /// The number of a node; the same for the same host id, whatever its address. `None` when all 65,536 are used.
+    /// The number of a node; the same for the same host id, whatever its address. `None` when all
+    /// 65,536 are used.
     fn id(&mut self, host_id: u128) -> Option<NodeId> {
         if let Some(id) = self.ids.get(&host_id) {
             return Some(*id);
@@ -61,8 +64,8 @@ impl KnownNodes {
         }
     }
 
-    /// Host id of the node that an event means. Events carry the advertised address; some servers put another port in
-    /// than their tables, so one node at that IP address will do.
+    /// Host id of the node that an event means. Events carry the advertised address; some servers
+    /// put another port in than their tables, so one node at that IP address will do.
     pub(super) fn find(&self, nodes: &[Node], event: SocketAddr) -> Option<u128> {
         let exact = nodes.iter().find(|node| self.reachable(node.host_id, event) == node.address);
         let mut near = nodes.iter().filter(|node| node.address.ip() == event.ip());
@@ -80,9 +83,11 @@ pub(super) async fn read(
     node_port: u16,
     limit: Duration,
 ) -> Result<Ring, ControlError> {
-    let rows = tables::read(connection, "SELECT * FROM system.local WHERE key = 'local'", limit).await?;
+    let rows =
+        tables::read(connection, "SELECT * FROM system.local WHERE key = 'local'", limit).await?;
     let local = rows.first().ok_or(ControlError::Incomplete("a row in system.local"))?;
-    let host_id = local.uuid("host_id").ok_or(ControlError::Incomplete("host_id in system.local"))?;
+    let host_id =
+        local.uuid("host_id").ok_or(ControlError::Incomplete("host_id in system.local"))?;
     let text = |column| local.text(column).unwrap_or_default().to_owned();
     let partitioner = text("partitioner");
     let advertised = local_address(local, connection.address);
@@ -112,7 +117,8 @@ pub(super) async fn read(
     })
 }
 
-/// Rows of `system.peers_v2`, or of `system.peers` with servers before Cassandra 4.0, which answer INVALID.
+/// Rows of `system.peers_v2`, or of `system.peers` with servers before Cassandra 4.0, which answer
+/// INVALID.
 async fn peers(connection: &mut Connection, limit: Duration) -> Result<Vec<Row>, ControlError> {
     match tables::read(connection, "SELECT * FROM system.peers_v2", limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => {
@@ -123,13 +129,20 @@ async fn peers(connection: &mut Connection, limit: Duration) -> Result<Vec<Row>,
 }
 
 /// The name of the node's cluster, and the host ids of all the nodes it knows, itself included.
-pub(super) async fn members(connection: &mut Connection, limit: Duration) -> Result<Members, ControlError> {
+pub(super) async fn members(
+    connection: &mut Connection,
+    limit: Duration,
+) -> Result<Members, ControlError> {
     let query = "SELECT host_id, cluster_name FROM system.local WHERE key = 'local'";
     let mut rows = tables::read(connection, query, limit).await?;
     let local = rows.first().ok_or(ControlError::Incomplete("a row in system.local"))?;
-    let cluster_name = local.text("cluster_name").ok_or(ControlError::Incomplete("cluster_name"))?.to_owned();
+    let cluster_name =
+        local.text("cluster_name").ok_or(ControlError::Incomplete("cluster_name"))?.to_owned();
     rows.extend(peers(connection, limit).await?);
-    Ok(Members { cluster_name, host_ids: rows.iter().filter_map(|row| row.uuid("host_id")).collect() })
+    Ok(Members {
+        cluster_name,
+        host_ids: rows.iter().filter_map(|row| row.uuid("host_id")).collect(),
+    })
 }
 
 /// Schema versions of the node asked and of its peers, with their host ids.
@@ -140,7 +153,10 @@ pub(super) async fn schema_versions(
     let query = "SELECT host_id, schema_version FROM system.local WHERE key = 'local'";
     let mut rows = tables::read(connection, query, limit).await?;
     rows.extend(peers(connection, limit).await?);
-    Ok(rows.iter().filter_map(|row| Some((row.uuid("host_id")?, row.uuid("schema_version")?))).collect())
+    Ok(rows
+        .iter()
+        .filter_map(|row| Some((row.uuid("host_id")?, row.uuid("schema_version")?)))
+        .collect())
 }
 
 /// Where the node asked says that it takes CQL connections, else where it was reached.
@@ -160,9 +176,15 @@ fn specified(address: Option<IpAddr>) -> Option<IpAddr> {
     address.filter(|ip| !ip.is_unspecified())
 }
 
-/// A node that was reached at an address it does not advertise (port forwarding, containers) may not be reachable at
-/// the one it does; a node behind a balanced address must be used by its own. So the advertised one is tried.
-async fn note_detour(known: &mut KnownNodes, host_id: u128, advertised: SocketAddr, reached: SocketAddr) {
+/// A node that was reached at an address it does not advertise (port forwarding, containers) may
+/// not be reachable at the one it does; a node behind a balanced address must be used by its own.
+/// So the advertised one is tried.
+async fn note_detour(
+    known: &mut KnownNodes,
+    host_id: u128,
+    advertised: SocketAddr,
+    reached: SocketAddr,
+) {
     if advertised == reached || known.reachable(host_id, advertised) == reached {
         return;
     }
@@ -176,7 +198,12 @@ async fn note_detour(known: &mut KnownNodes, host_id: u128, advertised: SocketAd
 }
 
 /// A node from its row; `None` while the row is incomplete, as for a node that is just joining.
-fn node(row: &Row, advertised: SocketAddr, partitioner: &str, known: &mut KnownNodes) -> Option<Node> {
+fn node(
+    row: &Row,
+    advertised: SocketAddr,
+    partitioner: &str,
+    known: &mut KnownNodes,
+) -> Option<Node> {
     let host_id = row.uuid("host_id")?;
     let datacentre = row.text("data_center")?.to_owned();
     Some(Node {
@@ -191,10 +218,11 @@ fn node(row: &Row, advertised: SocketAddr, partitioner: &str, known: &mut KnownN
     })
 }
 
-/// Highest protocol version that a server of this release speaks: v5 since 4.0, v4 since 2.2, v3 since 2.1.
-/// `None` for a version that is not understood.
+/// Highest protocol version that a server of this release speaks: v5 since 4.0, v4 since 2.2, v3
+/// since 2.1. `None` for a version that is not understood.
 pub(super) fn protocol_version_max(release_version: &str) -> Option<u8> {
-    let mut numbers = release_version.split(['.', '-', '+', '~']).map_while(|part| part.parse::<u32>().ok());
+    let mut numbers =
+        release_version.split(['.', '-', '+', '~']).map_while(|part| part.parse::<u32>().ok());
     Some(match (numbers.next()?, numbers.next().unwrap_or_default()) {
         (4.., _) => 5,
         (3, _) | (2, 2..) => 4,
@@ -219,6 +247,9 @@ mod tests {
     #[test]
     fn a_node_keeps_its_number() {
         let mut known = KnownNodes::default();
-        assert_eq!((known.id(7), known.id(9), known.id(7)), (Some(NodeId(0)), Some(NodeId(1)), Some(NodeId(0))));
+        assert_eq!(
+            (known.id(7), known.id(9), known.id(7)),
+            (Some(NodeId(0)), Some(NodeId(1)), Some(NodeId(0)))
+        );
     }
 }

@@ -18,7 +18,8 @@ use crate::transactions::rules;
 
 const KEYSPACES: &str = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
 const COLUMNS: &str = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";
-const TABLES: &str = "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables";
+const TABLES: &str =
+    "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables";
 
 /// Keyspaces and tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +30,9 @@ pub(super) struct Schema {
     pub(super) modes: TableModes,
 }
 
-/// Reads it from `system_schema`. Empty with servers that have no such keyspace (before Cassandra 3.0): then queries
-/// are routed to any node. `with_modes`: the table of modes of this proxy's fleet is read too.
+/// Reads it from `system_schema`. Empty with servers that have no such keyspace (before Cassandra
+/// 3.0): then queries are routed to any node. `with_modes`: the table of modes of this proxy's
+/// fleet is read too.
 pub(super) async fn read(
     connection: &mut Connection,
     limit: Duration,
@@ -46,8 +48,13 @@ pub(super) async fn read(
         Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
         outcome => outcome?,
     };
-    let modes = if with_modes { read_modes(connection, limit).await? } else { TableModes::default() };
-    Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables), modes })
+    let modes =
+        if with_modes { read_modes(connection, limit).await? } else { TableModes::default() };
+    Ok(Schema {
+        keyspaces: keyspaces.iter().filter_map(keyspace).collect(),
+        tables: group(&columns, &tables),
+        modes,
+    })
 }
 
 /// Reads one table into what is known: again if it is there, and with its keyspace if that is new.
@@ -64,7 +71,9 @@ pub(super) async fn read_table(
     let keyspaces = known.keyspaces.len();
     if !known.keyspaces.iter().any(|keyspace| keyspace.name == name.keyspace) {
         let rows = tables::read(connection, &format!("{KEYSPACES}{of_keyspace}"), limit).await?;
-        known.keyspaces.extend(rows.iter().filter_map(keyspace).filter(|one| one.name == name.keyspace));
+        known
+            .keyspaces
+            .extend(rows.iter().filter_map(keyspace).filter(|one| one.name == name.keyspace));
     }
     let columns = tables::read(connection, &format!("{COLUMNS}{of_table}"), limit).await?;
     let tables = tables::read(connection, &format!("{TABLES}{of_table}"), limit).await?;
@@ -94,9 +103,13 @@ pub(super) async fn read_table(
 
 /// Reads modes and rules before clients are served, so that no write goes past transactions or past
 /// a rule. If only one replica answers, the modes are in doubt, and no table is served by them.
-async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<TableModes, ControlError> {
+async fn read_modes(
+    connection: &mut Connection,
+    limit: Duration,
+) -> Result<TableModes, ControlError> {
     let mut modes = TableModes::default();
-    let of_modes = read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await?;
+    let of_modes =
+        read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await?;
     let of_rules = read_own(connection, rules::QUESTION, "shunt.guards", limit).await?;
     if of_modes.is_in_doubt || of_rules.is_in_doubt {
         modes.set_in_doubt();
@@ -111,7 +124,12 @@ async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<Tabl
     for row in &of_rules.rows {
         let Some(table_name) = row.text("table_name") else { continue };
         let is_fast = row.bytes("fast") == Some(&[1]);
-        modes.rules.add(&rules::Row { table_name, lock: row.text("lock"), is_fast, mode: row.text("mode") });
+        modes.rules.add(&rules::Row {
+            table_name,
+            lock: row.text("lock"),
+            is_fast,
+            mode: row.text("mode"),
+        });
     }
     Ok(modes)
 }
@@ -131,14 +149,19 @@ async fn read_own(
     table: &str,
     limit: Duration,
 ) -> Result<OwnRows, ControlError> {
-    // A fleet of an older version, or none yet, has no such table; a role may lack the right to read it.
+    // A fleet of an older version, or none yet, has no such table; a role may lack the right to
+    // read it.
     let may_have_rows = |error: &ControlError| match error {
-        ControlError::Node { code, message } => *code != error_code::INVALID && !is_right_missing(*code, message),
+        ControlError::Node { code, message } => {
+            *code != error_code::INVALID && !is_right_missing(*code, message)
+        }
         _ => true,
     };
-    let (mut read, mut is_in_doubt) = (tables::read_at(connection, question, Consistency::QUORUM, limit).await, false);
+    let (mut read, mut is_in_doubt) =
+        (tables::read_at(connection, question, Consistency::QUORUM, limit).await, false);
     if read.as_ref().is_err_and(may_have_rows) {
-        (read, is_in_doubt) = (tables::read_at(connection, question, Consistency::ONE, limit).await, true);
+        (read, is_in_doubt) =
+            (tables::read_at(connection, question, Consistency::ONE, limit).await, true);
     }
     match read {
         Ok(rows) => Ok(OwnRows { rows, is_in_doubt }),
@@ -161,21 +184,31 @@ fn keyspace(row: &Row) -> Option<Keyspace> {
     Some(Keyspace { name: row.text("keyspace_name")?.to_owned(), replication })
 }
 
-/// Tables (and materialised views) from the rows of their columns and their own. A table with a row that cannot be read
-/// is left out.
+/// Tables (and materialised views) from the rows of their columns and their own. A table with a row
+/// that cannot be read is left out.
 fn group(columns: &[Row], tables: &[Row]) -> Vec<Table> {
     #[derive(Default)]
     struct Parts<'a> {
         key: Vec<(i32, Column)>,
         kinds: Vec<(&'a str, ColumnKind)>,
     }
-    let name = |row: &'_ Row| Some((row.text("keyspace_name")?.to_owned(), row.text("table_name")?.to_owned()));
-    let kept: HashSet<(String, String)> =
-        tables.iter().filter(|row| row.int("default_time_to_live") == Some(0)).filter_map(name).collect();
+    let name = |row: &'_ Row| {
+        Some((row.text("keyspace_name")?.to_owned(), row.text("table_name")?.to_owned()))
+    };
+    let kept: HashSet<(String, String)> = tables
+        .iter()
+        .filter(|row| row.int("default_time_to_live") == Some(0))
+        .filter_map(name)
+        .collect();
     let mut tables: BTreeMap<(&str, &str), Parts<'_>> = BTreeMap::new();
     for row in columns {
-        let (Some(keyspace), Some(table)) = (row.text("keyspace_name"), row.text("table_name")) else { continue };
-        let (Some(name), Some(cql_type)) = (row.text("column_name"), row.text("type")) else { continue };
+        let (Some(keyspace), Some(table)) = (row.text("keyspace_name"), row.text("table_name"))
+        else {
+            continue;
+        };
+        let (Some(name), Some(cql_type)) = (row.text("column_name"), row.text("type")) else {
+            continue;
+        };
         let parts = tables.entry((keyspace, table)).or_default();
         parts.kinds.push((name, ColumnKind::of(cql_type)));
         if row.text("kind") == Some("partition_key") {
@@ -185,7 +218,8 @@ fn group(columns: &[Row], tables: &[Row]) -> Vec<Table> {
     }
     let table = |((keyspace, name), mut parts): ((&str, &str), Parts<'_>)| {
         parts.key.sort_by_key(|(position, _)| *position);
-        let in_order = parts.key.iter().map(|(position, _)| *position).eq(0..parts.key.len() as i32);
+        let in_order =
+            parts.key.iter().map(|(position, _)| *position).eq(0..parts.key.len() as i32);
         let partition_key = parts.key.into_iter().map(|(_, column)| column).collect();
         let table = (keyspace.to_owned(), name.to_owned());
         let cells = Cells::new(parts.kinds, !kept.contains(&table));

@@ -1,8 +1,9 @@
 //! The messages between the control plane and the cores, and the state of the ring that they carry.
 //!
-//! The control plane builds a [`ClusterState`] whenever the ring or its schema changed and posts it whole to every
-//! core as [`CoreMail::Cluster`]; a core swaps its `Arc` and never sees half a change. Cores ask for things by
-//! [`ControlRequest`] over a bounded channel. Nothing here is touched per query.
+//! The control plane builds a [`ClusterState`] whenever the ring or its schema changed and posts it
+//! whole to every core as [`CoreMail::Cluster`]; a core swaps its `Arc` and never sees half a
+//! change. Cores ask for things by [`ControlRequest`] over a bounded channel. Nothing here is
+//! touched per query.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::census::CoreCensus;
 use crate::config::Config;
-use crate::fleet::Fleet;
+use crate::fleet::roster::Fleet;
 use crate::lanes::Batch;
 use crate::locks::told::CoreLocks;
 use crate::transactions::routed::TableModes;
@@ -41,7 +42,8 @@ pub struct ClusterState {
     pub datacentre: String,
     /// Rack of the control node.
     pub rack: String,
-    /// Schema version the nodes that are up agreed on when this state was read (else the control node's); 0 = unknown.
+    /// Schema version the nodes that are up agreed on when this state was read (else the control
+    /// node's); 0 = unknown.
     pub schema_version: u128,
     /// Tables of which statements are transactions; none where this proxy is of no fleet.
     pub modes: TableModes,
@@ -52,7 +54,8 @@ pub struct ClusterState {
 pub enum CoreMail {
     /// The ring or its schema changed, or is known for the first time.
     Cluster(Arc<ClusterState>),
-    /// Body of a SCHEMA_CHANGE EVENT message as the node sent it (not compressed), for the clients that registered.
+    /// Body of a SCHEMA_CHANGE EVENT message as the node sent it (not compressed), for the clients
+    /// that registered.
     SchemaEvent(Arc<[u8]>),
     /// Answer to [`ControlRequest::AwaitSchemaAgreement`].
     SchemaAgreed {
@@ -63,18 +66,21 @@ pub enum CoreMail {
     },
     /// What another core of the process has to say.
     FromCore(Box<Batch>),
-    /// Take no new queries' clients, finish what is in flight, then close the clients and stop the loop.
+    /// Take no new queries' clients, finish what is in flight, then close the clients and stop the
+    /// loop.
     Drain,
-    /// While draining: leave the fleet without telling it, for no node can be reached and no lock is held.
+    /// While draining: leave the fleet without telling it, for no node can be reached and no lock
+    /// is held.
     LeaveSilently,
     /// Close every client and stop the loop now.
     CloseAll,
     /// Count the clients by who they are; the answer goes where this says, if there is room.
     Census(mpsc::Sender<CoreCensus>),
-    /// Tell of the longest queues for locks, and of the fleet; the answer goes where this says, if there is room.
+    /// Tell of the longest queues for locks, and of the fleet; the answer goes where this says, if
+    /// there is room.
     Locks(mpsc::Sender<CoreLocks>),
-    /// The live members of the fleet that this proxy belongs to, whenever they are others than before. Without this mail
-    /// drivers see one host.
+    /// The live members of the fleet that this proxy belongs to, whenever they are others than
+    /// before. Without this mail drivers see one host.
     Fleet(Arc<Fleet>),
     /// A new configuration; keys that need a restart still have their old values in it.
     Reload(Arc<Config>),
@@ -92,9 +98,11 @@ pub struct TableName {
 /// A request of a core to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// Poll schema versions until they are equal (at most 10 s), then post [`CoreMail::SchemaAgreed`] to this core.
+    /// Poll schema versions until they are equal (at most 10 s), then post
+    /// [`CoreMail::SchemaAgreed`] to this core.
     AwaitSchemaAgreement {
-        /// The node that changed the schema: the only one sure to have the new version from the first poll on.
+        /// The node that changed the schema: the only one sure to have the new version from the
+        /// first poll on.
         node: NodeId,
         /// Index of the asking core.
         core: usize,

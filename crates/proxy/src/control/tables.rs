@@ -83,7 +83,9 @@ impl Row {
     pub(super) fn text_map(&self, column: &str) -> Vec<(&str, &str)> {
         let read = |bytes| {
             let mut reader = Reader::new(bytes);
-            (0..reader.count("count").ok()?).map(|_| Some((element(&mut reader)?, element(&mut reader)?))).collect()
+            (0..reader.count("count").ok()?)
+                .map(|_| Some((element(&mut reader)?, element(&mut reader)?)))
+                .collect()
         };
         self.bytes(column).and_then(read).unwrap_or_default()
     }
@@ -95,7 +97,11 @@ fn element<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
 }
 
 /// Runs a query and reads all its pages. `limit` holds for each page.
-pub(super) async fn read(connection: &mut Connection, query: &str, limit: Duration) -> Result<Vec<Row>, ControlError> {
+pub(super) async fn read(
+    connection: &mut Connection,
+    query: &str,
+    limit: Duration,
+) -> Result<Vec<Row>, ControlError> {
     read_at(connection, query, Consistency::ONE, limit).await
 }
 
@@ -118,7 +124,8 @@ pub(super) async fn read_at(
         }
         let mut body = Vec::new();
         encode::query(&mut body, connection.version, query, &params);
-        let answer = connection.request(opcode::QUERY, &body, "a query of the system tables", limit).await?;
+        let answer =
+            connection.request(opcode::QUERY, &body, "a query of the system tables", limit).await?;
         if answer.opcode != opcode::RESULT {
             return Err(answer.refusal("QUERY"));
         }

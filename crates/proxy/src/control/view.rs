@@ -1,4 +1,5 @@
-//! The ring as the control plane last read it, for readers outside the cores: the admin interface and the metrics.
+//! The ring as the control plane last read it, for readers outside the cores: the admin interface
+//! and the metrics.
 
 use std::sync::Arc;
 

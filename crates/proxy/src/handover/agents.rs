@@ -18,7 +18,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         for node in cluster.routing.local_nodes() {
             let Some(node) = cluster.routing.node(*node) else { continue };
             let address = SocketAddr::new(node.address.ip(), context.config.handover_agent_port);
-            if !handover.of_host.contains_key(&address.ip()) && handover.agents.len() < limits::AGENTS_MAX {
+            if !handover.of_host.contains_key(&address.ip())
+                && handover.agents.len() < limits::AGENTS_MAX
+            {
                 handover.of_host.insert(address.ip(), handover.agents.len() as u32);
                 handover.agents.push(Agent::new(address));
             }
@@ -34,10 +36,16 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
                 let handshake = handover.handshake();
                 let agent = &mut handover.agents[index];
                 let conn = io.connect(agent.address, limits::AGENT_CONNECT_NS);
-                agent.control = Control::Opening { conn, handshake, until_ns: now_ns + limits::AGENT_CONNECT_NS };
+                agent.control = Control::Opening {
+                    conn,
+                    handshake,
+                    until_ns: now_ns + limits::AGENT_CONNECT_NS,
+                };
                 connections.set(conn, Peer::Agent(index as u32));
             }
-            Control::Opening { until_ns, .. } if *until_ns <= now_ns => ended.push((index, "it does not answer")),
+            Control::Opening { until_ns, .. } if *until_ns <= now_ns => {
+                ended.push((index, "it does not answer"))
+            }
             Control::Open { .. } => {
                 let agent = &mut handover.agents[index];
                 if agent.heard_ns + limits::AGENT_SILENCE_NS <= now_ns {
@@ -65,7 +73,9 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
         let input = &data[used..];
         let why = match &mut agent.control {
             Control::Down { .. } => return data.len(),
-            Control::Opening { conn, handshake, .. } => match handshake.read(input, io.output(*conn)) {
+            Control::Opening { conn, handshake, .. } => match handshake
+                .read(input, io.output(*conn))
+            {
                 Ok(None) => return used,
                 Ok(Some((read, None))) => {
                     used += read;
@@ -94,7 +104,9 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
                     }
                     "what it says of a connection cannot be".to_owned()
                 }
-                Ok(Some((_, Read::Body(..)))) => "it sends a body, which nobody asked for".to_owned(),
+                Ok(Some((_, Read::Body(..)))) => {
+                    "it sends a body, which nobody asked for".to_owned()
+                }
                 Err(error) => error.to_string(),
             },
         };
@@ -115,7 +127,8 @@ pub(super) fn end(core: &mut Core, io: &mut Io, index: usize, why: &str) {
     lost(core, io, index as u32, why);
 }
 
-/// A control connection has ended, or could not be made. It is tried again after a while, longer each time.
+/// A control connection has ended, or could not be made. It is tried again after a while, longer
+/// each time.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
     let random = core.context.random();
     let Some(handover) = core.handover.as_deref_mut() else { return };

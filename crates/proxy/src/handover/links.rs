@@ -1,7 +1,8 @@
 //! Links that go through the agent on their node's host.
 //!
-//! A link's connection begins with the handshake of the control protocol and one message, which says from how many bytes on answers are offered; from there
-//! on it is the node's. Where the agent cannot be reached links go past it, and are replaced when it can again.
+//! A link's connection begins with the handshake of the control protocol and one message, which
+//! says from how many bytes on answers are offered; from there on it is the node's. Where the agent
+//! cannot be reached links go past it, and are replaced when it can again.
 
 use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
@@ -25,7 +26,8 @@ pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> 
             Ok(Some((read, Some(mut session)))) => {
                 used += read;
                 let threshold = core.context.config.handover_threshold.to_be_bytes();
-                let request = Message::Request { head: &threshold, has_body: true, is_idempotent: false };
+                let request =
+                    Message::Request { head: &threshold, has_body: true, is_idempotent: false };
                 let out = io.output(link.conn);
                 link.agent = None;
                 if session.encoder.message(Ticket(0), &request, out).is_ok() {
@@ -41,7 +43,8 @@ pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> 
     }
 }
 
-/// Links that went past their node's agent, which can be reached now, are replaced by such as go through it.
+/// Links that went past their node's agent, which can be reached now, are replaced by such as go
+/// through it.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let is_direct = |link: &Link| link.via.is_none() && link.is_ready() && !link.is_being_replaced;
     let direct: Vec<(LinkRef, PoolId, NodeId)> = core

@@ -1,10 +1,12 @@
-//! Hand-over of large answers: from an agent on the node's host straight to the client, on the client's own connection
-//! (docs/internals/handover.md).
+//! Hand-over of large answers: from an agent on the node's host straight to the client, on the
+//! client's own connection (docs/internals/handover.md).
 //!
-//! A link that goes through an agent brings, instead of a large RESULT, word that it waits there (`opcode::OFFERED`). If the client's connection may
-//! leave, it goes to the agent ([`moved`]), which sends the answer and gives the connection back at once; else the agent is told to put the answer
-//! back into the link's stream, and it goes the way of all answers. While a connection is away its id stays valid and output gathers
-//! (`Io::park`), so that whoever writes to a client need not know.
+//! A link that goes through an agent brings, instead of a large RESULT, word that it waits there
+//! (`opcode::OFFERED`). If the client's connection may leave, it goes to the agent ([`moved`]),
+//! which sends the answer and gives the connection back at once; else the agent is told to put the
+//! answer back into the link's stream, and it goes the way of all answers. While a connection is
+//! away its id stays valid and output gathers (`Io::park`), so that whoever writes to a client need
+//! not know.
 //!
 //! | file | what is there |
 //! |---|---|
@@ -27,7 +29,9 @@ use std::net::IpAddr;
 use shunt_handover::Flow;
 use shunt_handover::message::Ticket;
 use shunt_handover::owner::{Owner, OwnerLimits};
-use shunt_handover::session::{Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SharedKey};
+use shunt_handover::session::{
+    Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SharedKey,
+};
 pub use shunt_handover::{Anywhere, Clients, Steer};
 
 use state::{Agent, Away, Offer};
@@ -108,7 +112,8 @@ impl Handover {
         !self.left.is_empty()
     }
 
-    /// No connection of a client is away or on its way, and no answer waits for what becomes of one.
+    /// No connection of a client is away or on its way, and no answer waits for what becomes of
+    /// one.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.owner.flows() == 0 && self.offers.is_empty() && self.away.is_empty()
     }

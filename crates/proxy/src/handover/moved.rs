@@ -1,7 +1,8 @@
-//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be done, and here it is done.
+//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be
+//! done, and here it is done.
 //!
-//! A connection is asked for back as soon as its answer is out: other answers may wait for it, and the client's next requests. Nothing can be sent
-//! between the parts of one answer anyway.
+//! A connection is asked for back as soon as its answer is out: other answers may wait for it, and
+//! the client's next requests. Nothing can be sent between the parts of one answer anyway.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -86,9 +87,18 @@ impl OwnerSink for Sink<'_> {
 }
 
 /// Has the owner do something, and does what it wants done; `None`: nothing is handed over.
-fn with<R>(core: &mut Core, io: &mut Io, work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R) -> Option<R> {
+fn with<R>(
+    core: &mut Core,
+    io: &mut Io,
+    work: impl FnOnce(&mut Owner, u64, &mut Sink<'_>) -> R,
+) -> Option<R> {
     let Handover { options, agents, owner, .. } = core.handover.as_deref_mut()?;
-    let mut sink = Sink { steer: &mut *options.steer, agents, of_process: &options.clients, wanted: Vec::new() };
+    let mut sink = Sink {
+        steer: &mut *options.steer,
+        agents,
+        of_process: &options.clients,
+        wanted: Vec::new(),
+    };
     let done = work(owner, io.now_ns() / 1_000_000, &mut sink);
     for wanted in sink.wanted {
         carry_out(core, io, wanted);
@@ -121,7 +131,8 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
         }
         Wanted::Reset(Some(state), frozen_at_ms) => {
             let state = aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms));
-            // Put in and reset, it makes the client say something if it does not hear of it at once.
+            // Put in and reset, it makes the client say something if it does not hear of it at
+            // once.
             io.restore(Frozen::without_queues(state));
         }
         Wanted::Reset(None, _) => {}
@@ -129,17 +140,21 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
             let Handover { agents, offers, .. } = handover;
             let Some(agent) = agents.get_mut(agent.0 as usize) else { return };
             if let (Message::Take { .. }, Some(offer)) = (&message, offers.get(&ticket)) {
-                let head = Message::Request { head: &offer.head(), has_body: false, is_idempotent: false };
+                let head =
+                    Message::Request { head: &offer.head(), has_body: false, is_idempotent: false };
                 agent.send(io, ticket, &head);
             }
             agent.send(io, ticket, &message);
         }
-        Wanted::DropControl(agent) => agents::end(core, io, agent.0 as usize, "it does not take a connection"),
+        Wanted::DropControl(agent) => {
+            agents::end(core, io, agent.0 as usize, "it does not take a connection")
+        }
         Wanted::Outcome(flow, ticket, outcome) => ended(core, io, flow, ticket, outcome),
     }
 }
 
-/// A client's connection goes to an agent, for the answer that waits there, and is to come back at once.
+/// A client's connection goes to an agent, for the answer that waits there, and is to come back at
+/// once.
 pub(super) fn offer(core: &mut Core, io: &mut Io, agent: AgentId, ticket: Ticket, flow: Flow) {
     with(core, io, |owner, now_ms, sink| {
         owner.offer(now_ms, agent, ticket, flow, 0, sink);
@@ -148,7 +163,12 @@ pub(super) fn offer(core: &mut Core, io: &mut Io, agent: AgentId, ticket: Ticket
 }
 
 /// What came of taking a connection out of the loop.
-pub(crate) fn frozen(core: &mut Core, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
+pub(crate) fn frozen(
+    core: &mut Core,
+    io: &mut Io,
+    conn: ConnId,
+    outcome: Result<Frozen, NotFrozen>,
+) {
     let client = match core.connections.peer(conn) {
         Peer::Client(slot) => core.clients.get(slot),
         _ => None,
@@ -166,7 +186,11 @@ pub(crate) fn frozen(core: &mut Core, io: &mut Io, conn: ConnId, outcome: Result
             io.park(conn);
             if let Some(away) = handover.away.get_mut(&flow) {
                 away.place = Place::Elsewhere;
-                core.context.metrics.handover.freeze.record(io.now_ns().saturating_sub(away.leaves_ns));
+                core.context
+                    .metrics
+                    .handover
+                    .freeze
+                    .record(io.now_ns().saturating_sub(away.leaves_ns));
             }
         }
         Err(why) => {
@@ -186,7 +210,11 @@ pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
     if let Some(client) = core.clients.get(slot) {
         let flow = Flow { local: client.local, peer: client.peer };
         if let Some(away) = core.handover.as_deref().and_then(|handover| handover.away.get(&flow)) {
-            core.context.metrics.handover.absence.record(io.now_ns().saturating_sub(away.leaves_ns));
+            core.context
+                .metrics
+                .handover
+                .absence
+                .record(io.now_ns().saturating_sub(away.leaves_ns));
         }
         with(core, io, |owner, _, sink| owner.restored(flow, true, sink));
     }
@@ -221,7 +249,13 @@ pub(crate) fn settle(core: &mut Core, io: &mut Io) {
 }
 
 /// An agent says something about connections. False if it cannot be.
-pub(super) fn heard(core: &mut Core, io: &mut Io, agent: u32, ticket: Ticket, message: &Message<'_>) -> bool {
+pub(super) fn heard(
+    core: &mut Core,
+    io: &mut Io,
+    agent: u32,
+    ticket: Ticket,
+    message: &Message<'_>,
+) -> bool {
     use Message::{Closed, Held, HeldEnd, Refused, Return, Taken};
     match message {
         Held { local, .. } if !serves(&core.context.config.listen, *local) => {
@@ -230,7 +264,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, agent: u32, ticket: Ticket, me
         }
         Taken | Refused { .. } | Return { .. } | Closed { .. } | Held { .. } | HeldEnd { .. } => {
             if *message == Taken
-                && let Some(offer) = core.handover.as_deref().and_then(|handover| handover.offers.get(&ticket))
+                && let Some(offer) =
+                    core.handover.as_deref().and_then(|handover| handover.offers.get(&ticket))
             {
                 let (metrics, now_ns) = (&core.context.metrics.handover, io.now_ns());
                 metrics.taking.record(now_ns.saturating_sub(offer.leaves_ns));
@@ -246,7 +281,9 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, agent: u32, ticket: Ticket, me
 }
 
 fn serves(listen: &[SocketAddr], local: SocketAddr) -> bool {
-    let is_same = |own: &SocketAddr| own.ip().is_unspecified() || own.ip().to_canonical() == local.ip().to_canonical();
+    let is_same = |own: &SocketAddr| {
+        own.ip().is_unspecified() || own.ip().to_canonical() == local.ip().to_canonical()
+    };
     listen.iter().any(|own| own.port() == local.port() && is_same(own))
 }
 
@@ -285,22 +322,31 @@ fn ended(core: &mut Core, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outc
     }
     let whole = matches!(outcome, Outcome::Back { is_complete: true, .. });
     match (outcome, &offer) {
-        (Outcome::Relay(why), Some(offer)) => offers::comes_on_link(core, io, offer, StaysFor::of(why)),
-        (Outcome::Elsewhere, Some(offer)) => offers::comes_on_link(core, io, offer, StaysFor::AgentLost),
+        (Outcome::Relay(why), Some(offer)) => {
+            offers::comes_on_link(core, io, offer, StaysFor::of(why))
+        }
+        (Outcome::Elsewhere, Some(offer)) => {
+            offers::comes_on_link(core, io, offer, StaysFor::AgentLost)
+        }
         (Outcome::Back { .. }, Some(offer)) if whole => offers::delivered(core, io, offer),
         (Outcome::Back { answer_sent: 0, .. }, Some(offer)) => offers::is_lost(core, io, offer),
         (Outcome::Back { .. } | Outcome::Gone(_), _) if !whole => {
             if let Some(offer) = &offer {
-                let may_come = !matches!(outcome, Outcome::Back { .. } | Outcome::Gone(Gone::Ended { .. }));
+                let may_come =
+                    !matches!(outcome, Outcome::Back { .. } | Outcome::Gone(Gone::Ended { .. }));
                 offers::has_no_client(core, io, offer, may_come);
             }
-            let slot = client.filter(|client| core.clients.find(*client).is_some()).map(|client| client.slot);
+            let slot = client
+                .filter(|client| core.clients.find(*client).is_some())
+                .map(|client| client.slot);
             let Some(slot) = slot else { return };
             if let Some(client) = core.clients.get(slot) {
                 io.abort(client.conn);
             }
             match outcome {
-                Outcome::Gone(Gone::Ended { .. } | Gone::Client) => closing::lost(core, io, slot, CloseReason::Reset),
+                Outcome::Gone(Gone::Ended { .. } | Gone::Client) => {
+                    closing::lost(core, io, slot, CloseReason::Reset)
+                }
                 _ => {
                     let why = "its connection was with an agent, and did not come back";
                     closing::abort(core, io, slot, Closing::Unreachable, why);

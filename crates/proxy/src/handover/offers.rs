@@ -1,7 +1,8 @@
 //! Answers that wait at agents, and what becomes of the requests that they answer.
 //!
-//! The stream id of such a request stays taken on its link until it is settled, because the agent may put the answer back into the link's stream: when it
-//! is told to, when it cannot be told anything, or when nothing was said in time.
+//! The stream id of such a request stays taken on its link until it is settled, because the agent
+//! may put the answer back into the link's stream: when it is told to, when it cannot be told
+//! anything, or when nothing was said in time.
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
@@ -20,7 +21,7 @@ use crate::link::{Kept, Pending, Purpose, keep};
 use crate::metrics::{HandedOver, Outcome, StaysFor};
 use crate::plan::After;
 use crate::reply::Answer;
-use crate::second::failure;
+use crate::retry::failure;
 
 /// An agent has a large answer: its client's connection goes there, or the answer comes here.
 #[cold]
@@ -37,11 +38,12 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     };
     let Some(agent) = handover.agents.get_mut(via as usize) else { return };
     context.metrics.handover.offers.add(1);
-    let is_deliverable =
-        pending.purpose == Purpose::Client && matches!(pending.plan.after, After::Deliver | After::Inspect);
+    let is_deliverable = pending.purpose == Purpose::Client
+        && matches!(pending.plan.after, After::Deliver | After::Inspect);
     let client = clients.find_mut(pending.client);
     let flow = client.as_ref().map(|client| Flow { local: client.local, peer: client.peer });
-    let is_known = flow.is_some_and(|flow| handover.away.contains_key(&flow)) || handover.offers.contains_key(&ticket);
+    let is_known = flow.is_some_and(|flow| handover.away.contains_key(&flow))
+        || handover.offers.contains_key(&ticket);
     let backlog = client.as_ref().map_or(0, |client| io.backlog(client.conn));
     let against = [
         (handover.is_off, StaysFor::Off),
@@ -89,7 +91,8 @@ fn may_leave(client: &Client) -> bool {
     client.phase == Phase::Ready && !client.is_away && !is_held
 }
 
-/// The answer to a request that waited for a connection to leave has come on its link after all. True if it was such a one.
+/// The answer to a request that waited for a connection to leave has come on its link after all.
+/// True if it was such a one.
 pub(crate) fn came_on_link(core: &mut Core, at: LinkRef, stream: i16) {
     if let Some(handover) = core.handover.as_deref_mut() {
         handover.offers.retain(|_, offer| offer.at != at || offer.stream != stream);
@@ -115,7 +118,8 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
 pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer, why: StaysFor) {
     core.context.metrics.handover.answers.of(HandedOver::CameBack).add(1);
     core.context.metrics.handover.relayed.of(why).add(1);
-    let pending = core.links.find_mut(offer.at).and_then(|link| link.streams.get_mut(offer.stream as u16));
+    let pending =
+        core.links.find_mut(offer.at).and_then(|link| link.streams.get_mut(offer.stream as u16));
     match pending {
         Some(pending) if pending.purpose == Purpose::Offered => pending.purpose = Purpose::Client,
         _ => fail(core, io, offer, "the connection to the node was lost"),
@@ -145,7 +149,10 @@ pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_com
 /// Gives the stream id back, or keeps it until something comes under it.
 fn free(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
     let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(offer.at) else { return };
-    let Some(pending) = link.streams.get_mut(offer.stream as u16).filter(|pending| pending.purpose == Purpose::Offered)
+    let Some(pending) = link
+        .streams
+        .get_mut(offer.stream as u16)
+        .filter(|pending| pending.purpose == Purpose::Offered)
     else {
         return;
     };

@@ -10,18 +10,28 @@ use crate::limits;
 use crate::link::Step;
 
 /// The agent that a new link of this pool is to go through, if there is one.
-pub(crate) fn way(core: &Core, pool: PoolId, node: NodeId, now_ns: u64) -> Option<(u32, SocketAddr)> {
+pub(crate) fn way(
+    core: &Core,
+    pool: PoolId,
+    node: NodeId,
+    now_ns: u64,
+) -> Option<(u32, SocketAddr)> {
     let handover = core.handover.as_deref().filter(|handover| !handover.is_off)?;
     let is_of_clients = core.router.pools.get(pool).is_some_and(|pool| !pool.key.is_own);
     let ip = core.router.cluster.as_ref()?.routing.node(node)?.address.ip();
     let index = *handover.of_host.get(&ip)?;
     let agent = handover.agents.get(index as usize)?;
-    (is_of_clients && agent.is_up() && agent.no_links_before_ns <= now_ns).then_some((index, agent.address))
+    (is_of_clients && agent.is_up() && agent.no_links_before_ns <= now_ns)
+        .then_some((index, agent.address))
 }
 
-/// The connection to the agent is there, which speaks first. False if the link goes to its node directly.
+/// The connection to the agent is there, which speaks first. False if the link goes to its node
+/// directly.
 pub(crate) fn connected(core: &mut Core, key: LinkKey) -> bool {
-    let (Some(link), Some(handover)) = (core.links.get_mut(key), core.handover.as_deref_mut()) else { return false };
+    let (Some(link), Some(handover)) = (core.links.get_mut(key), core.handover.as_deref_mut())
+    else {
+        return false;
+    };
     if link.via.is_none() {
         return false;
     }
@@ -32,8 +42,12 @@ pub(crate) fn connected(core: &mut Core, key: LinkKey) -> bool {
 
 /// A link did not come about. If that was the agent's doing, the next ones go past it for a while.
 pub(crate) fn failed(core: &mut Core, now_ns: u64, key: LinkKey) {
-    let Some((via, step)) = core.links.get(key).and_then(|link| Some((link.via?, link.step))) else { return };
-    let agent = core.handover.as_deref_mut().and_then(|handover| handover.agents.get_mut(via as usize));
+    let Some((via, step)) = core.links.get(key).and_then(|link| Some((link.via?, link.step)))
+    else {
+        return;
+    };
+    let agent =
+        core.handover.as_deref_mut().and_then(|handover| handover.agents.get_mut(via as usize));
     if let Some(agent) = agent.filter(|_| step != Step::Ready) {
         agent.no_links_before_ns = now_ns + limits::AGENT_LINKS_RETRY_NS;
     }

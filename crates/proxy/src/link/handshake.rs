@@ -1,11 +1,14 @@
-//! The handshake of a link: OPTIONS, STARTUP, the pool's login, the question who is there ([`super::identity`]), USE of the
-//! pool's keyspace, each after the answer to the one before (section 3 and 4 of the specifications).
+//! The handshake of a link: OPTIONS, STARTUP, the pool's login, the question who is there
+//! ([`super::identity`]), USE of the pool's keyspace, each after the answer to the one before
+//! (section 3 and 4 of the specifications).
 
 use shunt_reactor::Io;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
-use shunt_wire::cql::message::{Authenticate, Consistency, encode, error_code, split_response_prefix};
+use shunt_wire::cql::message::{
+    Authenticate, Consistency, encode, error_code, split_response_prefix,
+};
 
 use crate::client::login;
 use crate::core::Core;
@@ -48,7 +51,9 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
             send_login(core, io, key, header, body);
         }
         (Step::Login, opcode::AUTH_SUCCESS) => identity::ask(core, io, key),
-        (Step::Identity, opcode::RESULT | opcode::ERROR) => identity::take(core, io, key, header, body),
+        (Step::Identity, opcode::RESULT | opcode::ERROR) => {
+            identity::take(core, io, key, header, body)
+        }
         (Step::Login, opcode::AUTH_CHALLENGE) => {
             let why = "the node's login takes several steps, which this proxy cannot repeat for its shared links";
             refuse_login(core, io, key, why);
@@ -58,10 +63,21 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
             let mut plain = Vec::new();
             match plain_error(&core.links, key, header, body, &mut plain) {
                 Some(error) if is_no_verdict(error) => {
-                    turned_away(core, io, key, "it cannot say whether a login or keyspace is right", None);
+                    turned_away(
+                        core,
+                        io,
+                        key,
+                        "it cannot say whether a login or keyspace is right",
+                        None,
+                    );
                 }
                 Some(error) => step_refused(core, io, key, step == Step::Login, error),
-                None => keep::fault(core, io, key, &format!("the body of its ERROR in {step:?} is malformed")),
+                None => keep::fault(
+                    core,
+                    io,
+                    key,
+                    &format!("the body of its ERROR in {step:?} is malformed"),
+                ),
             }
         }
         (Step::Options | Step::Startup, opcode::ERROR) if is_protocol_error(header, body) => {
@@ -121,13 +137,17 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
     let Some(link) = core.links.get_mut(key) else { return };
     let Some(pool) = core.router.pools.get(link.pool) else { return };
     let Some(token) = pool.key.login.clone() else {
-        let asked = split_response_prefix(header.flags, body).map(|(_, body)| body).and_then(Authenticate::decode);
+        let asked = split_response_prefix(header.flags, body)
+            .map(|(_, body)| body)
+            .and_then(Authenticate::decode);
         match asked.map(|asked| Verdict::asks_for_login(asked.class)) {
             Ok(verdict) => {
                 let why = "it asks for a login, which the ring did not when its clients connected";
                 turned_away(core, io, key, why, Some(verdict));
             }
-            Err(error) => keep::fault(core, io, key, &format!("its AUTHENTICATE is malformed: {error}")),
+            Err(error) => {
+                keep::fault(core, io, key, &format!("its AUTHENTICATE is malformed: {error}"))
+            }
         }
         return;
     };
@@ -165,8 +185,8 @@ fn send_use(core: &mut Core, io: &mut Io, key: LinkKey) {
     open::write_handshake(&mut core.links, io, key, opcode::QUERY, &body);
 }
 
-/// The message itself of an ERROR: decompressed, and without what its flags put in front (warnings, say). It may
-/// go to clients under flags of its own.
+/// The message itself of an ERROR: decompressed, and without what its flags put in front (warnings,
+/// say). It may go to clients under flags of its own.
 fn plain_error<'a>(
     links: &Links,
     key: LinkKey,
@@ -178,17 +198,27 @@ fn plain_error<'a>(
     split_response_prefix(header.flags, body).ok().map(|(_, error)| error)
 }
 
-/// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.
+/// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked
+/// for it.
 fn step_refused(core: &mut Core, io: &mut Io, key: LinkKey, login: bool, body: &[u8]) {
     let verdict = Verdict::of_node(body, login);
-    if let Some(pool) = pool_refused(core, io, key, "its login or keyspace was refused", Some(verdict)) {
+    if let Some(pool) =
+        pool_refused(core, io, key, "its login or keyspace was refused", Some(verdict))
+    {
         login::switch_refused(core, io, pool, login, body);
     }
 }
 
-/// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node asked again ever more
-/// rarely. The pool; none when the node's ordinary port takes the same, and this is between the node and its other port.
-fn pool_refused(core: &mut Core, io: &mut Io, key: LinkKey, why: &str, verdict: Option<Verdict>) -> Option<PoolId> {
+/// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node
+/// asked again ever more rarely. The pool; none when the node's ordinary port takes the same, and
+/// this is between the node and its other port.
+fn pool_refused(
+    core: &mut Core,
+    io: &mut Io,
+    key: LinkKey,
+    why: &str,
+    verdict: Option<Verdict>,
+) -> Option<PoolId> {
     let link = core.links.get(key)?;
     let (id, node) = (link.pool, link.node);
     if matches!(link.role, Role::Replaces(..)) {
@@ -204,14 +234,27 @@ fn pool_refused(core: &mut Core, io: &mut Io, key: LinkKey, why: &str, verdict: 
     Some(id)
 }
 
-/// The node does not take what this pool's clients asked for in STARTUP: their version of the protocol, say, or their
-/// compression. That is between the pool and the node; others are welcome there.
+/// The node does not take what this pool's clients asked for in STARTUP: their version of the
+/// protocol, say, or their compression. That is between the pool and the node; others are welcome
+/// there.
 fn options_refused(core: &mut Core, io: &mut Io, key: LinkKey) {
-    turned_away(core, io, key, "it does not take that version, compression or options", Some(Verdict::of_options()));
+    turned_away(
+        core,
+        io,
+        key,
+        "it does not take that version, compression or options",
+        Some(Verdict::of_options()),
+    );
 }
 
 /// A node gives a pool no link, and that is no answer to its clients' login or USE.
-pub(crate) fn turned_away(core: &mut Core, io: &mut Io, key: LinkKey, why: &str, verdict: Option<Verdict>) {
+pub(crate) fn turned_away(
+    core: &mut Core,
+    io: &mut Io,
+    key: LinkKey,
+    why: &str,
+    verdict: Option<Verdict>,
+) {
     let node = core.links.get(key).map(|link| core.router.node_named(link.node));
     let Some(pool) = pool_refused(core, io, key, why, verdict) else { return };
     if let Some(suppressed) = core.context.log_limits.admit(Logged::NoAccess, io.now_ns()) {
@@ -230,7 +273,8 @@ pub(crate) fn turned_away(core: &mut Core, io: &mut Io, key: LinkKey, why: &str,
     }
     core.router.cursor = core.router.cursor.wrapping_add(1);
     if let Some(pool) = core.router.pools.get_mut(pool) {
-        // The tick asks another node while somebody waits; asked at once, this one would be hammered.
+        // The tick asks another node while somebody waits; asked at once, this one would be
+        // hammered.
         pool.verifying = false;
     }
 }
@@ -241,13 +285,15 @@ fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     step_refused(core, io, key, true, &body);
 }
 
-/// True if an ERROR in place of a login's or a keyspace's acceptance says of neither that it is wrong: the node is
-/// overloaded, starts or stops, or cannot read its own tables, in which case PasswordAuthenticators speak of bad
-/// credentials all the same.
+/// True if an ERROR in place of a login's or a keyspace's acceptance says of neither that it is
+/// wrong: the node is overloaded, starts or stops, or cannot read its own tables, in which case
+/// PasswordAuthenticators speak of bad credentials all the same.
 fn is_no_verdict(error: &[u8]) -> bool {
     match error_code::peek(error) {
         // The message's length comes between the code and the text.
-        Some(error_code::BAD_CREDENTIALS) => error.get(6..).is_some_and(|text| is_not_looked_up(text, &NOT_CHECKED)),
+        Some(error_code::BAD_CREDENTIALS) => {
+            error.get(6..).is_some_and(|text| is_not_looked_up(text, &NOT_CHECKED))
+        }
         Some(code) => NodeError(code).is_no_verdict(),
         None => false,
     }
@@ -255,10 +301,14 @@ fn is_no_verdict(error: &[u8]) -> bool {
 
 /// First words of authenticators that could not look the role up: Cassandra since 4.0, Cassandra 3,
 /// and ScyllaDB.
-const NOT_CHECKED: [&str; 3] =
-    ["Unable to perform authentication", "Error during authentication of user", "Could not verify password"];
+const NOT_CHECKED: [&str; 3] = [
+    "Unable to perform authentication",
+    "Error during authentication of user",
+    "Could not verify password",
+];
 
-/// True if an ERROR, whose body is never compressed that early, says that what was asked is not understood.
+/// True if an ERROR, whose body is never compressed that early, says that what was asked is not
+/// understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {
     let error = split_response_prefix(header.flags, body).map_or(&[][..], |(_, error)| error);
     error_code::peek(error) == Some(error_code::PROTOCOL_ERROR)

@@ -1,13 +1,16 @@
-//! Who is at the other end of a link: asked once per link, after the login and before anything else.
+//! Who is at the other end of a link: asked once per link, after the login and before anything
+//! else.
 //!
-//! Addresses are given to others: pods come back under one another's, machines are rented anew. What must never happen: a
-//! query, a USE, or the word that a login is right, through a link whose node has not said that it is the one the control
-//! plane knows at that address, by host id and name of the cluster. One that says otherwise, or nothing, is refused; the
-//! control plane looks at the ring, and what it finds there is let in at once.
+//! Addresses are given to others: pods come back under one another's, machines are rented anew.
+//! What must never happen: a query, a USE, or the word that a login is right, through a link whose
+//! node has not said that it is the one the control plane knows at that address, by host id and
+//! name of the cluster. One that says otherwise, or nothing, is refused; the control plane looks at
+//! the ring, and what it finds there is let in at once.
 //!
-//! Two things cannot be prevented: a node tells who it is only to whoever is logged in, so the login itself has been
-//! shown by then; and whoever lies is believed. Only TLS could help against either. While a node's address is known to
-//! be somebody else's, one login at a time is shown there and no more.
+//! Two things cannot be prevented: a node tells who it is only to whoever is logged in, so the
+//! login itself has been shown by then; and whoever lies is believed. Only TLS could help against
+//! either. While a node's address is known to be somebody else's, one login at a time is shown
+//! there and no more.
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
@@ -33,8 +36,9 @@ pub(crate) fn ask(core: &mut Core, io: &mut Io, key: LinkKey) {
     open::write_handshake(&mut core.links, io, key, opcode::QUERY, &body);
 }
 
-/// The answer to that. What is not a row with both is no answer: who cannot say who it is gets no queries. An ERROR is
-/// about the role that asked, or the moment: other pools may be told, so the node is not held against them.
+/// The answer to that. What is not a row with both is no answer: who cannot say who it is gets no
+/// queries. An ERROR is about the role that asked, or the moment: other pools may be told, so the
+/// node is not held against them.
 pub(crate) fn take(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(node) = core.links.get(key).map(|link| link.node) else { return };
     if header.opcode == opcode::ERROR {
@@ -42,7 +46,8 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, 
         return;
     }
     let mut plain = Vec::new();
-    let plain = core.links.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, &mut plain);
+    let plain =
+        core.links.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, &mut plain);
     let Some((host_id, cluster_name)) = plain.and_then(|body| identity(header, body)) else {
         keep::break_off(core, io, key, GivenUp::Stranger, "it does not say which node it is");
         return;
@@ -68,21 +73,32 @@ pub(crate) fn set_stranger(links: &mut Links, node: NodeId, stranger: bool) {
 
 fn identity(header: &Header, body: &[u8]) -> Option<(u128, String)> {
     let (_, body) = split_response_prefix(header.flags, body).ok()?;
-    let ResultMessage::Rows(rows) = ResultMessage::decode(header.version, body).ok()? else { return None };
+    let ResultMessage::Rows(rows) = ResultMessage::decode(header.version, body).ok()? else {
+        return None;
+    };
     let row = rows.rows().next()?.ok()?;
     let host_id = u128::from_be_bytes(row.get(0)?.try_into().ok()?);
     Some((host_id, std::str::from_utf8(row.get(1)?).ok()?.to_owned()))
 }
 
 /// Says, for the log, what is wrong with who answered at a node's address; `None`: it is the node.
-fn difference(cluster: &ClusterState, node: NodeId, host_id: u128, cluster_name: &str) -> Option<String> {
+fn difference(
+    cluster: &ClusterState,
+    node: NodeId,
+    host_id: u128,
+    cluster_name: &str,
+) -> Option<String> {
     let expected = cluster.routing.node(node)?.host_id;
     if cluster_name != cluster.cluster_name {
         let own = &cluster.cluster_name;
-        return Some(format!("a node of another cluster has its address: {cluster_name:?} instead of {own:?}"));
+        return Some(format!(
+            "a node of another cluster has its address: {cluster_name:?} instead of {own:?}"
+        ));
     }
     let (found, expected_text) = (uuid_text(host_id), uuid_text(expected));
-    (host_id != expected).then(|| format!("another node has its address: host id {found} instead of {expected_text}"))
+    (host_id != expected).then(|| {
+        format!("another node has its address: host id {found} instead of {expected_text}")
+    })
 }
 
 /// A UUID in its usual form.

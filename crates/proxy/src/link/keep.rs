@@ -1,5 +1,6 @@
-//! Which links stay open: those that are ready join their pool, those that are lost or given up leave it, and what was in
-//! flight on them is handed to the second attempts ([`crate::second`]), which begin when the event is over.
+//! Which links stay open: those that are ready join their pool, those that are lost or given up
+//! leave it, and what was in flight on them is handed to the second attempts ([`crate::retry`]),
+//! which begin when the event is over.
 
 use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io};
@@ -11,7 +12,7 @@ use crate::handover::way;
 use crate::ids::LinkKey;
 use crate::link::{Link, Purpose, Role, Step, open, upgrade};
 use crate::metrics::GivenUp;
-use crate::second::LostRequests;
+use crate::retry::LostRequests;
 
 /// The handshake is done: the link takes queries.
 pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
@@ -25,7 +26,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     let aggregates = link.aggregate.is_some();
     let (node, pool_id, conn) = (link.node, link.pool, link.conn);
     let on_ready = std::mem::take(&mut link.on_ready);
-    core.second.linked.extend(on_ready.into_iter().map(|repair| (repair, true)));
+    core.retries.linked.extend(on_ready.into_iter().map(|repair| (repair, true)));
     io.keep_sent(conn);
     core.links.health.link_opened(node);
     if let Some(state) = core.links.node_mut(node) {
@@ -71,7 +72,8 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     let until_ns = core.links.health.failed(node, now, random);
     let named = core.router.node_named(node);
     let retry_in_ms = until_ns.saturating_sub(now) / 1_000_000;
-    // Of attempts there are many while a node is down, from every pool; that it is, the control plane says once.
+    // Of attempts there are many while a node is down, from every pool; that it is, the control
+    // plane says once.
     if step == Step::Ready {
         tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, retry_in_ms, "link to a node is lost");
     } else {
@@ -125,7 +127,7 @@ fn let_go(core: &mut Core, io: &mut Io, key: LinkKey) {
     core.connections.forget(link.conn);
     detach(core, key, &link);
     core.clients.unstall_all(&core.context.metrics, &mut link.waiting, Stall::LINK);
-    core.second.linked.extend(link.on_ready.drain(..).map(|repair| (repair, false)));
+    core.retries.linked.extend(link.on_ready.drain(..).map(|repair| (repair, false)));
     let mut requests = link.streams.take_all();
     requests.retain(|pending| {
         let goes_on = matches!(pending.purpose, Purpose::Client | Purpose::Reprepare { .. });
@@ -135,7 +137,7 @@ fn let_go(core: &mut Core, io: &mut Io, key: LinkKey) {
         goes_on
     });
     if !requests.is_empty() {
-        core.second.lost.push(LostRequests { requests, log });
+        core.retries.lost.push(LostRequests { requests, log });
     }
 }
 

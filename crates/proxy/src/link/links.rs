@@ -138,12 +138,14 @@ impl Links {
         self.nodes.iter().for_each(|node| node.metrics.streams_orphaned.set(node.orphaned));
     }
 
-    /// The version of the bodies on a link, which on aggregated links differs from that of its envelopes.
+    /// The version of the bodies on a link, which on aggregated links differs from that of its
+    /// envelopes.
     pub(crate) fn version_of(&self, key: LinkKey) -> u8 {
         self.get(key).map_or(4, |link| link.body_version)
     }
 
-    /// A body as it was before the link's compression, if there is one; `None` when it cannot be made out.
+    /// A body as it was before the link's compression, if there is one; `None` when it cannot be
+    /// made out.
     pub(crate) fn plain_body<'a>(
         &self,
         key: LinkKey,

@@ -1,13 +1,15 @@
 //! The nodes behind the proxy and the links to them.
 //!
-//! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it, [`handshake`] and
-//! [`identity`] bring it to where it takes queries, [`keep`] keeps the right ones open and gives up those that break,
-//! [`watch`] probes them, [`upgrade`] moves them to the port where a node takes aggregated frames, [`ring`] follows the
-//! ring. [`streams`] remembers what is in flight on a link; [`pool`] says who may share it, [`pools`] gives pools out, [`permissions`] has
-//! what is known of their right to use locks,
-//! [`refusal`] ends those whom no node takes any more. [`links`] holds them all.
+//! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it,
+//! [`handshake`] and [`identity`] bring it to where it takes queries, [`keep`] keeps the right ones
+//! open and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port
+//! where a node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers what is
+//! in flight on a link; [`pool`] says who may share it, [`pools`] gives pools out, [`permissions`]
+//! has what is known of their right to use locks, [`refusal`] ends those whom no node takes any
+//! more. [`links`] holds them all.
 //!
-//! Requests are put on a link by [`crate::aggregate`] and come back through [`crate::disaggregate`].
+//! Requests are put on a link by [`crate::aggregate`] and come back through
+//! [`crate::disaggregate`].
 
 pub(crate) mod handshake;
 pub(crate) mod identity;
@@ -95,7 +97,8 @@ pub(crate) struct Link {
     pub(crate) segmented: bool,
     /// Version of envelopes on this connection.
     pub(crate) version: u8,
-    /// Version of what its pool's clients ask; in aggregated frames another than that of the envelopes.
+    /// Version of what its pool's clients ask; in aggregated frames another than that of the
+    /// envelopes.
     pub(crate) body_version: u8,
     /// Compression of its bodies (v3, v4), if they are compressed.
     pub(crate) compression: Option<Algorithm>,
@@ -203,7 +206,8 @@ impl Link {
         }
     }
 
-    /// Something was written. Whether that is the first since the last flush: then the link is to be noted for the next.
+    /// Something was written. Whether that is the first since the last flush: then the link is to
+    /// be noted for the next.
     #[inline]
     pub(crate) fn becomes_dirty(&mut self, now_ns: u64) -> bool {
         if std::mem::replace(&mut self.dirty, true) {
@@ -223,8 +227,9 @@ impl Link {
 pub(crate) struct NodeState {
     /// Queries in flight on all links of this core to it; what routing compares.
     pub(crate) in_flight: u32,
-    /// Its answers of late that said it cannot serve; they count as queries in flight. An error comes sooner than an
-    /// answer, so a node that has nothing but errors would look idle and get all there is.
+    /// Its answers of late that said it cannot serve; they count as queries in flight. An error
+    /// comes sooner than an answer, so a node that has nothing but errors would look idle and get
+    /// all there is.
     pub(crate) penalty: u32,
     /// Stream ids of its links held by queries that timed out, as of the last tick.
     pub(crate) orphaned: u64,
@@ -255,8 +260,8 @@ impl Default for Upgrade {
 }
 
 impl Upgrade {
-    /// Frames could not be used, or their link broke; returns after how many nanoseconds it is tried again. Failures
-    /// before that do not lengthen it.
+    /// Frames could not be used, or their link broke; returns after how many nanoseconds it is
+    /// tried again. Failures before that do not lengthen it.
     pub(crate) fn failed(&mut self, now_ns: u64, random: u64) -> u64 {
         if now_ns >= self.not_before_ns {
             self.not_before_ns = now_ns + self.backoff.next(random).as_nanos() as u64;

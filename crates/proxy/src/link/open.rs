@@ -1,5 +1,5 @@
-//! Links are opened here: one per core, pool and node of the local datacentre (`links_per_node` of them), as far as the
-//! nodes' back-off allows.
+//! Links are opened here: one per core, pool and node of the local datacentre (`links_per_node` of
+//! them), as far as the nodes' back-off allows.
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
@@ -15,8 +15,14 @@ use crate::link::{Link, LinkWriter, Role, Step};
 /// Handshake messages travel one at a time, so they need no stream table.
 pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
     let Some(LinkAndNode { link, dirty, .. }) = links.get_with_node(key) else { return };
-    let header =
-        Header { version: link.version, response: false, flags: 0, stream: 0, opcode: op, length: body.len() as u32 };
+    let header = Header {
+        version: link.version,
+        response: false,
+        flags: 0,
+        stream: 0,
+        opcode: op,
+        length: body.len() as u32,
+    };
     let out = io.output(link.conn);
     match &mut link.writer {
         LinkWriter::Segments(writer) => {
@@ -32,8 +38,8 @@ pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: 
     }
 }
 
-/// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool whose login nothing speaks for
-/// opens one only, so that a wrong password is tried once and not on every node.
+/// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool whose login
+/// nothing speaks for opens one only, so that a wrong password is tried once and not on every node.
 pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let now = io.now_ns();
@@ -49,8 +55,11 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
         }
         let node = candidates[(core.router.cursor + offset) % candidates.len()];
         let stranger = core.links.node(node).is_some_and(|state| state.stranger);
-        let wanted = if doubtful || stranger { pool.missing(node).min(1) } else { pool.missing(node) };
-        if core.links.health.is_usable(node, now) && pool.may_ask(node, now) && !is_being_identified(&core.links, node)
+        let wanted =
+            if doubtful || stranger { pool.missing(node).min(1) } else { pool.missing(node) };
+        if core.links.health.is_usable(node, now)
+            && pool.may_ask(node, now)
+            && !is_being_identified(&core.links, node)
         {
             for _ in 0..wanted {
                 open(core, io, pool_id, node, Role::Serves);
@@ -60,8 +69,15 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
 }
 
 /// Starts to open a link; `false` when the node or the pool is not known any more.
-pub(crate) fn open(core: &mut Core, io: &mut Io, pool_id: PoolId, node: NodeId, role: Role) -> bool {
-    let Some(mut address) = core.router.cluster.as_ref().and_then(|c| c.routing.node(node)).map(|node| node.address)
+pub(crate) fn open(
+    core: &mut Core,
+    io: &mut Io,
+    pool_id: PoolId,
+    node: NodeId,
+    role: Role,
+) -> bool {
+    let Some(mut address) =
+        core.router.cluster.as_ref().and_then(|c| c.routing.node(node)).map(|node| node.address)
     else {
         return false;
     };
@@ -76,7 +92,8 @@ pub(crate) fn open(core: &mut Core, io: &mut Io, pool_id: PoolId, node: NodeId, 
     let Some(pool) = core.router.pools.get_mut(pool_id) else { return false };
     let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
     let conn = io.connect(via.map_or(address, |(_, agent)| agent), timeout_ns);
-    let in_flight_max = (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
+    let in_flight_max =
+        (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
     let mut link = Link::new(conn, node, address.port(), pool_id, &pool.key, in_flight_max);
     (link.role, link.via) = (role, via.map(|(agent, _)| agent));
     link.open_deadline_ns = io.now_ns() + timeout_ns;
@@ -88,8 +105,8 @@ pub(crate) fn open(core: &mut Core, io: &mut Io, pool_id: PoolId, node: NodeId, 
     true
 }
 
-/// True if the address of this node was somebody else's when it was last looked at, and somebody is looking right now:
-/// then no other login needs to be shown there.
+/// True if the address of this node was somebody else's when it was last looked at, and somebody is
+/// looking right now: then no other login needs to be shown there.
 pub(crate) fn is_being_identified(links: &Links, node: NodeId) -> bool {
     links.node(node).is_some_and(|state| state.stranger)
         && links.iter().any(|(_, link)| link.node == node && link.step != Step::Ready)

@@ -1,5 +1,5 @@
-//! What nodes said of the right of a pool's login to use locks, by table. [`crate::locks::permission`] asks, and says what must never
-//! happen.
+//! What nodes said of the right of a pool's login to use locks, by table.
+//! [`crate::locks::permission`] asks, and says what must never happen.
 
 use shunt_language::facade::Table;
 
@@ -49,7 +49,8 @@ impl Known {
         self.said.as_ref().filter(|_| came_ns <= self.asked_ns.saturating_add(cache_ns))
     }
 
-    /// True if a node is to be asked: what is known is more than half as old as it may be, and nobody has asked.
+    /// True if a node is to be asked: what is known is more than half as old as it may be, and
+    /// nobody has asked.
     pub(crate) fn is_to_be_asked(&self, came_ns: u64, now_ns: u64, cache_ns: u64) -> bool {
         let is_old = self.said.is_none() || came_ns > self.asked_ns.saturating_add(cache_ns / 2);
         let is_asked = self.asking.is_some_and(|(_, at_ns)| now_ns.saturating_sub(at_ns) < WAIT_NS);
@@ -66,7 +67,8 @@ impl Known {
         self.again_ns = again_ns;
     }
 
-    /// The question with this number has come to something: when it was sent, if it is the one that is waited for.
+    /// The question with this number has come to something: when it was sent, if it is the one that
+    /// is waited for.
     pub(crate) fn answered(&mut self, number: u64) -> Option<u64> {
         self.asking.take_if(|(asked, _)| *asked == number).map(|(_, at_ns)| at_ns)
     }
@@ -108,7 +110,11 @@ mod tests {
         let asks = |known: &Known, at_ns| known.is_to_be_asked(at_ns, at_ns, CACHE_NS);
         assert!(!asks(&known, 11_000) && asks(&known, 11_001) && asks(&Known::default(), 0));
         known.asks(1, 11_001);
-        assert!(!asks(&known, 11_002) && !asks(&known, 11_000 + WAIT_NS) && asks(&known, 11_001 + WAIT_NS));
+        assert!(
+            !asks(&known, 11_002)
+                && !asks(&known, 11_000 + WAIT_NS)
+                && asks(&known, 11_001 + WAIT_NS)
+        );
         known = Known { asking: None, again_ns: 30_000, ..known };
         assert!(!asks(&known, 29_999) && asks(&known, 30_000));
     }
@@ -120,6 +126,9 @@ mod tests {
         known.asks(7, 20_000);
         assert_eq!((known.answered(6), known.answered(8)), (None, None));
         known.asks(9, 30_000);
-        assert_eq!((known.answered(7), known.answered(9), known.answered(9)), (None, Some(30_000), None));
+        assert_eq!(
+            (known.answered(7), known.answered(9), known.answered(9)),
+            (None, Some(30_000), None)
+        );
     }
 }

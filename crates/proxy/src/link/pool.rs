@@ -1,9 +1,9 @@
 //! Pools: the links that may be shared by the same clients.
 //!
-//! Two clients share links only when nothing on the node's side could tell them apart: same login, same protocol
-//! version, same keyspace, same compression, same NO_COMPACT. That is the pool's key. The login in the key is the
-//! exact SASL token that the role's first link was opened with, so that a client with another password, or another
-//! role, never meets a link that is not its own.
+//! Two clients share links only when nothing on the node's side could tell them apart: same login,
+//! same protocol version, same keyspace, same compression, same NO_COMPACT. That is the pool's key.
+//! The login in the key is the exact SASL token that the role's first link was opened with, so that
+//! a client with another password, or another role, never meets a link that is not its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,8 +69,8 @@ pub(crate) struct Pool {
     pub(crate) permissions: Permissions,
 }
 
-/// A node that refused, and when it may be asked again. That is between the pool and the node: other pools may be
-/// welcome there.
+/// A node that refused, and when it may be asked again. That is between the pool and the node:
+/// other pools may be welcome there.
 struct Refused {
     node: NodeId,
     /// How often in a row it said so of the login or keyspace itself; 0: it was just unable to say.
@@ -105,7 +105,11 @@ impl Pool {
     #[inline]
     pub(crate) fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkKey> + '_ {
         let first = usize::from(node.0) * self.per_node;
-        self.links.get(first..first + self.per_node).unwrap_or_default().iter().filter_map(|link| *link)
+        self.links
+            .get(first..first + self.per_node)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|link| *link)
     }
 
     /// How many more links to a node there should be.
@@ -118,7 +122,9 @@ impl Pool {
         if self.links.len() < first + self.per_node {
             self.links.resize(first + self.per_node, None);
         }
-        if let Some(place) = self.links[first..first + self.per_node].iter_mut().find(|place| place.is_none()) {
+        if let Some(place) =
+            self.links[first..first + self.per_node].iter_mut().find(|place| place.is_none())
+        {
             *place = Some(link);
         }
     }
@@ -136,14 +142,25 @@ impl Pool {
         self.links.iter().filter_map(|link| *link)
     }
 
-    /// A node refused the login or the keyspace, or could not say (no `verdict`): it is asked again, but ever more rarely.
-    /// What it says of several links at once counts as once.
-    pub(crate) fn refused_by(&mut self, node: NodeId, verdict: Option<Verdict>, now_ns: u64, random: u64) {
+    /// A node refused the login or the keyspace, or could not say (no `verdict`): it is asked
+    /// again, but ever more rarely. What it says of several links at once counts as once.
+    pub(crate) fn refused_by(
+        &mut self,
+        node: NodeId,
+        verdict: Option<Verdict>,
+        now_ns: u64,
+        random: u64,
+    ) {
         let known = self.refusals.iter().position(|refused| refused.node == node);
         let index = known.unwrap_or_else(|| {
             let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
             let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
-            self.refusals.push(Refused { node, verdicts: 0, until_ns: 0, backoff: Backoff::new(first, max) });
+            self.refusals.push(Refused {
+                node,
+                verdicts: 0,
+                until_ns: 0,
+                backoff: Backoff::new(first, max),
+            });
             self.refusals.len() - 1
         });
         let refused = &mut self.refusals[index];
@@ -169,14 +186,19 @@ impl Pool {
 
     /// How often in a row a node has refused; 0 if not, or if it could not say.
     pub(crate) fn verdicts_of(&self, node: NodeId) -> u32 {
-        self.refusals.iter().find(|refused| refused.node == node).map_or(0, |refused| refused.verdicts)
+        self.refusals
+            .iter()
+            .find(|refused| refused.node == node)
+            .map_or(0, |refused| refused.verdicts)
     }
 
-    /// True if a node may be asked for another link now. With a login that nothing speaks for, no node may while one
-    /// that refused is spared: a wrong password would go round.
+    /// True if a node may be asked for another link now. With a login that nothing speaks for, no
+    /// node may while one that refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
-        let is_recent_verdict = |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
-        !(self.is_spared(node, now_ns) || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
+        let is_recent_verdict =
+            |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
+        !(self.is_spared(node, now_ns)
+            || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
     }
 
     /// True if a node has refused so lately that others had better be asked.
@@ -207,8 +229,9 @@ impl Pool {
         self.key.login.is_some() && self.verified_ns == 0
     }
 
-    /// True if nothing speaks for its login: no node's word, ever, nor a link that is open with it. One node that
-    /// refuses (its own tables cannot be read, say) must not keep the pool from the others.
+    /// True if nothing speaks for its login: no node's word, ever, nor a link that is open with it.
+    /// One node that refuses (its own tables cannot be read, say) must not keep the pool from the
+    /// others.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.is_unverified() && self.ready == 0 && !self.admitted
     }
@@ -247,8 +270,7 @@ impl Verdict {
     /// On what the clients asked for in STARTUP.
     pub(crate) fn of_options() -> Self {
         let mut words = Vec::new();
-        let why =
-            "the nodes no longer take this client's version of the protocol, compression or options: connect again";
+        let why = "the nodes no longer take this client's version of the protocol, compression or options: connect again";
         encode::error(&mut words, error_code::SERVER_ERROR, why);
         Self { words, of_login: false, asks: None }
     }
@@ -276,8 +298,8 @@ impl Pools {
         self.by_key.get(key).copied()
     }
 
-    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns` is when its login was
-    /// accepted, if that is known from another pool; 0 otherwise.
+    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns` is
+    /// when its login was accepted, if that is known from another pool; 0 otherwise.
     pub(crate) fn find_or_create(
         &mut self,
         key: &PoolKey,
@@ -292,7 +314,8 @@ impl Pools {
             return Some(id);
         }
         let unverified = key.login.is_some() && verified_ns == 0;
-        let unverified_count = || self.pools.iter().flatten().filter(|pool| pool.is_unverified()).count();
+        let unverified_count =
+            || self.pools.iter().flatten().filter(|pool| pool.is_unverified()).count();
         if self.is_full() || unverified && unverified_count() >= limits::POOLS_UNVERIFIED_MAX {
             return None;
         }
@@ -369,7 +392,10 @@ mod tests {
             find(key(Some(b"\0alice\0wrong"), None)),
             find(key(Some(b"\0alice\0secret"), Some("ks"))),
             find(PoolKey { version: 5, ..key(Some(b"\0alice\0secret"), None) }),
-            find(PoolKey { compression: Some(Algorithm::Lz4), ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey {
+                compression: Some(Algorithm::Lz4),
+                ..key(Some(b"\0alice\0secret"), None)
+            }),
             find(PoolKey { no_compact: true, ..key(Some(b"\0alice\0secret"), None) }),
             find(PoolKey { is_own: true, ..key(Some(b"\0alice\0secret"), None) }),
         ];
@@ -392,8 +418,9 @@ mod tests {
     #[test]
     fn logins_that_nobody_has_accepted_leave_room_for_others() {
         let mut pools = Pools::default();
-        let made = (0..limits::POOLS_MAX)
-            .filter(|guess| pools.find_or_create(&key(Some(guess.to_string().as_bytes()), None), 1, 0, 0).is_some());
+        let made = (0..limits::POOLS_MAX).filter(|guess| {
+            pools.find_or_create(&key(Some(guess.to_string().as_bytes()), None), 1, 0, 0).is_some()
+        });
         assert_eq!(made.count(), limits::POOLS_UNVERIFIED_MAX);
         assert!(pools.find_or_create(&key(Some(b"ann"), Some("ks")), 1, 7, 0).is_some());
         assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_some());

@@ -6,9 +6,15 @@ use crate::core::Core;
 use crate::ids::PoolId;
 use crate::link::{PoolKey, keep, open};
 
-/// The pool of `key`, see [`crate::link::Pools::find_or_create`]. Where there are as many as there may be, the one that
-/// has been idle longest makes room: keeping links for clients that may come back must not refuse those who are there.
-pub(crate) fn for_key(core: &mut Core, io: &mut Io, key: &PoolKey, verified_ns: u64) -> Option<PoolId> {
+/// The pool of `key`, see [`crate::link::Pools::find_or_create`]. Where there are as many as there
+/// may be, the one that has been idle longest makes room: keeping links for clients that may come
+/// back must not refuse those who are there.
+pub(crate) fn for_key(
+    core: &mut Core,
+    io: &mut Io,
+    key: &PoolKey,
+    verified_ns: u64,
+) -> Option<PoolId> {
     let (per_node, now) = (core.context.config.links_per_node, io.now_ns());
     let found = core.router.pools.find_or_create(key, per_node, verified_ns, now);
     if found.is_some() || !core.router.pools.is_full() {
@@ -40,11 +46,11 @@ pub(crate) fn close(core: &mut Core, io: &mut Io, id: PoolId) {
     remove_if_unused(core, id);
 }
 
-/// A pool's place is given away only when no client, no link and no request that waits refers to it: what was asked
-/// under one login is not sent under another.
+/// A pool's place is given away only when no client, no link and no request that waits refers to
+/// it: what was asked under one login is not sent under another.
 pub(crate) fn remove_if_unused(core: &mut Core, id: PoolId) {
     let clients = core.router.pools.get(id).map_or(0, |pool| pool.clients);
-    let referred = core.links.iter().any(|(_, link)| link.pool == id) || core.second.refers_to(id);
+    let referred = core.links.iter().any(|(_, link)| link.pool == id) || core.retries.refers_to(id);
     if clients == 0 && !referred {
         core.router.pools.remove(id);
     }

@@ -1,10 +1,12 @@
-//! Clients whose pool no node gives a link any more: what they were let in with is refused everywhere. Authentication was
-//! switched on, a password changed, the keyspace of their USE dropped.
+//! Clients whose pool no node gives a link any more: what they were let in with is refused
+//! everywhere. Authentication was switched on, a password changed, the keyspace of their USE
+//! dropped.
 //!
-//! A driver logs in again only on a new connection, so they are told what the nodes say and closed. What must never happen:
-//! that clients are closed for what is no verdict of all nodes. One node's refusal, a time-out, a node that cannot say, or one
-//! that cannot be reached is none; only nodes that the control plane says are down have no voice. Each node has to have said it
-//! twice, with its pause between, and no link of the pool may be open.
+//! A driver logs in again only on a new connection, so they are told what the nodes say and closed.
+//! What must never happen: that clients are closed for what is no verdict of all nodes. One node's
+//! refusal, a time-out, a node that cannot say, or one that cannot be reached is none; only nodes
+//! that the control plane says are down have no voice. Each node has to have said it twice, with
+//! its pause between, and no link of the pool may be open.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
@@ -20,8 +22,8 @@ use crate::reply;
 /// Times that a node has to refuse, one after the other, before its word is taken for the last.
 const VERDICTS_MIN: u32 = 2;
 
-/// Looks whether there is any hope for a pool's clients; once a tick. They are told first, and closed a tick later, when
-/// what they had asked by then has been answered.
+/// Looks whether there is any hope for a pool's clients; once a tick. They are told first, and
+/// closed a tick later, when what they had asked by then has been answered.
 pub(crate) fn tick(core: &mut Core, io: &mut Io, id: PoolId) {
     if !is_refused_everywhere(core, id) {
         return;
@@ -34,7 +36,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, id: PoolId) {
 }
 
 fn is_refused_everywhere(core: &Core, id: PoolId) -> bool {
-    let (Some(pool), Some(cluster)) = (core.router.pools.get(id), &core.router.cluster) else { return false };
+    let (Some(pool), Some(cluster)) = (core.router.pools.get(id), &core.router.cluster) else {
+        return false;
+    };
     if !pool.admitted || pool.clients == 0 || pool.ready > 0 || pool.last_verdict.is_none() {
         return false;
     }
@@ -43,8 +47,8 @@ fn is_refused_everywhere(core: &Core, id: PoolId) -> bool {
     voices.peek().is_some() && voices.all(|node| pool.verdicts_of(node.id) >= VERDICTS_MIN)
 }
 
-/// From here on the pool's clients get the nodes' words for what they ask, and nobody is let in by what was believed of
-/// their login.
+/// From here on the pool's clients get the nodes' words for what they ask, and nobody is let in by
+/// what was believed of their login.
 fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     let Some(verdict) = pool.last_verdict.clone() else { return };
@@ -59,7 +63,9 @@ fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
         }
     }
     for client in login::take_switching(core, id, false) {
-        let Some(switch) = core.clients.find_mut(client).and_then(|found| found.switch) else { continue };
+        let Some(switch) = core.clients.find_mut(client).and_then(|found| found.switch) else {
+            continue;
+        };
         login::end_switch(core, io, client, id);
         reply::message(core, io, client.slot, opcode::ERROR, switch.stream, &verdict.words);
         core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
@@ -78,7 +84,14 @@ pub(crate) fn is_dismissed(core: &Core, id: PoolId) -> bool {
 
 /// A query of a client that is about to be closed.
 #[cold]
-pub(crate) fn refuse_dismissed(core: &mut Core, io: &mut Io, slot: u32, stream: i16, plan: &Plan, id: PoolId) {
+pub(crate) fn refuse_dismissed(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    plan: &Plan,
+    id: PoolId,
+) {
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
     let verdict = core.router.pools.get(id).and_then(|pool| pool.last_verdict.as_ref());
@@ -88,13 +101,19 @@ pub(crate) fn refuse_dismissed(core: &mut Core, io: &mut Io, slot: u32, stream: 
 
 /// Those with an answer still to come, or a USE that leads elsewhere, have their turn later.
 fn close_dismissed(core: &mut Core, io: &mut Io, id: PoolId) {
-    let Some(verdict) = core.router.pools.get(id).and_then(|pool| pool.last_verdict.as_ref()) else { return };
-    let words = ErrorMessage::decode(3, &verdict.words).map_or("not even why", |error| error.message);
+    let Some(verdict) = core.router.pools.get(id).and_then(|pool| pool.last_verdict.as_ref())
+    else {
+        return;
+    };
+    let words =
+        ErrorMessage::decode(3, &verdict.words).map_or("not even why", |error| error.message);
     let why = format!("every node refuses it now: {}", words);
     let of_pool: Vec<u32> = core
         .clients
         .iter()
-        .filter(|(_, client)| client.pool == Some(id) && client.in_flight == 0 && client.switch.is_none())
+        .filter(|(_, client)| {
+            client.pool == Some(id) && client.in_flight == 0 && client.switch.is_none()
+        })
         .map(|(slot, _)| slot)
         .collect();
     for slot in of_pool {

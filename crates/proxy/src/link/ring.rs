@@ -32,7 +32,10 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         });
     }
     for node in routing.nodes() {
-        let Some(old) = core.router.cluster.as_ref().and_then(|old| old.routing.node(node.id)) else { continue };
+        let Some(old) = core.router.cluster.as_ref().and_then(|old| old.routing.node(node.id))
+        else {
+            continue;
+        };
         // What was thought of another address, or of whoever was there, says nothing of this one.
         if node.up && !old.up || leads_to(node) != leads_to(old) {
             core.links.health.event_up(node.id);
@@ -45,8 +48,16 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         .links
         .iter()
         .filter(|(_, link)| {
-            let before = core.router.cluster.as_ref().and_then(|old| old.routing.node(link.node)).map(leads_to);
-            let now = routing.node(link.node).filter(|node| local.binary_search(&node.id).is_ok()).map(leads_to);
+            let before = core
+                .router
+                .cluster
+                .as_ref()
+                .and_then(|old| old.routing.node(link.node))
+                .map(leads_to);
+            let now = routing
+                .node(link.node)
+                .filter(|node| local.binary_search(&node.id).is_ok())
+                .map(leads_to);
             now.is_none() || (before.is_some() && before != now)
         })
         .map(|(key, _)| key)
@@ -60,7 +71,8 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
             still::began_in_doubt(core, io);
         }
     }
-    if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version) {
+    if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version)
+    {
         core.fleet.transactions.schema_changed();
     }
     core.router.set_cluster(cluster);

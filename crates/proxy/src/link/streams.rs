@@ -1,11 +1,12 @@
 //! Stream ids of one link: which request each belongs to.
 //!
-//! A table indexed by stream id, and a bit for each id that is free; giving out and taking back are a few instructions
-//! and allocate only while the table grows to its working size. The lowest free id is given out first: a lightly used
-//! link touches few cache lines, and on a busy one the requests of a turn, whose answers come back together, lie side
-//! by side.
+//! A table indexed by stream id, and a bit for each id that is free; giving out and taking back are
+//! a few instructions and allocate only while the table grows to its working size. The lowest free
+//! id is given out first: a lightly used link touches few cache lines, and on a busy one the
+//! requests of a turn, whose answers come back together, lie side by side.
 //!
-//! 0 is never given out: Cassandra says on stream 0 what it cannot say of a request, because it has not read so far.
+//! 0 is never given out: Cassandra says on stream 0 what it cannot say of a request, because it has
+//! not read so far.
 
 use crate::ids::{ClientRef, PoolId, Ticket};
 use crate::limits::STREAMS_PER_CONNECTION_MAX;
@@ -44,7 +45,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Pending {
     pub(crate) purpose: Purpose,
     pub(crate) client: ClientRef,
-    /// The pool it was asked in. A client may have moved on by USE before its request is sent a second time.
+    /// The pool it was asked in. A client may have moved on by USE before its request is sent a
+    /// second time.
     pub(crate) pool: PoolId,
     /// The client's own stream id.
     pub(crate) stream: i16,
@@ -121,7 +123,8 @@ impl Streams {
     pub(crate) fn new(max: usize) -> Self {
         let max = max.min(STREAMS_PER_CONNECTION_MAX - 1);
         let free = Box::new([0; WORDS]);
-        let mut streams = Self { slots: vec![None], free, free_words: [0; WORDS / WORD], used: 0, max };
+        let mut streams =
+            Self { slots: vec![None], free, free_words: [0; WORDS / WORD], used: 0, max };
         (1..=max).for_each(|id| streams.set_free(id));
         streams
     }
@@ -158,13 +161,18 @@ impl Streams {
         Some(word * WORD + bits.trailing_zeros() as usize)
     }
 
-    /// Gives out a stream id; `None` when all are in flight. A heartbeat may exceed the bound by one, because a link
-    /// full of unanswered requests is the one to ask. The id's place is empty until [`put`](Self::put).
+    /// Gives out a stream id; `None` when all are in flight. A heartbeat may exceed the bound by
+    /// one, because a link full of unanswered requests is the one to ask. The id's place is empty
+    /// until [`put`](Self::put).
     #[inline]
     pub(crate) fn take_id(&mut self, purpose: Purpose) -> Option<u16> {
         let id = match self.take_free() {
             Some(id) => id,
-            None if purpose == Purpose::Heartbeat && self.slots.len() < STREAMS_PER_CONNECTION_MAX => self.slots.len(),
+            None if purpose == Purpose::Heartbeat
+                && self.slots.len() < STREAMS_PER_CONNECTION_MAX =>
+            {
+                self.slots.len()
+            }
             None => return None,
         };
         // The lowest free id is at most one beyond those in use.
@@ -188,13 +196,15 @@ impl Streams {
         }
     }
 
-    /// The request with this id; `None` when it was not given out, which only a misbehaving node causes.
+    /// The request with this id; `None` when it was not given out, which only a misbehaving node
+    /// causes.
     #[inline]
     pub(crate) fn get(&self, stream: i16) -> Option<&Pending> {
         self.slots.get(usize::try_from(stream).ok()?)?.as_ref()
     }
 
-    /// Takes an id back. The request is read with [`get`](Self::get) before: most answers need a part of it only.
+    /// Takes an id back. The request is read with [`get`](Self::get) before: most answers need a
+    /// part of it only.
     #[inline]
     pub(crate) fn remove(&mut self, stream: i16) {
         let Ok(id) = usize::try_from(stream) else { return };

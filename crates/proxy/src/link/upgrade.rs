@@ -1,13 +1,14 @@
 //! From ordinary links to those that carry aggregated frames.
 //!
-//! A node may take frames on a port of their own and say in SUPPORTED which. Links are opened to the ordinary port all the
-//! same and serve at once; beside each a second one is opened to the other port, and takes the first one's place once
-//! it is ready. So a port that is closed, filtered or of another program holds up no query. Nodes are asked again now
-//! and then, because the other port may open later than the ordinary one.
+//! A node may take frames on a port of their own and say in SUPPORTED which. Links are opened to
+//! the ordinary port all the same and serve at once; beside each a second one is opened to the
+//! other port, and takes the first one's place once it is ready. So a port that is closed, filtered
+//! or of another program holds up no query. Nodes are asked again now and then, because the other
+//! port may open later than the ordinary one.
 //!
-//! A node that takes frames on its ordinary port gets them from the start. Where a link breaks before one of them was
-//! answered, because something on the way passes the offer on and not the frames, the next link is an ordinary one,
-//! and frames are tried again ever more rarely.
+//! A node that takes frames on its ordinary port gets them from the start. Where a link breaks
+//! before one of them was answered, because something on the way passes the offer on and not the
+//! frames, the next link is an ordinary one, and frames are tried again ever more rarely.
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
@@ -22,21 +23,31 @@ use crate::link::links::LinkAndNode;
 use crate::link::{Role, Step, keep, open};
 use crate::reply::Answer;
 
-/// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted; notes where the
-/// node takes them otherwise.
+/// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted;
+/// notes where the node takes them otherwise.
 ///
 /// # Errors
 /// The message is malformed.
-pub(crate) fn read_offer(core: &mut Core, io: &Io, key: LinkKey, supported: &[u8]) -> Result<Option<Offer>, String> {
-    let supported = Supported::decode(supported).map_err(|error| format!("SUPPORTED is malformed: {error}"))?;
+pub(crate) fn read_offer(
+    core: &mut Core,
+    io: &Io,
+    key: LinkKey,
+    supported: &[u8],
+) -> Result<Option<Offer>, String> {
+    let supported =
+        Supported::decode(supported).map_err(|error| format!("SUPPORTED is malformed: {error}"))?;
     let offer = supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
     // A large answer within a frame could not be handed over.
-    let offer = offer.filter(|_| core.context.config.aggregate == Aggregate::Auto && core.handover.is_none());
-    let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else { return Ok(None) };
+    let offer = offer
+        .filter(|_| core.context.config.aggregate == Aggregate::Auto && core.handover.is_none());
+    let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else {
+        return Ok(None);
+    };
     link.offer_asked_ns = io.now_ns();
     let here = offer.filter(|offer| offer.port.is_none_or(|port| port == link.port));
     node.upgrade.port = offer.map(|offer| offer.port.unwrap_or(link.port));
-    let tried = matches!(link.role, Role::Replaces(..)) || io.now_ns() >= node.upgrade.not_before_ns;
+    let tried =
+        matches!(link.role, Role::Replaces(..)) || io.now_ns() >= node.upgrade.not_before_ns;
     Ok(here.filter(|_| tried))
 }
 
@@ -61,7 +72,9 @@ pub(crate) fn heard_offer(core: &mut Core, io: &mut Io, key: LinkKey, answer: &A
         return;
     }
     let (max, mut plain) = (limits::HANDSHAKE_BYTES_MAX, Vec::new());
-    let Some(body) = core.links.plain_body(key, answer.flags, answer.body, max, &mut plain) else { return };
+    let Some(body) = core.links.plain_body(key, answer.flags, answer.body, max, &mut plain) else {
+        return;
+    };
     if read_offer(core, io, key, body).is_ok() {
         begin(core, io, key);
     }
@@ -71,7 +84,10 @@ pub(crate) fn heard_offer(core: &mut Core, io: &mut Io, key: LinkKey, answer: &A
 pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get(key) else { return };
     let Some(node) = core.links.node(link.node) else { return };
-    let wanted = node.upgrade.port.is_some() && link.is_ready() && link.aggregate.is_none() && !link.is_being_replaced;
+    let wanted = node.upgrade.port.is_some()
+        && link.is_ready()
+        && link.aggregate.is_none()
+        && !link.is_being_replaced;
     if !wanted || core.context.draining || io.now_ns() < node.upgrade.not_before_ns {
         return;
     }
@@ -83,7 +99,8 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
 }
 
-/// A link that is ready takes the place it was opened for. `false`: there is none any more, and it is gone.
+/// A link that is ready takes the place it was opened for. `false`: there is none any more, and it
+/// is gone.
 pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     let Some(link) = core.links.get_mut(key) else { return false };
     let Role::Replaces(old) = link.role else { return true };
@@ -126,11 +143,13 @@ pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     keep::close(core, io, key);
 }
 
-/// A link of aggregated frames broke. One that lasted was no mistake, nor was one to the ordinary port that carried
-/// frames both ways, as when its node restarts: the next attempt comes at once.
+/// A link of aggregated frames broke. One that lasted was no mistake, nor was one to the ordinary
+/// port that carried frames both ways, as when its node restarts: the next attempt comes at once.
 pub(crate) fn broke(core: &mut Core, now_ns: u64, key: LinkKey) {
     let random = core.context.random();
-    let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else { return };
+    let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else {
+        return;
+    };
     if link.step != Step::Ready || link.retiring || link.aggregate.is_none() {
         return;
     }

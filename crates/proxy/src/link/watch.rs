@@ -10,14 +10,15 @@ use crate::ids::LinkKey;
 use crate::limits;
 use crate::link::{Pending, Purpose, Step, keep, open, pools, refusal, upgrade};
 use crate::metrics::{GivenUp, PoolState};
-use crate::second::lost;
+use crate::retry::lost;
 
 /// Opens what is missing, and lets go of pools that are idle.
 pub(crate) fn tick_pools(core: &mut Core, io: &mut Io) {
     let now = io.now_ns();
     for id in core.router.pools.ids() {
         let Some(pool) = core.router.pools.get(id) else { continue };
-        let unused = pool.links().next().is_none() || now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
+        let unused = pool.links().next().is_none()
+            || now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
         let idle = pool.clients == 0 && unused;
         if idle {
             pools::close(core, io, id);
@@ -56,7 +57,13 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         let Some(link) = core.links.get(key) else { continue };
         if link.step != Step::Ready {
             if now > link.open_deadline_ns {
-                keep::break_off(core, io, key, GivenUp::HandshakeTimeout, "the handshake took too long");
+                keep::break_off(
+                    core,
+                    io,
+                    key,
+                    GivenUp::HandshakeTimeout,
+                    "the handshake took too long",
+                );
             }
             continue;
         }
@@ -76,7 +83,13 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
             keep::break_off(core, io, key, GivenUp::Silent, "it did not answer OPTIONS");
         } else if link.orphans > limits::LINK_ORPHANS_MAX.min(link.streams.max() / 2) {
-            keep::break_off(core, io, key, GivenUp::TimedOutQueries, "too many of its queries timed out");
+            keep::break_off(
+                core,
+                io,
+                key,
+                GivenUp::TimedOutQueries,
+                "too many of its queries timed out",
+            );
         } else if link.probe_sent_ns != 0 {
             if let Some(state) = core.links.node_mut(node) {
                 state.silent |= probed_ns > limits::LINK_SILENCE_PROBE_NS;

@@ -11,9 +11,11 @@ use crate::locks::listing;
 use crate::locks::outbox::{Held, Reply, Verdict};
 
 /// What is said where a hold is another role's; another proxy knows it by that.
-pub(crate) const OTHER_ROLE: &str = "Shunt: another role holds this lock under the same owner's name";
+pub(crate) const OTHER_ROLE: &str =
+    "Shunt: another role holds this lock under the same owner's name";
 
-/// Why another proxy that owns a lock does not serve it, told on to the client; it is known by its text.
+/// Why another proxy that owns a lock does not serve it, told on to the client; it is known by its
+/// text.
 const REASONS: [(NotServed, &str); 3] = [
     (
         NotServed::Grace,
@@ -32,14 +34,24 @@ pub(crate) fn reason(message: &str) -> NotServed {
     known.map_or(NotServed::Elsewhere, |(why, _)| *why)
 }
 
-/// Writes the answer's body; returns its opcode and flags. `has_peers`: other proxies of the fleet keep locks too.
-pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>, has_peers: bool) -> (u8, u8) {
+/// Writes the answer's body; returns its opcode and flags. `has_peers`: other proxies of the fleet
+/// keep locks too.
+pub(super) fn encode(
+    out: &mut Vec<u8>,
+    version: u8,
+    form: &Form,
+    outcome: &Reply<'_>,
+    has_peers: bool,
+) -> (u8, u8) {
     if let Some(error) = error(&outcome.verdict) {
         error.put(out, version);
         return (opcode::ERROR, 0);
     }
     let is_part = has_peers && outcome.verdict == Verdict::Locks;
-    let warnings = [is_part.then_some(listing::PART), listing::may_be_cut(outcome, form.limit).then_some(listing::CUT)];
+    let warnings = [
+        is_part.then_some(listing::PART),
+        listing::may_be_cut(outcome, form.limit).then_some(listing::CUT),
+    ];
     // v3 knows no warnings.
     let is_warned = version >= 4 && warnings.iter().any(Option::is_some);
     let flags = if is_warned { flag::WARNING } else { 0 };
@@ -56,7 +68,8 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Repl
             let (table, columns) = (statement.table(), statement.selected().unwrap_or_default());
             let limit = (form.limit as usize).min(listing::ROWS_MAX);
             if outcome.verdict == Verdict::Listed {
-                let rows = listing::rows(outcome.list, form.name(), table, form.owner(), outcome.waiters);
+                let rows =
+                    listing::rows(outcome.list, form.name(), table, form.owner(), outcome.waiters);
                 let count = rows.clone().count().min(limit);
                 let mut rows = rows.take(limit);
                 let rows = (0..count).map(|_| rows.next().unwrap_or_default());
@@ -89,15 +102,18 @@ pub(super) fn row<'a>(name: &'a [u8], holder: Option<&Held<'a>>, waiters: u32) -
     }
 }
 
-/// The error that a verdict is told by. Codes are those after which drivers do what is right: go to the next host where the request
-/// was certainly not executed, and not ask again by themselves where it may have been.
+/// The error that a verdict is told by. Codes are those after which drivers do what is right: go to
+/// the next host where the request was certainly not executed, and not ask again by themselves
+/// where it may have been.
 pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
     let not_served = |why| ErrorMessage::plain(error_code::IS_BOOTSTRAPPING, why);
     Some(match verdict {
         Verdict::Granted | Verdict::Released | Verdict::Refused => return None,
         Verdict::Seen | Verdict::Listed | Verdict::Locks => return None,
         Verdict::NotServed(why) => not_served(match why {
-            NotServed::Elsewhere => "Shunt: this lock is another proxy's, or nobody's yet; ask the next host",
+            NotServed::Elsewhere => {
+                "Shunt: this lock is another proxy's, or nobody's yet; ask the next host"
+            }
             NotServed::LeaseOver => {
                 "Shunt: this proxy cannot grant locks now: it has not reached a quorum of the ring in time"
             }
@@ -109,7 +125,11 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
             code: error_code::WRITE_TIMEOUT,
             message: "Shunt: nobody knows yet if the lock was granted; ask again with the same owner",
             details: ErrorDetails::WriteTimeout {
-                counts: ReplicaCounts { consistency: Consistency::QUORUM, received: 0, block_for: 1 },
+                counts: ReplicaCounts {
+                    consistency: Consistency::QUORUM,
+                    received: 0,
+                    block_for: 1,
+                },
                 write_type: "CAS",
                 contentions: Some(0),
             },
@@ -129,7 +149,9 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
             match quota {
                 Quota::HoldsOfRole => "Shunt: this role holds as many locks as it may",
                 Quota::Holds => "Shunt: as many locks are held as this proxy keeps",
-                Quota::RequestsOfRole => "Shunt: as many requests for locks of this role wait as may",
+                Quota::RequestsOfRole => {
+                    "Shunt: as many requests for locks of this role wait as may"
+                }
                 Quota::Requests => "Shunt: as many requests for locks wait as may",
             },
         ),

@@ -7,9 +7,10 @@ use shunt_locks::{NotServed, Quota, Ticket, shard_of};
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::hop::Login;
-use crate::hop::forward::forward;
-use crate::hop::withdraw::withdraw;
+use crate::fleet::peers::Login;
+use crate::fleet::peers::forward::forward;
+use crate::fleet::peers::withdraw::withdraw;
+use crate::fleet::statements;
 use crate::ids::ClientRef;
 use crate::limits;
 use crate::link::Recipient;
@@ -20,22 +21,23 @@ use crate::locks::request::{Operation, Request};
 use crate::locks::requests::{Again, Asker, At, Pending};
 use crate::locks::{answer, core_of, keep, overview, requests, several};
 use crate::metrics::Outcome;
-use crate::own;
 use crate::reply::{self, Answer};
 use crate::transactions::{answer as transactions, fence, run};
 
-/// A request that no proxy could serve, because its lock's owner had just changed, is made again for so long.
+/// A request that no proxy could serve, because its lock's owner had just changed, is made again
+/// for so long.
 const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
 /// And so often.
 const AGAIN_AFTER_NS: u64 = 20_000_000;
 /// So many at once: what is more is for the client to ask again.
 const AGAIN_MAX: usize = 2_048;
 
-/// Requests of a core's clients that may be at other proxies; those here and on other cores have quotas there.
+/// Requests of a core's clients that may be at other proxies; those here and on other cores have
+/// quotas there.
 const PENDING_MAX: usize = 131_072;
 
-/// A client that has not taken so much of its answers, or another core, gets no more lists: each is hundreds of times as long as what
-/// asks for it.
+/// A client that has not taken so much of its answers, or another core, gets no more lists: each is
+/// hundreds of times as long as what asks for it.
 const LISTS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Lists of a core between two ticks, for all clients together.
 const LISTS_BYTES_PER_TICK: usize = 32 * 1024 * 1024;
@@ -58,7 +60,13 @@ pub(super) fn ask(
 }
 
 /// Asks for a batch, or for nobody.
-pub(crate) fn ask_for(core: &mut Core, io: &mut Io, asker: &Asker, question: &Question<'_>, form: Form) {
+pub(crate) fn ask_for(
+    core: &mut Core,
+    io: &mut Io,
+    asker: &Asker,
+    question: &Question<'_>,
+    form: Form,
+) {
     let mut of_nobody = requests::NONE;
     let group = match form.kind {
         FormKind::Part { group, .. } => Some(group),
@@ -73,10 +81,17 @@ pub(crate) fn ask_for(core: &mut Core, io: &mut Io, asker: &Asker, question: &Qu
 }
 
 /// Asks another proxy, in the name of a client that is gone.
-pub(crate) fn forward_for_nobody(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Login, question: &Question<'_>) {
+pub(crate) fn forward_for_nobody(
+    core: &mut Core,
+    io: &mut Io,
+    to: SocketAddr,
+    login: &Login,
+    question: &Question<'_>,
+) {
     let mut of_nobody = requests::NONE;
     let whose = (ClientRef::PROXY, 0, io.now_ns());
-    let ticket = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, Form::default());
+    let ticket =
+        core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, Form::default());
     let Question { table, namespace, operation, name, owner } = *question;
     let request = Request { ticket, namespace, operation, name, role: &[], owner };
     if forward(core, io, to, login, table, &request).is_none() {
@@ -97,14 +112,16 @@ pub(crate) fn note(
     let whose = (ClientRef { slot, id: client.id }, stream, io.now_ns());
     client.in_flight += 1;
     core.context.metrics.in_flight.add(1);
-    let ticket = core.fleet.locks.requests.add(core.context.index, &mut client.lock_requests, whose, form);
+    let ticket =
+        core.fleet.locks.requests.add(core.context.index, &mut client.lock_requests, whose, form);
     Some((ticket, Asker { role, login, was_forwarded }))
 }
 
 /// The role of a client, and its login.
 pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
     let pool = core.router.pools.get(core.clients.get(slot)?.pool?)?;
-    let role = pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
+    let role =
+        pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
     Some((role, pool.key.login.clone()))
 }
 
@@ -118,8 +135,9 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
     {
         pending.again = Some(Again { asker: asker.clone(), table, namespace, operation });
     }
-    let request = Request { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
-    if let Some(to) = core.fleet.hops.owner(shard).filter(|_| !asker.was_forwarded) {
+    let request =
+        Request { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
+    if let Some(to) = core.fleet.peers.owner(shard).filter(|_| !asker.was_forwarded) {
         let is_full = core.fleet.locks.requests.len() > PENDING_MAX;
         let via = if is_full { None } else { forward(core, io, to, &asker.login, table, &request) };
         match (via, core.fleet.locks.requests.get_mut(ticket)) {
@@ -153,7 +171,12 @@ pub(super) fn answered(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &R
 }
 
 /// The outcome of a request that was forwarded. `false`: nobody waits for it any more.
-pub(crate) fn answered_elsewhere(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) -> bool {
+pub(crate) fn answered_elsewhere(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    outcome: &Reply<'_>,
+) -> bool {
     let is_awaited = core.fleet.locks.requests.get_mut(ticket).is_some();
     deliver(core, io, ticket, outcome);
     is_awaited
@@ -168,7 +191,12 @@ pub(super) fn has_room_for_list(core: &mut Core, io: &Io, ticket: Ticket) -> boo
     if of != core.context.index {
         return core.fleet.lanes.waiting_bytes(of) < LISTS_BYTES_MAX;
     }
-    let client = core.fleet.locks.requests.get_mut(ticket).and_then(|pending| core.clients.find(pending.client));
+    let client = core
+        .fleet
+        .locks
+        .requests
+        .get_mut(ticket)
+        .and_then(|pending| core.clients.find(pending.client));
     client.is_none_or(|client| io.backlog(client.conn) < LISTS_BYTES_MAX)
 }
 
@@ -214,7 +242,7 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             let mut body = std::mem::take(&mut core.scratch.message);
             body.clear();
             let version = version_of(core, ticket);
-            let has_peers = is_list && core.fleet.hops.has_peers();
+            let has_peers = is_list && core.fleet.peers.has_peers();
             let (opcode, flags) = answer::encode(&mut body, version, &form, outcome, has_peers);
             if is_list && !too_much {
                 core.fleet.locks.lists_bytes += body.len();
@@ -243,7 +271,9 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         }
         core.fleet.locks.again.pop_front();
         let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { continue };
-        let Some(Again { asker, table, namespace, operation }) = pending.again.clone() else { continue };
+        let Some(Again { asker, table, namespace, operation }) = pending.again.clone() else {
+            continue;
+        };
         let waited_ms = (now_ns.saturating_sub(pending.received_ns) / 1_000_000) as u32;
         let operation = match operation {
             Operation::Acquire { mode, ttl_ms, wait_ms } => {
@@ -261,7 +291,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
 /// The version of the client that made a request.
 pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     let pending = core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.client);
-    pending.and_then(|client| core.clients.version_of(client)).unwrap_or(own::VERSION)
+    pending.and_then(|client| core.clients.version_of(client)).unwrap_or(statements::VERSION)
 }
 
 /// Where a request is now.
@@ -272,12 +302,22 @@ pub(crate) fn is_at(core: &mut Core, ticket: Ticket, at: At) {
 }
 
 /// Answers a client's request with this message: its opcode, its flags and its body.
-pub(crate) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, (opcode, flags): (u8, u8), body: &[u8]) {
+pub(crate) fn answer_with(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    (opcode, flags): (u8, u8),
+    body: &[u8],
+) {
     let Some((pending, first)) = core.fleet.locks.requests.take(ticket) else { return };
     if let (Some(first), Some(client)) = (first, core.clients.find_mut(pending.client)) {
         client.lock_requests = first;
     }
-    let to = Recipient { client: pending.client, stream: pending.stream, received_ns: pending.received_ns };
+    let to = Recipient {
+        client: pending.client,
+        stream: pending.stream,
+        received_ns: pending.received_ns,
+    };
     let answer = Answer { flags, ..Answer::plain(opcode, pending.stream, body) };
     reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);
 }
@@ -285,7 +325,9 @@ pub(crate) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, (opcode,
 /// A client is gone: what it has asked is taken back.
 pub(crate) fn client_gone(core: &mut Core, io: &mut Io, first: u32) {
     let mut next = first;
-    while let Some((ticket, pending)) = core.fleet.locks.requests.take_first(core.context.index, next) {
+    while let Some((ticket, pending)) =
+        core.fleet.locks.requests.take_first(core.context.index, next)
+    {
         next = pending.after();
         core.context.metrics.in_flight.sub(1);
         match pending.form.kind {
@@ -313,8 +355,9 @@ fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
     }
 }
 
-/// The proxy that has forwarded a request takes it back. It is answered once in any case: by what it was granted before, which
-/// that proxy then gives back, or as one of which nobody knows what came of it.
+/// The proxy that has forwarded a request takes it back. It is answered once in any case: by what
+/// it was granted before, which that proxy then gives back, or as one of which nobody knows what
+/// came of it.
 pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
     let Some(ticket) = core.fleet.locks.requests.by_stream(client, stream) else { return };
     match core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.at) {

@@ -21,7 +21,9 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
     let mut outbox = std::mem::take(&mut core.fleet.locks.outbox);
     for (ticket, reply) in outbox.replies() {
         match core.fleet.locks.listings.remove(&ticket.0) {
-            Some((name, fast)) if reply.verdict == Verdict::Seen => list(core, io, (ticket, reply), &name, fast),
+            Some((name, fast)) if reply.verdict == Verdict::Seen => {
+                list(core, io, (ticket, reply), &name, fast)
+            }
             _ => ask::answered(core, io, ticket, &reply),
         }
     }
@@ -38,7 +40,13 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
 }
 
 /// Answers with all who hold a lock or wait for it.
-fn list(core: &mut Core, io: &mut Io, (ticket, reply): (Ticket, Reply<'_>), name: &[u8], fast: Option<bool>) {
+fn list(
+    core: &mut Core,
+    io: &mut Io,
+    (ticket, reply): (Ticket, Reply<'_>),
+    name: &[u8],
+    fast: Option<bool>,
+) {
     if !ask::has_room_for_list(core, io, ticket) {
         ask::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         return;

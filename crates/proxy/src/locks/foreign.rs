@@ -1,13 +1,14 @@
-//! Rows in the tables of locks, which should have none: they show locks that nobody holds to whoever reads past the proxies, and that
-//! somebody may write there. Core 0 looks when this proxy has become a member, and every hour; what it finds is told and counted.
+//! Rows in the tables of locks, which should have none: they show locks that nobody holds to
+//! whoever reads past the proxies, and that somebody may write there. Core 0 looks when this proxy
+//! has become a member, and every hour; what it finds is told and counted.
 
 use shunt_language::facade::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ResultMessage, error_code};
 
 use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits::SECOND_NS;
-use crate::own::{self, Heard, Whose};
 
 /// Between two looks at a table. Each reads all ranges of the ring.
 const EVERY_NS: u64 = 3_600 * SECOND_NS;
@@ -32,9 +33,16 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         return;
     }
     let table = Table::ALL[looks.place % Table::ALL.len()];
-    let pool = own::ask::pool(core, io);
+    let pool = statements::ask::pool(core, io);
     let is_sent = pool.is_some_and(|pool| {
-        own::ask::ask_in(core, io, pool, Whose::Foreign(table), question(table), Consistency::LOCAL_ONE)
+        statements::ask::ask_in(
+            core,
+            io,
+            pool,
+            Whose::Foreign(table),
+            question(table),
+            Consistency::LOCAL_ONE,
+        )
     });
     let looks = &mut core.fleet.locks.looks;
     looks.next_ns = now_ns + PAUSE_NS;
@@ -69,7 +77,10 @@ pub(crate) fn heard(core: &mut Core, table: Table, heard: &Heard<'_>) {
             );
         }
         Heard::Error(_) | Heard::Result(_) | Heard::Unreadable => {
-            tracing::debug!(table = name, "no node said if rows lie in a table of the keyspace shunt");
+            tracing::debug!(
+                table = name,
+                "no node said if rows lie in a table of the keyspace shunt"
+            );
         }
     }
     core.context.metrics.locks.foreign.set(u64::from(looks.found.count_ones()));

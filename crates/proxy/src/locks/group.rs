@@ -19,10 +19,13 @@ pub(super) struct Part {
 impl Part {
     /// The lock with its fence, if it was granted to this batch.
     pub(super) fn granted(&self) -> Option<(Owned, i64)> {
-        let Some(Known { verdict: Verdict::Granted, holder: Some((_, _, fence, _)), .. }) = &self.outcome else {
+        let Some(Known { verdict: Verdict::Granted, holder: Some((_, _, fence, _)), .. }) =
+            &self.outcome
+        else {
             return None;
         };
-        matches!(self.question.operation, Operation::Acquire { .. }).then(|| (self.question.clone(), *fence))
+        matches!(self.question.operation, Operation::Acquire { .. })
+            .then(|| (self.question.clone(), *fence))
     }
 }
 
@@ -38,7 +41,13 @@ pub(super) struct Owned {
 
 impl Owned {
     pub(super) fn borrow(&self, operation: Operation) -> Question<'_> {
-        Question { table: self.table, namespace: self.namespace, operation, name: &self.name, owner: &self.owner }
+        Question {
+            table: self.table,
+            namespace: self.namespace,
+            operation,
+            name: &self.name,
+            owner: &self.owner,
+        }
     }
 }
 

@@ -20,12 +20,16 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
                     core.fleet.locks.remote.insert(request.ticket.0, handle);
                 }
             }
-            Said::Longest(ticket, namespace, most) => overview::answer(core, io, ticket, namespace, most),
+            Said::Longest(ticket, namespace, most) => {
+                overview::answer(core, io, ticket, namespace, most)
+            }
             Said::Answer(ticket, reply) => ask::deliver(core, io, ticket, &reply),
             Said::Transaction(ticket, who, message) => {
                 run::take(core, io, ticket, &String::from_utf8_lossy(who), message);
             }
-            Said::Told(ticket, head, body) => core.fleet.transactions.tell(ticket, head, body.to_vec()),
+            Said::Told(ticket, head, body) => {
+                core.fleet.transactions.tell(ticket, head, body.to_vec())
+            }
             Said::Cancel(ticket, is_awaited) => {
                 run::cancel(core, io, ticket);
                 if let Some(handle) = core.fleet.locks.remote.remove(&ticket.0) {
@@ -35,7 +39,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
         }
     }
     if let Some(owners) = &batch.owners {
-        core.fleet.hops.owners = Some(Arc::clone(owners));
+        core.fleet.peers.owners = Some(Arc::clone(owners));
     }
     if let Some(fleet) = &batch.fleet {
         announce::changed(core, io, Arc::clone(fleet));

@@ -8,7 +8,8 @@ use shunt_wire::cql::envelope::Header;
 
 use crate::ids::ClientRef;
 
-/// Requests of a core that may wait for a node's word, and bytes of their bodies. One role gets half of either.
+/// Requests of a core that may wait for a node's word, and bytes of their bodies. One role gets
+/// half of either.
 const WAITING_MAX: usize = 4_096;
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
@@ -74,9 +75,23 @@ mod tests {
     use super::*;
 
     fn one(role: &str, bytes: usize) -> Waiting {
-        let header = Header { version: 4, response: false, flags: 0, stream: 1, opcode: opcode::QUERY, length: 0 };
+        let header = Header {
+            version: 4,
+            response: false,
+            flags: 0,
+            stream: 1,
+            opcode: opcode::QUERY,
+            length: 0,
+        };
         let client = ClientRef { slot: 1, id: 1 };
-        Waiting { client, role: role.into(), table: Table::Locks, header, body: vec![0; bytes].into(), came_ns: 1 }
+        Waiting {
+            client,
+            role: role.into(),
+            table: Table::Locks,
+            header,
+            body: vec![0; bytes].into(),
+            came_ns: 1,
+        }
     }
 
     #[test]
@@ -86,7 +101,10 @@ mod tests {
             judging.put(one("mallory", 10));
         }
         assert_eq!(judging.waiting.len(), WAITING_MAX / 2);
-        assert!(judging.has_room("ann", WAITING_BYTES_MAX / 2) && !judging.has_room("ann", WAITING_BYTES_MAX / 2 + 1));
+        assert!(
+            judging.has_room("ann", WAITING_BYTES_MAX / 2)
+                && !judging.has_room("ann", WAITING_BYTES_MAX / 2 + 1)
+        );
         judging.put(one("ann", WAITING_BYTES_MAX / 2));
         assert!(judging.has_room("bob", 10));
         while let Some(one) = judging.waiting.pop_front() {

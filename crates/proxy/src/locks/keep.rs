@@ -1,9 +1,9 @@
-//! This core's locks: requests come in, time passes, writes are answered. What the locks then want done lies in the outbox until
-//! the event is over ([`super::carry`]).
+//! This core's locks: requests come in, time passes, writes are answered. What the locks then want
+//! done lies in the outbox until the event is over ([`super::carry`]).
 
 use shunt_locks::{
-    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Quota, Row, Sink, Ticket, WriteId,
-    Written,
+    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Quota, Row, Sink,
+    Ticket, WriteId, Written,
 };
 use shunt_reactor::Io;
 
@@ -13,8 +13,9 @@ use crate::locks::outbox::Outbox;
 use crate::locks::request::{Operation, Request};
 use crate::metrics::LockEvent;
 
-/// Both clocks, read anew: were this process stopped within a turn, for longer than its lease and the longest TTL, a lock in memory
-/// could be granted by the time at which the turn began, to a client that has only just asked.
+/// Both clocks, read anew: were this process stopped within a turn, for longer than its lease and
+/// the longest TTL, a lock in memory could be granted by the time at which the turn began, to a
+/// client that has only just asked.
 pub(super) fn now(io: &mut Io) -> Now {
     Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
 }
@@ -29,7 +30,8 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
         return None;
     }
     let locks = &mut core.fleet.locks;
-    let is_release = namespace == Namespace::Durable && matches!(operation, Operation::Release { .. });
+    let is_release =
+        namespace == Namespace::Durable && matches!(operation, Operation::Release { .. });
     if is_release && !locks.unsent.has_room(locks.outbox.rows_count()) {
         // Its row could not be written: the lock would be held for the shard's next owner.
         locks.outbox.reply(ticket, Outcome::Quota(Quota::Requests));
@@ -39,8 +41,12 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     let forced = is_operators(core.context.config.username.as_deref(), role);
     let (table, outbox) = core.fleet.locks.table();
     let handle = match operation {
-        Operation::Acquire { mode, ttl_ms, wait_ms } => table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox),
-        Operation::Renew { mode, ttl_ms, fence } => table.renew(now, &asked, mode, (ttl_ms, fence), outbox),
+        Operation::Acquire { mode, ttl_ms, wait_ms } => {
+            table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox)
+        }
+        Operation::Renew { mode, ttl_ms, fence } => {
+            table.renew(now, &asked, mode, (ttl_ms, fence), outbox)
+        }
         Operation::Release { fence } => table.release(now, &asked, fence, forced, outbox),
         Operation::GiveBack { fence } => table.give_back(now, &asked, fence, outbox),
         Operation::Look => table.look(now, &asked, outbox),
@@ -55,14 +61,24 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     handle
 }
 
-/// True of the role by which proxies log in themselves: it may write to the tables of the fleet, and so may release the lock of any
-/// role. A role's text is one that prints: one that may stand for another role's is nobody's.
+/// True of the role by which proxies log in themselves: it may write to the tables of the fleet,
+/// and so may release the lock of any role. A role's text is one that prints: one that may stand
+/// for another role's is nobody's.
 fn is_operators(own: Option<&str>, role: &[u8]) -> bool {
-    own.is_some_and(|own| own.as_bytes() == role && !own.contains(['\\', '…']) && own != who::UNKNOWN)
+    own.is_some_and(|own| {
+        own.as_bytes() == role && !own.contains(['\\', '…']) && own != who::UNKNOWN
+    })
 }
 
-/// A request is taken back. Whoever made it is gone, or waits for its answer: what came of it nobody may count on then.
-pub(super) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, handle: Handle, is_awaited: bool) {
+/// A request is taken back. Whoever made it is gone, or waits for its answer: what came of it
+/// nobody may count on then.
+pub(super) fn cancel(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    handle: Handle,
+    is_awaited: bool,
+) {
     core.fleet.locks.listings.remove(&ticket.0);
     let now = now(io);
     let (table, outbox) = core.fleet.locks.table();
@@ -81,7 +97,13 @@ pub(super) fn written(core: &mut Core, io: &mut Io, id: WriteId, written: Writte
 }
 
 /// Rows of a partition. `false`: they are more than this core keeps.
-pub(super) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, rows: &[Row<'_>], last: bool) -> bool {
+pub(super) fn loaded(
+    core: &mut Core,
+    io: &mut Io,
+    load: LoadId,
+    rows: &[Row<'_>],
+    last: bool,
+) -> bool {
     let now = now(io);
     let (table, outbox) = core.fleet.locks.table();
     let is_taken = table.loaded(now, load, rows.iter().copied(), last, outbox);
@@ -111,7 +133,9 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
 /// Counts, for whoever looks at the metrics.
 pub(crate) fn tick(core: &mut Core) {
     core.fleet.locks.lists_bytes = 0;
-    use LockEvent::{Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain};
+    use LockEvent::{
+        Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain,
+    };
     let Some(table) = &core.fleet.locks.table else { return };
     let (metrics, counters) = (&core.context.metrics.locks, table.counters());
     core.fleet.locks.unreadable.count(&metrics.unreadable);
@@ -152,11 +176,17 @@ fn set_timer(core: &mut Core, io: &mut Io, at_ns: u64) {
 }
 
 impl super::LockKeeper {
-    /// True if a lock in memory may be held for as long as this asks: the shard's next owner waits for no longer.
+    /// True if a lock in memory may be held for as long as this asks: the shard's next owner waits
+    /// for no longer.
     fn lasts_no_longer(&self, operation: Operation) -> bool {
         match operation {
-            Operation::Acquire { ttl_ms, .. } | Operation::Renew { ttl_ms, .. } => ttl_ms <= self.max_ttl_ms,
-            Operation::Release { .. } | Operation::GiveBack { .. } | Operation::Look | Operation::List { .. } => true,
+            Operation::Acquire { ttl_ms, .. } | Operation::Renew { ttl_ms, .. } => {
+                ttl_ms <= self.max_ttl_ms
+            }
+            Operation::Release { .. }
+            | Operation::GiveBack { .. }
+            | Operation::Look
+            | Operation::List { .. } => true,
         }
     }
 

@@ -1,4 +1,5 @@
-//! A list of those who hold a lock or wait for it, as it travels from the core that keeps the lock; and one of several locks.
+//! A list of those who hold a lock or wait for it, as it travels from the core that keeps the lock;
+//! and one of several locks.
 
 use std::cmp::Reverse;
 
@@ -11,17 +12,20 @@ use crate::locks::outbox::{Reply, Verdict};
 /// Rows of one list; the rest is left out.
 pub(crate) const ROWS_MAX: usize = 1_000;
 /// What is said with one that may lack some.
-pub(super) const CUT: &str =
-    "Shunt: a list of locks, or of those who hold or await one, has the first 1000; there may be more";
+pub(super) const CUT: &str = "Shunt: a list of locks, or of those who hold or await one, has the first 1000; there may be more";
 /// The warning with a list of all locks, where other proxies keep some of them.
-pub(super) const PART: &str =
-    "Shunt: these are the locks of this proxy alone; `shunt locks` shows those of all proxies of the fleet";
-/// What comes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of owner and role.
+pub(super) const PART: &str = "Shunt: these are the locks of this proxy alone; `shunt locks` shows those of all proxies of the fleet";
+/// What comes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of
+/// owner and role.
 const HEAD_BYTES: usize = 3 + 8 + 4 + 2 + 2;
 
 /// Appends an entry.
 pub(crate) fn put(out: &mut Vec<u8>, fast: bool, waits: bool, holder: &Holder<'_>, role: &[u8]) {
-    out.extend_from_slice(&[u8::from(fast), u8::from(waits), u8::from(holder.mode == Mode::Shared)]);
+    out.extend_from_slice(&[
+        u8::from(fast),
+        u8::from(waits),
+        u8::from(holder.mode == Mode::Shared),
+    ]);
     out.extend_from_slice(&holder.fence.to_be_bytes());
     out.extend_from_slice(&holder.ttl_ms.to_be_bytes());
     out.extend_from_slice(&(holder.owner.len() as u16).to_be_bytes());
@@ -30,7 +34,8 @@ pub(crate) fn put(out: &mut Vec<u8>, fast: bool, waits: bool, holder: &Holder<'_
     out.extend_from_slice(role);
 }
 
-/// The entries as rows of a table; of one owner, unless that is empty. The tables of locks show holders only.
+/// The entries as rows of a table; of one owner, unless that is empty. The tables of locks show
+/// holders only.
 pub(super) fn rows<'a>(
     list: &'a [u8],
     name: &'a [u8],
@@ -42,13 +47,16 @@ pub(super) fn rows<'a>(
     let mut position = 0;
     let entries = std::iter::from_fn(move || {
         let (head, texts) = rest.split_first_chunk::<HEAD_BYTES>()?;
-        let lengths = [u16::from_be_bytes([head[15], head[16]]), u16::from_be_bytes([head[17], head[18]])];
+        let lengths =
+            [u16::from_be_bytes([head[15], head[16]]), u16::from_be_bytes([head[17], head[18]])];
         let (found, texts) = texts.split_at_checked(usize::from(lengths[0]))?;
         let (role, after) = texts.split_at_checked(usize::from(lengths[1]))?;
         rest = after;
         position += 1;
         let waits = head[1] != 0;
-        let fence = i64::from_be_bytes([head[3], head[4], head[5], head[6], head[7], head[8], head[9], head[10]]);
+        let fence = i64::from_be_bytes([
+            head[3], head[4], head[5], head[6], head[7], head[8], head[9], head[10],
+        ]);
         let ttl_ms = u32::from_be_bytes([head[11], head[12], head[13], head[14]]);
         Some(Row {
             name: Some(name),
@@ -64,11 +72,13 @@ pub(super) fn rows<'a>(
         })
     });
     entries.filter(move |row| {
-        (table == Table::LockQueue || row.waits == Some(false)) && (owner.is_empty() || row.owner == Some(owner))
+        (table == Table::LockQueue || row.waits == Some(false))
+            && (owner.is_empty() || row.owner == Some(owner))
     })
 }
 
-/// True if a list has as much as one may have, and whoever asked wants more. Another proxy tells of no more than that, either.
+/// True if a list has as much as one may have, and whoever asked wants more. Another proxy tells of
+/// no more than that, either.
 pub(super) fn may_be_cut(reply: &Reply<'_>, limit: u32) -> bool {
     limit as usize > ROWS_MAX
         && match reply.verdict {
@@ -78,7 +88,8 @@ pub(super) fn may_be_cut(reply: &Reply<'_>, limit: u32) -> bool {
         }
 }
 
-/// What comes before the texts of a lock: how many wait, whether it is held, shared, fence, time, and the lengths of name and owner.
+/// What comes before the texts of a lock: how many wait, whether it is held, shared, fence, time,
+/// and the lengths of name and owner.
 const LOCK_BYTES: usize = 4 + 2 + 8 + 4 + 2 + 2;
 
 /// Appends a lock, with the first of its holders.
@@ -100,11 +111,15 @@ pub(crate) fn longest(list: &[u8], most: usize) -> Vec<Row<'_>> {
     let mut rest = list;
     let entries = std::iter::from_fn(move || {
         let (head, texts) = rest.split_first_chunk::<LOCK_BYTES>()?;
-        let (name, texts) = texts.split_at_checked(usize::from(u16::from_be_bytes([head[18], head[19]])))?;
-        let (owner, after) = texts.split_at_checked(usize::from(u16::from_be_bytes([head[20], head[21]])))?;
+        let (name, texts) =
+            texts.split_at_checked(usize::from(u16::from_be_bytes([head[18], head[19]])))?;
+        let (owner, after) =
+            texts.split_at_checked(usize::from(u16::from_be_bytes([head[20], head[21]])))?;
         rest = after;
         let is_held = head[4] != 0;
-        let fence = i64::from_be_bytes([head[6], head[7], head[8], head[9], head[10], head[11], head[12], head[13]]);
+        let fence = i64::from_be_bytes([
+            head[6], head[7], head[8], head[9], head[10], head[11], head[12], head[13],
+        ]);
         Some(Row {
             name: Some(name),
             owner: is_held.then_some(owner),
@@ -133,7 +148,9 @@ mod tests {
         put(&mut list, false, false, &holder, b"role");
         put(&mut list, true, true, &Holder { owner: b"bob", fence: 0, ..holder }, b"");
         list.extend_from_slice(b"garbage");
-        let read = |table, owner| rows(&list, b"n", table, owner, 3).map(|row| row.owner).collect::<Vec<_>>();
+        let read = |table, owner| {
+            rows(&list, b"n", table, owner, 3).map(|row| row.owner).collect::<Vec<_>>()
+        };
         assert_eq!(read(Table::LockQueue, b""), [Some(&b"ann"[..]), Some(b"bob")]);
         assert_eq!(read(Table::RwLocks, b""), [Some(&b"ann"[..])]);
         assert_eq!(read(Table::LockQueue, b"bob"), [Some(&b"bob"[..])]);
@@ -148,9 +165,14 @@ mod tests {
     fn what_may_lack_some_is_known_by_its_length_and_what_was_asked_for() {
         let holder = Holder { owner: b"ann", mode: Mode::Shared, fence: 7, ttl_ms: 8 };
         let (mut list, mut locks) = (Vec::new(), Vec::new());
-        let cut = |list: &[u8], verdict: Verdict, limit| may_be_cut(&Reply { list, ..verdict.into() }, limit);
+        let cut = |list: &[u8], verdict: Verdict, limit| {
+            may_be_cut(&Reply { list, ..verdict.into() }, limit)
+        };
         for number in 0..ROWS_MAX {
-            assert!(!cut(&list, Verdict::Listed, u32::MAX) && !cut(&locks, Verdict::Locks, u32::MAX), "{number}");
+            assert!(
+                !cut(&list, Verdict::Listed, u32::MAX) && !cut(&locks, Verdict::Locks, u32::MAX),
+                "{number}"
+            );
             put(&mut list, false, false, &holder, b"");
             put_lock(&mut locks, b"n", Some(&holder), 0);
         }
@@ -171,12 +193,22 @@ mod tests {
         put_lock(&mut list, b"old", Some(&Holder { fence: 3, ..holder }), 0);
         put_lock(&mut list, b"busy", Some(&holder), 300);
         list.extend_from_slice(b"garbage");
-        let names = |most| longest(&list, most).iter().filter_map(|row| row.name).collect::<Vec<_>>();
+        let names =
+            |most| longest(&list, most).iter().filter_map(|row| row.name).collect::<Vec<_>>();
         assert_eq!(names(9), [&b"busy"[..], b"nobodys", b"old", b"quiet"]);
         assert_eq!(names(1), [b"busy"]);
         let rows = longest(&list, 9);
-        assert_eq!((rows[1].owner, rows[1].fence, rows[1].ttl_ms, rows[1].shared), (None, None, None, None));
-        let busy = Row { name: Some(b"busy"), owner: Some(b"ann"), shared: Some(true), fence: Some(7), ..rows[0] };
+        assert_eq!(
+            (rows[1].owner, rows[1].fence, rows[1].ttl_ms, rows[1].shared),
+            (None, None, None, None)
+        );
+        let busy = Row {
+            name: Some(b"busy"),
+            owner: Some(b"ann"),
+            shared: Some(true),
+            fence: Some(7),
+            ..rows[0]
+        };
         assert_eq!((rows[0], rows[0].ttl_ms, rows[0].waiters), (busy, Some(8), Some(300)));
     }
 }

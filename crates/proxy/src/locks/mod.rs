@@ -1,12 +1,14 @@
-//! Locks: statements on the tables of the keyspace `shunt` are answered here, by the core that keeps the lock.
+//! Locks: statements on the tables of the keyspace `shunt` are answered here, by the core that
+//! keeps the lock.
 //!
 //! ```text
 //! decode -> statement -> ask ----(lane)----> keep -> [shunt_locks] -> rows -> own statements
 //!           reply  <---- answer <--(lane)--- outbox <-----'
 //! ```
 //!
-//! A lock belongs to one of 64 shards; which proxy owns the shard, the fleet decides ([`crate::membership`]), and there the core
-//! with the shard's number, modulo the number of cores, keeps it.
+//! A lock belongs to one of 64 shards; which proxy owns the shard, the fleet decides
+//! ([`crate::fleet::membership`]), and there the core with the shard's number, modulo the number of cores,
+//! keeps it.
 //!
 //! | module | what happens there |
 //! |---|---|

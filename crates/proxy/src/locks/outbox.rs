@@ -1,4 +1,5 @@
-//! What the locks of a core want done, until it is: answers to requests, rows to be written, partitions to be read.
+//! What the locks of a core want done, until it is: answers to requests, rows to be written,
+//! partitions to be read.
 //!
 //! The buffers keep their room, so that nothing is allocated for a lock once they have grown.
 
@@ -67,7 +68,9 @@ impl<'a> From<Outcome<'a>> for Reply<'a> {
             Outcome::Refused { holder, waiters } => {
                 Reply { holder: holder.map(held), waiters, ..Verdict::Refused.into() }
             }
-            Outcome::Seen { holder, waiters } => Reply { holder: holder.map(held), waiters, ..Verdict::Seen.into() },
+            Outcome::Seen { holder, waiters } => {
+                Reply { holder: holder.map(held), waiters, ..Verdict::Seen.into() }
+            }
             Outcome::NotServed(why) => Reply::from(Verdict::NotServed(why)),
             Outcome::InDoubt => Reply::from(Verdict::InDoubt),
             Outcome::Unauthorized => Reply::from(Verdict::Unauthorized),
@@ -127,7 +130,8 @@ impl Outbox {
         let starts = std::iter::once(0).chain(self.replies.iter().map(|reply| reply.end));
         self.replies.iter().zip(starts).map(|(out, start)| {
             let owner = &self.owners[start..out.end];
-            let holder = out.holder.map(|(mode, fence, ttl_ms)| Held { owner, mode, fence, ttl_ms });
+            let holder =
+                out.holder.map(|(mode, fence, ttl_ms)| Held { owner, mode, fence, ttl_ms });
             (out.ticket, Reply { holder, waiters: out.waiters, ..out.verdict.into() })
         })
     }
@@ -137,10 +141,14 @@ impl Outbox {
         self.rows.len()
     }
 
-    /// The rows to be written: who waits, their timestamp in microseconds, and [`ROW_VALUES`] values.
+    /// The rows to be written: who waits, their timestamp in microseconds, and [`ROW_VALUES`]
+    /// values.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (WriteId, i64, &[u8])> {
         let starts = std::iter::once(0).chain(self.rows.iter().map(|row| row.end));
-        self.rows.iter().zip(starts).map(|(out, start)| (out.id, out.timestamp_us, &self.values[start..out.end]))
+        self.rows
+            .iter()
+            .zip(starts)
+            .map(|(out, start)| (out.id, out.timestamp_us, &self.values[start..out.end]))
     }
 }
 

@@ -1,7 +1,9 @@
-//! The locks of all cores of this proxy, those with the longest queues first: asked of each core, put together, cut to what was asked for.
+//! The locks of all cores of this proxy, those with the longest queues first: asked of each core,
+//! put together, cut to what was asked for.
 //!
-//! A core looks at each of its locks, some ten nanoseconds for each. So that nobody holds a core up by asking again and again, one that
-//! has very many looks once a second at most, and tells what it saw then.
+//! A core looks at each of its locks, some ten nanoseconds for each. So that nobody holds a core up
+//! by asking again and again, one that has very many looks once a second at most, and tells what it
+//! saw then.
 
 use shunt_language::facade::Request;
 use shunt_locks::{Namespace, NotServed, Quota, Ticket};
@@ -55,7 +57,13 @@ pub(super) fn begin(
 }
 
 /// This core's answer.
-pub(super) fn answer(core: &mut Core, io: &mut Io, ticket: Ticket, namespace: Namespace, most: u32) {
+pub(super) fn answer(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    namespace: Namespace,
+    most: u32,
+) {
     if !ask::has_room_for_list(core, io, ticket) {
         ask::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         return;
@@ -71,7 +79,12 @@ pub(super) fn answer(core: &mut Core, io: &mut Io, ticket: Ticket, namespace: Na
 }
 
 /// So many of this core's locks, those with the longest queues first. The list is to be given back.
-pub(super) fn look(core: &mut Core, io: &mut Io, namespace: Namespace, most: u32) -> Result<Vec<u8>, NotServed> {
+pub(super) fn look(
+    core: &mut Core,
+    io: &mut Io,
+    namespace: Namespace,
+    most: u32,
+) -> Result<Vec<u8>, NotServed> {
     let now = keep::now(io);
     if core.fleet.locks.has_left() {
         return Err(NotServed::Elsewhere);
@@ -109,7 +122,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, gathered: u32, outcome: &Reply
     if question.left > 0 {
         return;
     }
-    let Gathered { ticket, list, refused, .. } = core.fleet.locks.gathered.remove(gathered as usize);
+    let Gathered { ticket, list, refused, .. } =
+        core.fleet.locks.gathered.remove(gathered as usize);
     let reply = match refused {
         Some(why) => why.into(),
         None => Reply { list: &list, ..Verdict::Locks.into() },

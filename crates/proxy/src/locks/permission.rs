@@ -1,18 +1,22 @@
 //! Whether a client's role may use the locks of a table: whoever may SELECT from the table may.
 //!
-//! A statement on these tables is answered here and reaches no node, so a node has to be asked. It is given a SELECT that reads
-//! nothing, over a link of the client's own pool: the node carries it out or refuses it in its own words, whatever its authoriser
-//! and however the role came by its rights (ADR 16). What it said is kept with the pool, for `auth_cache_ms`.
+//! A statement on these tables is answered here and reaches no node, so a node has to be asked. It
+//! is given a SELECT that reads nothing, over a link of the client's own pool: the node carries it
+//! out or refuses it in its own words, whatever its authoriser and however the role came by its
+//! rights (ADR 16). What it said is kept with the pool, for `auth_cache_ms`.
 //!
 //! This must never:
-//! - allow a request that was received later than `auth_cache_ms` after the node was asked. So the age of a verdict counts from when
-//!   the question was sent, and is compared with the time at which the request came;
-//! - use what was said of one login for another. It lies in the pool, which is all that has the same login, and an answer to what an
-//!   earlier pool in the same place had asked is known by its number;
+//! - allow a request that was received later than `auth_cache_ms` after the node was asked. So the
+//!   age of a verdict counts from when the question was sent, and is compared with the time at
+//!   which the request came;
+//! - use what was said of one login for another. It lies in the pool, which is all that has the
+//!   same login, and an answer to what an earlier pool in the same place had asked is known by its
+//!   number;
 //! - allow what could not be found out, or keep a request for longer than [`WAIT_NS`];
 //! - ask a node once for each request.
 //!
-//! A request that another proxy forwarded comes under the client's own login, and is looked at like any other.
+//! A request that another proxy forwarded comes under the client's own login, and is looked at like
+//! any other.
 
 use std::sync::Arc;
 
@@ -23,13 +27,13 @@ use shunt_wire::cql::message::{Consistency, ResultMessage};
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind, is_right_missing};
+use crate::fleet::statements::{self, Heard, Whose};
 use crate::ids::{ClientRef, PoolId};
 use crate::link::permissions::{Said, WAIT_NS};
 use crate::locks::judging::Waiting;
 use crate::locks::{keep, statement};
 use crate::log_limits::Logged;
 use crate::metrics::{Outcome, PermissionAnswer};
-use crate::own::{self, Heard, Whose};
 use crate::reply;
 
 /// How often those who wait are looked at.
@@ -37,7 +41,8 @@ const LOOK_NS: u64 = 20_000_000;
 /// Of a node's words so much is kept.
 const WORDS_BYTES_MAX: usize = 512;
 
-/// The first of the tables of which it is not known if the client may use it; none: it may use them all.
+/// The first of the tables of which it is not known if the client may use it; none: it may use them
+/// all.
 ///
 /// # Errors
 /// It may not use one of them.
@@ -48,7 +53,9 @@ pub(super) fn unknown(
     tables: impl Iterator<Item = Table>,
     came_ns: u64,
 ) -> Result<Option<Table>, Fault> {
-    let Some(id) = core.clients.get(slot).and_then(|client| client.pool) else { return Err(unlearnt()) };
+    let Some(id) = core.clients.get(slot).and_then(|client| client.pool) else {
+        return Err(unlearnt());
+    };
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     for table in tables {
         let Some(pool) = core.router.pools.get(id) else { return Err(unlearnt()) };
@@ -93,7 +100,8 @@ fn ask(core: &mut Core, io: &mut Io, pool: PoolId, table: Table) {
     // Before it is sent: a node looks at the role's rights later than that.
     let asked_ns = io.read_clock_ns();
     let whose = Whose::Permission { pool, table, number };
-    let is_sent = own::ask::ask_in(core, io, pool, whose, question(table), Consistency::LOCAL_QUORUM);
+    let is_sent =
+        statements::ask::ask_in(core, io, pool, whose, question(table), Consistency::LOCAL_QUORUM);
     let Some(pool) = core.router.pools.get_mut(pool) else { return };
     let known = pool.permissions.on_mut(table);
     match is_sent {
@@ -111,10 +119,13 @@ pub(super) fn wait(
     (table, came_ns): (Table, u64),
 ) -> Result<(), Fault> {
     let pool = core.clients.get(slot).and_then(|client| core.router.pools.get(client.pool?));
-    let role =
-        pool.and_then(|pool| pool.names.whole_role.clone()).unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
+    let role = pool
+        .and_then(|pool| pool.names.whole_role.clone())
+        .unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
     if !core.fleet.locks.judging.has_room(&role, body.len()) {
-        return Err(Fault::overloaded("Shunt: too many requests wait for a node to say if their roles may use locks"));
+        return Err(Fault::overloaded(
+            "Shunt: too many requests wait for a node to say if their roles may use locks",
+        ));
     }
     if io.now_ns().saturating_sub(came_ns) >= WAIT_NS {
         return Err(unlearnt());
@@ -129,10 +140,12 @@ pub(super) fn wait(
     Ok(())
 }
 
-/// A proxy takes a request back that it has forwarded: it is not asked once it is known if it is allowed.
+/// A proxy takes a request back that it has forwarded: it is not asked once it is known if it is
+/// allowed.
 pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
     let judging = &mut core.fleet.locks.judging;
-    let place = judging.waiting.iter().position(|one| one.client == client && one.header.stream == stream);
+    let place =
+        judging.waiting.iter().position(|one| one.client == client && one.header.stream == stream);
     let Some(one) = place.and_then(|place| judging.waiting.remove(place)) else { return };
     judging.took(&one);
     core.context.metrics.in_flight.sub(1);
@@ -174,7 +187,12 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
 }
 
 /// A node has answered, or nobody has.
-pub(crate) fn heard(core: &mut Core, io: &mut Io, (id, table, number): (PoolId, Table, u64), heard: &Heard<'_>) {
+pub(crate) fn heard(
+    core: &mut Core,
+    io: &mut Io,
+    (id, table, number): (PoolId, Table, u64),
+    heard: &Heard<'_>,
+) {
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     let known = pool.permissions.on_mut(table);
     let Some(asked_ns) = known.answered(number) else { return };
@@ -192,13 +210,20 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, (id, table, number): (PoolId, 
         Heard::Error(_) | Heard::Result(_) | Heard::Unreadable => {
             known.failed(io.now_ns());
             answers.of(PermissionAnswer::Failed).add(1);
-            if let Some(suppressed) = core.context.log_limits.admit(Logged::Permission, io.now_ns()) {
+            if let Some(suppressed) = core.context.log_limits.admit(Logged::Permission, io.now_ns())
+            {
                 let (code, why) = match heard {
                     Heard::Error(error) => (error.code, error.message),
                     _ => (0, "an answer that cannot be read"),
                 };
                 let table = table.name();
-                tracing::warn!(table, code, why, suppressed, "a node did not say if a role may use locks");
+                tracing::warn!(
+                    table,
+                    code,
+                    why,
+                    suppressed,
+                    "a node did not say if a role may use locks"
+                );
             }
             return;
         }

@@ -11,7 +11,8 @@ use crate::locks::request::Operation;
 /// What a client asks of one lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
-    /// The table that the client named: the one that its role must have the permission on, here and at another proxy.
+    /// The table that the client named: the one that its role must have the permission on, here and
+    /// at another proxy.
     pub(crate) table: Table,
     pub(crate) namespace: Namespace,
     pub(crate) operation: Operation,
@@ -46,7 +47,9 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Questio
         Asked::Queue { fast } => Operation::List { fast },
         // It is about no lock; [`super::overview`] answers it.
         Asked::Longest => {
-            return Err(Fault::invalid("Shunt: the locks of a proxy are selected by a statement of its own"));
+            return Err(Fault::invalid(
+                "Shunt: the locks of a proxy are selected by a statement of its own",
+            ));
         }
     };
     let fast = match request.asked {
@@ -54,10 +57,17 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Questio
         _ => fast,
     };
     let namespace = if fast { Namespace::Memory } else { Namespace::Durable };
-    Ok(Question { table: request.table, namespace, operation, name: request.name, owner: request.owner })
+    Ok(Question {
+        table: request.table,
+        namespace,
+        operation,
+        name: request.name,
+        owner: request.owner,
+    })
 }
 
-/// Durable locks are loaded with their full TTL after a fail-over, so that a very long one blocks for very long.
+/// Durable locks are loaded with their full TTL after a fail-over, so that a very long one blocks
+/// for very long.
 const DURABLE_TTL_MAX_MS: u32 = 24 * 60 * 60 * 1_000;
 
 fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
@@ -66,8 +76,8 @@ fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
         return Ok(());
     }
     if max_ms == 0 {
-        // A lock that is held for longer than the fleet allows could be granted twice when its proxy dies, and this request may be
-        // made again when this proxy is a member.
+        // A lock that is held for longer than the fleet allows could be granted twice when its
+        // proxy dies, and this request may be made again when this proxy is a member.
         return Err(Fault::new(
             FaultKind::Unserved,
             "Shunt: this proxy is no member of its fleet yet; ask the next host",

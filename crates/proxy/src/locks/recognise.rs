@@ -4,7 +4,8 @@ use shunt_language::InvalidRequest;
 use shunt_language::facade::{self, Statement};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement as Classified};
 
-/// True if a statement may be on one of the tables. Its text is then read as a whole, which shows if it is.
+/// True if a statement may be on one of the tables. Its text is then read as a whole, which shows
+/// if it is.
 #[inline]
 pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     match parsed.kind {
@@ -14,11 +15,16 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
                 return session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE);
             }
             let session = session.map(Identifier::exact);
-            let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
+            let keyspace = parsed
+                .keyspace
+                .or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
             keyspace.or(session).is_some_and(|keyspace| keyspace.matches(facade::KEYSPACE))
         }
-        // Each statement of a batch may be; and a change of the schema is not looked at any closer by the classifier.
-        Kind::Batch | Kind::Ddl => session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE),
+        // Each statement of a batch may be; and a change of the schema is not looked at any closer
+        // by the classifier.
+        Kind::Batch | Kind::Ddl => {
+            session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE)
+        }
         Kind::Use | Kind::Transaction | Kind::Other => false,
     }
 }
@@ -67,9 +73,14 @@ pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: 
     }
 }
 
-/// What is wrong with a text that names one of the tables and cannot be read. A node that could read it would take a lock for a row,
-/// and tell a client that it has what nobody keeps from others.
-fn unreadable(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> Option<InvalidRequest> {
+/// What is wrong with a text that names one of the tables and cannot be read. A node that could
+/// read it would take a lock for a row, and tell a client that it has what nobody keeps from
+/// others.
+fn unreadable(
+    parsed: &Classified<'_>,
+    session: Option<&str>,
+    text: &str,
+) -> Option<InvalidRequest> {
     let error = shunt_language::parse(text).err()?;
     names_a_table(parsed, session, text).then(|| InvalidRequest::new(error.message))
 }
@@ -89,8 +100,9 @@ fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> 
     table.is_none_or(|table| tables.any(|known| table.matches(known)))
 }
 
-/// Bytes of a statement on the tables; a batch of as many as there may be is shorter too, with names of the usual length. What is longer
-/// is not even read: its parts would take many times as much, and hold the core up.
+/// Bytes of a statement on the tables; a batch of as many as there may be is shorter too, with
+/// names of the usual length. What is longer is not even read: its parts would take many times as
+/// much, and hold the core up.
 pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 fn is_too_long(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
@@ -99,5 +111,7 @@ fn is_too_long(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bo
 
 pub(super) fn too_long(text: &str) -> InvalidRequest {
     let bytes = text.len();
-    InvalidRequest::new(format!("a statement on the tables of shunt has {bytes} bytes: {TEXT_BYTES_MAX} are the most"))
+    InvalidRequest::new(format!(
+        "a statement on the tables of shunt has {bytes} bytes: {TEXT_BYTES_MAX} are the most"
+    ))
 }

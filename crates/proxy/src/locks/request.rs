@@ -19,7 +19,8 @@ pub(crate) enum Operation {
     Release {
         fence: Option<i64>,
     },
-    /// Releases what was granted to nobody who wants it, unless its owner has asked again and knows.
+    /// Releases what was granted to nobody who wants it, unless its owner has asked again and
+    /// knows.
     GiveBack {
         fence: i64,
     },

@@ -9,7 +9,7 @@ use shunt_language::facade::Table;
 use shunt_locks::{Handle, Namespace, Ticket};
 use slab::Slab;
 
-use crate::hop::{Login, Via};
+use crate::fleet::peers::{Login, Via};
 use crate::ids::ClientRef;
 use crate::locks::form::Form;
 use crate::locks::request::Operation;
@@ -71,13 +71,15 @@ pub(crate) struct Pending {
 pub(crate) struct Requests {
     pending: Slab<Pending>,
     generation: u32,
-    /// Requests that wait and that another proxy has forwarded: so that one of thousands is found that it withdraws.
+    /// Requests that wait and that another proxy has forwarded: so that one of thousands is found
+    /// that it withdraws.
     by_stream: HashMap<(ClientRef, i16), Ticket>,
 }
 
-/// Bits of a ticket: the core, a count that tells one request in a place from the next, and the place.
-/// The answer of another proxy may come seconds after its request was taken back, and then no other request may have its ticket:
-/// at a million requests a second the count begins anew after a quarter of an hour.
+/// Bits of a ticket: the core, a count that tells one request in a place from the next, and the
+/// place. The answer of another proxy may come seconds after its request was taken back, and then
+/// no other request may have its ticket: at a million requests a second the count begins anew after
+/// a quarter of an hour.
 const PLACE_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 30;
 
@@ -100,7 +102,18 @@ impl Requests {
         let after = *first;
         let at = At::Here(None);
         let (again, is_by_stream, before) = (None, false, NONE);
-        let pending = Pending { client, stream, received_ns, form, at, again, is_by_stream, generation, before, after };
+        let pending = Pending {
+            client,
+            stream,
+            received_ns,
+            form,
+            at,
+            again,
+            is_by_stream,
+            generation,
+            before,
+            after,
+        };
         let place = self.pending.insert(pending) as u32;
         if let Some(next) = self.pending.get_mut(after as usize) {
             next.before = place;
@@ -136,7 +149,8 @@ impl Requests {
         self.pending.get_mut(place as usize).filter(|pending| pending.generation == generation)
     }
 
-    /// Takes a request out, to be answered. The second is the client's new first request, if this was its first.
+    /// Takes a request out, to be answered. The second is the client's new first request, if this
+    /// was its first.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<(Pending, Option<u32>)> {
         self.get_mut(ticket)?;
         let pending = self.pending.try_remove(parts(ticket).1 as usize)?;
@@ -171,11 +185,18 @@ impl Pending {
 }
 
 fn ticket(core: usize, generation: u32, place: u32) -> Ticket {
-    Ticket((core as u64) << (PLACE_BITS + GENERATION_BITS) | u64::from(generation) << PLACE_BITS | u64::from(place))
+    Ticket(
+        (core as u64) << (PLACE_BITS + GENERATION_BITS)
+            | u64::from(generation) << PLACE_BITS
+            | u64::from(place),
+    )
 }
 
 fn parts(ticket: Ticket) -> (u32, u32) {
-    ((ticket.0 >> PLACE_BITS) as u32 & ((1 << GENERATION_BITS) - 1), ticket.0 as u32 & ((1 << PLACE_BITS) - 1))
+    (
+        (ticket.0 >> PLACE_BITS) as u32 & ((1 << GENERATION_BITS) - 1),
+        ticket.0 as u32 & ((1 << PLACE_BITS) - 1),
+    )
 }
 
 /// The core whose client made a request.
@@ -200,7 +221,10 @@ mod tests {
         first = NONE;
         let now = add(&mut requests, &mut first, 2);
         assert!(requests.take(before).is_none());
-        assert_eq!(requests.take(now).map(|(pending, first)| (pending.stream, first)), Some((2, Some(NONE))));
+        assert_eq!(
+            requests.take(now).map(|(pending, first)| (pending.stream, first)),
+            Some((2, Some(NONE)))
+        );
     }
 
     #[test]
@@ -238,7 +262,8 @@ mod tests {
     #[test]
     fn a_clients_list_has_what_is_not_answered_whatever_the_order() {
         let (mut requests, mut first) = (Requests::default(), NONE);
-        let tickets: Vec<Ticket> = (0..4).map(|stream| add(&mut requests, &mut first, stream)).collect();
+        let tickets: Vec<Ticket> =
+            (0..4).map(|stream| add(&mut requests, &mut first, stream)).collect();
         for answered in [1, 3] {
             let (_, changed) = requests.take(tickets[answered]).expect("it waits");
             first = changed.unwrap_or(first);

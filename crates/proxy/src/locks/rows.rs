@@ -1,4 +1,5 @@
-//! Rows of durable locks: written at QUORUM when a lock is granted or freed, read by partition when a shard is new.
+//! Rows of durable locks: written at QUORUM when a lock is granted or freed, read by partition when
+//! a shard is new.
 //!
 //! ADR 14 says what a row means and when it is written.
 
@@ -6,21 +7,22 @@ use shunt_fleet::Level;
 use shunt_language::facade::{NAME_BYTES_MAX, OWNER_BYTES_MAX};
 use shunt_locks::{LoadId, Row, WriteId, Written};
 use shunt_reactor::Io;
-use shunt_wire::cql::message::{self, Consistency, ResultMessage, Rows, Value, ValueList, Values, error_code};
+use shunt_wire::cql::message::{
+    self, Consistency, ResultMessage, Rows, Value, ValueList, Values, error_code,
+};
 
 use crate::client::who::printable_to;
 use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits;
 use crate::locks::keep;
 use crate::locks::outbox::ROW_VALUES;
 use crate::locks::unsent;
 use crate::log_limits::Logged;
-use crate::own::{self, Heard, Levels, Whose};
 
 const WRITE: &str = "INSERT INTO shunt_meta.lock (bucket, name, slot, owner, role, mode, fence, ttl_ms) \
                      VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-const READ: &str =
-    "SELECT name, slot, owner, role, fence, ttl_ms, WRITETIME(fence) FROM shunt_meta.lock WHERE bucket = ?";
+const READ: &str = "SELECT name, slot, owner, role, fence, ttl_ms, WRITETIME(fence) FROM shunt_meta.lock WHERE bucket = ?";
 /// A role comes from a login, which is no longer.
 const ROLE_BYTES_MAX: usize = limits::HANDSHAKE_BYTES_MAX as usize - 1;
 /// Rows of one page of a partition.
@@ -33,8 +35,8 @@ fn quorum(level: Option<Level>) -> Consistency {
     }
 }
 
-/// Writes a row; `values` are as [`super::outbox::Outbox::rows`] has them. A free row that cannot be sent now is sent later: its lock would be
-/// held for the shard's next owner.
+/// Writes a row; `values` are as [`super::outbox::Outbox::rows`] has them. A free row that cannot
+/// be sent now is sent later: its lock would be held for the shard's next owner.
 pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) {
     if send(core, io, id, timestamp_us, values) {
         return;
@@ -53,11 +55,12 @@ fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[
         timestamp_us: Some(timestamp_us),
         elsewhere: false,
     };
-    let values = Values::positional(own::VERSION, ROW_VALUES, values);
-    own::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None)
+    let values = Values::positional(statements::VERSION, ROW_VALUES, values);
+    statements::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None)
 }
 
-/// Sends free rows that could not be before. Late ones do no harm: whoever has been granted the lock since has a later row.
+/// Sends free rows that could not be before. Late ones do no harm: whoever has been granted the
+/// lock since has a later row.
 fn send_unsent(core: &mut Core, io: &mut Io) {
     while let Some((timestamp_us, values)) = core.fleet.locks.unsent.take() {
         if !send(core, io, WriteId::UNWATCHED, timestamp_us, &values) {
@@ -81,9 +84,9 @@ pub(super) fn ask(
     page: (i32, Option<&[u8]>),
 ) -> bool {
     let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
-    let mut list = ValueList::positional(own::VERSION);
+    let mut list = ValueList::positional(statements::VERSION);
     list.push(Value::Bytes(&i32::from(bucket).to_be_bytes()));
-    own::ask::ask(core, io, whose, READ, list.values(), &levels, Some(page))
+    statements::ask::ask(core, io, whose, READ, list.values(), &levels, Some(page))
 }
 
 /// Reads a partition for its locks, from its beginning or where a page ended.
@@ -119,11 +122,19 @@ pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'
     }
     let written = match heard {
         Heard::Result(_) => Written::Acknowledged,
-        // The coordinator looks for enough replicas before it sends anything; and what cannot be understood or is not allowed is
-        // not begun. Had another node had it before, this would be a write timeout (`second::failure`).
-        Heard::Error(error) if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR => {
+        // The coordinator looks for enough replicas before it sends anything; and what cannot be
+        // understood or is not allowed is not begun. Had another node had it before, this would be
+        // a write timeout (`retry::failure`).
+        Heard::Error(error)
+            if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR =>
+        {
             if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
-                tracing::warn!(code = error.code, why = error.message, suppressed, "a lock's row could not be written");
+                tracing::warn!(
+                    code = error.code,
+                    why = error.message,
+                    suppressed,
+                    "a lock's row could not be written"
+                );
             }
             Written::NotSent
         }
@@ -147,8 +158,11 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                 }
             }
             Err(name) => {
-                let name = printable_to(&String::from_utf8_lossy(name), limits::NAME_SHOWN_BYTES_MAX);
-                if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
+                let name =
+                    printable_to(&String::from_utf8_lossy(name), limits::NAME_SHOWN_BYTES_MAX);
+                if let Some(suppressed) =
+                    core.context.log_limits.admit(Logged::LockRow, io.now_ns())
+                {
                     tracing::warn!(
                         bucket = load.bucket,
                         name = &*name,
@@ -163,7 +177,11 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
             }
         },
         Heard::Error(error) => {
-            tracing::debug!(bucket = load.bucket, why = error.message, "rows of locks could not be read");
+            tracing::debug!(
+                bucket = load.bucket,
+                why = error.message,
+                "rows of locks could not be read"
+            );
             keep::load_failed(core, io, load);
         }
         Heard::Result(_) | Heard::Unreadable => _ = keep::load_failed(core, io, load),
@@ -184,12 +202,14 @@ fn tell_full(core: &Core, io: &Io, load: LoadId) {
 /// All rows of a page.
 ///
 /// # Errors
-/// The name in the first row that is not as a proxy writes it. To leave out one row could be to grant a lock twice.
+/// The name in the first row that is not as a proxy writes it. To leave out one row could be to
+/// grant a lock twice.
 pub(super) fn decode<'a>(rows: &Rows<'a>) -> Result<Vec<Row<'a>>, &'a [u8]> {
     let mut decoded = Vec::with_capacity(rows.row_count);
     for row in rows.rows() {
         let row = row.map_err(|_| &b"?"[..])?;
-        let row = decode_row(&row).filter(is_a_proxys).ok_or_else(|| row.get(0).unwrap_or_default())?;
+        let row =
+            decode_row(&row).filter(is_a_proxys).ok_or_else(|| row.get(0).unwrap_or_default())?;
         decoded.push(row);
     }
     Ok(decoded)
@@ -205,10 +225,12 @@ fn decode_row<'a>(row: &message::Row<'a>) -> Option<Row<'a>> {
     Some(Row { name, slot, owner, role, token, ttl_ms, timestamp_us })
 }
 
-/// Half of what a member can reach: whoever has read such a token, or written above such a timestamp, has as much left.
+/// Half of what a member can reach: whoever has read such a token, or written above such a
+/// timestamp, has as much left.
 const TIME_MAX_US: i64 = shunt_fleet::TIMESTAMP_MAX_US / 2;
 
-/// True if a proxy may have written a row. No holder's time is longer, and no token or timestamp higher, whatever its clock.
+/// True if a proxy may have written a row. No holder's time is longer, and no token or timestamp
+/// higher, whatever its clock.
 fn is_a_proxys(row: &Row<'_>) -> bool {
     let is_time = |time_us: i64| (0..=TIME_MAX_US).contains(&time_us);
     row.name.len() <= NAME_BYTES_MAX

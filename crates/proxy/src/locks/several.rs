@@ -1,11 +1,13 @@
 //! Several locks at once: all or none.
 //!
-//! They are asked for one after the other, in an order that is the same for everybody (by shard, then name), so that two who want the
-//! same locks never wait for each other. At the first that is refused, those that were granted are released, and when they are
-//! the answer is that lock's. What is left of `wait_ms` is for those that are still to come.
+//! They are asked for one after the other, in an order that is the same for everybody (by shard,
+//! then name), so that two who want the same locks never wait for each other. At the first that is
+//! refused, those that were granted are released, and when they are the answer is that lock's. What
+//! is left of `wait_ms` is for those that are still to come.
 //!
-//! This must never release what its owner held before: such a lock is refused, as it is when it is asked for alone. Nor may it
-//! say that all are held when the first of them may be over by then, or that none is held while one of them may be.
+//! This must never release what its owner held before: such a lock is refused, as it is when it is
+//! asked for alone. Nor may it say that all are held when the first of them may be over by then, or
+//! that none is held while one of them may be.
 //!
 //! A batch that releases does so one by one, and tells of each.
 
@@ -44,12 +46,15 @@ pub(super) fn begin(
         return Err(Fault::overloaded("Shunt: too many batches on locks are under way"));
     }
     if core.fleet.locks.groups_of.get(&role).is_some_and(|count| *count >= GROUPS_PER_ROLE) {
-        return Err(Fault::overloaded("Shunt: too many batches on locks of this role are under way"));
+        return Err(Fault::overloaded(
+            "Shunt: too many batches on locks of this role are under way",
+        ));
     }
     let mut parts = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
         let Question { table, namespace, operation, name, owner } = question(core, request)?;
-        let question = Owned { table, namespace, operation, name: Box::from(name), owner: Box::from(owner) };
+        let question =
+            Owned { table, namespace, operation, name: Box::from(name), owner: Box::from(owner) };
         parts.push(Part { question, place, outcome: None });
     }
     parts.sort_by(|one, other| order(one).cmp(&order(other)));
@@ -59,10 +64,20 @@ pub(super) fn begin(
     }
     let group = core.fleet.locks.groups.vacant_key() as u32;
     let form = Form { kind: FormKind::Batch(group), ..Form::default() };
-    let Some((ticket, asker)) = ask::note(core, io, client, was_forwarded, form) else { return Ok(()) };
+    let Some((ticket, asker)) = ask::note(core, io, client, was_forwarded, form) else {
+        return Ok(());
+    };
     let began_ns = io.now_ns();
     *core.fleet.locks.groups_of.entry(role).or_default() += 1;
-    core.fleet.locks.groups.insert(Group { parts, next: 0, asker, ticket, asked: None, began_ns, back: None });
+    core.fleet.locks.groups.insert(Group {
+        parts,
+        next: 0,
+        asker,
+        ticket,
+        asked: None,
+        began_ns,
+        back: None,
+    });
     ask_next(core, io, group);
     Ok(())
 }
@@ -98,9 +113,11 @@ fn ask_next(core: &mut Core, io: &mut Io, group: u32) {
 pub(super) fn heard(core: &mut Core, io: &mut Io, group: u32, place: usize, outcome: &Reply<'_>) {
     let at_ns = io.now_ns();
     let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
-    let holder = outcome.holder.map(|held| (Box::from(held.owner), held.mode, held.fence, held.ttl_ms));
+    let holder =
+        outcome.holder.map(|held| (Box::from(held.owner), held.mode, held.fence, held.ttl_ms));
     let Some(part) = found.parts.get_mut(place) else { return };
-    part.outcome = Some(Known { verdict: outcome.verdict, holder, waiters: outcome.waiters, at_ns });
+    part.outcome =
+        Some(Known { verdict: outcome.verdict, holder, waiters: outcome.waiters, at_ns });
     found.next = place + 1;
     if has_failed(part) {
         finish(core, io, group);
@@ -136,7 +153,9 @@ fn has_failed(part: &Part) -> bool {
 }
 
 fn is_late(part: &Part, now_ns: u64) -> bool {
-    let (Operation::Acquire { ttl_ms, .. }, Some(known)) = (&part.question.operation, &part.outcome) else {
+    let (Operation::Acquire { ttl_ms, .. }, Some(known)) =
+        (&part.question.operation, &part.outcome)
+    else {
         return false;
     };
     let passed_ms = now_ns.saturating_sub(known.at_ns) / 1_000_000;
@@ -144,12 +163,20 @@ fn is_late(part: &Part, now_ns: u64) -> bool {
 }
 
 /// Releases a lock that a batch was granted.
-fn give_back(core: &mut Core, io: &mut Io, asker: &Asker, lock: &Owned, fence: i64, kind: FormKind) {
+fn give_back(
+    core: &mut Core,
+    io: &mut Io,
+    asker: &Asker,
+    lock: &Owned,
+    fence: i64,
+    kind: FormKind,
+) {
     let form = form(core, kind, &lock.name, &lock.owner, 0);
     ask::ask_for(core, io, asker, &lock.borrow(Operation::GiveBack { fence }), form);
 }
 
-/// One of the locks of a batch that is refused was released, or is not held any more, or nobody knows.
+/// One of the locks of a batch that is refused was released, or is not held any more, or nobody
+/// knows.
 pub(super) fn given_back(core: &mut Core, io: &mut Io, group: u32, verdict: Verdict) {
     let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
     let Some(back) = &mut found.back else { return };
@@ -207,25 +234,32 @@ fn write_rows(out: &mut Vec<u8>, group: &Group, failed: Option<&Part>) {
         None => group.parts.iter().collect(),
     };
     shown.sort_by_key(|part| part.place);
-    let table =
-        if shown.iter().any(|part| part.question.table.is_shared()) { Table::RwLocks } else { shown[0].question.table };
+    let table = if shown.iter().any(|part| part.question.table.is_shared()) {
+        Table::RwLocks
+    } else {
+        shown[0].question.table
+    };
     let rows = shown.iter().map(|part| {
         let known = part.outcome.as_ref();
-        let held = known.and_then(|known| known.holder.as_ref()).map(|(owner, mode, fence, ttl_ms)| Held {
-            owner,
-            mode: *mode,
-            fence: *fence,
-            ttl_ms: *ttl_ms,
-        });
-        let applied = known.is_some_and(|known| matches!(known.verdict, Verdict::Granted | Verdict::Released));
-        (applied, answer::row(&part.question.name, held.as_ref(), known.map_or(0, |known| known.waiters)))
+        let held =
+            known.and_then(|known| known.holder.as_ref()).map(|(owner, mode, fence, ttl_ms)| {
+                Held { owner, mode: *mode, fence: *fence, ttl_ms: *ttl_ms }
+            });
+        let applied = known
+            .is_some_and(|known| matches!(known.verdict, Verdict::Granted | Verdict::Released));
+        (
+            applied,
+            answer::row(&part.question.name, held.as_ref(), known.map_or(0, |known| known.waiters)),
+        )
     });
     rows::conditional(out, table, rows);
 }
 
-/// The client that began a batch is gone. What is granted yet is released; what is still asked for is, when it is granted.
+/// The client that began a batch is gone. What is granted yet is released; what is still asked for
+/// is, when it is granted.
 pub(super) fn abandon(core: &mut Core, io: &mut Io, group: u32) {
-    // One whose locks are being released ends when they are, so that its number is nobody else's before.
+    // One whose locks are being released ends when they are, so that its number is nobody else's
+    // before.
     if core.fleet.locks.groups.get(group as usize).is_none_or(|found| found.back.is_some()) {
         return;
     }

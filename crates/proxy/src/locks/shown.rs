@@ -26,7 +26,14 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
     let not_a_member = core.fleet.membership.not_a_member().map(str::to_owned);
     let unreadable = core.fleet.locks.unreadable.shown(UNREADABLE_MAX);
     let unmade = core.fleet.transactions.unmade(io.now_ns());
-    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io), not_a_member, unreadable, unmade };
+    let told = CoreLocks {
+        core: core.context.index,
+        queues,
+        fleet: fleet(core, io),
+        not_a_member,
+        unreadable,
+        unmade,
+    };
     // Who asked has gone, or has room for the answer of each core.
     let _ = answer.try_send(told);
 }
@@ -60,5 +67,11 @@ fn fleet(core: &Core, io: &Io) -> Option<FleetShown> {
     let (status, now_ns) = (member.status(), io.read_clock_ns());
     let (members, others) = member.members(now_ns, MEMBERS_MAX);
     let lease_left_ms = status.valid_until_ns.saturating_sub(now_ns) / 1_000_000;
-    Some(FleetShown { own: member.incarnation(), epoch: status.epoch, lease_left_ms, members, others })
+    Some(FleetShown {
+        own: member.incarnation(),
+        epoch: status.epoch,
+        lease_left_ms,
+        members,
+        others,
+    })
 }

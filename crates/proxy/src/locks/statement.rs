@@ -13,7 +13,7 @@ use shunt_wire::cql::message::{
 use crate::answers::learn;
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::hop;
+use crate::fleet::peers;
 use crate::locks::form::FormKind;
 use crate::locks::question::{form, question};
 use crate::locks::recognise::{TEXT_BYTES_MAX, too_long};
@@ -32,22 +32,37 @@ struct Sender {
     was_forwarded: bool,
     /// It releases what was granted to nobody who wants it.
     gives_back: bool,
-    /// The mode that a renewal names is the one that its client has named: proxies once forwarded all of them with 'X'.
+    /// The mode that a renewal names is the one that its client has named: proxies once forwarded
+    /// all of them with 'X'.
     means_mode: bool,
     came_ns: u64,
 }
 
 /// A request that is, or may be, about locks. It is answered here in any case.
-pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+pub(crate) fn take(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    plan: &Plan,
+    body: &[u8],
+) {
     core.context.metrics.queries.of(plan.kind).add(1);
-    // Not the turn's time: a permission that was found before this process stood still may be gone by now.
+    // Not the turn's time: a permission that was found before this process stood still may be gone
+    // by now.
     let came_ns = io.read_clock_ns();
     answer(core, io, slot, (header, body), came_ns);
 }
 
-/// A request that came at this time, and has waited until it was known if it is allowed. What it was prepared as may have been
-/// forgotten meanwhile.
-pub(super) fn go_on(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), came_ns: u64) {
+/// A request that came at this time, and has waited until it was known if it is allowed. What it
+/// was prepared as may have been forgotten meanwhile.
+pub(super) fn go_on(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    message: (&Header, &[u8]),
+    came_ns: u64,
+) {
     if !learn::ask_to_prepare_again(core, io, slot, message.0, message.1) {
         answer(core, io, slot, message, came_ns);
     }
@@ -65,7 +80,8 @@ fn answer(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), ca
     }
 }
 
-/// Asks what the request asks. The table, if it is not known yet whether the client may use it; then nothing was asked.
+/// Asks what the request asks. The table, if it is not known yet whether the client may use it;
+/// then nothing was asked.
 fn take_apart(
     core: &mut Core,
     io: &mut Io,
@@ -77,21 +93,33 @@ fn take_apart(
         return Err(of_no_fleet());
     }
     let (payload, body) = split_request_prefix(header.flags, body)?;
-    let kind = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::PAYLOAD)).map(|(_, kind)| kind);
-    let gives_back = kind.flatten() == Some(&[hop::GIVES_BACK]);
-    let means_mode = kind.is_none() || kind.flatten() == Some(&[hop::NAMES_MODE]);
-    let from = Sender { client: (slot, header.stream), was_forwarded: kind.is_some(), gives_back, means_mode, came_ns };
+    let kind = payload
+        .and_then(|payload| payload.iter().find(|(key, _)| *key == peers::PAYLOAD))
+        .map(|(_, kind)| kind);
+    let gives_back = kind.flatten() == Some(&[peers::GIVES_BACK]);
+    let means_mode = kind.is_none() || kind.flatten() == Some(&[peers::NAMES_MODE]);
+    let from = Sender {
+        client: (slot, header.stream),
+        was_forwarded: kind.is_some(),
+        gives_back,
+        means_mode,
+        came_ns,
+    };
     let session = session_of(core, slot);
     match header.opcode {
         opcode::EXECUTE => {
             let execute = Execute::decode(header.version, body)?;
             let known = core.router.prepared.statement(execute.id);
             let Some(statement) = known.and_then(|known| known.locks.clone()) else {
-                return Err(Fault::invalid("Shunt: this statement is not known any more; prepare it again"));
+                return Err(Fault::invalid(
+                    "Shunt: this statement is not known any more; prepare it again",
+                ));
             };
             one(core, io, from, &statement, &execute.params.values, execute.params.skips_metadata())
         }
-        opcode::BATCH => take_batch(core, io, from, session.as_deref(), &Batch::decode(header.version, body)?),
+        opcode::BATCH => {
+            take_batch(core, io, from, session.as_deref(), &Batch::decode(header.version, body)?)
+        }
         opcode::PREPARE => {
             let prepare = Prepare::decode(header.version, body)?;
             // Only what is refused comes here.
@@ -152,16 +180,21 @@ fn one(
         return Ok(Some(unknown));
     }
     let kind = match request.asked {
-        Asked::Look | Asked::Queue { .. } => FormKind::Selected { statement: Arc::clone(statement), skip_metadata },
+        Asked::Look | Asked::Queue { .. } => {
+            FormKind::Selected { statement: Arc::clone(statement), skip_metadata }
+        }
         Asked::Longest => {
             let kind = FormKind::Selected { statement: Arc::clone(statement), skip_metadata };
             overview::begin(core, io, from.client, &request, kind)?;
             return Ok(None);
         }
-        Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => FormKind::Conditional(request.table),
+        Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => {
+            FormKind::Conditional(request.table)
+        }
     };
     let mut question = question(core, &request)?;
-    if let (true, Operation::Release { fence: Some(fence) }) = (from.gives_back, question.operation) {
+    if let (true, Operation::Release { fence: Some(fence) }) = (from.gives_back, question.operation)
+    {
         question.operation = Operation::GiveBack { fence };
     }
     if let (false, Operation::Renew { mode, .. }) = (from.means_mode, &mut question.operation) {
@@ -173,7 +206,12 @@ fn one(
 }
 
 /// Several at once, if all are allowed.
-fn all(core: &mut Core, io: &mut Io, from: Sender, requests: &[Request<'_>]) -> Result<Option<Table>, Fault> {
+fn all(
+    core: &mut Core,
+    io: &mut Io,
+    from: Sender,
+    requests: &[Request<'_>],
+) -> Result<Option<Table>, Fault> {
     let tables = requests.iter().map(|request| request.table);
     if let Some(unknown) = permission::unknown(core, io, from.client.0, tables, from.came_ns)? {
         return Ok(Some(unknown));
@@ -190,20 +228,26 @@ fn take_batch(
     batch: &Batch<'_>,
 ) -> Result<Option<Table>, Fault> {
     let keyspace = batch.params.keyspace.or(session);
-    if batch.kind == BatchKind::Counter || batch.params.timestamp.is_some_and(|timestamp| timestamp == i64::MIN) {
+    if batch.kind == BatchKind::Counter
+        || batch.params.timestamp.is_some_and(|timestamp| timestamp == i64::MIN)
+    {
         return Err(Fault::invalid("Shunt: a batch on the tables of shunt is no counter batch"));
     }
     let mut statements: Vec<(Arc<Statement>, Values<'_>)> = Vec::new();
     for child in batch.children().take(facade::BATCH_MAX + 1) {
         let statement = match child.statement {
-            BatchStatement::Prepared(id) => core.router.prepared.statement(id).and_then(|known| known.locks.clone()),
+            BatchStatement::Prepared(id) => {
+                core.router.prepared.statement(id).and_then(|known| known.locks.clone())
+            }
             BatchStatement::Text(text) => match parse(text, keyspace)? {
                 None if shunt_language::parse(text).is_err() => return Err(not_read(text)),
                 read => read.map(Arc::new),
             },
         };
         let Some(statement) = statement.filter(|statement| statement.len() == 1) else {
-            return Err(Fault::invalid("Shunt: a batch on the tables of shunt has no statements on other tables"));
+            return Err(Fault::invalid(
+                "Shunt: a batch on the tables of shunt has no statements on other tables",
+            ));
         };
         statements.push((statement, child.values));
     }

@@ -1,9 +1,10 @@
-//! Rows of durable locks that say nothing any more are deleted, slowly. Which they are [`shunt_locks::Unneeded`] says, and what may
-//! never be deleted.
+//! Rows of durable locks that say nothing any more are deleted, slowly. Which they are
+//! [`shunt_locks::Unneeded`] says, and what may never be deleted.
 //!
-//! Each core goes through the partitions of its shards that may have rows, a page at a time. A deletion that all replicas have is forgotten by them
-//! `gc_grace_seconds` later. Is it not known that all have it, a free row is written that says the same: a replica that has missed
-//! both, and is read when the others have forgotten, would bring the last holder back.
+//! Each core goes through the partitions of its shards that may have rows, a page at a time. A
+//! deletion that all replicas have is forgotten by them `gc_grace_seconds` later. Is it not known
+//! that all have it, a free row is written that says the same: a replica that has missed both, and
+//! is read when the others have forgotten, would bring the last holder back.
 
 use shunt_language::facade::NAME_BYTES_MAX;
 use shunt_locks::{LoadId, Row, Sink, Unneeded, Write, WriteId};
@@ -11,14 +12,16 @@ use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList, error_code};
 
 use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::locks::swept::Deleting;
 use crate::locks::{LockKeeper, keep, rows};
 use crate::metrics::LockEvent;
-use crate::own::{self, Heard, Levels, Whose};
 
 const DELETE: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ?";
-const DELETE_SHARES: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ? AND slot > ?";
-/// So many pages after a round through all partitions it is looked for more that nobody has asked for.
+const DELETE_SHARES: &str =
+    "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ? AND slot > ?";
+/// So many pages after a round through all partitions it is looked for more that nobody has asked
+/// for.
 const AHEAD_PAGES: u64 = 10;
 /// Rows of a page.
 const PAGE_ROWS: i32 = 100;
@@ -54,8 +57,10 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if page.is_none() {
         table.looks_for_rows(now, known);
     }
-    // From all replicas, which have the same rows then: were a deletion lost on one, it would have a free row, and no holder's.
-    let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
+    // From all replicas, which have the same rows then: were a deletion lost on one, it would have
+    // a free row, and no holder's.
+    let is_sent =
+        rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
     let sweep = &mut core.fleet.locks.sweep;
     (sweep.page, sweep.is_reading) = (page, is_sent);
     if !is_sent {
@@ -63,8 +68,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Reads the rows of the next partition for which nobody has asked since its shard is this core's, as for somebody who asks. What it has is
-/// not known before. One at a time: one may have very many.
+/// Reads the rows of the next partition for which nobody has asked since its shard is this core's,
+/// as for somebody who asks. What it has is not known before. One at a time: one may have very
+/// many.
 fn read_ahead(core: &mut Core, io: &mut Io) {
     let (now, now_ns) = (keep::now(io), io.now_ns());
     let LockKeeper { sweep, table, outbox, .. } = &mut core.fleet.locks;
@@ -136,7 +142,8 @@ fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option
         return (newest_us <= old_us).then_some(unneeded);
     }
     let up_to_us = unneeded.up_to_us.min(old_us);
-    let count = rows.iter().filter(|row| !row.slot.is_empty() && row.timestamp_us <= up_to_us).count();
+    let count =
+        rows.iter().filter(|row| !row.slot.is_empty() && row.timestamp_us <= up_to_us).count();
     // Above all that is deleted, and below all that stays.
     let free_us = unneeded.free_us.min(up_to_us + 1);
     (count >= locks.sweep.pace.shares_min).then_some(Unneeded { up_to_us, free_us, ..unneeded })
@@ -145,16 +152,30 @@ fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option
 fn delete(core: &mut Core, io: &mut Io, bucket: u16, name: &[u8], unneeded: Unneeded) -> bool {
     debug_assert!(name.len() <= NAME_BYTES_MAX);
     let Unneeded { up_to_us, of_shares, free_us } = unneeded;
-    let key = core.fleet.locks.sweep.deleting.insert(Deleting { bucket, name: name.into(), free_us });
-    let levels = Levels { consistency: Consistency::ALL, serial: None, timestamp_us: Some(up_to_us), elsewhere: false };
-    let mut list = ValueList::positional(own::VERSION);
+    let key =
+        core.fleet.locks.sweep.deleting.insert(Deleting { bucket, name: name.into(), free_us });
+    let levels = Levels {
+        consistency: Consistency::ALL,
+        serial: None,
+        timestamp_us: Some(up_to_us),
+        elsewhere: false,
+    };
+    let mut list = ValueList::positional(statements::VERSION);
     list.push(Value::Bytes(&i32::from(bucket).to_be_bytes()));
     list.push(Value::Bytes(name));
     if of_shares {
         list.push(Value::Bytes(b""));
     }
     let text = if of_shares { DELETE_SHARES } else { DELETE };
-    let is_sent = own::ask::ask(core, io, Whose::Deletion(key as u32), text, list.values(), &levels, None);
+    let is_sent = statements::ask::ask(
+        core,
+        io,
+        Whose::Deletion(key as u32),
+        text,
+        list.values(),
+        &levels,
+        None,
+    );
     if !is_sent {
         core.fleet.locks.sweep.deleting.remove(key);
     }
@@ -163,7 +184,9 @@ fn delete(core: &mut Core, io: &mut Io, bucket: u16, name: &[u8], unneeded: Unne
 
 /// The answer to a deletion.
 pub(crate) fn deleted(core: &mut Core, io: &mut Io, key: u32, heard: &Heard<'_>) {
-    let Some(Deleting { bucket, name, free_us }) = core.fleet.locks.sweep.deleting.try_remove(key as usize) else {
+    let Some(Deleting { bucket, name, free_us }) =
+        core.fleet.locks.sweep.deleting.try_remove(key as usize)
+    else {
         return;
     };
     if let Heard::Result(_) = heard {
@@ -175,10 +198,22 @@ pub(crate) fn deleted(core: &mut Core, io: &mut Io, key: u32, heard: &Heard<'_>)
     if let Heard::Error(error) = heard
         && (error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR)
     {
-        tracing::debug!(bucket, why = error.message, "rows of locks that say nothing any more stay for now");
+        tracing::debug!(
+            bucket,
+            why = error.message,
+            "rows of locks that say nothing any more stay for now"
+        );
         return;
     }
-    let row = Row { name: &name, slot: b"", owner: b"", role: b"", token: free_us, ttl_ms: 0, timestamp_us: free_us };
+    let row = Row {
+        name: &name,
+        slot: b"",
+        owner: b"",
+        role: b"",
+        token: free_us,
+        ttl_ms: 0,
+        timestamp_us: free_us,
+    };
     let (_, outbox) = core.fleet.locks.table();
     outbox.write(Write { id: WriteId::UNWATCHED, bucket, row });
 }

@@ -7,7 +7,8 @@ use slab::Slab;
 
 use crate::limits::SECOND_NS;
 
-/// Deletions in one partition within [`Pace::window_ns`]. A read skips two ends of each, for two windows, and nodes warn at 1,000.
+/// Deletions in one partition within [`Pace::window_ns`]. A read skips two ends of each, for two
+/// windows, and nodes warn at 1,000.
 const DELETIONS_PER_PARTITION_MAX: u16 = 200;
 
 /// Pages of one partition before another's turn.
@@ -16,7 +17,8 @@ const PAGES_PER_TURN: u32 = 16;
 /// How fast it goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Between the beginnings of two rounds through all partitions, at most: it is not longer than rows are kept.
+    /// Between the beginnings of two rounds through all partitions, at most: it is not longer than
+    /// rows are kept.
     pub(crate) round_ns: u64,
     /// Between two pages.
     pub(crate) page_ns: u64,
@@ -97,8 +99,13 @@ impl Default for Sweep {
 pub(super) type Place = (LoadId, Box<[u8]>);
 
 impl Sweep {
-    /// The partition that is read next, of those that have rows by `with_rows_from`. None: the round is over.
-    pub(super) fn next(&mut self, now_ns: u64, with_rows_from: impl Fn(u16) -> Option<u16>) -> Option<u16> {
+    /// The partition that is read next, of those that have rows by `with_rows_from`. None: the
+    /// round is over.
+    pub(super) fn next(
+        &mut self,
+        now_ns: u64,
+        with_rows_from: impl Fn(u16) -> Option<u16>,
+    ) -> Option<u16> {
         self.begin_window(now_ns);
         let mut from = self.bucket;
         loop {
@@ -135,7 +142,8 @@ impl Sweep {
         }
     }
 
-    /// A page was read, and there are more behind it: they are the next, or another partition's turn comes.
+    /// A page was read, and there are more behind it: they are the next, or another partition's
+    /// turn comes.
     pub(super) fn read_page(&mut self, place: Place) {
         self.pages += 1;
         if self.pages < PAGES_PER_TURN {
@@ -171,7 +179,9 @@ impl Sweep {
 
     /// True if there may be no more deletions until the window ends.
     fn is_full(&self, bucket: u16) -> bool {
-        self.deleted.get(usize::from(bucket)).is_some_and(|count| *count >= DELETIONS_PER_PARTITION_MAX)
+        self.deleted
+            .get(usize::from(bucket))
+            .is_some_and(|count| *count >= DELETIONS_PER_PARTITION_MAX)
     }
 
     fn begin_window(&mut self, now_ns: u64) {
@@ -196,7 +206,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// What was begun has ended, in this way. One that failed is left alone, for twice as long each time.
+    /// What was begun has ended, in this way. One that failed is left alone, for twice as long each
+    /// time.
     pub(super) fn ended(&mut self, bucket: u16, is_read: bool, now_ns: u64, pause_ns: (u64, u64)) {
         self.begun = None;
         if is_read {
@@ -204,12 +215,17 @@ impl Ahead {
             return;
         }
         let (first_ns, most_ns) = pause_ns;
-        let pause_ns = self.failed.get(&bucket).map_or(first_ns, |(pause_ns, _)| pause_ns * 2).min(most_ns);
+        let pause_ns =
+            self.failed.get(&bucket).map_or(first_ns, |(pause_ns, _)| pause_ns * 2).min(most_ns);
         self.failed.insert(bucket, (pause_ns, now_ns + pause_ns));
     }
 
     /// The next partition, of those that nobody has asked for by `unread_from`.
-    pub(super) fn next(&self, now_ns: u64, unread_from: impl Fn(u16) -> Option<u16>) -> Option<u16> {
+    pub(super) fn next(
+        &self,
+        now_ns: u64,
+        unread_from: impl Fn(u16) -> Option<u16>,
+    ) -> Option<u16> {
         let mut from = self.from;
         loop {
             let next = unread_from(from)?;
@@ -228,14 +244,20 @@ mod tests {
     const PAGE_NS: u64 = SECOND_NS;
 
     /// Plays pages: `pages` has how many each partition has left. Which partition each was of.
-    fn play(sweep: &mut Sweep, load: impl Fn(u16) -> LoadId, pages: &mut [u32], until_ns: u64) -> Vec<u16> {
+    fn play(
+        sweep: &mut Sweep,
+        load: impl Fn(u16) -> LoadId,
+        pages: &mut [u32],
+        until_ns: u64,
+    ) -> Vec<u16> {
         let (mut read, mut now_ns) = (Vec::new(), 0);
         while now_ns < until_ns {
             now_ns += PAGE_NS;
             if now_ns < sweep.next_ns {
                 continue;
             }
-            let has_rows = |from: u16| (usize::from(from)..pages.len()).map(|bucket| bucket as u16).next();
+            let has_rows =
+                |from: u16| (usize::from(from)..pages.len()).map(|bucket| bucket as u16).next();
             let Some(bucket) = sweep.next(now_ns, has_rows) else {
                 sweep.end_round(now_ns, u64::MAX);
                 continue;
@@ -277,7 +299,10 @@ mod tests {
         let read = play(&mut sweep, load, &mut pages, 3_000 * SECOND_NS);
         let long = read.iter().filter(|bucket| **bucket == 0).count();
         assert!(long > 2_000, "between rounds it goes on by itself: {long}");
-        assert!(read.len() - long < 10, "and the others are not read again before it is time: {read:?}");
+        assert!(
+            read.len() - long < 10,
+            "and the others are not read again before it is time: {read:?}"
+        );
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub struct CoreLocks {
     pub fleet: Option<FleetShown>,
     /// Of core 0, why it has none.
     pub not_a_member: Option<String>,
-    /// Partitions whose locks are not served for a row that no proxy can have written, with the name in that; [`UNREADABLE_MAX`] at most.
+    /// Partitions whose locks are not served for a row that no proxy can have written, with the
+    /// name in that; [`UNREADABLE_MAX`] at most.
     pub unreadable: Vec<(u16, String)>,
     /// Tables with writes of committed transactions that cannot be made; the oldest first.
     pub unmade: Vec<Unmade>,

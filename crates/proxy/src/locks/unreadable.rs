@@ -1,5 +1,5 @@
-//! Partitions in which a row lies that no proxy can have written. None of their locks is served until somebody has deleted it, so an
-//! operator has to be told, for as long as that lasts.
+//! Partitions in which a row lies that no proxy can have written. None of their locks is served
+//! until somebody has deleted it, so an operator has to be told, for as long as that lasts.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,10 @@ mod tests {
         let shown = |unreadable: &Unreadable| {
             unreadable.count(&metrics);
             let shown = unreadable.shown(9);
-            assert_eq!(metrics.all().collect::<Vec<_>>(), shown.iter().map(|(bucket, _)| *bucket).collect::<Vec<_>>());
+            assert_eq!(
+                metrics.all().collect::<Vec<_>>(),
+                shown.iter().map(|(bucket, _)| *bucket).collect::<Vec<_>>()
+            );
             shown.into_iter().map(|(bucket, name)| format!("{bucket} {name}")).collect::<Vec<_>>()
         };
         assert_eq!(shown(&unreadable), [""; 0]);

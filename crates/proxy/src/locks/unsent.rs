@@ -1,7 +1,9 @@
-//! Free rows that could not be sent, until they are: a lock whose free row is lost is held for the shard's next owner, for a whole TTL.
+//! Free rows that could not be sent, until they are: a lock whose free row is lost is held for the
+//! shard's next owner, for a whole TTL.
 //!
-//! There are so many at most. With as many as may be, no durable lock is released ([`super::keep`]): else whoever takes and releases locks faster
-//! than rows can be written would leave behind holds that nobody has.
+//! There are so many at most. With as many as may be, no durable lock is released
+//! ([`super::keep`]): else whoever takes and releases locks faster than rows can be written would
+//! leave behind holds that nobody has.
 
 use std::collections::VecDeque;
 
@@ -23,7 +25,8 @@ impl Unsent {
         self.rows.len() + more < ROWS_MAX && self.bytes < BYTES_MAX
     }
 
-    /// Keeps a row. Beyond the bound it is lost: that is of a hold whose time was over, or of one that nobody wanted.
+    /// Keeps a row. Beyond the bound it is lost: that is of a hold whose time was over, or of one
+    /// that nobody wanted.
     pub(super) fn keep(&mut self, timestamp_us: i64, values: &[u8]) {
         if self.has_room(0) {
             self.bytes += values.len();
@@ -82,9 +85,20 @@ mod tests {
     #[test]
     fn the_partition_is_read_from_a_row_as_it_is_written() {
         let mut outbox = Outbox::default();
-        let row = Row { name: b"name", slot: b"", owner: b"", role: b"", token: 5, ttl_ms: 0, timestamp_us: 5 };
+        let row = Row {
+            name: b"name",
+            slot: b"",
+            owner: b"",
+            role: b"",
+            token: 5,
+            ttl_ms: 0,
+            timestamp_us: 5,
+        };
         outbox.write(Write { id: WriteId::UNWATCHED, bucket: 1_023, row });
-        assert_eq!(outbox.rows().map(|(_, _, values)| bucket_of(values)).collect::<Vec<_>>(), [Some(1_023)]);
+        assert_eq!(
+            outbox.rows().map(|(_, _, values)| bucket_of(values)).collect::<Vec<_>>(),
+            [Some(1_023)]
+        );
         assert_eq!(bucket_of(b""), None);
     }
 }

@@ -5,7 +5,8 @@ use shunt_fleet::{Gain, LeasePost, Level, Shard};
 /// One message. Those from one core to another arrive in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// This proxy is a member now: its levels, and the longest TTL of a lock in memory. For every core.
+    /// This proxy is a member now: its levels, and the longest TTL of a lock in memory. For every
+    /// core.
     Begin { level: Level, max_ttl_ms: u32 },
     /// It is not any more, and no shard is its. For every core.
     End,

@@ -5,10 +5,10 @@ use shunt_locks::Lease;
 use shunt_reactor::Io;
 
 use crate::core::Core;
+use crate::fleet::membership::run;
+use crate::fleet::statements;
 use crate::locks::word::Word;
 use crate::locks::{core_of, keep};
-use crate::membership::run;
-use crate::own;
 use crate::transactions::draining::Draining;
 use crate::transactions::words as transactions;
 
@@ -41,7 +41,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             core.fleet.locks.max_ttl_ms = max_ttl_ms;
             core.fleet.locks.looks.restart();
             // Links are there when the first row is to be read.
-            own::ask::pool(core, io);
+            statements::ask::pool(core, io);
         }
         Word::End => {
             core.fleet.locks.level = None;
@@ -53,7 +53,8 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             transactions::end(core, io);
         }
         Word::Lease(post) => {
-            let lease = Lease { valid_until_ns: post.valid_until_ns, ts_limit_us: post.ts_limit_us };
+            let lease =
+                Lease { valid_until_ns: post.valid_until_ns, ts_limit_us: post.ts_limit_us };
             let (table, outbox) = core.fleet.locks.table();
             table.set_lease(now, lease, outbox);
             let token_us = table.last_token_us();
@@ -70,14 +71,15 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
         Word::Drain { shard, number } => {
             let (table, _) = core.fleet.locks.table();
             // Before it is lost: after that its tokens count no more.
-            let (last_token_us, memory_empty) = (table.last_token_us(), table.is_memory_free(now, shard));
+            let (last_token_us, memory_empty) =
+                (table.last_token_us(), table.is_memory_free(now, shard));
             core.fleet.locks.lose(shard, now.boot_ns);
             // Told when its transactions have ended too.
             transactions::drain(core, Draining { shard, number, last_token_us, memory_empty });
         }
         Word::Resume(shard) => {
-            // Its holds were forgotten when it was to be handed over. Durable ones are read again, and those in memory may be held
-            // for as long as the longest of them.
+            // Its holds were forgotten when it was to be handed over. Durable ones are read again,
+            // and those in memory may be held for as long as the longest of them.
             let grace_ns = core.fleet.locks.forgotten_until_ns[usize::from(shard)];
             let (table, outbox) = core.fleet.locks.table();
             table.gain(now, shard, 0, grace_ns, outbox);

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use shunt_admin::{Counter, Encoder, Family, Gauge, Gauges, Histogram, Label, Labels, Snapshot, Unit, Value, plain};
+use shunt_admin::{
+    Counter, Encoder, Family, Gauge, Gauges, Histogram, Label, Labels, Snapshot, Unit, Value, plain,
+};
 
 use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics};
 use crate::control::ClusterView;
@@ -48,7 +50,10 @@ impl Sources {
     }
 
     /// Sum of a family over all cores, by label.
-    fn family<L: Label, const N: usize>(&self, family: impl Fn(&CoreMetrics) -> &Family<L, N>) -> Vec<Value> {
+    fn family<L: Label, const N: usize>(
+        &self,
+        family: impl Fn(&CoreMetrics) -> &Family<L, N>,
+    ) -> Vec<Value> {
         let value = |label: &L| {
             let labels = vec![(L::NAME, label.text().to_owned())];
             (labels, self.total(|core| family(core).of(*label).get()) as f64)
@@ -57,7 +62,10 @@ impl Sources {
     }
 
     /// The same of gauges.
-    fn gauges<L: Label, const N: usize>(&self, gauges: impl Fn(&CoreMetrics) -> &Gauges<L, N>) -> Vec<Value> {
+    fn gauges<L: Label, const N: usize>(
+        &self,
+        gauges: impl Fn(&CoreMetrics) -> &Gauges<L, N>,
+    ) -> Vec<Value> {
         let value = |label: &L| {
             let labels = vec![(L::NAME, label.text().to_owned())];
             (labels, self.total(|core| gauges(core).of(*label).get()) as f64)
@@ -83,7 +91,12 @@ impl Sources {
         let window = self.per_core(|core| core.window_ns.get() as f64 / 1e9);
         encoder.gauge("shunt_window", "Waiting window in force.", Some(&Unit::Seconds), &window)?;
         let buffers = self.per_core(|core| core.idle_buffer_bytes.get() as f64);
-        encoder.gauge("shunt_idle_buffers", "Buffers that wait to be used again.", Some(&Unit::Bytes), &buffers)
+        encoder.gauge(
+            "shunt_idle_buffers",
+            "Buffers that wait to be used again.",
+            Some(&Unit::Bytes),
+            &buffers,
+        )
     }
 
     fn clients(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -92,11 +105,26 @@ impl Sources {
         let accepted = self.total(|core| core.clients_accepted.get()) as f64;
         encoder.counter("shunt_clients_accepted", "Clients accepted.", None, &[plain(accepted)])?;
         let refused = self.family(|core| &core.clients_refused);
-        encoder.counter("shunt_clients_refused", "Clients turned away, by reason.", None, &refused)?;
+        encoder.counter(
+            "shunt_clients_refused",
+            "Clients turned away, by reason.",
+            None,
+            &refused,
+        )?;
         let paused = self.total(|core| core.clients_paused.get()) as f64;
-        encoder.gauge("shunt_clients_paused", "Clients not read from now (backpressure).", None, &[plain(paused)])?;
+        encoder.gauge(
+            "shunt_clients_paused",
+            "Clients not read from now (backpressure).",
+            None,
+            &[plain(paused)],
+        )?;
         let pauses = self.total(|core| core.client_pauses.get()) as f64;
-        encoder.counter("shunt_client_pauses", "Times a client was paused.", None, &[plain(pauses)])?;
+        encoder.counter(
+            "shunt_client_pauses",
+            "Times a client was paused.",
+            None,
+            &[plain(pauses)],
+        )?;
         let errors = self.total(|core| core.client_protocol_errors.get()) as f64;
         encoder.counter(
             "shunt_client_protocol_errors",
@@ -105,19 +133,39 @@ impl Sources {
             &[plain(errors)],
         )?;
         let bytes_in = self.total(|core| core.client_bytes_in.get()) as f64;
-        encoder.counter("shunt_client_received", "Received from clients.", Some(&Unit::Bytes), &[plain(bytes_in)])?;
+        encoder.counter(
+            "shunt_client_received",
+            "Received from clients.",
+            Some(&Unit::Bytes),
+            &[plain(bytes_in)],
+        )?;
         let bytes_out = self.total(|core| core.client_bytes_out.get()) as f64;
-        encoder.counter("shunt_client_sent", "Sent to clients.", Some(&Unit::Bytes), &[plain(bytes_out)])
+        encoder.counter(
+            "shunt_client_sent",
+            "Sent to clients.",
+            Some(&Unit::Bytes),
+            &[plain(bytes_out)],
+        )
     }
 
     fn stalls(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let closed = self.family(|core| &core.clients_closed);
-        encoder.counter("shunt_clients_closed", "Clients that the proxy closed, by reason.", None, &closed)?;
+        encoder.counter(
+            "shunt_clients_closed",
+            "Clients that the proxy closed, by reason.",
+            None,
+            &closed,
+        )?;
         let stalled = self.gauges(|core| &core.clients_stalled);
         let help = "Clients not read from now, by reason; one may have several.";
         encoder.gauge("shunt_clients_stalled", help, None, &stalled)?;
         let stalls = self.family(|core| &core.client_stalls);
-        encoder.counter("shunt_client_stalls", "Times there was a reason not to read from a client.", None, &stalls)
+        encoder.counter(
+            "shunt_client_stalls",
+            "Times there was a reason not to read from a client.",
+            None,
+            &stalls,
+        )
     }
 
     fn pools(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -143,10 +191,14 @@ impl Sources {
         let help = "Rows that are known of tables with the mode conditional.";
         encoder.gauge("shunt_transactions_rows", help, None, &rows)?;
         let events = self.family(|core| &core.transactions.events);
-        encoder.counter("shunt_transaction_events", "What became of transactions.", None, &events)?;
+        encoder.counter(
+            "shunt_transaction_events",
+            "What became of transactions.",
+            None,
+            &events,
+        )?;
         let observed = self.family(|core| &core.transactions.observed);
-        let help =
-            "Statements on tables with the mode observe, by whether the proxies would have answered what nodes have.";
+        let help = "Statements on tables with the mode observe, by whether the proxies would have answered what nodes have.";
         encoder.counter("shunt_transaction_observations", help, None, &observed)
     }
 
@@ -154,18 +206,38 @@ impl Sources {
         let held = self.per_core(|core| core.locks.held.get() as f64);
         encoder.gauge("shunt_locks_held", "Holds of locks.", None, &held)?;
         let waiting = self.per_core(|core| core.locks.waiting.get() as f64);
-        encoder.gauge("shunt_locks_waiting", "Requests that wait for a lock or its row.", None, &waiting)?;
+        encoder.gauge(
+            "shunt_locks_waiting",
+            "Requests that wait for a lock or its row.",
+            None,
+            &waiting,
+        )?;
         let permissions = self.family(|core| &core.locks.permissions);
         let help = "What nodes answered to the question if a role may use the locks of a table.";
         encoder.counter("shunt_lock_permission_checks", help, None, &permissions)?;
         let events = self.family(|core| &core.locks.events);
         encoder.counter("shunt_lock_events", "What happened to locks.", None, &events)?;
         let own = self.total(|core| core.own_statements.get()) as f64;
-        encoder.counter("shunt_own_statements", "Statements of the proxy itself.", None, &[plain(own)])?;
+        encoder.counter(
+            "shunt_own_statements",
+            "Statements of the proxy itself.",
+            None,
+            &[plain(own)],
+        )?;
         let shards = self.total(|core| core.locks.shards.get()) as f64;
-        encoder.gauge("shunt_fleet_shards", "Shards of locks that are this proxy's, of 64.", None, &[plain(shards)])?;
+        encoder.gauge(
+            "shunt_fleet_shards",
+            "Shards of locks that are this proxy's, of 64.",
+            None,
+            &[plain(shards)],
+        )?;
         let lease = self.total(|core| core.locks.lease.get()) as f64;
-        encoder.gauge("shunt_fleet_lease", "1 while this proxy may grant locks.", None, &[plain(lease)])?;
+        encoder.gauge(
+            "shunt_fleet_lease",
+            "1 while this proxy may grant locks.",
+            None,
+            &[plain(lease)],
+        )?;
         let foreign = self.total(|core| core.locks.foreign.get()) as f64;
         encoder.gauge(
             "shunt_lock_foreign_tables",
@@ -174,11 +246,17 @@ impl Sources {
             &[plain(foreign)],
         )?;
         let unreadable = self.cores.iter().flat_map(|core| core.locks.unreadable.all());
-        let unreadable: Vec<Value> = unreadable.map(|bucket| (vec![("bucket", bucket.to_string())], 1.0)).collect();
+        let unreadable: Vec<Value> =
+            unreadable.map(|bucket| (vec![("bucket", bucket.to_string())], 1.0)).collect();
         let help = "1 for each partition of shunt_meta.lock with a row that no proxy writes: its locks are not served.";
         encoder.gauge("shunt_lock_unreadable_partitions", help, None, &unreadable)?;
         let unsealed = self.total(|core| core.locks.unsealed.get()) as f64;
-        encoder.gauge("shunt_fleet_unsealed", "Dead members whose work is not done.", None, &[plain(unsealed)])?;
+        encoder.gauge(
+            "shunt_fleet_unsealed",
+            "Dead members whose work is not done.",
+            None,
+            &[plain(unsealed)],
+        )?;
         let format = self.total(|core| core.locks.unknown_format.get()) as f64;
         let help = "Format of the fleet's rows if this version does not know it, else 0.";
         encoder.gauge("shunt_fleet_unknown_format", help, None, &[plain(format)])
@@ -186,24 +264,54 @@ impl Sources {
 
     fn statements(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let known = [plain(self.prepared.len() as f64)];
-        encoder.gauge("shunt_prepared_statements", "Prepared statements that are known.", None, &known)?;
+        encoder.gauge(
+            "shunt_prepared_statements",
+            "Prepared statements that are known.",
+            None,
+            &known,
+        )?;
         let bytes = [plain(self.prepared.bytes() as f64)];
-        encoder.gauge("shunt_prepared", "What they take in memory, about.", Some(&Unit::Bytes), &bytes)?;
+        encoder.gauge(
+            "shunt_prepared",
+            "What they take in memory, about.",
+            Some(&Unit::Bytes),
+            &bytes,
+        )?;
         let evicted = [plain(self.prepared.evicted() as f64)];
-        encoder.counter("shunt_prepared_evictions", "Statements forgotten because there were too many.", None, &evicted)
+        encoder.counter(
+            "shunt_prepared_evictions",
+            "Statements forgotten because there were too many.",
+            None,
+            &evicted,
+        )
     }
 
     fn queries(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        encoder.counter("shunt_queries", "Requests of clients, by kind.", None, &self.family(|core| &core.queries))?;
+        encoder.counter(
+            "shunt_queries",
+            "Requests of clients, by kind.",
+            None,
+            &self.family(|core| &core.queries),
+        )?;
         let outcomes = self.family(|core| &core.outcomes);
         let help = "Ends of requests, by outcome; retried and reprepared come on top of an end.";
         encoder.counter("shunt_query_outcomes", help, None, &outcomes)?;
         let routed = self.family(|core| &core.routed);
-        encoder.counter("shunt_queries_routed", "How the node of a query was chosen.", None, &routed)?;
+        encoder.counter(
+            "shunt_queries_routed",
+            "How the node of a query was chosen.",
+            None,
+            &routed,
+        )?;
         let in_flight = self.per_core(|core| core.in_flight.get() as f64);
         encoder.gauge("shunt_in_flight", "Queries in flight.", None, &in_flight)?;
         let frames = self.total(|core| core.aggregated_frames.get()) as f64;
-        encoder.counter("shunt_aggregated_frames", "Aggregated frames sent to nodes.", None, &[plain(frames)])?;
+        encoder.counter(
+            "shunt_aggregated_frames",
+            "Aggregated frames sent to nodes.",
+            None,
+            &[plain(frames)],
+        )?;
         let errors = self.total(|core| core.node_protocol_errors.get()) as f64;
         encoder.counter(
             "shunt_node_protocol_errors",
@@ -218,30 +326,60 @@ impl Sources {
         }
         let help = "Time from a request's arrival to its reply, as clients see it.";
         encoder.durations("shunt_query_duration", help, &[(Vec::new(), latency)])?;
-        encoder.sizes("shunt_queries_per_write", "Queries in one write to a node.", &[(Vec::new(), per_write)])
+        encoder.sizes(
+            "shunt_queries_per_write",
+            "Queries in one write to a node.",
+            &[(Vec::new(), per_write)],
+        )
     }
 
     fn handovers(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let offers = self.total(|core| core.handover.offers.get()) as f64;
-        encoder.counter("shunt_handover_offers", "Large answers that agents offered.", None, &[plain(offers)])?;
+        encoder.counter(
+            "shunt_handover_offers",
+            "Large answers that agents offered.",
+            None,
+            &[plain(offers)],
+        )?;
         let answers = self.family(|core| &core.handover.answers);
         encoder.counter("shunt_handover_answers", "What became of them.", None, &answers)?;
         let relayed = self.family(|core| &core.handover.relayed);
-        encoder.counter("shunt_handover_relayed", "Why some of them were relayed.", None, &relayed)?;
+        encoder.counter(
+            "shunt_handover_relayed",
+            "Why some of them were relayed.",
+            None,
+            &relayed,
+        )?;
         let bytes = [plain(self.total(|core| core.handover.bytes.get()) as f64)];
-        encoder.counter("shunt_handover_sent", "Bytes sent to clients past the proxy.", Some(&Unit::Bytes), &bytes)?;
+        encoder.counter(
+            "shunt_handover_sent",
+            "Bytes sent to clients past the proxy.",
+            Some(&Unit::Bytes),
+            &bytes,
+        )?;
         let away = self.per_core(|core| core.handover.away.get() as f64);
-        encoder.gauge("shunt_handover_away", "Clients' connections that are with agents now.", None, &away)?;
+        encoder.gauge(
+            "shunt_handover_away",
+            "Clients' connections that are with agents now.",
+            None,
+            &away,
+        )?;
         let agents = self.per_core(|core| core.handover.agents.get() as f64);
         encoder.gauge("shunt_handover_agents", "Agents that can be reached.", None, &agents)?;
         type Time = fn(&HandoverMetrics) -> &Histogram;
         let times: [(&str, &str, Time); 4] = [
-            ("shunt_handover_freeze", "Until the kernel has let go of a connection that leaves.", |m| &m.freeze),
+            (
+                "shunt_handover_freeze",
+                "Until the kernel has let go of a connection that leaves.",
+                |m| &m.freeze,
+            ),
             ("shunt_handover_taking", "Until an agent has it: it stands still.", |m| &m.taking),
             ("shunt_handover_absence", "Until it is back with its answer out.", |m| &m.absence),
-            ("shunt_handover_first_byte", "From a query until its answer begins to go out past the proxy.", |m| {
-                &m.first_byte
-            }),
+            (
+                "shunt_handover_first_byte",
+                "From a query until its answer begins to go out past the proxy.",
+                |m| &m.first_byte,
+            ),
         ];
         for (name, help, histogram) in times {
             let mut all = Snapshot::default();
@@ -259,12 +397,22 @@ impl Sources {
         let help = "Parts of IN queries sent to nodes; they are among the requests too.";
         encoder.counter("shunt_multiget_parts", help, None, &[plain(parts)])?;
         let whole = self.family(|core| &core.multigets.whole);
-        encoder.counter("shunt_multigets_whole", "IN queries that went whole, by reason.", None, &whole)?;
+        encoder.counter(
+            "shunt_multigets_whole",
+            "IN queries that went whole, by reason.",
+            None,
+            &whole,
+        )?;
         let lost = self.family(|core| &core.multigets.lost);
         let help = "IN queries that were asked in parts and then sent whole after all, by reason.";
         encoder.counter("shunt_multigets_lost", help, None, &lost)?;
         let open = self.per_core(|core| core.multigets.open.get() as f64);
-        encoder.gauge("shunt_multigets_open", "IN queries of which parts are missing.", None, &open)?;
+        encoder.gauge(
+            "shunt_multigets_open",
+            "IN queries of which parts are missing.",
+            None,
+            &open,
+        )?;
         let bytes = self.per_core(|core| core.multigets.bytes.get() as f64);
         let help = "Requests and answers kept for IN queries of which parts are missing.";
         encoder.gauge("shunt_multigets_kept", help, Some(&Unit::Bytes), &bytes)
@@ -278,9 +426,15 @@ impl Sources {
         let counter = |number: fn(&NodeMetrics) -> &Counter| -> Vec<Value> {
             nodes.iter().map(|node| node.value(|metrics| number(metrics).get())).collect()
         };
-        let up: Vec<Value> = nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
+        let up: Vec<Value> =
+            nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
         encoder.gauge("shunt_node_up", "Whether the ring says that the node is up.", None, &up)?;
-        encoder.gauge("shunt_node_links", "Open links to the node.", None, &gauge(|node| &node.links))?;
+        encoder.gauge(
+            "shunt_node_links",
+            "Open links to the node.",
+            None,
+            &gauge(|node| &node.links),
+        )?;
         let aggregated = gauge(|node| &node.aggregated_links);
         encoder.gauge(
             "shunt_node_links_aggregated",
@@ -294,15 +448,35 @@ impl Sources {
             None,
             &gauge(|node| &node.in_flight),
         )?;
-        encoder.counter("shunt_node_queries", "Queries sent to the node.", None, &counter(|node| &node.queries))?;
+        encoder.counter(
+            "shunt_node_queries",
+            "Queries sent to the node.",
+            None,
+            &counter(|node| &node.queries),
+        )?;
         let writes = counter(|node| &node.writes);
-        encoder.counter("shunt_node_writes", "Writes to links that carried queries.", None, &writes)?;
+        encoder.counter(
+            "shunt_node_writes",
+            "Writes to links that carried queries.",
+            None,
+            &writes,
+        )?;
         let failures = counter(|node| &node.connect_failures);
-        encoder.counter("shunt_node_connect_failures", "Connects or logins that failed.", None, &failures)?;
+        encoder.counter(
+            "shunt_node_connect_failures",
+            "Connects or logins that failed.",
+            None,
+            &failures,
+        )?;
         let lost = counter(|node| &node.links_lost);
         encoder.counter("shunt_node_links_lost", "Links that were open and died.", None, &lost)?;
         let given_up: Vec<Value> = nodes.iter().flat_map(NodeSums::given_up).collect();
-        encoder.counter("shunt_node_links_given_up", "Links that the proxy gave up, by reason.", None, &given_up)?;
+        encoder.counter(
+            "shunt_node_links_given_up",
+            "Links that the proxy gave up, by reason.",
+            None,
+            &given_up,
+        )?;
         let orphaned = gauge(|node| &node.streams_orphaned);
         let help = "Stream ids held by queries that timed out and were never answered.";
         encoder.gauge("shunt_node_streams_orphaned", help, None, &orphaned)?;
@@ -310,18 +484,31 @@ impl Sources {
         let help = "Links refused because another node or cluster answered at the node's address.";
         encoder.counter("shunt_node_strangers", help, None, &strangers)?;
         let bytes_in = counter(|node| &node.bytes_in);
-        encoder.counter("shunt_node_received", "Received from the node.", Some(&Unit::Bytes), &bytes_in)?;
+        encoder.counter(
+            "shunt_node_received",
+            "Received from the node.",
+            Some(&Unit::Bytes),
+            &bytes_in,
+        )?;
         let bytes_out = counter(|node| &node.bytes_out);
         encoder.counter("shunt_node_sent", "Sent to the node.", Some(&Unit::Bytes), &bytes_out)?;
-        let latency: Vec<(Labels, Snapshot)> = nodes.iter().map(|node| (node.labels.clone(), node.latency())).collect();
-        encoder.durations("shunt_node_duration", "Time from sending a query to the node's answer.", &latency)
+        let latency: Vec<(Labels, Snapshot)> =
+            nodes.iter().map(|node| (node.labels.clone(), node.latency())).collect();
+        encoder.durations(
+            "shunt_node_duration",
+            "Time from sending a query to the node's answer.",
+            &latency,
+        )
     }
 
     /// The ring's present nodes with what every core counts about them.
     fn node_sums(&self) -> Vec<NodeSums> {
         let Some(cluster) = self.cluster.get() else { return Vec::new() };
         let sums = |node: &shunt_topology::Node| NodeSums {
-            labels: vec![("node", node.address.to_string()), ("datacentre", node.datacentre.clone())],
+            labels: vec![
+                ("node", node.address.to_string()),
+                ("datacentre", node.datacentre.clone()),
+            ],
             up: node.up,
             cores: self.cores.iter().filter_map(|core| core.nodes.get(node.id)).collect(),
         };
@@ -331,20 +518,50 @@ impl Sources {
     fn control(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let control = &self.control;
         let ring = self.cluster.get().map_or(0, |cluster| cluster.routing.nodes().len());
-        encoder.gauge("shunt_ring_nodes", "Nodes of the ring as last read.", None, &[plain(ring as f64)])?;
+        encoder.gauge(
+            "shunt_ring_nodes",
+            "Nodes of the ring as last read.",
+            None,
+            &[plain(ring as f64)],
+        )?;
         let connected = [plain(control.connected.get() as f64)];
-        encoder.gauge("shunt_control_connected", "Whether the control connection stands.", None, &connected)?;
+        encoder.gauge(
+            "shunt_control_connected",
+            "Whether the control connection stands.",
+            None,
+            &connected,
+        )?;
         let at = [plain(control.refreshed_at_seconds.get() as f64)];
         let help = "When the ring was last read, since the epoch.";
         encoder.gauge("shunt_control_refreshed_at", help, Some(&Unit::Seconds), &at)?;
         let counters: [(&str, &str, &Counter); 7] = [
-            ("shunt_control_connect_failures", "Failed attempts at a control connection.", &control.connect_failures),
-            ("shunt_control_strangers", "Nodes of another ring, refused for control.", &control.strangers),
-            ("shunt_control_connections_lost", "Control connections lost.", &control.connections_lost),
+            (
+                "shunt_control_connect_failures",
+                "Failed attempts at a control connection.",
+                &control.connect_failures,
+            ),
+            (
+                "shunt_control_strangers",
+                "Nodes of another ring, refused for control.",
+                &control.strangers,
+            ),
+            (
+                "shunt_control_connections_lost",
+                "Control connections lost.",
+                &control.connections_lost,
+            ),
             ("shunt_control_events", "Events received from the ring.", &control.events),
-            ("shunt_control_refreshes", "Complete readings of topology and schema.", &control.refreshes),
+            (
+                "shunt_control_refreshes",
+                "Complete readings of topology and schema.",
+                &control.refreshes,
+            ),
             ("shunt_control_refresh_failures", "Readings that failed.", &control.refresh_failures),
-            ("shunt_control_mail_delayed", "Messages that a core's full mailbox made wait.", &control.mail_delayed),
+            (
+                "shunt_control_mail_delayed",
+                "Messages that a core's full mailbox made wait.",
+                &control.mail_delayed,
+            ),
         ];
         for (name, help, counter) in counters {
             encoder.counter(name, help, None, &[plain(counter.get() as f64)])?;
@@ -369,7 +586,11 @@ impl NodeSums {
         GivenUp::ALL.iter().map(|reason| {
             let mut labels = self.labels.clone();
             labels.push((GivenUp::NAME, reason.text().to_owned()));
-            (labels, self.cores.iter().map(|core| core.links_given_up.of(*reason).get()).sum::<u64>() as f64)
+            (
+                labels,
+                self.cores.iter().map(|core| core.links_given_up.of(*reason).get()).sum::<u64>()
+                    as f64,
+            )
         })
     }
 

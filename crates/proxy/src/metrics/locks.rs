@@ -84,16 +84,19 @@ pub struct LockMetrics {
     pub permissions: Family<PermissionAnswer, { PermissionAnswer::COUNT }>,
     /// Tables of locks in which a row was found; core 0 knows.
     pub foreign: Gauge,
-    /// Partitions of durable locks whose locks are not served for a row that no proxy can have written.
+    /// Partitions of durable locks whose locks are not served for a row that no proxy can have
+    /// written.
     pub unreadable: Partitions,
     /// Shards of this proxy; core 0 knows.
     pub shards: Gauge,
     /// 1 while this proxy's lease is valid; core 0 knows.
     pub lease: Gauge,
-    /// 1 when an operator has told this proxy to leave: whoever runs the process drains it; core 0 knows.
+    /// 1 when an operator has told this proxy to leave: whoever runs the process drains it; core 0
+    /// knows.
     pub told_to_leave: Gauge,
     /// Dead members of the fleet whose work is not done; core 0 knows.
     pub unsealed: Gauge,
-    /// The format of the fleet's rows where it is one that this version does not know, else 0; core 0 knows.
+    /// The format of the fleet's rows where it is one that this version does not know, else 0; core
+    /// 0 knows.
     pub unknown_format: Gauge,
 }

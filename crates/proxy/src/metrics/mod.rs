@@ -1,7 +1,8 @@
 //! The counters of the cores, and how they are shown.
 //!
-//! A core writes its own [`CoreMetrics`] with plain loads and stores (no lock, no read-modify-write); the admin thread
-//! reads them at any moment and sums over the cores. Nothing is allocated per query.
+//! A core writes its own [`CoreMetrics`] with plain loads and stores (no lock, no
+//! read-modify-write); the admin thread reads them at any moment and sums over the cores. Nothing
+//! is allocated per query.
 
 mod control;
 mod exposition;
@@ -24,13 +25,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
 pub use crate::multiget::reasons::{Lost, Whole};
-pub use shunt_admin::{Counter, Family, Gauge, Gauges, Histogram, Label, RequestKind as QueryKind, Snapshot};
+pub use shunt_admin::{
+    Counter, Family, Gauge, Gauges, Histogram, Label, RequestKind as QueryKind, Snapshot,
+};
 
 use shunt_admin::labels;
 
 labels! {
-    /// How a query ended, or what happened to it on the way. `Ok`, `Error`, `Overloaded`, `TimedOut`, `LinkLost` and
-    /// `Intercepted` are ends (each query has exactly one); `Retried` and `Reprepared` come on top.
+    /// How a query ended, or what happened to it on the way. `Ok`, `Error`, `Overloaded`,
+    /// `TimedOut`, `LinkLost` and `Intercepted` are ends (each query has exactly one); `Retried`
+    /// and `Reprepared` come on top.
     pub enum Outcome = "outcome" {
         /// A node answered, not with ERROR.
         Ok = "ok",
@@ -80,7 +84,8 @@ labels! {
         CutOff = "cut_off",
         /// It broke the protocol, or sent what is too large.
         ProtocolError = "protocol_error",
-        /// It began with a version of the protocol that is not spoken here; drivers step down and come back.
+        /// It began with a version of the protocol that is not spoken here; drivers step down and
+        /// come back.
         Version = "version",
         /// There were too many combinations of role, keyspace and version.
         TooManyPools = "too_many_pools",
@@ -122,7 +127,8 @@ labels! {
         Draining = "draining",
         /// The proxy stood still, and asks which tables take part in transactions by now.
         StoodStill = "stood_still",
-        /// Its next request takes long to read, and the loop has read as much of that kind as it does in one turn.
+        /// Its next request takes long to read, and the loop has read as much of that kind as it
+        /// does in one turn.
         Heavy = "heavy",
     }
 }
@@ -180,10 +186,11 @@ pub struct CoreMetrics {
     pub core: usize,
     /// Name of the I/O driver in use, set when the loop starts.
     pub driver: OnceLock<String>,
-    /// Counts up by one per turn of the loop; liveness is judged by it. Idle loops must still turn about once a second.
+    /// Counts up by one per turn of the loop; liveness is judged by it. Idle loops must still turn
+    /// about once a second.
     pub turns: Counter,
-    /// Clients of this core as the acceptor sees them: it adds when it hands a connection over, the core subtracts
-    /// when the connection ends. Used to find the least-loaded core.
+    /// Clients of this core as the acceptor sees them: it adds when it hands a connection over, the
+    /// core subtracts when the connection ends. Used to find the least-loaded core.
     pub load: Arc<AtomicUsize>,
 
     /// Clients connected now.

@@ -25,7 +25,8 @@ pub struct NodeMetrics {
     pub aggregated_links: Gauge,
     /// Connects or handshakes that failed.
     pub connect_failures: Counter,
-    /// Links closed because somebody else answered at its address: another cluster, or another node.
+    /// Links closed because somebody else answered at its address: another cluster, or another
+    /// node.
     pub strangers: Counter,
     /// Links that were open and died.
     pub links_lost: Counter,
@@ -37,16 +38,17 @@ pub struct NodeMetrics {
     pub latency_ns: Histogram,
 }
 
-/// Where a core's [`NodeMetrics`] can be found by the admin thread. Locked only when the topology changes and when
-/// metrics are shown; on the data path a core keeps the `Arc`s in its own table indexed by [`NodeId`].
+/// Where a core's [`NodeMetrics`] can be found by the admin thread. Locked only when the topology
+/// changes and when metrics are shown; on the data path a core keeps the `Arc`s in its own table
+/// indexed by [`NodeId`].
 #[derive(Debug, Default)]
 pub struct NodeRegistry {
     nodes: Mutex<Vec<Option<Arc<NodeMetrics>>>>,
 }
 
 impl NodeRegistry {
-    /// The metrics of a node, made on first use and kept for the life of the process. Takes a lock: call it when the
-    /// topology changes, not per query.
+    /// The metrics of a node, made on first use and kept for the life of the process. Takes a lock:
+    /// call it when the topology changes, not per query.
     pub fn node(&self, id: NodeId) -> Arc<NodeMetrics> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let index = usize::from(id.0);

@@ -7,9 +7,11 @@ labels! {
     pub enum TransactionEvent = "event" {
         /// It was committed.
         Committed = "committed",
-        /// It was committed by one write, without a record: a single statement of a table with the mode `conditional`.
+        /// It was committed by one write, without a record: a single statement of a table with the
+        /// mode `conditional`.
         Alone = "alone",
-        /// It was committed, and its client was told so before the writes were there: of tables with the mode `full`.
+        /// It was committed, and its client was told so before the writes were there: of tables
+        /// with the mode `full`.
         ToldEarly = "told_early",
         /// It has read, and wrote nothing.
         Read = "read",
@@ -17,7 +19,8 @@ labels! {
         NotExecuted = "not_executed",
         /// Its client was told that it is in doubt.
         InDoubt = "in_doubt",
-        /// Its record, or one of its writes, was written once more, because nobody knew if it had been.
+        /// Its record, or one of its writes, was written once more, because nobody knew if it had
+        /// been.
         WrittenAgain = "written_again",
         /// One of its writes was given up: nodes have refused it each time.
         GivenUp = "given_up",
@@ -51,6 +54,7 @@ pub struct TransactionMetrics {
     pub opening: Gauge,
     /// What became of them.
     pub events: Family<TransactionEvent, { TransactionEvent::COUNT }>,
-    /// Conditional statements on tables with the mode `observe`, and what the proxies would refuse there. Counted as they come.
+    /// Conditional statements on tables with the mode `observe`, and what the proxies would refuse
+    /// there. Counted as they come.
     pub observed: Family<Observation, { Observation::COUNT }>,
 }

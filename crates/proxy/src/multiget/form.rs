@@ -1,8 +1,12 @@
-//! Which prepared statements may be asked in parts: read once from the text, when a client prepares it.
+//! Which prepared statements may be asked in parts: read once from the text, when a client prepares
+//! it.
 //!
-//! Only what is recognised to its last word may. Of the rest that has an `IN` the reason is kept, to be counted when it is executed.
+//! Only what is recognised to its last word may. Of the rest that has an `IN` the reason is kept,
+//! to be counted when it is executed.
 
-use shunt_language::ast::{self, Comparison, LiteralKind, NativeType, Relation, Select, SelectClause, Selector, Term};
+use shunt_language::ast::{
+    self, Comparison, LiteralKind, NativeType, Relation, Select, SelectClause, Selector, Term,
+};
 use shunt_language::{CqlType, parse};
 use shunt_wire::cql::message::{ColumnSpec, Prepared};
 
@@ -57,18 +61,24 @@ pub(crate) fn read(text: &str, prepared: &Prepared<'_>) -> Option<Form> {
     let has_in = select.relations.iter().any(|relation| {
         matches!(
             relation,
-            Relation::In { .. } | Relation::InMarker { .. } | Relation::TupleIn { .. } | Relation::TupleInMarker { .. }
+            Relation::In { .. }
+                | Relation::InMarker { .. }
+                | Relation::TupleIn { .. }
+                | Relation::TupleInMarker { .. }
         )
     });
     if !has_in {
         return None;
     }
     let is_named = parsed.markers.iter().any(Option::is_some);
-    Some(if is_named || markers.len() != parsed.markers.len() || prepared.bind.count != markers.len() {
-        Err(Whole::Markers)
-    } else {
-        judge(select, &markers)
-    })
+    Some(
+        if is_named || markers.len() != parsed.markers.len() || prepared.bind.count != markers.len()
+        {
+            Err(Whole::Markers)
+        } else {
+            judge(select, &markers)
+        },
+    )
 }
 
 fn judge(select: &Select, markers: &[ColumnSpec<'_>]) -> Form {
@@ -77,7 +87,11 @@ fn judge(select: &Select, markers: &[ColumnSpec<'_>]) -> Form {
     let mut equal = Vec::new();
     for relation in &select.relations {
         match relation {
-            Relation::Column { column, comparison: Comparison::Equal, value: Term::Marker(index) } => {
+            Relation::Column {
+                column,
+                comparison: Comparison::Equal,
+                value: Term::Marker(index),
+            } => {
                 equal.push((column.as_str().into(), usize::from(*index)));
             }
             Relation::InMarker { column, marker } if found.is_none() => {
@@ -105,7 +119,8 @@ fn judge(select: &Select, markers: &[ColumnSpec<'_>]) -> Form {
         None => Limit::None,
         Some(Term::Marker(index)) => Limit::Marker(usize::from(*index)),
         Some(Term::Literal(literal)) if literal.kind == LiteralKind::Integer => {
-            let rows = literal.text.parse::<i32>().ok().filter(|rows| *rows > 0).ok_or(Whole::Limit)?;
+            let rows =
+                literal.text.parse::<i32>().ok().filter(|rows| *rows > 0).ok_or(Whole::Limit)?;
             Limit::Rows(rows as usize)
         }
         Some(_) => return Err(Whole::Limit),
@@ -142,7 +157,9 @@ fn refuse_clauses(select: &Select) -> Result<(), Whole> {
     // Functions may be aggregates, or have another result each time.
     let is_plain = match &select.clause {
         SelectClause::All => true,
-        SelectClause::Items(items) => items.iter().all(|item| matches!(item.selector, Selector::Column(_))),
+        SelectClause::Items(items) => {
+            items.iter().all(|item| matches!(item.selector, Selector::Column(_)))
+        }
     };
     if is_plain { Ok(()) } else { Err(Whole::Selection) }
 }
@@ -166,12 +183,21 @@ fn key_type(keys: &Keys, marker: &ColumnSpec<'_>) -> Option<CqlType> {
 impl Split {
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let equal = self.equal.iter().map(|(name, _)| name.len() + size_of::<(Box<str>, usize)>()).sum::<usize>();
+        let equal = self
+            .equal
+            .iter()
+            .map(|(name, _)| name.len() + size_of::<(Box<str>, usize)>())
+            .sum::<usize>();
         let keys = match &self.keys {
             Keys::List(_) => 0,
             Keys::Each(each) => size_of_val(&**each),
         };
-        size_of::<Self>() + self.keyspace.len() + self.table.len() + self.column.len() + equal + keys
+        size_of::<Self>()
+            + self.keyspace.len()
+            + self.table.len()
+            + self.column.len()
+            + equal
+            + keys
     }
 }
 

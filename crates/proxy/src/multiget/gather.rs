@@ -15,19 +15,21 @@ use crate::multiget::reasons::Lost;
 use crate::multiget::{Gather, Mistake, Rows, merge};
 use crate::plan::Plan;
 use crate::reply::{self, Answer};
+use crate::retry::{failure, taken};
 use crate::route::{self, Choice};
-use crate::second::{failure, taken};
 
 /// A part was answered: by a node, or by the proxy in its place.
 #[cold]
 pub(crate) fn heard(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     take(core, io, answer);
-    core.second.multigets.show(&core.context.metrics.multigets);
+    core.retries.multigets.show(&core.context.metrics.multigets);
 }
 
 fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
-    let Some(part) = core.second.multigets.parts.try_remove(answer.stream as usize) else { return };
-    let Some(gather) = core.second.multigets.gathers.get(part.gather) else { return };
+    let Some(part) = core.retries.multigets.parts.try_remove(answer.stream as usize) else {
+        return;
+    };
+    let Some(gather) = core.retries.multigets.gathers.get(part.gather) else { return };
     if gather.number != part.number {
         return;
     }
@@ -37,13 +39,14 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         return;
     };
     let flags = answer.flags & !flag::COMPRESSION;
-    let mistake = core.second.multigets.mistake;
+    let mistake = core.retries.multigets.mistake;
     if answer.opcode == opcode::ERROR && mistake == Some(Mistake::ErrorIgnored) {
         is_there(core, io, part.gather);
         return;
     }
     if answer.opcode == opcode::ERROR {
-        // A node that answers in pages stops where one is full, and may never come to the keys of this part.
+        // A node that answers in pages stops where one is full, and may never come to the keys of
+        // this part.
         match says_cannot_serve(flags, body) && gather.wanted.page_rows.is_none() {
             true => refuse(core, io, part.gather, flags, body),
             false => lose(core, io, part.gather, Lost::Refused),
@@ -58,7 +61,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         lose(core, io, part.gather, why);
         return;
     }
-    let multigets = &mut core.second.multigets;
+    let multigets = &mut core.retries.multigets;
     let Some(gather) = multigets.gathers.get_mut(part.gather) else { return };
     if gather.bytes + body.len() > limits::MULTIGET_BYTES_MAX
         || multigets.bytes + body.len() > limits::MULTIGETS_BYTES_MAX
@@ -78,19 +81,25 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
 
 /// One part fewer is waited for.
 fn is_there(core: &mut Core, io: &mut Io, key: usize) {
-    let Some(gather) = core.second.multigets.gathers.get_mut(key) else { return };
+    let Some(gather) = core.retries.multigets.gathers.get_mut(key) else { return };
     gather.missing -= 1;
     if gather.missing == 0 {
         finish(core, io, key);
     }
 }
 
-fn plain_body<'a>(core: &Core, gather: &Gather, answer: &Kept<'a>, plain: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+fn plain_body<'a>(
+    core: &Core,
+    gather: &Gather,
+    answer: &Kept<'a>,
+    plain: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
     if answer.flags & flag::COMPRESSION == 0 {
         return Some(answer.body);
     }
     let algorithm = core.router.pools.get(gather.pool)?.key.compression?;
-    compression::decompress(algorithm, answer.body, core.context.config.frame_bytes_max, plain).ok()?;
+    compression::decompress(algorithm, answer.body, core.context.config.frame_bytes_max, plain)
+        .ok()?;
     Some(plain)
 }
 
@@ -115,10 +124,10 @@ fn recipient(gather: &Gather) -> Recipient {
 
 /// All parts are there.
 fn finish(core: &mut Core, io: &mut Io, key: usize) {
-    let Some(gather) = core.second.multigets.gathers.get(key) else { return };
+    let Some(gather) = core.retries.multigets.gathers.get(key) else { return };
     let answers: Vec<&Rows> = gather.answers.iter().flatten().collect();
     let mut wanted = gather.wanted;
-    match core.second.multigets.mistake {
+    match core.retries.multigets.mistake {
         Some(Mistake::PagesIgnored) => wanted.page_rows = None,
         Some(Mistake::LimitIgnored) => wanted.limit = None,
         _ => {}
@@ -126,9 +135,10 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
     match merge::merge(&wanted, &answers, core.context.config.frame_bytes_max as usize) {
         Ok(merged) => {
             let (to, stream, id) = (recipient(gather), gather.stream, gather.id);
-            core.second.multigets.remove(key);
-            core.second.multigets.won(&id);
-            let answer = Answer { stream, flags: merged.flags, opcode: opcode::RESULT, body: &merged.body };
+            core.retries.multigets.remove(key);
+            core.retries.multigets.won(&id);
+            let answer =
+                Answer { stream, flags: merged.flags, opcode: opcode::RESULT, body: &merged.body };
             reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Ok);
         }
         Err(why) => lose(core, io, key, why),
@@ -137,17 +147,24 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
 
 /// A node's words are the answer.
 fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
-    let Some(gather) = core.second.multigets.remove(key) else { return };
+    let Some(gather) = core.retries.multigets.remove(key) else { return };
     let answer = Answer { stream: gather.stream, flags, opcode: opcode::ERROR, body };
-    reply::deliver(&mut core.clients, &core.context, io, recipient(&gather), &answer, Outcome::Error);
+    reply::deliver(
+        &mut core.clients,
+        &core.context,
+        io,
+        recipient(&gather),
+        &answer,
+        Outcome::Error,
+    );
 }
 
 /// The bet is lost: what there is of parts is dropped, and the original goes whole.
 pub(crate) fn lose(core: &mut Core, io: &mut Io, key: usize, why: Lost) {
-    let Some(gather) = core.second.multigets.remove(key) else { return };
+    let Some(gather) = core.retries.multigets.remove(key) else { return };
     core.context.metrics.multigets.lost.of(why).add(1);
     if why != Lost::Unsent {
-        core.second.multigets.pause(gather.id, io.now_ns());
+        core.retries.multigets.pause(gather.id, io.now_ns());
     }
     send_whole(core, io, &gather);
 }
@@ -166,12 +183,19 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
         ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
     };
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
-        return failure::fail(core, io, &pending, Outcome::TimedOut, "the nodes did not answer in time");
+        return failure::fail(
+            core,
+            io,
+            &pending,
+            Outcome::TimedOut,
+            "the nodes did not answer in time",
+        );
     }
     if taken::is_taken(core, io, &pending, &gather.request) {
         return failure::fail(core, io, &pending, Outcome::Intercepted, taken::WHY);
     }
-    let mut choose = |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);
+    let mut choose =
+        |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);
     let choice = match choose(&gather.plan) {
         // It cannot wait as a client's next query can; any node that has room will do.
         Choice::Full(_) => choose(&Plan { placement: None, ..gather.plan }),
@@ -179,10 +203,19 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
     };
     match choice {
         Choice::Link(link)
-            if aggregate::send(&mut core.links, &mut core.retained, io, link, pending, &gather.request) => {}
+            if aggregate::send(
+                &mut core.links,
+                &mut core.retained,
+                io,
+                link,
+                pending,
+                &gather.request,
+            ) => {}
         Choice::Link(_) | Choice::Full(_) => {
             failure::fail(core, io, &pending, Outcome::Overloaded, "the nodes are overloaded");
         }
-        Choice::Nothing => failure::fail(core, io, &pending, Outcome::LinkLost, "no node can be reached"),
+        Choice::Nothing => {
+            failure::fail(core, io, &pending, Outcome::LinkLost, "no node can be reached")
+        }
     }
 }

@@ -1,8 +1,11 @@
-//! The answers of all parts to one: the rows of the first, then those of the next. Nothing in a row is looked at.
+//! The answers of all parts to one: the rows of the first, then those of the next. Nothing in a row
+//! is looked at.
 
 use shunt_wire::cql::envelope::flag;
 use shunt_wire::cql::message::result;
-use shunt_wire::cql::message::{Metadata, ResultMessage, metadata_flag, put, result_kind, split_response_prefix};
+use shunt_wire::cql::message::{
+    Metadata, ResultMessage, metadata_flag, put, result_kind, split_response_prefix,
+};
 
 use crate::limits;
 use crate::multiget::reasons::Lost;
@@ -15,14 +18,21 @@ pub(crate) struct Merged {
     pub(crate) body: Vec<u8>,
 }
 
-/// The rows of a part that can be one of several: complete, and with nothing beside them but warnings.
-pub(crate) fn complete<'a>(version: u8, flags: u8, body: &'a [u8]) -> Result<(Vec<&'a str>, result::Rows<'a>), Lost> {
+/// The rows of a part that can be one of several: complete, and with nothing beside them but
+/// warnings.
+pub(crate) fn complete<'a>(
+    version: u8,
+    flags: u8,
+    body: &'a [u8],
+) -> Result<(Vec<&'a str>, result::Rows<'a>), Lost> {
     if flags & !flag::WARNING != 0 {
         return Err(Lost::Unreadable);
     }
     let (prefix, body) = split_response_prefix(flags, body).map_err(|_| Lost::Unreadable)?;
     let warnings = prefix.warnings.map(|warnings| warnings.iter().collect()).unwrap_or_default();
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { return Err(Lost::Unreadable) };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else {
+        return Err(Lost::Unreadable);
+    };
     if rows.metadata.flags & metadata_flag::HAS_MORE_PAGES != 0 {
         return Err(Lost::Pages);
     }
@@ -55,7 +65,10 @@ pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Res
             return Err(Lost::Metadata);
         }
         metadata = Some(rows.metadata);
-        let left = wanted.limit.map_or(usize::MAX, |limit| limit.saturating_sub(count)).min(rows.row_count);
+        let left = wanted
+            .limit
+            .map_or(usize::MAX, |limit| limit.saturating_sub(count))
+            .min(rows.row_count);
         let mut bytes = 0;
         for (index, row) in rows.rows().enumerate() {
             let row = row.map_err(|_| Lost::Unreadable)?;
@@ -77,7 +90,13 @@ pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Res
     if merged.body.len() > bytes_max { Err(Lost::Bytes) } else { Ok(merged) }
 }
 
-fn write(wanted: &Wanted, warnings: &[&str], metadata: &Metadata<'_>, count: usize, content: &[u8]) -> Merged {
+fn write(
+    wanted: &Wanted,
+    warnings: &[&str],
+    metadata: &Metadata<'_>,
+    count: usize,
+    content: &[u8],
+) -> Merged {
     let mut body = Vec::with_capacity(content.len() + metadata.raw.len() + 16);
     let mut flags = 0;
     if !warnings.is_empty() {

@@ -1,15 +1,19 @@
-//! `SELECT .. WHERE pk IN ?`, asked in parts: each of the nodes that have the keys, with these keys alone.
+//! `SELECT .. WHERE pk IN ?`, asked in parts: each of the nodes that have the keys, with these keys
+//! alone.
 //!
 //! ```text
 //! EXECUTE -> take -> split: keys in order, runs that share a replica -> parts on links
 //! RESULT  <- merge: rows of the parts, one after the other <- gather <- answers of the parts
 //! ```
 //!
-//! It is a bet that always ends in Cassandra's own answer ([ADR 24](../../../../docs/adr/0024-in-queries-are-split-as-a-bet.md)). What is not
-//! provably equal goes whole, from the start or after all ([`reasons`]): the original is kept until the parts are answered.
+//! It is a bet that always ends in Cassandra's own answer ([ADR
+//! 24](../../../../docs/adr/0024-in-queries-are-split-as-a-bet.md)). What is not provably equal
+//! goes whole, from the start or after all ([`reasons`]): the original is kept until the parts are
+//! answered.
 //!
-//! A part travels as a request of the proxy's own, in the pool of its client. So all that is done for a client's query is done for it: a second
-//! attempt, preparing again, the deadline. Each part is answered exactly once, if only with an error of the proxy's; so each gather ends.
+//! A part travels as a request of the proxy's own, in the pool of its client. So all that is done
+//! for a client's query is done for it: a second attempt, preparing again, the deadline. Each part
+//! is answered exactly once, if only with an error of the proxy's; so each gather ends.
 
 pub(crate) mod form;
 pub(crate) mod gather;
@@ -96,7 +100,10 @@ pub(crate) struct Multigets {
 
 /// Mistakes that a test plants, to see that its checks notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "weakened"), allow(dead_code, unreachable_pub, reason = "only tests plant them"))]
+#[cfg_attr(
+    not(feature = "weakened"),
+    allow(dead_code, unreachable_pub, reason = "only tests plant them")
+)]
 pub enum Mistake {
     /// Parts come in the order in which they were answered.
     OrderOfAnswers,
@@ -131,7 +138,8 @@ impl Multigets {
             self.pauses.clear();
         }
         let pause = self.pauses.entry(id).or_default();
-        pause.until_ns = now_ns + (limits::MULTIGET_PAUSE_NS << pause.losses.min(limits::MULTIGET_PAUSE_DOUBLINGS));
+        pause.until_ns = now_ns
+            + (limits::MULTIGET_PAUSE_NS << pause.losses.min(limits::MULTIGET_PAUSE_DOUBLINGS));
         pause.losses += 1;
     }
 

@@ -1,4 +1,5 @@
-//! Why a read of several partitions goes whole, from the start or after all; counted by these names.
+//! Why a read of several partitions goes whole, from the start or after all; counted by these
+//! names.
 
 use shunt_admin::labels;
 
@@ -17,7 +18,8 @@ labels! {
         Parameters = "parameters",
         /// Bind markers with names, or not those that the node told of.
         Markers = "markers",
-        /// A key that is null, unset, empty, no value of its type, or one that equals another and is not the same.
+        /// A key that is null, unset, empty, no value of its type, or one that equals another and
+        /// is not the same.
         Values = "values",
         /// A key is written in the text.
         Literals = "literals",

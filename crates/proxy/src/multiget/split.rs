@@ -1,4 +1,5 @@
-//! One request to its parts: keys in the order in which Cassandra answers them, in runs that have a replica in common.
+//! One request to its parts: keys in the order in which Cassandra answers them, in runs that have a
+//! replica in common.
 
 use std::cmp::Ordering;
 
@@ -6,7 +7,9 @@ use shunt_language::CqlType;
 use shunt_language::values::{compare, validate};
 use shunt_topology::{KeyspaceIndex, NodeId, RoutingTable, Token, token};
 use shunt_wire::cql::envelope::{Header, flag};
-use shunt_wire::cql::message::{Consistency, Execute, QueryParams, Reader, Value, ValueList, encode, put, query_flag};
+use shunt_wire::cql::message::{
+    Consistency, Execute, QueryParams, Reader, Value, ValueList, encode, put, query_flag,
+};
 use shunt_wire::cql::statement::Identifier;
 use shunt_wire::cql::types::{self, partition_key};
 
@@ -42,7 +45,8 @@ pub(crate) struct Request<'a> {
     pub(crate) runs: Vec<Run<'a>>,
 }
 
-/// Why a request is not split; and where the whole had better go, if all of its keys are in one place.
+/// Why a request is not split; and where the whole had better go, if all of its keys are in one
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) whole: Whole,
@@ -72,7 +76,11 @@ pub(crate) fn read<'a>(
     let wanted = Wanted {
         version: header.version,
         skips_metadata: execute.params.skips_metadata(),
-        page_rows: execute.params.page_size.and_then(|rows| usize::try_from(rows).ok()).filter(|rows| *rows > 0),
+        page_rows: execute
+            .params
+            .page_size
+            .and_then(|rows| usize::try_from(rows).ok())
+            .filter(|rows| *rows > 0),
         limit: limit(form, &values)?,
     };
     let keys = keys(form, &values, keys_max)?;
@@ -120,7 +128,8 @@ fn limit(form: &Split, values: &[Value<'_>]) -> Result<Option<usize>, Whole> {
         Limit::Rows(rows) => return Ok(Some(rows)),
         Limit::Marker(index) => index,
     };
-    let bytes = values.get(index).and_then(|value| value.bytes()).and_then(|bytes| bytes.try_into().ok());
+    let bytes =
+        values.get(index).and_then(|value| value.bytes()).and_then(|bytes| bytes.try_into().ok());
     let rows = bytes.map(i32::from_be_bytes).filter(|rows| *rows > 0).ok_or(Whole::Limit)?;
     Ok(Some(rows as usize))
 }
@@ -134,18 +143,23 @@ fn keys<'a>(form: &Split, values: &[Value<'a>], keys_max: usize) -> Result<Vec<&
         }
         Keys::Each(each) if each.len() > keys_max => return Err(Whole::Keys),
         Keys::Each(each) => {
-            let value = |index: &usize| values.get(*index).and_then(|value| value.bytes()).ok_or(Whole::Values);
+            let value = |index: &usize| {
+                values.get(*index).and_then(|value| value.bytes()).ok_or(Whole::Values)
+            };
             each.iter().map(value).collect::<Result<_, _>>()?
         }
     };
-    // Empty values are not keys everywhere, and what is no value of the type has no place in its order.
+    // Empty values are not keys everywhere, and what is no value of the type has no place in its
+    // order.
     if keys.iter().any(|key| key.is_empty() || validate(&form.key_type, key).is_err()) {
         return Err(Whole::Values);
     }
     keys.sort_by(|left, right| compare(&form.key_type, left, right));
     keys.dedup();
-    // 1.0 and 1.00 are one key to `IN` and two partitions; which of them is answered only Cassandra knows.
-    let is_ambiguous = |pair: &[&[u8]]| compare(&form.key_type, pair[0], pair[1]) == Ordering::Equal;
+    // 1.0 and 1.00 are one key to `IN` and two partitions; which of them is answered only Cassandra
+    // knows.
+    let is_ambiguous =
+        |pair: &[&[u8]]| compare(&form.key_type, pair[0], pair[1]) == Ordering::Equal;
     if keys.windows(2).any(is_ambiguous) {
         return Err(Whole::Values);
     }
@@ -169,7 +183,8 @@ fn elements(list: &[u8], keys_max: usize) -> Result<Vec<&[u8]>, Whole> {
     Ok(keys)
 }
 
-/// The values of the columns of the partition key that stand before the column of `IN`, or after it.
+/// The values of the columns of the partition key that stand before the column of `IN`, or after
+/// it.
 type Fixed<'a> = Vec<&'a [u8]>;
 
 /// The keyspace, and the values of the other columns of the partition key.
@@ -179,23 +194,29 @@ fn place<'a>(
     values: &[Value<'a>],
 ) -> Result<(KeyspaceIndex, Fixed<'a>, Fixed<'a>), Whole> {
     let keyspace = Identifier::exact(&form.keyspace);
-    let table = routing.resolve_table(&keyspace, &Identifier::exact(&form.table)).ok_or(Whole::Schema)?;
+    let table =
+        routing.resolve_table(&keyspace, &Identifier::exact(&form.table)).ok_or(Whole::Schema)?;
     let keyspace = routing.resolve_keyspace(&keyspace).ok_or(Whole::Schema)?;
     let columns = &table.partition_key;
     let at = columns.iter().position(|column| *column.name == *form.column).ok_or(Whole::Where)?;
     if form.equal.len() + 1 != columns.len() {
         return Err(Whole::Where);
     }
-    // A table that was dropped and made anew has the same statement under the same id, and may have keys in another order.
+    // A table that was dropped and made anew has the same statement under the same id, and may have
+    // keys in another order.
     if !is_same_type(&form.key_type, &columns[at].cql_type) {
         return Err(Whole::Schema);
     }
     let fixed = |name: &str| {
-        let (_, index) = form.equal.iter().find(|(equal, _)| **equal == *name).ok_or(Whole::Where)?;
+        let (_, index) =
+            form.equal.iter().find(|(equal, _)| **equal == *name).ok_or(Whole::Where)?;
         values.get(*index).and_then(|value| value.bytes()).ok_or(Whole::Values)
     };
-    let of = |columns: &[shunt_topology::Column]| columns.iter().map(|column| fixed(&column.name)).collect();
-    let (before, after): (Result<Fixed<'a>, Whole>, _) = (of(&columns[..at]), of(&columns[at + 1..]));
+    let of = |columns: &[shunt_topology::Column]| {
+        columns.iter().map(|column| fixed(&column.name)).collect()
+    };
+    let (before, after): (Result<Fixed<'a>, Whole>, _) =
+        (of(&columns[..at]), of(&columns[at + 1..]));
     Ok((keyspace, before?, after?))
 }
 
@@ -213,7 +234,8 @@ fn runs<'a>(
     let mut runs: Vec<Run<'a>> = Vec::new();
     let mut whole_key = Vec::new();
     for key in keys {
-        let parts: Vec<_> = before.iter().copied().chain([key]).chain(after.iter().copied()).map(Some).collect();
+        let parts: Vec<_> =
+            before.iter().copied().chain([key]).chain(after.iter().copied()).map(Some).collect();
         if !partition_key(parts, &mut whole_key) || whole_key.len() > usize::from(u16::MAX) {
             return Err(Whole::Values);
         }
@@ -235,17 +257,20 @@ fn runs<'a>(
     Ok(runs)
 }
 
-/// What all parts are together. Each has the places of all keys, and the values of the other columns: of few bytes that come in may come very many
-/// that go out.
+/// What all parts are together. Each has the places of all keys, and the values of the other
+/// columns: of few bytes that come in may come very many that go out.
 fn bytes_of_parts(form: &Split, values: &[Value<'_>], body: usize, runs: &[Run<'_>]) -> usize {
-    let length = |index: &usize| values.get(*index).and_then(|value| value.bytes()).map_or(0, <[u8]>::len);
-    // All keys in the request, the places of a part, and what stands before each key that is not there otherwise.
+    let length =
+        |index: &usize| values.get(*index).and_then(|value| value.bytes()).map_or(0, <[u8]>::len);
+    // All keys in the request, the places of a part, and what stands before each key that is not
+    // there otherwise.
     let (keys, places, prefix) = match &form.keys {
         Keys::List(index) => (length(index).saturating_sub(4), 0, 4),
         Keys::Each(each) => (each.iter().map(length).sum::<usize>(), each.len(), 0),
     };
     let of_run = |run: &Run<'_>| {
-        let left_over = places.saturating_sub(run.keys.len()).saturating_mul(filler(&run.keys).len());
+        let left_over =
+            places.saturating_sub(run.keys.len()).saturating_mul(filler(&run.keys).len());
         let each = run.keys.iter().map(|key| prefix + key.len()).sum::<usize>();
         body.saturating_sub(keys).saturating_add(each).saturating_add(left_over)
     };
@@ -257,8 +282,15 @@ fn filler<'a>(keys: &[&'a [u8]]) -> &'a [u8] {
     keys.iter().copied().min_by_key(|key| key.len()).unwrap_or_default()
 }
 
-/// Writes the EXECUTE of a part: the same, for these keys. It asks for metadata, so that parts can be compared.
-pub(crate) fn write_part(out: &mut Vec<u8>, form: &Split, version: u8, execute: &Execute<'_>, keys: &[&[u8]]) {
+/// Writes the EXECUTE of a part: the same, for these keys. It asks for metadata, so that parts can
+/// be compared.
+pub(crate) fn write_part(
+    out: &mut Vec<u8>,
+    form: &Split,
+    version: u8,
+    execute: &Execute<'_>,
+    keys: &[&[u8]],
+) {
     let mut list = Vec::new();
     if matches!(form.keys, Keys::List(_)) {
         put::int(&mut list, keys.len() as i32);
@@ -269,7 +301,8 @@ pub(crate) fn write_part(out: &mut Vec<u8>, form: &Split, version: u8, execute: 
     for (index, (_, value)) in execute.params.values.iter().enumerate() {
         values.push(match &form.keys {
             Keys::List(at) if *at == index => Value::Bytes(&list),
-            // Markers are numbered as they stand in the text. Places that are left over have a short key once more.
+            // Markers are numbered as they stand in the text. Places that are left over have a
+            // short key once more.
             Keys::Each(each) => match each.binary_search(&index) {
                 Ok(place) => Value::Bytes(keys.get(place).copied().unwrap_or(filler)),
                 Err(_) => value,

@@ -19,9 +19,17 @@ use crate::plan::{After, Plan, Work};
 use crate::prepared::ID_BYTES;
 use crate::route::{self, Choice};
 
-/// Splits a request, if that is provably the same. `false`: it goes whole, and its plan says where to.
+/// Splits a request, if that is provably the same. `false`: it goes whole, and its plan says where
+/// to.
 #[cold]
-pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &mut Plan, body: &[u8]) -> bool {
+pub(crate) fn take(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    plan: &mut Plan,
+    body: &[u8],
+) -> bool {
     match try_to(core, io, slot, header, plan, body) {
         Ok(()) => true,
         Err(refused) => {
@@ -36,7 +44,14 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, pla
     }
 }
 
-fn try_to(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) -> Result<(), Refused> {
+fn try_to(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    plan: &Plan,
+    body: &[u8],
+) -> Result<(), Refused> {
     let statement = core.router.prepared.shared(plan.statement).ok_or(Whole::Schema)?;
     let form = match statement.multiget.as_deref() {
         Some(Ok(form)) => form,
@@ -50,7 +65,7 @@ fn try_to(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan,
     }
     let routing = Arc::clone(&cluster.routing);
     let request = split::read(form, &routing, header, body, core.context.config.multiget_keys_max)?;
-    let multigets = &core.second.multigets;
+    let multigets = &core.retries.multigets;
     if multigets.is_paused(&id, io.now_ns()) {
         return Err(Whole::Paused.into());
     }
@@ -62,7 +77,10 @@ fn try_to(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan,
     let named = ClientRef { slot, id: client.id };
     // Before anything is sent: where a part would have to wait, the whole does.
     for run in &request.runs {
-        if !matches!(choose(core, pool, &plan_of(plan, &request, run, core.router.generation), run), Choice::Link(_)) {
+        if !matches!(
+            choose(core, pool, &plan_of(plan, &request, run, core.router.generation), run),
+            Choice::Link(_)
+        ) {
             return Err(Whole::NoLink.into());
         }
     }
@@ -73,7 +91,7 @@ fn try_to(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan,
     metrics.queries.of(plan.kind).add(1);
     metrics.in_flight.add(1);
     metrics.multigets.split.add(1);
-    let multigets = &mut core.second.multigets;
+    let multigets = &mut core.retries.multigets;
     multigets.numbers += 1;
     let gather = Gather {
         number: multigets.numbers,
@@ -95,21 +113,32 @@ fn try_to(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan,
     Ok(())
 }
 
-/// True of releases that are known to answer keys in the order of their type. ScyllaDB, which does not, says that it is 3.0.
+/// True of releases that are known to answer keys in the order of their type. ScyllaDB, which does
+/// not, says that it is 3.0.
 fn answers_in_order(release_version: &str) -> bool {
     let major = release_version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     major.is_some_and(|major| major >= 4)
 }
 
-fn send_parts(core: &mut Core, io: &mut Io, key: usize, form: &Split, plan: &Plan, version: u8, request: &Request<'_>) {
-    let Some((number, pool)) = core.second.multigets.gathers.get(key).map(|gather| (gather.number, gather.pool)) else {
+fn send_parts(
+    core: &mut Core,
+    io: &mut Io,
+    key: usize,
+    form: &Split,
+    plan: &Plan,
+    version: u8,
+    request: &Request<'_>,
+) {
+    let Some((number, pool)) =
+        core.retries.multigets.gathers.get(key).map(|gather| (gather.number, gather.pool))
+    else {
         return;
     };
     let mut body = std::mem::take(&mut core.scratch.message);
     for (place, run) in request.runs.iter().enumerate() {
         split::write_part(&mut body, form, version, &request.execute, &run.keys);
         let planned = plan_of(plan, request, run, core.router.generation);
-        let part = core.second.multigets.parts.insert(Part { gather: key, number, place });
+        let part = core.retries.multigets.parts.insert(Part { gather: key, number, place });
         let pending = Pending {
             client: ClientRef::PART,
             pool,
@@ -118,12 +147,14 @@ fn send_parts(core: &mut Core, io: &mut Io, key: usize, form: &Split, plan: &Pla
             ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
         };
         let is_sent = match choose(core, pool, &planned, run) {
-            Choice::Link(link) => aggregate::send(&mut core.links, &mut core.retained, io, link, pending, &body),
+            Choice::Link(link) => {
+                aggregate::send(&mut core.links, &mut core.retained, io, link, pending, &body)
+            }
             Choice::Full(_) | Choice::Nothing => false,
         };
         if !is_sent {
             // What was sent before is answered to nobody.
-            core.second.multigets.parts.try_remove(part);
+            core.retries.multigets.parts.try_remove(part);
             gather::lose(core, io, key, Lost::Unsent);
             break;
         }
@@ -134,7 +165,7 @@ fn send_parts(core: &mut Core, io: &mut Io, key: usize, form: &Split, plan: &Pla
         metrics.multigets.parts.add(1);
     }
     core.scratch.message = body;
-    core.second.multigets.show(&core.context.metrics.multigets);
+    core.retries.multigets.show(&core.context.metrics.multigets);
 }
 
 /// The plan of a part.
@@ -165,7 +196,9 @@ mod tests {
 
     #[test]
     fn what_is_not_a_cassandra_of_today_gets_the_whole() {
-        assert!(["4.0.0", "4.1.3", "5.0.9", "6.0-alpha2", "10.1"].into_iter().all(answers_in_order));
+        assert!(
+            ["4.0.0", "4.1.3", "5.0.9", "6.0-alpha2", "10.1"].into_iter().all(answers_in_order)
+        );
         assert!(!["3.0.8", "3.11.19", "2.1.0", "", "unknown"].into_iter().any(answers_in_order));
     }
 }

@@ -20,11 +20,18 @@ fn planned(mode: Option<&str>) -> After {
         router.modes.add("ks", "t", mode);
     }
     let text = "SELECT v FROM ks.t WHERE k IN ?";
-    let statement = PreparedStatement::opaque(b"sixteen bytes id", text, &statement::classify(text), None);
+    let statement =
+        PreparedStatement::opaque(b"sixteen bytes id", text, &statement::classify(text), None);
     let account = router.prepared.account(None);
     router.prepared.learn(account, statement.of_partitions(Err(Whole::Where)));
     let mut body = Vec::new();
-    encode::execute(&mut body, 4, b"sixteen bytes id", None, &QueryParams::simple(Consistency::ONE));
+    encode::execute(
+        &mut body,
+        4,
+        b"sixteen bytes id",
+        None,
+        &QueryParams::simple(Consistency::ONE),
+    );
     let header = Header::request(4, 1, opcode::EXECUTE);
     route::plan_execute(&mut router, &header, &body).unwrap().after
 }
@@ -43,7 +50,10 @@ fn bets_that_are_lost_pause_a_statement_longer_each_time() {
     for times in 0..=limits::MULTIGET_PAUSE_DOUBLINGS + 2 {
         multigets.pause(id, 0);
         let length_ns = limits::MULTIGET_PAUSE_NS << times.min(limits::MULTIGET_PAUSE_DOUBLINGS);
-        assert!(multigets.is_paused(&id, length_ns - 1) && !multigets.is_paused(&id, length_ns), "{times}");
+        assert!(
+            multigets.is_paused(&id, length_ns - 1) && !multigets.is_paused(&id, length_ns),
+            "{times}"
+        );
     }
     assert!(!multigets.is_paused(&other, 0));
     multigets.won(&id);

@@ -1,9 +1,10 @@
-//! The shape of a prepared statement, as clients know it: its bind markers and the columns of its result.
+//! The shape of a prepared statement, as clients know it: its bind markers and the columns of its
+//! result.
 //!
-//! Nodes forget a statement when its table changes, and prepared again the same text may have other columns. Clients of
-//! version 5 are told so with the rows, because their result metadata has an id. Older ones decode rows by what PREPARE
-//! told them; they have to prepare such a statement again themselves, as they do when a node tells them that it is
-//! unprepared.
+//! Nodes forget a statement when its table changes, and prepared again the same text may have other
+//! columns. Clients of version 5 are told so with the rows, because their result metadata has an
+//! id. Older ones decode rows by what PREPARE told them; they have to prepare such a statement
+//! again themselves, as they do when a node tells them that it is unprepared.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -45,7 +46,8 @@ impl Shape {
         self
     }
 
-    /// True if some clients may know it as it was once. There is no telling which, so none of them is spared.
+    /// True if some clients may know it as it was once. There is no telling which, so none of them
+    /// is spared.
     pub(crate) fn has_changed(self) -> bool {
         self.changed
     }
@@ -62,7 +64,15 @@ mod tests {
         let mut body = Vec::new();
         let (bind, partition_key) = (&[("k", native::TEXT)][..], &[0][..]);
         let (id, result_metadata_id) = (&b"id"[..], &b"meta"[..]);
-        let spec = PreparedSpec { id, result_metadata_id, keyspace: "ks", table: "t", bind, partition_key, result };
+        let spec = PreparedSpec {
+            id,
+            result_metadata_id,
+            keyspace: "ks",
+            table: "t",
+            bind,
+            partition_key,
+            result,
+        };
         encode_result::prepared(&mut body, version, &spec);
         match ResultMessage::decode(version, &body) {
             Ok(ResultMessage::Prepared(prepared)) => Shape::of(version, &prepared),
@@ -81,7 +91,10 @@ mod tests {
         assert!(!shape(5, &two).after(known).has_changed(), "version 5 is told with the rows");
         for version in [3, 4] {
             let changed = shape(version, &two).after(known);
-            assert!(changed.has_changed() && shape(version, &two).after(changed).has_changed(), "version {version}");
+            assert!(
+                changed.has_changed() && shape(version, &two).after(changed).has_changed(),
+                "version {version}"
+            );
         }
         assert_eq!(Shape::default().after(known), known);
     }

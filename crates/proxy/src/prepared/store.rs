@@ -1,15 +1,17 @@
 //! The statements of the whole process: what any core learnt, for all others to find.
 //!
-//! It is bounded in number and in bytes. What must leave is chosen so that nobody can push out what others use:
-//! - Each statement is on the account of the login that prepared it first. The login that has most gives one up, so that
-//!   one which prepares without end pushes out its own, and each of n logins keeps what it has up to an nth of all.
-//! - A login loses its oldest statement that was not executed while its turn came twice (second chance), or never
-//!   and its turn came once: else the newest would leave for those that are used all the time, and whoever prepared it
-//!   would be asked to prepare it for ever.
+//! It is bounded in number and in bytes. What must leave is chosen so that nobody can push out what
+//! others use:
+//! - Each statement is on the account of the login that prepared it first. The login that has most
+//!   gives one up, so that one which prepares without end pushes out its own, and each of n logins
+//!   keeps what it has up to an nth of all.
+//! - A login loses its oldest statement that was not executed while its turn came twice (second
+//!   chance), or never and its turn came once: else the newest would leave for those that are used
+//!   all the time, and whoever prepared it would be asked to prepare it for ever.
 //! - A text above `PREPARED_TEXT_BYTES_MAX` is not kept at all, see [`PreparedStatement::text`].
 //!
-//! A core marks what it executes with a relaxed store, and only where the mark is not set. It takes the lock when it learns
-//! a statement, or meets one for the first time.
+//! A core marks what it executes with a relaxed store, and only where the mark is not set. It takes
+//! the lock when it learns a statement, or meets one for the first time.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -20,7 +22,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::{IdHasher, PreparedStatement, id_of};
 use crate::limits;
 
-/// How often a statement is spared when its turn to leave comes; one for all copies of the statement.
+/// How often a statement is spared when its turn to leave comes; one for all copies of the
+/// statement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark(Arc<AtomicU8>);
 
@@ -119,7 +122,8 @@ impl PreparedStore {
         inner.by_id.get(&id_of(id)?).map(|(statement, _)| Arc::clone(statement))
     }
 
-    /// Puts a statement in, or in the place of the one with its id, which stays on the account it is on.
+    /// Puts a statement in, or in the place of the one with its id, which stays on the account it
+    /// is on.
     pub(super) fn insert(&self, account: Account, statement: &Arc<PreparedStatement>) {
         let Some(id) = id_of(&statement.id) else { return };
         self.inner.write().unwrap_or_else(PoisonError::into_inner).insert(account, id, statement);
@@ -145,14 +149,17 @@ impl Inner {
                 share.ids.push_back(id);
             }
         }
-        while self.by_id.len() > limits::PREPARED_STATEMENTS_MAX || self.bytes > limits::PREPARED_BYTES_MAX {
+        while self.by_id.len() > limits::PREPARED_STATEMENTS_MAX
+            || self.bytes > limits::PREPARED_BYTES_MAX
+        {
             if !self.push_one_out() {
                 return;
             }
         }
     }
 
-    /// Lets one statement of the login go that has most of what there is too much of, if possible not its only one.
+    /// Lets one statement of the login go that has most of what there is too much of, if possible
+    /// not its only one.
     fn push_one_out(&mut self) -> bool {
         let too_many = self.by_id.len() > limits::PREPARED_STATEMENTS_MAX;
         let most = self.shares.iter_mut().max_by_key(|(_, share)| {

@@ -72,18 +72,23 @@ fn the_first_leave_when_they_are_too_large() {
     }
     assert_eq!(find(&mut cache, 0), None);
     assert!(find(&mut cache, count - 1).is_some());
-    assert!(cache.met.bytes <= limits::PREPARED_BYTES_MAX && cache.store.bytes() <= limits::PREPARED_BYTES_MAX);
+    assert!(
+        cache.met.bytes <= limits::PREPARED_BYTES_MAX
+            && cache.store.bytes() <= limits::PREPARED_BYTES_MAX
+    );
     assert_eq!(cache.store.len() as u64, u64::from(count) - cache.store.evicted());
 }
 
-/// Which of the statements `of` are still there while others of the largest size come, and some are executed.
+/// Which of the statements `of` are still there while others of the largest size come, and some are
+/// executed.
 fn left_after_a_flood(
     account: impl Fn(&PreparedStore, u32) -> Account,
     of: std::ops::Range<u32>,
     executed: &[u32],
 ) -> Vec<u32> {
     let store = Arc::new(PreparedStore::new());
-    let (mut one, mut other) = (PreparedCache::new(Arc::clone(&store)), PreparedCache::new(Arc::clone(&store)));
+    let (mut one, mut other) =
+        (PreparedCache::new(Arc::clone(&store)), PreparedCache::new(Arc::clone(&store)));
     for id in of.clone() {
         let account = account(&store, id);
         one.learn(account, statement(id, "SELECT a"));
@@ -110,7 +115,8 @@ fn who_floods_the_store_does_not_push_out_what_is_executed() {
 
 #[test]
 fn one_login_does_not_push_out_what_another_prepared() {
-    let by_login = |store: &PreparedStore, id: u32| store.account(Some(if id < 10 { b"ann" } else { b"bob" }));
+    let by_login =
+        |store: &PreparedStore, id: u32| store.account(Some(if id < 10 { b"ann" } else { b"bob" }));
     assert_eq!(left_after_a_flood(by_login, 0..10, &[]), (0..10).collect::<Vec<_>>());
 }
 
@@ -144,7 +150,8 @@ fn a_text_that_is_too_long_is_not_kept_and_told_to_all_nodes_each_time() {
 #[test]
 fn ids_of_another_length_are_left_to_the_node() {
     let mut cache = PreparedCache::new(Arc::default());
-    let short = PreparedStatement::opaque(b"short", "SELECT a", &statement::classify("SELECT a"), None);
+    let short =
+        PreparedStatement::opaque(b"short", "SELECT a", &statement::classify("SELECT a"), None);
     cache.learn(Account::default(), short);
     assert_eq!((cache.find(b"short"), cache.store.len()), (None, 0));
 }

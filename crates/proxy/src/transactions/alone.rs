@@ -1,11 +1,14 @@
-//! A statement that is no transaction by its text, and is carried out as one that is it alone: because of what its client asks besides
-//! ([`super::besides`]), or because of its table's mode ([`super::routed`]).
+//! A statement that is no transaction by its text, and is carried out as one that is it alone:
+//! because of what its client asks besides ([`super::besides`]), or because of its table's mode
+//! ([`super::routed`]).
 
 use std::sync::Arc;
 
 use shunt_language::transaction::{self, Returned, STATEMENTS_MAX, TEXT_BYTES_MAX};
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values};
+use shunt_wire::cql::message::{
+    Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values,
+};
 
 use super::known::{AsSent, Known};
 use super::observe;
@@ -13,7 +16,8 @@ use crate::core::Core;
 use crate::fault::Fault;
 use crate::prepared::PreparedStatement;
 
-/// Reads a QUERY, EXECUTE or BATCH, and hands on what it is with its values. `session`: the keyspace of its connection.
+/// Reads a QUERY, EXECUTE or BATCH, and hands on what it is with its values. `session`: the
+/// keyspace of its connection.
 pub(super) fn read(
     core: &mut Core,
     session: Option<&str>,
@@ -29,7 +33,11 @@ pub(super) fn read(
             let known = match statement.transaction.get() {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let known = Arc::new(observe::known(core, text_of(&statement)?, statement.keyspace.as_deref())?);
+                    let known = Arc::new(observe::known(
+                        core,
+                        text_of(&statement)?,
+                        statement.keyspace.as_deref(),
+                    )?);
                     Arc::clone(statement.transaction.get_or_init(|| known))
                 }
             };
@@ -39,7 +47,12 @@ pub(super) fn read(
             let batch = Batch::decode(header.version, body)?;
             let keyspace = batch.params.keyspace.or(session);
             let (text, values) = join(core, keyspace, header.version, &batch)?;
-            take(core, &Arc::new(Known::read(&text, keyspace)?), values.values(), AsSent::of(&batch.params))
+            take(
+                core,
+                &Arc::new(Known::read(&text, keyspace)?),
+                values.values(),
+                AsSent::of(&batch.params),
+            )
         }
         _ => {
             let query = Query::decode(header.version, body)?;
@@ -64,16 +77,22 @@ fn text_of(statement: &PreparedStatement) -> Result<&str, Fault> {
 /// What a transaction reads is one page.
 fn check_page(params: &QueryParams<'_>) -> Result<(), Fault> {
     match params.paging_state {
-        Some(_) => {
-            Err(Fault::invalid("Shunt: a SELECT that is a transaction has one page, and this asks for a later one"))
-        }
+        Some(_) => Err(Fault::invalid(
+            "Shunt: a SELECT that is a transaction has one page, and this asks for a later one",
+        )),
         None => Ok(()),
     }
 }
 
-/// The statements of a batch as one text, and their values in a row. Each is read by itself, and takes its own values: what a node refuses as a
-/// batch must not be carried out because it makes sense as one text.
-fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>) -> Result<(String, ValueList), Fault> {
+/// The statements of a batch as one text, and their values in a row. Each is read by itself, and
+/// takes its own values: what a node refuses as a batch must not be carried out because it makes
+/// sense as one text.
+fn join(
+    core: &mut Core,
+    keyspace: Option<&str>,
+    version: u8,
+    batch: &Batch<'_>,
+) -> Result<(String, ValueList), Fault> {
     if batch.kind == BatchKind::Counter {
         return Err(Fault::invalid("Shunt: counters take part in no transactions"));
     }
@@ -92,7 +111,10 @@ fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>)
             BatchStatement::Prepared(id) => {
                 let statement = core.router.prepared.statement(id).ok_or_else(unknown)?;
                 if !statement.names_keyspace && statement.keyspace.as_deref() != keyspace {
-                    let (prepared, now) = (statement.keyspace.as_deref().unwrap_or("none"), keyspace.unwrap_or("none"));
+                    let (prepared, now) = (
+                        statement.keyspace.as_deref().unwrap_or("none"),
+                        keyspace.unwrap_or("none"),
+                    );
                     return Err(Fault::invalid(format!(
                         "Shunt: a statement of this batch was prepared in keyspace {prepared}, and the batch is in {now}: name the keyspace in \
                          its text"
@@ -117,11 +139,15 @@ fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>)
 fn add(text: &mut String, one: &str, given: usize) -> Result<(), Fault> {
     let alone = transaction::parse_alone(one)?;
     let (Returned::Nothing, [inner]) = (&alone.returned, &alone.statements[..]) else {
-        return Err(Fault::invalid("Shunt: a statement of a batch is one INSERT, UPDATE or DELETE"));
+        return Err(Fault::invalid(
+            "Shunt: a statement of a batch is one INSERT, UPDATE or DELETE",
+        ));
     };
     let markers = alone.markers.len();
     if given != markers {
-        return Err(Fault::invalid(format!("there were {markers} markers(?) in CQL but {given} bound variables")));
+        return Err(Fault::invalid(format!(
+            "there were {markers} markers(?) in CQL but {given} bound variables"
+        )));
     }
     text.push_str(one.get(inner.range.clone()).unwrap_or_default());
     Ok(())

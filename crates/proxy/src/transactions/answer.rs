@@ -8,7 +8,8 @@ use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::encode_result::{Column, PreparedSpec, RowsWriter, native};
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{
-    Consistency, ErrorDetails, ErrorMessage, encode, encode_result, error_code, put, split_response_prefix,
+    Consistency, ErrorDetails, ErrorMessage, encode, encode_result, error_code, put,
+    split_response_prefix,
 };
 use shunt_wire::cql::statement;
 
@@ -31,7 +32,12 @@ fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
 }
 
 /// Writes the answer to an outcome.
-pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome) -> Result<Head, Failed> {
+pub(super) fn encode(
+    out: &mut Vec<u8>,
+    version: u8,
+    job: &Job,
+    outcome: Outcome,
+) -> Result<Head, Failed> {
     let observed = job.deciding.as_ref().and_then(|deciding| deciding.observed.as_ref());
     if let Some((head, body)) = observed.and_then(|observed| observed.told.as_ref()) {
         // What a node has said is so, whatever is known here.
@@ -41,7 +47,10 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome
     match outcome {
         Outcome::NotExecuted(why) => return Err(not_executed(why).into()),
         // Its conditions did not hold, but what was read may be another's to change.
-        Outcome::InDoubt if !job.is_observed && job.deciding.as_ref().is_some_and(|deciding| deciding.is_refused) => {
+        Outcome::InDoubt
+            if !job.is_observed
+                && job.deciding.as_ref().is_some_and(|deciding| deciding.is_refused) =>
+        {
             return Err(not_executed(NotExecuted::Late).into());
         }
         Outcome::InDoubt => {
@@ -86,7 +95,9 @@ pub(super) fn again(version: u8, known: &own_rows::Known) -> (Head, Vec<u8>) {
 pub(super) fn result(job: &Job) -> Result<Vec<u8>, Failed> {
     let mut out = Vec::new();
     let (plan, returned, selected) = job.parts();
-    let Some(plan) = plan else { return Err(Fault::overloaded("Shunt: this transaction has no plan").into()) };
+    let Some(plan) = plan else {
+        return Err(Fault::overloaded("Shunt: this transaction has no plan").into());
+    };
     if let Some(selected) = selected {
         out.extend_from_slice(selected);
     } else if let Some(returned) = returned {
@@ -114,7 +125,8 @@ fn in_doubt() -> ErrorMessage<'static> {
     }
 }
 
-/// The answer of the proxy that owns a keyspace, for a client of this one: what its version of the protocol does not have is left out.
+/// The answer of the proxy that owns a keyspace, for a client of this one: what its version of the
+/// protocol does not have is left out.
 pub(crate) fn forwarded(core: &mut Core, ticket: Ticket, header: &Header, body: &[u8]) {
     let version = asker::version_of(core, ticket);
     let mut out = Vec::new();
@@ -157,7 +169,8 @@ pub(crate) fn of_verdict(core: &mut Core, ticket: Ticket, verdict: Verdict) {
     }
 }
 
-/// Codes are those after which drivers do what is right: go to the next host where another may do it, and else tell the application.
+/// Codes are those after which drivers do what is right: go to the next host where another may do
+/// it, and else tell the application.
 fn not_executed(why: NotExecuted) -> Fault {
     let unserved = |why: &'static str| Fault::new(FaultKind::Unserved, why);
     match why {
@@ -179,10 +192,12 @@ fn not_executed(why: NotExecuted) -> Fault {
         NotExecuted::Late => Fault::overloaded(
             "Shunt: what this transaction reads was not there in time; nothing was written, ask again",
         ),
-        NotExecuted::Many => {
-            Fault::overloaded("Shunt: as many transactions are under way as may; nothing was written, ask again")
+        NotExecuted::Many => Fault::overloaded(
+            "Shunt: as many transactions are under way as may; nothing was written, ask again",
+        ),
+        NotExecuted::Partitions => {
+            Fault::invalid("Shunt: a transaction has more partitions than it may, or none")
         }
-        NotExecuted::Partitions => Fault::invalid("Shunt: a transaction has more partitions than it may, or none"),
     }
 }
 
@@ -194,7 +209,10 @@ pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<P
     };
     let mut bind = columns(&plan.markers);
     for (index, name, is_fence) in known.guards.iter().flat_map(|guards| guards.gone()) {
-        bind.insert(usize::from(index).min(bind.len()), (name, if is_fence { native::BIGINT } else { native::TEXT }));
+        bind.insert(
+            usize::from(index).min(bind.len()),
+            (name, if is_fence { native::BIGINT } else { native::TEXT }),
+        );
     }
     let id = known::id_of(text, &known.keyspace);
     let version = asker::version_of(core, ticket);

@@ -6,8 +6,8 @@ use shunt_locks::Ticket;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::hop::Login;
-use crate::own;
+use crate::fleet::peers::Login;
+use crate::fleet::statements;
 
 fn client_of(core: &mut Core, ticket: Ticket) -> Option<&Client> {
     let client = core.fleet.locks.requests_mut().get_mut(ticket)?.client;
@@ -16,7 +16,7 @@ fn client_of(core: &mut Core, ticket: Ticket) -> Option<&Client> {
 
 /// The version of its protocol.
 pub(super) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
-    client_of(core, ticket).map_or(own::VERSION, |client| client.version)
+    client_of(core, ticket).map_or(statements::VERSION, |client| client.version)
 }
 
 /// Its login.
@@ -25,9 +25,12 @@ pub(super) fn login_of(core: &mut Core, ticket: Ticket) -> Login {
     core.router.pools.get(pool)?.key.login.clone()
 }
 
-/// Whose share of a core's transactions one is: its client's role's, or, where nobody logs in, this keyspace's.
+/// Whose share of a core's transactions one is: its client's role's, or, where nobody logs in, this
+/// keyspace's.
 pub(super) fn share_of(core: &mut Core, ticket: Ticket, keyspace: &str) -> Arc<str> {
     let pool = client_of(core, ticket).and_then(|client| client.pool);
-    let role = pool.and_then(|pool| core.router.pools.get(pool)).and_then(|pool| pool.names.whole_role.clone());
+    let role = pool
+        .and_then(|pool| core.router.pools.get(pool))
+        .and_then(|pool| pool.names.whole_role.clone());
     role.unwrap_or_else(|| keyspace.into())
 }

@@ -1,10 +1,14 @@
-//! What a client asks of a transaction besides its statements, in the custom payload of its request.
+//! What a client asks of a transaction besides its statements, in the custom payload of its
+//! request.
 //!
-//! - `shunt-lock: name=fence`, or `shunt-fast-lock` for a lock of `shunt.fast_locks`: it is carried out only if the lock is held with this
-//!   fence, and never after a transaction of the same keyspace that came with a later one;
-//! - `shunt-idempotency: key`: carried out once. Whoever sends it again with the same key gets the first outcome.
+//! - `shunt-lock: name=fence`, or `shunt-fast-lock` for a lock of `shunt.fast_locks`: it is carried
+//!   out only if the lock is held with this fence, and never after a transaction of the same
+//!   keyspace that came with a later one;
+//! - `shunt-idempotency: key`: carried out once. Whoever sends it again with the same key gets the
+//!   first outcome.
 //!
-//! With either, a plain SELECT, INSERT, UPDATE, DELETE or batch is a transaction that is this statement alone.
+//! With either, a plain SELECT, INSERT, UPDATE, DELETE or batch is a transaction that is this
+//! statement alone.
 
 use shunt_wire::cql::message::primitive::Reader;
 use shunt_wire::cql::message::{BytesMap, put};
@@ -12,7 +16,7 @@ use shunt_wire::error::{DecodeError, Problem};
 
 use crate::client::who::printable_to;
 use crate::fault::Fault;
-use crate::hop;
+use crate::fleet::peers;
 use crate::limits;
 
 /// Names of ours begin so, and no other is taken.
@@ -51,14 +55,15 @@ pub(crate) struct Besides<'a> {
 }
 
 /// What proxies say to each other in the same place.
-const BETWEEN_PROXIES: [&str; 2] = [hop::PAYLOAD, hop::TRANSACTION];
+const BETWEEN_PROXIES: [&str; 2] = [peers::PAYLOAD, peers::TRANSACTION];
 
 fn is_ours(key: &str) -> bool {
     let ours = key.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
     ours && !BETWEEN_PROXIES.contains(&key)
 }
 
-/// True if a payload asks for something that makes a transaction of any statement, or may have been meant to.
+/// True if a payload asks for something that makes a transaction of any statement, or may have been
+/// meant to.
 pub(crate) fn is_asked(payload: &BytesMap<'_>) -> bool {
     payload.iter().any(|(key, _)| is_ours(key))
 }
@@ -99,7 +104,10 @@ impl<'a> Besides<'a> {
         match self.guard {
             None => out.push(0),
             Some(guard) => {
-                out.push(if guard.is_fast { FAST_GUARD } else { GUARD } | if guard.is_over { OVER } else { 0 });
+                out.push(
+                    if guard.is_fast { FAST_GUARD } else { GUARD }
+                        | if guard.is_over { OVER } else { 0 },
+                );
                 put::string(out, guard.name);
                 put::long(out, guard.fence);
             }
@@ -119,9 +127,14 @@ impl<'a> Besides<'a> {
         };
         let besides = Besides { guard, key: reader.short_bytes("key")? };
         let is_long = besides.key.len() > KEY_BYTES_MAX
-            || besides.guard.is_some_and(|guard| guard.name.is_empty() || guard.name.len() > NAME_BYTES_MAX);
+            || besides
+                .guard
+                .is_some_and(|guard| guard.name.is_empty() || guard.name.len() > NAME_BYTES_MAX);
         match is_long {
-            true => Err(reader.error("guard or key", Problem::Unknown { found: 0, expected: "what a proxy sends" })),
+            true => Err(reader.error(
+                "guard or key",
+                Problem::Unknown { found: 0, expected: "what a proxy sends" },
+            )),
             false => Ok(besides),
         }
     }
@@ -169,7 +182,8 @@ mod tests {
 
     #[test]
     fn a_payload_names_a_lock_and_a_key() {
-        let bytes = payload(&[("else", b"x"), ("shunt-lock", b"a=b=17"), ("shunt-idempotency", b"\x00k")]);
+        let bytes =
+            payload(&[("else", b"x"), ("shunt-lock", b"a=b=17"), ("shunt-idempotency", b"\x00k")]);
         let besides = read(&bytes).expect("a payload");
         let guard = Guard { is_fast: false, name: "a=b", fence: 17, is_over: false };
         assert_eq!(besides, Besides { guard: Some(guard), key: b"\x00k" });
@@ -206,7 +220,9 @@ mod tests {
     fn it_is_read_as_it_was_written() {
         for (is_fast, is_over) in [(true, false), (false, false), (true, true), (false, true)] {
             let guard = Some(Guard { is_fast, name: "a", fence: i64::MAX, is_over });
-            for besides in [Besides::default(), Besides { guard, key: b"" }, Besides { guard, key: b"k" }] {
+            for besides in
+                [Besides::default(), Besides { guard, key: b"" }, Besides { guard, key: b"k" }]
+            {
                 let mut bytes = Vec::new();
                 besides.put(&mut bytes);
                 assert_eq!(Besides::read(&mut Reader::new(&bytes)), Ok(besides));

@@ -31,7 +31,14 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             Wanted::Record { id, shard, place, timestamp_us } => {
                 let record = reads::record_of(core, id, timestamp_us);
                 let is_sent = record.is_some_and(|(body, who)| {
-                    log::write(core, io, Part::Record { id, who }, (shard, place), timestamp_us, &body)
+                    log::write(
+                        core,
+                        io,
+                        Part::Record { id, who },
+                        (shard, place),
+                        timestamp_us,
+                        &body,
+                    )
                 });
                 if !is_sent {
                     recorded(core, io, id, Written::NotSent);
@@ -41,14 +48,18 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             Wanted::Alone { id, timestamp_us } => lone::write(core, io, id, timestamp_us),
             Wanted::Pass(number) => run::pass_on(core, io, number),
             Wanted::Confirmed(heard, is_alive) => confirmed(core, io, heard, is_alive),
-            Wanted::Made(OneWrite::Own { id, write }, made) => run::applied(core, io, id, write, made),
+            Wanted::Made(OneWrite::Own { id, write }, made) => {
+                run::applied(core, io, id, write, made)
+            }
             Wanted::Made(OneWrite::Found { claim, place, write }, made) => {
                 openings::applied(core, io, claim, (place, write), made);
             }
             Wanted::Named(WaitsForName::Job { number, table, what }, named) => {
                 reads::named(core, io, (number, table, what), named);
             }
-            Wanted::Named(WaitsForName::Write(write), named) => writes::named(core, io, write, named),
+            Wanted::Named(WaitsForName::Write(write), named) => {
+                writes::named(core, io, write, named)
+            }
             Wanted::Forget(id) => run::forgotten(core, id),
             Wanted::Low { shard, generation, low } => {
                 if !log::write_low(core, io, shard, generation, low) {
@@ -59,12 +70,18 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
                 log::delete_bucket(core, io, shard, generation, bucket);
             }
             Wanted::Planned(Waiter::Job(number), plan) => run::planned(core, io, number, plan),
-            Wanted::Planned(Waiter::Prepare(ticket, text), Ok(plan)) => answer::prepared(core, ticket, &text, &plan),
-            Wanted::Planned(Waiter::Prepare(ticket, _), Err(failed)) => core.fleet.transactions.fail(ticket, &failed),
+            Wanted::Planned(Waiter::Prepare(ticket, text), Ok(plan)) => {
+                answer::prepared(core, ticket, &text, &plan)
+            }
+            Wanted::Planned(Waiter::Prepare(ticket, _), Err(failed)) => {
+                core.fleet.transactions.fail(ticket, &failed)
+            }
             Wanted::Allowed { ticket, login, known, message } => {
                 take::send(core, io, ticket, &login, &known.domain, &message);
             }
-            Wanted::Send(ticket, (keeper, who), message) => take::send_to(core, io, ticket, keeper, &who, &message),
+            Wanted::Send(ticket, (keeper, who), message) => {
+                take::send_to(core, io, ticket, keeper, &who, &message)
+            }
             Wanted::Tell(ticket, head, body) => tell(core, io, ticket, head, &body),
             Wanted::Open(shard) => openings::open(core, io, shard),
             Wanted::Recover(shard) => openings::recover(core, io, shard),
@@ -80,7 +97,8 @@ fn tell(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
     if of != core.context.index {
         return core.fleet.lanes.answer_with(of, ticket, head, body);
     }
-    let is_unserved = head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
+    let is_unserved =
+        head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
     if !is_unserved || !take::again(core, io, ticket) {
         ask::answer_with(core, io, ticket, head, body);
     }
@@ -91,8 +109,10 @@ fn tell_drained(core: &mut Core, io: &mut Io) {
     let keeper = &mut core.fleet.transactions;
     let (table, draining) = (keeper.table.as_ref(), std::mem::take(&mut keeper.draining));
     // What is passed on is not told whoever has the shard next.
-    let passes = |shard| keeper.jobs.values().any(|job| job.passes.is_some_and(|(of, _)| of == shard));
-    let is_idle = |one: &Draining| table.is_none_or(|table| table.is_idle(one.shard)) && !passes(one.shard);
+    let passes =
+        |shard| keeper.jobs.values().any(|job| job.passes.is_some_and(|(of, _)| of == shard));
+    let is_idle =
+        |one: &Draining| table.is_none_or(|table| table.is_idle(one.shard)) && !passes(one.shard);
     let (idle, busy) = draining.into_iter().partition::<Vec<_>, _>(is_idle);
     keeper.draining = busy;
     for Draining { shard, number, last_token_us, memory_empty } in idle {
@@ -184,7 +204,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 
 /// Counts, for whoever looks at the metrics.
 fn count(core: &mut Core, io: &Io) {
-    use TransactionEvent::{Alone, Committed, GivenUp, InDoubt, NotExecuted, Read, ToldEarly, WrittenAgain};
+    use TransactionEvent::{
+        Alone, Committed, GivenUp, InDoubt, NotExecuted, Read, ToldEarly, WrittenAgain,
+    };
     let keeper = &core.fleet.transactions;
     let Some(table) = &keeper.table else { return };
     let (metrics, counters) = (&core.context.metrics.transactions, table.counters());

@@ -8,13 +8,14 @@ use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 
 use super::switching::{Full, Held};
-use crate::hop::Login;
+use crate::fleet::peers::Login;
 use crate::ids::PoolId;
 
 /// A change of a table's mode that is under way.
 pub(super) struct Change {
     pub(super) ticket: Ticket,
-    /// Its client's, and the login of that: another may have its place by the time that it is asked.
+    /// Its client's, and the login of that: another may have its place by the time that it is
+    /// asked.
     pub(super) pool: PoolId,
     pub(super) login: Login,
     pub(super) keyspace: String,
@@ -53,7 +54,8 @@ pub(super) enum Start {
     Refuses,
 }
 
-/// A statement on a table with the mode `observe` that a node has answered otherwise than the proxies would have.
+/// A statement on a table with the mode `observe` that a node has answered otherwise than the
+/// proxies would have.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) keyspace: Box<str>,

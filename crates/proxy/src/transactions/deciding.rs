@@ -1,4 +1,5 @@
-//! What a single statement needs while it is decided, on a table with the mode `conditional` or `observe`.
+//! What a single statement needs while it is decided, on a table with the mode `conditional` or
+//! `observe`.
 
 use shunt_transactions::Partition;
 
@@ -43,7 +44,8 @@ pub(super) struct Observed {
     pub(super) expected: Option<Vec<u8>>,
     /// From then on its row may be another, by the boot-time clock.
     pub(super) until_ns: u64,
-    /// What is in doubt about its row, and the latest timestamp of what was read of it, microseconds.
+    /// What is in doubt about its row, and the latest timestamp of what was read of it,
+    /// microseconds.
     pub(super) doubt: Doubt,
     pub(super) latest_us: i64,
     /// What a node has answered.

@@ -1,8 +1,11 @@
-//! What is in doubt about a row of a table with the mode `observe`, which nodes write: when statements on it say something, and when it may be kept.
+//! What is in doubt about a row of a table with the mode `observe`, which nodes write: when
+//! statements on it say something, and when it may be kept.
 //!
-//! - Nobody knows what has come of a statement that failed: its coordinator may be trying still, and carry it out behind those that come next.
-//! - Nodes decide by their own clocks which of two writes is the later one. One in the future hides what is applied behind it; and so, for a
-//!   moment, may a plain write that the node with the fastest clock has taken.
+//! - Nobody knows what has come of a statement that failed: its coordinator may be trying still,
+//!   and carry it out behind those that come next.
+//! - Nodes decide by their own clocks which of two writes is the later one. One in the future hides
+//!   what is applied behind it; and so, for a moment, may a plain write that the node with the
+//!   fastest clock has taken.
 
 use std::collections::HashMap;
 
@@ -33,14 +36,19 @@ impl Doubt {
 
     /// It was written to without a condition, with this timestamp.
     pub(super) fn of_plain(timestamp_us: i64, wall_us: i64, now_ns: u64) -> Doubt {
-        let ahead_ns = u64::try_from(timestamp_us.saturating_sub(wall_us)).unwrap_or(0).saturating_mul(1_000);
+        let ahead_ns =
+            u64::try_from(timestamp_us.saturating_sub(wall_us)).unwrap_or(0).saturating_mul(1_000);
         let keeps_from_ns = now_ns.saturating_add(ahead_ns).saturating_add(APART_NS);
         Doubt { compares_from_ns: 0, keeps_from_ns }
     }
 
     /// A value with this timestamp was found in it.
     pub(super) fn of_latest(timestamp_us: i64, wall_us: i64, now_ns: u64) -> Doubt {
-        if timestamp_us <= wall_us { Doubt::default() } else { Doubt::of_plain(timestamp_us, wall_us, now_ns) }
+        if timestamp_us <= wall_us {
+            Doubt::default()
+        } else {
+            Doubt::of_plain(timestamp_us, wall_us, now_ns)
+        }
     }
 
     /// Both.
@@ -52,7 +60,8 @@ impl Doubt {
     }
 }
 
-/// How often statements were sent of which nobody knows what they change, by what stands for their tables.
+/// How often statements were sent of which nobody knows what they change, by what stands for their
+/// tables.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     of: HashMap<Partition, u64>,
@@ -84,7 +93,10 @@ mod tests {
     fn a_row_is_in_doubt_for_as_long_as_clocks_and_coordinators_may_take() {
         let now_ns = 100 * SECOND_NS;
         let unknown = Doubt::of_unknown(now_ns);
-        assert_eq!((unknown.compares_from_ns, unknown.keeps_from_ns), (115 * SECOND_NS, 115 * SECOND_NS));
+        assert_eq!(
+            (unknown.compares_from_ns, unknown.keeps_from_ns),
+            (115 * SECOND_NS, 115 * SECOND_NS)
+        );
         for (timestamp_us, keeps_from_ns) in [
             (5, 101 * SECOND_NS),
             (1_000_000, 101 * SECOND_NS),

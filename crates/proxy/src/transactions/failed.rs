@@ -6,7 +6,8 @@ use crate::fault::Fault;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     Fault(Fault),
-    /// None of its tables takes part in transactions. Where a statement is one because of its table, that has changed just now.
+    /// None of its tables takes part in transactions. Where a statement is one because of its
+    /// table, that has changed just now.
     NoMode(Fault),
     /// A node's error, in its own words.
     Node {

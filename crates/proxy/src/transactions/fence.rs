@@ -1,7 +1,8 @@
-//! Whether a lock is held with the fence that a request names: its owner is asked, just before the request is sent on.
+//! Whether a lock is held with the fence that a request names: its owner is asked, just before the
+//! request is sent on.
 //!
-//! This alone would not do: the lock may be another's by the time that the transaction is carried out. What is decided there
-//! ([`super::own_rows`]) is whether anybody has come with a later fence.
+//! This alone would not do: the lock may be another's by the time that the transaction is carried
+//! out. What is decided there ([`super::own_rows`]) is whether anybody has come with a later fence.
 
 use shunt_locks::Ticket;
 
@@ -23,7 +24,9 @@ pub(crate) fn heard(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {
     if core.fleet.locks.requests_mut().get_mut(ticket).is_none() {
         return;
     }
-    let Some((asked, guard)) = Asked::read(&message).ok().and_then(|asked| Some((asked, asked.besides.guard?))) else {
+    let Some((asked, guard)) =
+        Asked::read(&message).ok().and_then(|asked| Some((asked, asked.besides.guard?)))
+    else {
         return;
     };
     let fault = match (outcome.verdict, outcome.holder) {
@@ -36,7 +39,11 @@ pub(crate) fn heard(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {
             let asked = Asked { besides: Besides { guard, ..asked.besides }, ..asked };
             let mut message = Vec::new();
             asked.put(&mut message);
-            return core.fleet.transactions.outbox.wanted.push(Wanted::Send(ticket, to, message.into()));
+            return core.fleet.transactions.outbox.wanted.push(Wanted::Send(
+                ticket,
+                to,
+                message.into(),
+            ));
         }
         (Verdict::Seen, _) => dead(guard.name, guard.fence),
         _ => {

@@ -1,11 +1,13 @@
-//! The highest fences of locks that transactions have come with, as the core that owns their keyspace's shard knows them.
+//! The highest fences of locks that transactions have come with, as the core that owns their
+//! keyspace's shard knows them.
 //!
-//! A transaction that comes with the fence that its lock's row has reads nothing of it and writes nothing to it, so all those have the row
-//! locked together. Only the owner of the shard has such a row written; so it is as it was last read or written here, for as long as the
-//! shard is this core's.
+//! A transaction that comes with the fence that its lock's row has reads nothing of it and writes
+//! nothing to it, so all those have the row locked together. Only the owner of the shard has such a
+//! row written; so it is as it was last read or written here, for as long as the shard is this
+//! core's.
 //!
-//! This must never: keep a fence beyond its shard's ownership; say one while a transaction is under way that may write another, though
-//! nobody hears of its end.
+//! This must never: keep a fence beyond its shard's ownership; say one while a transaction is under
+//! way that may write another, though nobody hears of its end.
 
 use std::collections::HashMap;
 
@@ -14,7 +16,8 @@ use shunt_transactions::{Claim, Partition};
 /// Fences that are kept: those that were not used for the longest go.
 const FENCES_MAX: usize = 16_384;
 
-/// All fences that a core knows, in two halves: what is used goes to the younger one, and the older is let go of when that is full.
+/// All fences that a core knows, in two halves: what is used goes to the younger one, and the older
+/// is let go of when that is full.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     young: HashMap<Partition, (Claim, i64)>,

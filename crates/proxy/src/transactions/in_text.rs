@@ -1,7 +1,9 @@
-//! A guard that stands in the text of a statement, where its conditions would: `.. IF "shunt:lock" = ? AND "shunt:fence" = ?`. It is what
-//! [`super::besides`] has from a payload, for clients of version 3, which has none.
+//! A guard that stands in the text of a statement, where its conditions would: `.. IF "shunt:lock"
+//! = ? AND "shunt:fence" = ?`. It is what [`super::besides`] has from a payload, for clients of
+//! version 3, which has none.
 //!
-//! From where it is read the text is without it, and so are the values: nothing behind [`super::take`] knows from where a guard is.
+//! From where it is read the text is without it, and so are the values: nothing behind
+//! [`super::take`] knows from where a guard is.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,21 +14,31 @@ use super::besides::{Besides, Guard, checked};
 use crate::fault::Fault;
 
 /// What is asked besides, with the guard that the text has.
-pub(super) fn besides<'a>(guards: &'a Guards, values: Values<'a>, payload: Besides<'a>) -> Result<Besides<'a>, Fault> {
+pub(super) fn besides<'a>(
+    guards: &'a Guards,
+    values: Values<'a>,
+    payload: Besides<'a>,
+) -> Result<Besides<'a>, Fault> {
     let (wanted, given) = (guards.markers, values.len());
     if !values.is_named() && given != wanted {
-        return Err(Fault::invalid(format!("there were {wanted} markers(?) in CQL but {given} bound variables")));
+        return Err(Fault::invalid(format!(
+            "there were {wanted} markers(?) in CQL but {given} bound variables"
+        )));
     }
     let given = GivenValues::of(guards, values);
     let mut found = payload.guard;
     for guard in &guards.all {
         let name = match &guard.lock {
             Given::Literal(name) => name.as_str(),
-            Given::Marker { index, name } => std::str::from_utf8(given.value(*index, name)?).unwrap_or_default(),
+            Given::Marker { index, name } => {
+                std::str::from_utf8(given.value(*index, name)?).unwrap_or_default()
+            }
         };
         let fence = match &guard.fence {
             Given::Literal(fence) => Some(*fence),
-            Given::Marker { index, name } => given.value(*index, name)?.try_into().ok().map(i64::from_be_bytes),
+            Given::Marker { index, name } => {
+                given.value(*index, name)?.try_into().ok().map(i64::from_be_bytes)
+            }
         };
         let guard = fence.and_then(|fence| checked(name, fence, guard.is_fast)).ok_or_else(|| {
             Fault::invalid(
@@ -34,7 +46,9 @@ pub(super) fn besides<'a>(guards: &'a Guards, values: Values<'a>, payload: Besid
             )
         })?;
         if found.is_some_and(|found: Guard<'_>| found != guard) {
-            return Err(Fault::invalid("Shunt: a request is guarded by one lock, with one fence, and this names two"));
+            return Err(Fault::invalid(
+                "Shunt: a request is guarded by one lock, with one fence, and this names two",
+            ));
         }
         found = Some(guard);
     }
@@ -60,9 +74,9 @@ impl<'g, 'a> GivenValues<'g, 'a> {
             GivenValues::ByName(values) => values.get(name),
             GivenValues::InOrder(values) => values.get(usize::from(index)),
         };
-        value
-            .and_then(|value| value.bytes())
-            .ok_or_else(|| Fault::invalid(format!("Shunt: no value is bound to {name}, of a guard")))
+        value.and_then(|value| value.bytes()).ok_or_else(|| {
+            Fault::invalid(format!("Shunt: no value is bound to {name}, of a guard"))
+        })
     }
 }
 
@@ -98,12 +112,14 @@ mod tests {
         guarded(text).expect("a guard").expect("one").1
     }
 
-    const MARKED: &str = "UPDATE t SET a = ? WHERE k = :k IF \"shunt:lock\" = ? AND \"shunt:fence\" = :f";
+    const MARKED: &str =
+        "UPDATE t SET a = ? WHERE k = :k IF \"shunt:lock\" = ? AND \"shunt:fence\" = :f";
 
     #[test]
     fn a_guard_is_what_text_or_values_say() {
         let found = Guard { is_fast: false, name: "l", fence: 7, is_over: false };
-        let literal = guards("DELETE FROM t WHERE k = ? IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7");
+        let literal =
+            guards("DELETE FROM t WHERE k = ? IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7");
         let mut list = ValueList::positional(3);
         list.push(Value::Bytes(b"k"));
         let besides = besides(&literal, list.values(), Besides { guard: None, key: b"once" });
@@ -113,16 +129,28 @@ mod tests {
         let marked = guards(MARKED);
         let mut list = ValueList::positional(4);
         let fence = 7_i64.to_be_bytes();
-        list.push(Value::Null).push(Value::Bytes(b"k")).push(Value::Bytes(b"l")).push(Value::Bytes(&fence));
-        assert_eq!(super::besides(&marked, list.values(), Besides::default()).map(|all| all.guard), Ok(Some(found)));
+        list.push(Value::Null)
+            .push(Value::Bytes(b"k"))
+            .push(Value::Bytes(b"l"))
+            .push(Value::Bytes(&fence));
+        assert_eq!(
+            super::besides(&marked, list.values(), Besides::default()).map(|all| all.guard),
+            Ok(Some(found))
+        );
         let mut rest = ValueList::positional(4);
         rest.push(Value::Null).push(Value::Bytes(b"k"));
         assert_eq!(without(&marked, list.values(), 4).values(), rest.values());
 
         let mut named = ValueList::named(4);
-        named.push_named("f", Value::Bytes(&fence)).push_named("a", Value::Unset).push_named("k", Value::Bytes(b"k"));
+        named
+            .push_named("f", Value::Bytes(&fence))
+            .push_named("a", Value::Unset)
+            .push_named("k", Value::Bytes(b"k"));
         named.push_named("shunt:lock", Value::Bytes(b"l"));
-        assert_eq!(super::besides(&marked, named.values(), Besides::default()).map(|all| all.guard), Ok(Some(found)));
+        assert_eq!(
+            super::besides(&marked, named.values(), Besides::default()).map(|all| all.guard),
+            Ok(Some(found))
+        );
         let mut rest = ValueList::named(4);
         rest.push_named("a", Value::Unset).push_named("k", Value::Bytes(b"k"));
         assert_eq!(without(&marked, named.values(), 4).values(), rest.values());
@@ -143,16 +171,23 @@ mod tests {
         ] {
             let mut list = ValueList::positional(4);
             list.push(Value::Null).push(Value::Null).push(lock).push(fence);
-            assert!(besides(&marked, list.values(), Besides::default()).is_err(), "{lock:?} {fence:?}");
+            assert!(
+                besides(&marked, list.values(), Besides::default()).is_err(),
+                "{lock:?} {fence:?}"
+            );
             let mut more = list.clone();
             more.push(Value::Null);
             let told = besides(&marked, more.values(), Besides::default()).expect_err("too many");
             assert!(told.why.contains("there were 4 markers"));
         }
         let other = Guard { is_fast: true, name: "l", fence: 7, is_over: false };
-        let literal = guards("DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7");
+        let literal =
+            guards("DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7");
         let payload = Besides { guard: Some(other), key: b"" };
-        assert!(besides(&literal, Values::default(), payload).is_err_and(|fault| fault.why.contains("one lock")));
+        assert!(
+            besides(&literal, Values::default(), payload)
+                .is_err_and(|fault| fault.why.contains("one lock"))
+        );
         let two = "BEGIN BATCH DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7 \
                    DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'm' AND \"shunt:fence\" = 7 APPLY BATCH";
         assert!(besides(&guards(two), Values::default(), Besides::default()).is_err());

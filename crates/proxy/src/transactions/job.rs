@@ -26,7 +26,8 @@ pub(super) struct Job {
     pub(super) version: u8,
     pub(super) types: u8,
     pub(super) plan: Option<Arc<Plan>>,
-    /// What was asked, until it is planned; of what a node will decide, for as long as there is the job.
+    /// What was asked, until it is planned; of what a node will decide, for as long as there is the
+    /// job.
     pub(super) message: Box<[u8]>,
     pub(super) values: Vec<Value>,
     pub(super) shard: u8,
@@ -54,7 +55,8 @@ pub(super) struct Job {
     pub(super) bytes: usize,
     /// A single statement that nodes decide.
     pub(super) is_observed: bool,
-    /// It was sent to a node as it is, and is decided by nobody here: its shard, and what stands for its table.
+    /// It was sent to a node as it is, and is decided by nobody here: its shard, and what stands
+    /// for its table.
     pub(super) passes: Option<(u8, Partition)>,
     /// What a single statement needs besides, once it has its row.
     pub(super) deciding: Option<Box<Deciding>>,
@@ -70,7 +72,8 @@ pub(super) struct WriteOf<'a> {
 }
 
 impl Job {
-    /// How many writes it has: of its statements, if their conditions hold, and of the fleet's own rows.
+    /// How many writes it has: of its statements, if their conditions hold, and of the fleet's own
+    /// rows.
     pub(super) fn writes_count(&self) -> usize {
         self.writes.len() + self.own.writes.len()
     }
@@ -80,7 +83,13 @@ impl Job {
         let Some(values) = self.writes.get(number) else {
             let own = self.own.writes.get(number - self.writes.len())?;
             let (text, values) = (&own.text, &own.values[..]);
-            return Some(WriteOf { keyspace: META_KEYSPACE, table: own.table, id: FLEETS_OWN, text, values });
+            return Some(WriteOf {
+                keyspace: META_KEYSPACE,
+                table: own.table,
+                id: FLEETS_OWN,
+                text,
+                values,
+            });
         };
         let plan = self.plan.as_ref()?;
         let (table, text) = (plan.table_of_write(number)?, &plan.draft.writes.get(number)?.text);

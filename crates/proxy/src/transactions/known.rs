@@ -1,4 +1,5 @@
-//! A transaction that a client has asked for or prepared, as its own core knows it: enough to say whose it is, and who may.
+//! A transaction that a client has asked for or prepared, as its own core knows it: enough to say
+//! whose it is, and who may.
 
 use std::sync::Arc;
 
@@ -40,15 +41,18 @@ impl Known {
         let outline = Outline::read(text, keyspace.unwrap_or_default())?;
         let calls_others = outline.calls_others();
         let Outline { text, keyspace, domain, tables, .. } = outline;
-        let tables = tables.into_iter().map(|(name, writes)| (name.into_boxed_str(), writes)).collect();
+        let tables =
+            tables.into_iter().map(|(name, writes)| (name.into_boxed_str(), writes)).collect();
         let guards = guarded.map(|(_, guards)| Box::new(guards));
         Ok(Known { text, guards, keyspace, domain: domain.into(), tables, calls_others })
     }
 
-    /// The same of a single statement that writes and is no transaction, for it has a timestamp of its own or the like.
+    /// The same of a single statement that writes and is no transaction, for it has a timestamp of
+    /// its own or the like.
     pub(super) fn read_single(text: &str, keyspace: Option<&str>) -> Option<Known> {
         let Single { table, calls_others } = Single::read(text)?;
-        let domain = table.keyspace.as_deref().or(keyspace).filter(|keyspace| !keyspace.is_empty())?.into();
+        let domain =
+            table.keyspace.as_deref().or(keyspace).filter(|keyspace| !keyspace.is_empty())?.into();
         let tables = [(table.name.into_boxed_str(), true)].into();
         Some(Known {
             text: text.into(),
@@ -62,15 +66,29 @@ impl Known {
 
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let tables = self.tables.iter().map(|(name, _)| name.len() + size_of::<(Box<str>, bool)>()).sum::<usize>();
+        let tables = self
+            .tables
+            .iter()
+            .map(|(name, _)| name.len() + size_of::<(Box<str>, bool)>())
+            .sum::<usize>();
         let guards = self.guards.as_ref().map_or(0, |guards| size_of::<Guards>() + guards.bytes());
-        size_of::<Self>() + self.text.len() + self.keyspace.len() + self.domain.len() + tables + guards
+        size_of::<Self>()
+            + self.text.len()
+            + self.keyspace.len()
+            + self.domain.len()
+            + tables
+            + guards
     }
 }
 
-/// The id of a prepared transaction: the same on every proxy, as nodes do it, and none that a node gives another text.
+/// The id of a prepared transaction: the same on every proxy, as nodes do it, and none that a node
+/// gives another text.
 pub(super) fn id_of(text: &str, keyspace: &str) -> [u8; 16] {
-    let hash = Md5::new().chain_update("shunt transaction").chain_update([0]).chain_update(keyspace).chain_update([0]);
+    let hash = Md5::new()
+        .chain_update("shunt transaction")
+        .chain_update([0])
+        .chain_update(keyspace)
+        .chain_update([0]);
     hash.chain_update(text).finalize().into()
 }
 
@@ -87,7 +105,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) role: &'a str,
     pub(crate) besides: Besides<'a>,
     pub(crate) values: Values<'a>,
-    /// How a node is to carry it out, where it is sent on as it is: on tables with the mode `observe`.
+    /// How a node is to carry it out, where it is sent on as it is: on tables with the mode
+    /// `observe`.
     pub(crate) as_sent: Option<AsSent>,
 }
 
@@ -127,7 +146,8 @@ impl AsSent {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<AsSent, DecodeError> {
-        let (consistency, has) = (Consistency(reader.short("consistency")?), reader.byte("what it has")?);
+        let (consistency, has) =
+            (Consistency(reader.short("consistency")?), reader.byte("what it has")?);
         let serial = Consistency(reader.short("serial consistency")?);
         let timestamp_us = reader.long("timestamp")?;
         Ok(AsSent {
@@ -183,7 +203,16 @@ mod tests {
             list.push_named("k", Value::Bytes(b"1")).push_named("unset", Value::Unset);
             let besides = Besides { guard: None, key: b"k" };
             let values = list.values();
-            let asked = Asked { text, keyspace: "ks", version: 5, types, role: "r", besides, values, as_sent: None };
+            let asked = Asked {
+                text,
+                keyspace: "ks",
+                version: 5,
+                types,
+                role: "r",
+                besides,
+                values,
+                as_sent: None,
+            };
             let mut bytes = Vec::new();
             asked.put(&mut bytes);
             assert_eq!(bytes[1] > 1, types != 5, "between proxies it is as it was");
@@ -191,8 +220,15 @@ mod tests {
             for cut in 0..bytes.len() {
                 assert!(Asked::read(&bytes[..cut]).is_err(), "{cut}");
             }
-            for (serial, timestamp_us) in [(Some(Consistency::LOCAL_SERIAL), None), (None, Some(-7))] {
-                let as_sent = Some(AsSent { consistency: Consistency::ALL, serial, timestamp_us, is_odd: false });
+            for (serial, timestamp_us) in
+                [(Some(Consistency::LOCAL_SERIAL), None), (None, Some(-7))]
+            {
+                let as_sent = Some(AsSent {
+                    consistency: Consistency::ALL,
+                    serial,
+                    timestamp_us,
+                    is_odd: false,
+                });
                 let (asked, length) = (Asked { as_sent, ..asked }, bytes.len());
                 let mut bytes = Vec::new();
                 asked.put(&mut bytes);

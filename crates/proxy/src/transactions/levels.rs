@@ -6,7 +6,7 @@ use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::core::Core;
-use crate::own::Heard;
+use crate::fleet::statements::Heard;
 
 /// The shard of a keyspace's transactions.
 pub(super) fn shard_of_domain(domain: &str) -> u8 {
@@ -45,13 +45,15 @@ pub(super) fn serial(core: &Core) -> Consistency {
 pub(super) fn written(heard: &Heard<'_>) -> Written {
     match heard {
         Heard::Result(_) => Written::Acknowledged,
-        // The coordinator looks for enough replicas before it sends anything. All else, an earlier attempt may have been another node's.
+        // The coordinator looks for enough replicas before it sends anything. All else, an earlier
+        // attempt may have been another node's.
         Heard::Error(error) if error.code == error_code::UNAVAILABLE => Written::NotSent,
         Heard::Error(_) | Heard::Unreadable => Written::Unknown,
     }
 }
 
-/// True of errors that say what is wrong with a statement: they are the client's, and consist of their text alone.
+/// True of errors that say what is wrong with a statement: they are the client's, and consist of
+/// their text alone.
 pub(super) fn is_clients(code: i32) -> bool {
     matches!(code, error_code::SYNTAX_ERROR | error_code::UNAUTHORIZED | error_code::INVALID)
 }

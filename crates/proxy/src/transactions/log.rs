@@ -1,6 +1,8 @@
-//! Statements on the tables in which transactions are put down: the log, its marks, and who may write to it.
+//! Statements on the tables in which transactions are put down: the log, its marks, and who may
+//! write to it.
 //!
-//! `shunt_meta.txn_shard` is changed by conditional statements only; all else is written and read at QUORUM. ADR 19 says why.
+//! `shunt_meta.txn_shard` is changed by conditional statements only; all else is written and read
+//! at QUORUM. ADR 19 says why.
 
 use shunt_locks::Written;
 use shunt_reactor::Io;
@@ -10,22 +12,22 @@ use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
 use super::part::{OpeningPart, Part};
 use super::{VERSION, levels};
 use crate::core::Core;
-use crate::own::{self, Heard, Levels, Whose};
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 
-const READ_ROW: &str = "SELECT generation, claim, sealed FROM shunt_meta.txn_shard WHERE cluster = ? AND shard = ?";
-const FIRST: &str =
-    "INSERT INTO shunt_meta.txn_shard (cluster, shard, generation, claim, sealed) VALUES (?, ?, 1, ?, 0) IF NOT EXISTS";
+const READ_ROW: &str =
+    "SELECT generation, claim, sealed FROM shunt_meta.txn_shard WHERE cluster = ? AND shard = ?";
+const FIRST: &str = "INSERT INTO shunt_meta.txn_shard (cluster, shard, generation, claim, sealed) VALUES (?, ?, 1, ?, 0) IF NOT EXISTS";
 const CLAIM: &str = "UPDATE shunt_meta.txn_shard SET generation = ?, claim = ? WHERE cluster = ? AND shard = ? IF generation = ? AND sealed = ?";
-const SEAL: &str =
-    "UPDATE shunt_meta.txn_shard SET sealed = ? WHERE cluster = ? AND shard = ? IF generation = ? AND claim = ?";
-const READ_LOW: &str = "SELECT low FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
-const WRITE_LOW: &str = "INSERT INTO shunt_meta.txn_low (cluster, shard, generation, low) VALUES (?, ?, ?, ?)";
-const DELETE_LOW: &str = "DELETE FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
+const SEAL: &str = "UPDATE shunt_meta.txn_shard SET sealed = ? WHERE cluster = ? AND shard = ? IF generation = ? AND claim = ?";
+const READ_LOW: &str =
+    "SELECT low FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
+const WRITE_LOW: &str =
+    "INSERT INTO shunt_meta.txn_low (cluster, shard, generation, low) VALUES (?, ?, ?, ?)";
+const DELETE_LOW: &str =
+    "DELETE FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
 const READ: &str = "SELECT position, body FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ? AND position >= ? LIMIT 16";
-const WRITE: &str =
-    "INSERT INTO shunt_meta.txn_log (cluster, shard, generation, bucket, position, body) VALUES (?, ?, ?, ?, ?, ?)";
-const DELETE_BUCKET: &str =
-    "DELETE FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ?";
+const WRITE: &str = "INSERT INTO shunt_meta.txn_log (cluster, shard, generation, bucket, position, body) VALUES (?, ?, ?, ?, ?, ?)";
+const DELETE_BUCKET: &str = "DELETE FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ?";
 /// Records of a page, as [`READ`] says: so few, for one may have two megabytes.
 pub(super) const PAGE_RECORDS: usize = 16;
 
@@ -61,7 +63,14 @@ impl List {
     }
 }
 
-fn send(core: &mut Core, io: &mut Io, part: Part, text: &'static str, list: &List, how: How) -> bool {
+fn send(
+    core: &mut Core,
+    io: &mut Io,
+    part: Part,
+    text: &'static str,
+    list: &List,
+    how: How,
+) -> bool {
     let (quorum, serial) = (levels::quorum(core), levels::serial(core));
     let (consistency, serial, timestamp_us) = match how {
         How::Quorum(timestamp_us) => (quorum, None, timestamp_us),
@@ -69,7 +78,7 @@ fn send(core: &mut Core, io: &mut Io, part: Part, text: &'static str, list: &Lis
         How::Conditional => (quorum, Some(serial), None),
     };
     let levels = Levels { consistency, serial, timestamp_us, elsewhere: false };
-    own::ask::ask(core, io, Whose::Transaction(part), text, list.0.values(), &levels, None)
+    statements::ask::ask(core, io, Whose::Transaction(part), text, list.0.values(), &levels, None)
 }
 
 #[derive(Clone, Copy)]
@@ -84,10 +93,23 @@ fn opening(claim: Claim, part: OpeningPart) -> Part {
 }
 
 pub(super) fn read_row(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) -> bool {
-    send(core, io, opening(claim, OpeningPart::Row), READ_ROW, &List::of_shard(core, shard), How::SerialRead)
+    send(
+        core,
+        io,
+        opening(claim, OpeningPart::Row),
+        READ_ROW,
+        &List::of_shard(core, shard),
+        How::SerialRead,
+    )
 }
 
-pub(super) fn claim(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, row: Option<Row>) -> bool {
+pub(super) fn claim(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    claim: Claim,
+    row: Option<Row>,
+) -> bool {
     let (text, list) = match row {
         None => (FIRST, List::of_shard(core, shard).claim(claim)),
         Some(row) => {
@@ -99,25 +121,46 @@ pub(super) fn claim(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, row: 
     send(core, io, opening(claim, OpeningPart::Claim), text, &list, How::Conditional)
 }
 
-pub(super) fn seal(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, claimed: Generation) -> bool {
+pub(super) fn seal(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    claim: Claim,
+    claimed: Generation,
+) -> bool {
     let list = List::new().number(claimed.0 - 1).shard(core, shard);
     let list = list.number(claimed.0).claim(claim);
     send(core, io, opening(claim, OpeningPart::Seal), SEAL, &list, How::Conditional)
 }
 
-pub(super) fn read_low(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, generation: Generation) -> bool {
+pub(super) fn read_low(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    claim: Claim,
+    generation: Generation,
+) -> bool {
     let list = List::of_shard(core, shard).number(generation.0);
     send(core, io, opening(claim, OpeningPart::Low(generation)), READ_LOW, &list, How::Quorum(None))
 }
 
-pub(super) fn read_page(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, from: Place) -> bool {
-    let list =
-        List::of_shard(core, shard).number(from.generation.0).number(from.position.bucket()).number(from.position.0);
+pub(super) fn read_page(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    claim: Claim,
+    from: Place,
+) -> bool {
+    let list = List::of_shard(core, shard)
+        .number(from.generation.0)
+        .number(from.position.bucket())
+        .number(from.position.0);
     send(core, io, opening(claim, OpeningPart::Page(from)), READ, &list, How::Quorum(None))
 }
 
 fn record(core: &Core, shard: u8, place: Place, body: &[u8]) -> List {
-    let list = List::of_shard(core, shard).number(place.generation.0).number(place.position.bucket());
+    let list =
+        List::of_shard(core, shard).number(place.generation.0).number(place.position.bucket());
     list.number(place.position.0).bytes(body)
 }
 
@@ -133,7 +176,8 @@ pub(super) fn write_again(
     send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
-/// Writes the record of a transaction. It has the timestamp of the writes: written again it is the same.
+/// Writes the record of a transaction. It has the timestamp of the writes: written again it is the
+/// same.
 pub(super) fn write(
     core: &mut Core,
     io: &mut Io,
@@ -145,19 +189,45 @@ pub(super) fn write(
     send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
-pub(super) fn write_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, low: Position) -> bool {
+pub(super) fn write_low(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    generation: Generation,
+    low: Position,
+) -> bool {
     let list = List::of_shard(core, shard).number(generation.0).number(low.0);
     // A mark that comes late does not hide a later one.
-    send(core, io, Part::Low { shard, generation, low }, WRITE_LOW, &list, How::Quorum(Some(low.0.cast_signed())))
+    send(
+        core,
+        io,
+        Part::Low { shard, generation, low },
+        WRITE_LOW,
+        &list,
+        How::Quorum(Some(low.0.cast_signed())),
+    )
 }
 
-pub(super) fn delete_bucket(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, bucket: u64) {
+pub(super) fn delete_bucket(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    generation: Generation,
+    bucket: u64,
+) {
     let list = List::of_shard(core, shard).number(generation.0).number(bucket);
     send(core, io, Part::Nothing, DELETE_BUCKET, &list, How::Quorum(None));
 }
 
 pub(super) fn delete_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation) {
-    send(core, io, Part::Nothing, DELETE_LOW, &List::of_shard(core, shard).number(generation.0), How::Quorum(None));
+    send(
+        core,
+        io,
+        Part::Nothing,
+        DELETE_LOW,
+        &List::of_shard(core, shard).number(generation.0),
+        How::Quorum(None),
+    );
 }
 
 fn number(value: Option<&[u8]>) -> Option<u64> {
@@ -171,9 +241,18 @@ pub(super) fn row(heard: &Heard<'_>) -> Result<Option<Row>, Failed> {
         return Ok(None);
     }
     let row = rows.rows().next().and_then(Result::ok).ok_or(Failed)?;
-    let claim = row.get(1).and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes).ok_or(Failed)?;
-    let (generation, sealed) = (number(row.get(0)).ok_or(Failed)?, number(row.get(2)).ok_or(Failed)?);
-    Ok(Some(Row { generation: Generation(generation), claim: Claim(claim), sealed: Generation(sealed) }))
+    let claim = row
+        .get(1)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u128::from_be_bytes)
+        .ok_or(Failed)?;
+    let (generation, sealed) =
+        (number(row.get(0)).ok_or(Failed)?, number(row.get(2)).ok_or(Failed)?);
+    Ok(Some(Row {
+        generation: Generation(generation),
+        claim: Claim(claim),
+        sealed: Generation(sealed),
+    }))
 }
 
 /// The outcome of a conditional statement.

@@ -1,16 +1,22 @@
-//! Single statements on tables with the mode `conditional`: decided by the row as this core knows it, and written once.
+//! Single statements on tables with the mode `conditional`: decided by the row as this core knows
+//! it, and written once.
 //!
-//! 1. The statement has its row. If the core knows the row, nothing is read; else it is read at SERIAL, which ends what nodes have
-//!    begun of conditional statements of their own, and a node is asked if the table's columns are still those that it was planned with.
-//! 2. If its conditions do not hold, that is its answer; where the row was not known, once it was made anew as in 3.
-//! 3. Else it is written at QUORUM, with a timestamp of the shard's clock. Where the row was not known it goes in one batch behind what makes the
-//!    row anew, so that whatever a former owner has on its way changes nothing when it comes.
-//! 4. When that is acknowledged, and the lease is valid still, the row is what it was changed to. When nobody knows, the row is forgotten, and
-//!    the next statement begins at 1.
+//! 1. The statement has its row. If the core knows the row, nothing is read; else it is read at
+//!    SERIAL, which ends what nodes have begun of conditional statements of their own, and a node
+//!    is asked if the table's columns are still those that it was planned with.
+//! 2. If its conditions do not hold, that is its answer; where the row was not known, once it was
+//!    made anew as in 3.
+//! 3. Else it is written at QUORUM, with a timestamp of the shard's clock. Where the row was not
+//!    known it goes in one batch behind what makes the row anew, so that whatever a former owner
+//!    has on its way changes nothing when it comes.
+//! 4. When that is acknowledged, and the lease is valid still, the row is what it was changed to.
+//!    When nobody knows, the row is forgotten, and the next statement begins at 1.
 //!
-//! What must never be: a decision by a row to which something may be on its way that nobody has heard of; one by a row of which the
-//! values may have expired, or of a table that was dropped, or emptied by a proxy; an answer that says applied, where the next owner
-//! may read otherwise. [ADR 21](../../../../docs/adr/0021-conditional-statements-decided-by-rows-in-memory.md) has the reasons.
+//! What must never be: a decision by a row to which something may be on its way that nobody has
+//! heard of; one by a row of which the values may have expired, or of a table that was dropped, or
+//! emptied by a proxy; an answer that says applied, where the next owner may read otherwise. [ADR
+//! 21](../../../../docs/adr/0021-conditional-statements-decided-by-rows-in-memory.md) has the
+//! reasons.
 
 use shunt_locks::{Now, Written};
 use shunt_reactor::Io;
@@ -36,11 +42,12 @@ use super::unconfirmed::Unconfirmed;
 use super::{confirm, levels, observe, reads, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits::SECOND_NS;
 use crate::metrics::Observation;
-use crate::own::{self, Heard, Levels, Whose};
 
-/// How old it may be what a node said of the table's name, where the row is known and nothing else is asked.
+/// How old it may be what a node said of the table's name, where the row is known and nothing else
+/// is asked.
 const NAMED_NS: u64 = SECOND_NS;
 
 /// Bytes of an answer: it has to fit between proxies too.
@@ -59,7 +66,9 @@ pub(super) fn begin(core: &mut Core, io: &mut Io, number: u64) -> Result<Begun, 
     let now_ns = io.read_clock_ns();
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(Begun::Row) };
-    let Some((plan, lone)) = job.plan.as_deref().and_then(|plan| Some((plan, plan.draft.lone.as_ref()?))) else {
+    let Some((plan, lone)) =
+        job.plan.as_deref().and_then(|plan| Some((plan, plan.draft.lone.as_ref()?)))
+    else {
         return Ok(Begun::Row);
     };
     let claim = keeper.table.as_ref().and_then(|table| table.claim(job.shard));
@@ -69,7 +78,14 @@ pub(super) fn begin(core: &mut Core, io: &mut Io, number: u64) -> Result<Begun, 
     };
     let name = whole(&table.keyspace, &table.name);
     let observed = if job.is_observed { keeper.rows.observed(name) } else { 0 };
-    let of = Of { claim, table: table.id, name, columns: lone.layout, epoch: keeper.rows.epoch(), observed };
+    let of = Of {
+        claim,
+        table: table.id,
+        name,
+        columns: lone.layout,
+        epoch: keeper.rows.epoch(),
+        observed,
+    };
     let bound = plan.with(&job.values);
     let key = match lone.is_truncate() {
         true => None,
@@ -92,7 +108,11 @@ pub(super) fn begin(core: &mut Core, io: &mut Io, number: u64) -> Result<Begun, 
         timestamp_us: 0,
         is_sent_again: false,
         answer: None,
-        observed: job.is_observed.then(|| Observed { doubt, latest_us: i64::MIN, ..Observed::default() }),
+        observed: job.is_observed.then(|| Observed {
+            doubt,
+            latest_us: i64::MIN,
+            ..Observed::default()
+        }),
     }));
     Ok(if needs_row { Begun::Row } else { Begun::Name(now_ns.saturating_sub(NAMED_NS)) })
 }
@@ -111,8 +131,12 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     let now = levels::now(io);
     let leaves_out = core.fleet.transactions.leaves_row_as_read();
     let is_settled = observe::is_settled(core, number, now.boot_ns);
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(Decision::GiveUp) };
-    let (Some(plan), Some(mut deciding)) = (job.plan.clone(), job.deciding.take()) else { return Ok(Decision::GiveUp) };
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
+        return Ok(Decision::GiveUp);
+    };
+    let (Some(plan), Some(mut deciding)) = (job.plan.clone(), job.deciding.take()) else {
+        return Ok(Decision::GiveUp);
+    };
     let Some(lone) = &plan.draft.lone else { return Ok(Decision::GiveUp) };
     let weighed = weigh(&plan, lone, job, &mut deciding, leaves_out);
     if deciding.observed.is_some() {
@@ -127,7 +151,11 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     let latest_us = deciding.anew.as_ref().map_or(i64::MIN, |read| read.latest_us);
     let (decision, answer) = match verdict {
         Verdict::Refuse(columns, values) => {
-            let decision = if deciding.anew.is_some() { Decision::Alone(TIMESTAMPS) } else { Decision::Nothing };
+            let decision = if deciding.anew.is_some() {
+                Decision::Alone(TIMESTAMPS)
+            } else {
+                Decision::Nothing
+            };
             deciding.is_refused = true;
             let answer = rows(&plan, &columns, &values);
             if answer.len() > ANSWER_BYTES_MAX {
@@ -147,7 +175,10 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     }
     let (table, _) = core.fleet.transactions.table();
     // Without a lease it is refused for that.
-    if matches!(decision, Decision::Alone(_)) && table.has_lease(now) && !table.raise(now, shard, latest_us) {
+    if matches!(decision, Decision::Alone(_))
+        && table.has_lease(now)
+        && !table.raise(now, shard, latest_us)
+    {
         return Err(from_the_future(latest_us, now.wall_us).into());
     }
     Ok(decision)
@@ -162,30 +193,42 @@ fn from_the_future(latest_us: i64, wall_us: i64) -> Fault {
 }
 
 /// What becomes of a statement, by its row.
-fn weigh(plan: &Plan, lone: &Lone, job: &Job, deciding: &mut Deciding, leaves_out: bool) -> Result<Verdict, Fault> {
+fn weigh(
+    plan: &Plan,
+    lone: &Lone,
+    job: &Job,
+    deciding: &mut Deciding,
+    leaves_out: bool,
+) -> Result<Verdict, Fault> {
     let bound = plan.with(&job.values);
     bound.check_lone()?;
     let mut expired = None;
     if deciding.row.is_none() && lone.is_conditional() {
         let read =
-            job.rows.first().and_then(|read| ReadRow::of(lone.columns.len(), read)).ok_or_else(|| {
-                Fault::overloaded("Shunt: what nodes say of a row cannot be read; nothing was written")
-            })?;
+            job.rows.first().and_then(|read| ReadRow::of(lone.columns.len(), read)).ok_or_else(
+                || {
+                    Fault::overloaded(
+                        "Shunt: what nodes say of a row cannot be read; nothing was written",
+                    )
+                },
+            )?;
         if deciding.known == Known::Nothing && deciding.observed.is_none() {
             bound.check_anew(&read)?;
         }
         deciding.row = Some(read.known(deciding.asked_ns));
         deciding.observed.iter_mut().for_each(|observed| observed.latest_us = read.latest_us);
-        let is_anew = deciding.known == Known::Nothing && !leaves_out && deciding.observed.is_none();
+        let is_anew =
+            deciding.known == Known::Nothing && !leaves_out && deciding.observed.is_none();
         let may_have_expired = deciding.known == Known::Settled && read.cells.is_none();
-        expired = (may_have_expired && !leaves_out && deciding.observed.is_none()).then(|| read.clone());
+        expired =
+            (may_have_expired && !leaves_out && deciding.observed.is_none()).then(|| read.clone());
         deciding.anew = is_anew.then_some(read);
     }
     deciding.seconds = bound.lives(lone)?;
     deciding.change = bound.change(lone)?;
     let cells = deciding.row.as_ref().and_then(|row| row.cells.as_ref());
     // What a node answers is compared in the version of the protocol in which it is asked.
-    let types = if deciding.observed.is_some() { own::VERSION } else { job.types };
+    let types = if deciding.observed.is_some() { statements::VERSION } else { job.types };
     let verdict = bound.verdict(lone, cells, types)?;
     // By another node's clock the row's values may not have expired. Without a deletion, the values
     // that this statement does not write would show again.
@@ -227,7 +270,8 @@ fn too_long(answer: &[u8]) -> Fault {
 /// An answer of one row.
 fn rows(plan: &Plan, columns: &[Shown], values: &[Option<Vec<u8>>]) -> Vec<u8> {
     let (keyspace, table) = plan.names();
-    let columns: Vec<_> = columns.iter().map(|column| (&*column.name, &*column.type_option)).collect();
+    let columns: Vec<_> =
+        columns.iter().map(|column| (&*column.name, &*column.type_option)).collect();
     let mut out = Vec::new();
     let mut writer = RowsWriter::new(&mut out, keyspace, table, &columns);
     values.iter().for_each(|value| _ = writer.value(value.as_deref()));
@@ -241,14 +285,15 @@ fn keep(core: &mut Core, deciding: &Deciding, row: Option<Row>) {
     }
 }
 
-/// It is written, with this timestamp and those behind it. What has become of that is told once, later.
+/// It is written, with this timestamp and those behind it. What has become of that is told once,
+/// later.
 pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, timestamp_us: i64) {
     let now_ms = io.now_ns() / 1_000_000;
     let keeper = &core.fleet.transactions;
     let job = keeper.of_id.get(&id).and_then(|number| keeper.jobs.get(number));
     // What has waited for room for too long is not written behind its client's back.
     if let Some(who) = job.filter(|job| now_ms < job.deadline_ms).map(|job| Who::of(&job.who)) {
-        if !core.fleet.own.has_room(&Whose::Transaction(Part::Alone { id, who })) {
+        if !core.fleet.statements.has_room(&Whose::Transaction(Part::Alone { id, who })) {
             return writes::park(core, Parked::Alone(id, timestamp_us), who);
         }
         if send(core, io, id, timestamp_us) {
@@ -262,12 +307,15 @@ fn send(core: &mut Core, io: &mut Io, id: TransactionId, timestamp_us: i64) -> b
     // Not the turn's time: the write lives from now on.
     let now_ns = io.read_clock_ns();
     let keeper = &mut core.fleet.transactions;
-    let Some(job) = keeper.of_id.get(&id).and_then(|number| keeper.jobs.get_mut(number)) else { return false };
+    let Some(job) = keeper.of_id.get(&id).and_then(|number| keeper.jobs.get_mut(number)) else {
+        return false;
+    };
     let (Some(plan), Some(deciding)) = (job.plan.clone(), &mut job.deciding) else { return false };
     let Some(lone) = &plan.draft.lone else { return false };
     let passed_ns = now_ns.saturating_sub(deciding.asked_ns);
     deciding.anew.iter_mut().for_each(|read| read.pass(passed_ns));
-    let (bound, is_refused, is_observed) = (plan.with(&job.values), deciding.is_refused, deciding.observed.is_some());
+    let (bound, is_refused, is_observed) =
+        (plan.with(&job.values), deciding.is_refused, deciding.observed.is_some());
     let written = bound.lone_write(lone, deciding.anew.as_ref(), timestamp_us, is_refused);
     (deciding.asked_ns, deciding.timestamp_us) = (now_ns, timestamp_us);
     let who = Who::of(&job.who);
@@ -283,19 +331,33 @@ fn send(core: &mut Core, io: &mut Io, id: TransactionId, timestamp_us: i64) -> b
     }
     let Ok((text, list)) = written else { return false };
     let last_us = timestamp_us + i64::from(TIMESTAMPS) - 1;
-    let levels =
-        Levels { consistency: levels::quorum(core), serial: None, timestamp_us: Some(last_us), elsewhere: false };
-    own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None)
+    let levels = Levels {
+        consistency: levels::quorum(core),
+        serial: None,
+        timestamp_us: Some(last_us),
+        elsewhere: false,
+    };
+    statements::ask::ask_text(core, io, whose, &text, list.values(), &levels, None)
 }
 
 /// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Heard<'_>, raw: &[u8]) {
+pub(super) fn heard(
+    core: &mut Core,
+    io: &mut Io,
+    id: TransactionId,
+    heard: &Heard<'_>,
+    raw: &[u8],
+) {
     let refused = match heard {
-        // No node has taken it: it was prepared before its table was changed. As text it is not asked for that.
+        // No node has taken it: it was prepared before its table was changed. As text it is not
+        // asked for that.
         Heard::Error(error) if error.unprepared_id().is_some() => {
             let keeper = &mut core.fleet.transactions;
             let job = keeper.of_id.get(&id).and_then(|number| keeper.jobs.get_mut(number));
-            match job.and_then(|job| job.deciding.as_mut()).filter(|deciding| !deciding.is_sent_again) {
+            match job
+                .and_then(|job| job.deciding.as_mut())
+                .filter(|deciding| !deciding.is_sent_again)
+            {
                 Some(deciding) => {
                     deciding.is_sent_again = true;
                     let timestamp_us = deciding.timestamp_us;
@@ -305,9 +367,11 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Hea
             }
         }
         _ if is_observed(core, id) => return heard_observed(core, io, id, heard, raw),
-        // A node that does not take it says so before it sends it to others. Had another node had it
-        // before, this would be a write timeout (`second::failure`).
-        Heard::Error(error) if matches!(error.code, error_code::INVALID | error_code::SYNTAX_ERROR) => {
+        // A node that does not take it says so before it sends it to others. Had another node had
+        // it before, this would be a write timeout (`retry::failure`).
+        Heard::Error(error)
+            if matches!(error.code, error_code::INVALID | error_code::SYNTAX_ERROR) =>
+        {
             Some(refusal(core, id, error))
         }
         _ => None,
@@ -326,7 +390,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Hea
     }
 }
 
-/// Nodes do not take it as it was sent. What they say of a column that its client has not named is none of the client's business: it is planned anew.
+/// Nodes do not take it as it was sent. What they say of a column that its client has not named is
+/// none of the client's business: it is planned anew.
 fn refusal(core: &mut Core, id: TransactionId, error: &ErrorMessage<'_>) -> Failed {
     let keeper = &core.fleet.transactions;
     let number = keeper.of_id.get(&id).copied().unwrap_or_default();
@@ -339,18 +404,24 @@ fn refusal(core: &mut Core, id: TransactionId, error: &ErrorMessage<'_>) -> Fail
 
 fn is_observed(core: &Core, id: TransactionId) -> bool {
     let keeper = &core.fleet.transactions;
-    keeper.of_id.get(&id).and_then(|number| keeper.jobs.get(number)).is_some_and(|job| job.is_observed)
+    keeper
+        .of_id
+        .get(&id)
+        .and_then(|number| keeper.jobs.get(number))
+        .is_some_and(|job| job.is_observed)
 }
 
 /// What is in doubt about the row of a statement which a node has answered is noted.
 fn in_doubt(core: &mut Core, io: &Io, number: u64, heard: &Heard<'_>) -> Doubt {
     let job = core.fleet.transactions.jobs.get(&number);
     let deciding = job.and_then(|job| Some((job, job.deciding.as_deref()?)));
-    let Some((job, deciding, observed)) = deciding.and_then(|(job, one)| Some((job, one, one.observed.as_ref()?)))
+    let Some((job, deciding, observed)) =
+        deciding.and_then(|(job, one)| Some((job, one, one.observed.as_ref()?)))
     else {
         return Doubt::default();
     };
-    let doubt = observed.doubt.and(observe::doubt(core, io, &job.message, heard, observed.latest_us));
+    let doubt =
+        observed.doubt.and(observe::doubt(core, io, &job.message, heard, observed.latest_us));
     if let (Some(key), of) = (deciding.key, deciding.of)
         && doubt.keeps_from_ns > io.now_ns()
     {
@@ -359,7 +430,8 @@ fn in_doubt(core: &mut Core, io: &Io, number: u64, heard: &Heard<'_>) -> Doubt {
     doubt
 }
 
-/// A node has decided a statement. The row is known by it only if it has decided as it was expected to.
+/// A node has decided a statement. The row is known by it only if it has decided as it was expected
+/// to.
 fn heard_observed(core: &mut Core, io: &mut Io, id: TransactionId, heard: &Heard<'_>, raw: &[u8]) {
     let now_ns = io.read_clock_ns();
     let keeper = &mut core.fleet.transactions;
@@ -394,13 +466,20 @@ fn written(core: &mut Core, io: &mut Io, id: TransactionId, outcome: Result<Writ
     {
         return confirm::want(core, io, Unconfirmed::Alone(id));
     }
-    // Read anew, after the answer came: without a lease it may be that another owner has decided already.
+    // Read anew, after the answer came: without a lease it may be that another owner has decided
+    // already.
     let now = levels::now(io);
     settled(core, io, now, id, outcome);
 }
 
 /// It is known what has become of a write, and by when the lease had to be valid.
-pub(super) fn settled(core: &mut Core, io: &mut Io, now: Now, id: TransactionId, outcome: Result<Written, Refused>) {
+pub(super) fn settled(
+    core: &mut Core,
+    io: &mut Io,
+    now: Now,
+    id: TransactionId,
+    outcome: Result<Written, Refused>,
+) {
     let keeper = &mut core.fleet.transactions;
     let keeps = outcome == Ok(Written::Unknown) && keeper.keeps_row_in_doubt();
     let job = keeper.of_id.get(&id).and_then(|number| keeper.jobs.get_mut(number));
@@ -431,7 +510,8 @@ pub(super) fn settled(core: &mut Core, io: &mut Io, now: Now, id: TransactionId,
 
 type KnownAfter = (Partition, Of, Option<Row>);
 
-/// What is known of its row once its write is acknowledged; none if nothing is: others may have something on their way to it.
+/// What is known of its row once its write is acknowledged; none if nothing is: others may have
+/// something on their way to it.
 fn known_after(plan: Option<&Plan>, deciding: &mut Deciding) -> Option<KnownAfter> {
     let columns = plan?.draft.lone.as_ref()?.columns.len();
     let key = deciding.key?;
@@ -461,7 +541,13 @@ pub(super) fn answer(deciding: &Deciding) -> Vec<u8> {
 }
 
 /// A node is to say which table has the name of its own, or which columns, no earlier than this.
-pub(super) fn want(core: &mut Core, io: &mut Io, number: u64, plan: &Plan, (what, since_ns): (What, u64)) {
+pub(super) fn want(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    plan: &Plan,
+    (what, since_ns): (What, u64),
+) {
     if let Some(table) = plan.tables().first() {
         let waits = WaitsForName::Job { number, table: 0, what };
         names::want(core, io, (&table.keyspace, &table.name), since_ns, waits);

@@ -1,4 +1,5 @@
-//! The owner of a lock is asked who holds it, for a request that relies on it; [`super::fence`] hears the answer.
+//! The owner of a lock is asked who holds it, for a request that relies on it; [`super::fence`]
+//! hears the answer.
 
 use std::sync::Arc;
 
@@ -31,8 +32,12 @@ pub(super) fn ask(
     message: &[u8],
 ) {
     let keeping = &mut core.fleet.transactions;
-    if keeping.guarded.len() >= WAITING_MAX || keeping.guarded_bytes + message.len() > WAITING_BYTES_MAX {
-        let fault = Fault::overloaded("Shunt: too many requests wait to hear if their locks are held; ask again");
+    if keeping.guarded.len() >= WAITING_MAX
+        || keeping.guarded_bytes + message.len() > WAITING_BYTES_MAX
+    {
+        let fault = Fault::overloaded(
+            "Shunt: too many requests wait to hear if their locks are held; ask again",
+        );
         return keeping.fail(ticket, &fault.into());
     }
     keeping.guarded_bytes += message.len();
@@ -41,7 +46,12 @@ pub(super) fn ask(
     let table = if guard.is_fast { Table::FastLocks } else { Table::Locks };
     let name = guard.name.as_bytes();
     let question = Question { table, namespace, operation: Operation::Look, name, owner: &[] };
-    let form = Form { kind: FormKind::Fence(ticket), texts: name.to_vec(), name_bytes: name.len(), ..Form::default() };
+    let form = Form {
+        kind: FormKind::Fence(ticket),
+        texts: name.to_vec(),
+        name_bytes: name.len(),
+        ..Form::default()
+    };
     let login = asker::login_of(core, ticket);
     let asker = Asker { role: Arc::from(""), login, was_forwarded: false };
     ask::ask_for(core, io, &asker, &question, form);

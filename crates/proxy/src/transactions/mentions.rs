@@ -1,10 +1,11 @@
 //! Names of columns or tables, looked for in a text: all of them at once.
 //!
-//! A text may be of megabytes, and there may be ten thousand names: to look for each in the whole of the text would cost a core a minute. So each
-//! word of the text is looked up among the names.
+//! A text may be of megabytes, and there may be ten thousand names: to look for each in the whole
+//! of the text would cost a core a minute. So each word of the text is looked up among the names.
 //!
-//! This must never say that a text does not have a name which it has: a write would go to what it must not. It may say that it has one which it
-//! has not, for words in strings and comments are words.
+//! This must never say that a text does not have a name which it has: a write would go to what it
+//! must not. It may say that it has one which it has not, for words in strings and comments are
+//! words.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -36,7 +37,8 @@ impl<'n> FromIterator<&'n str> for Mentions<'n> {
     }
 }
 
-/// True of what names without quotes consist of. Nothing else stands directly beside one in a statement that can be read.
+/// True of what names without quotes consist of. Nothing else stands directly beside one in a
+/// statement that can be read.
 fn is_of_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
@@ -49,7 +51,8 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
 impl Mentions<'_> {
     /// True if one of them may be named in this text.
     pub(super) fn may_be_in(&self, text: &str) -> bool {
-        self.has_quoted && text.contains('"') || !self.words.is_empty() && self.is_any_of(words_of(text))
+        self.has_quoted && text.contains('"')
+            || !self.words.is_empty() && self.is_any_of(words_of(text))
     }
 
     fn is_any_of<'t>(&self, mut words: impl Iterator<Item = &'t str>) -> bool {
@@ -77,10 +80,21 @@ mod tests {
     fn names_are_words_of_a_text_in_any_case() {
         let named = ["plain", "Mixed", "_low", "9th"];
         let mentions: Mentions<'_> = named.into_iter().collect();
-        for text in ["plain", "a.PLAIN=", "\"Mixed\"", "mixed", "(_LOW)", "/*9th*/", "'plain'", "\u{e9}plain\u{e9}"] {
+        for text in [
+            "plain",
+            "a.PLAIN=",
+            "\"Mixed\"",
+            "mixed",
+            "(_LOW)",
+            "/*9th*/",
+            "'plain'",
+            "\u{e9}plain\u{e9}",
+        ] {
             assert!(mentions.may_be_in(text), "{text}");
         }
-        for text in ["", "plains", "a_plain", "aplain", "low", "9", "th", "\"pl\"\"ain\"", "\"\u{e9}\""] {
+        for text in
+            ["", "plains", "a_plain", "aplain", "low", "9", "th", "\"pl\"\"ain\"", "\"\u{e9}\""]
+        {
             assert!(!mentions.may_be_in(text), "{text}");
         }
         assert!(!Mentions::default().may_be_in("plain \"\""));

@@ -1,11 +1,13 @@
-//! Transactions: `BEGIN TRANSACTION .. COMMIT TRANSACTION` is carried out by the core that owns its keyspace's shard.
+//! Transactions: `BEGIN TRANSACTION .. COMMIT TRANSACTION` is carried out by the core that owns its
+//! keyspace's shard.
 //!
 //! ```text
 //! decode -> take -> allowed --(lane)--> run -> planning -> [shunt_transactions] -> log, own statements
 //!           reply <- answer <-(lane)---------------------------'
 //! ```
 //!
-//! A keyspace belongs to one of the 64 shards that locks belong to as well, and so to one core of one proxy at a time.
+//! A keyspace belongs to one of the 64 shards that locks belong to as well, and so to one core of
+//! one proxy at a time.
 //!
 //! | module | what happens there |
 //! |---|---|
@@ -119,14 +121,14 @@ use self::shares::Shares;
 use self::unconfirmed::{Confirming, Unconfirmed};
 use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
-use crate::hop::Login;
+use crate::fleet::peers::Login;
 use crate::wakes::Wakes;
 
 /// The key of the timer of transactions.
 pub(crate) const TIMER: u64 = 7;
 
 /// Version of the protocol in which values and types are kept.
-const VERSION: u8 = crate::own::VERSION;
+const VERSION: u8 = crate::fleet::statements::VERSION;
 
 /// The owner of all that a core knows of transactions.
 pub(crate) struct TransactionKeeper {
@@ -147,7 +149,8 @@ pub(crate) struct TransactionKeeper {
     fences: Fences,
     /// Writes that were tried and are not made yet.
     trials: Trials,
-    /// What is to be sent and for which there was no room among the proxy's own statements, by whose they are.
+    /// What is to be sent and for which there was no room among the proxy's own statements, by
+    /// whose they are.
     parked: BTreeMap<Who, VecDeque<Parked>>,
     allowed: Allowed,
     modes: Modes,
@@ -212,7 +215,8 @@ impl Default for TransactionKeeper {
 impl TransactionKeeper {
     /// The transactions, made when one is asked for, and where their wishes go.
     fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
-        let table = self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
+        let table =
+            self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
         (table, &mut self.outbox)
     }
 
@@ -249,7 +253,8 @@ impl TransactionKeeper {
         false
     }
 
-    /// The schema is another: a column may have been dropped with its values and added again, or values have a life of their own now.
+    /// The schema is another: a column may have been dropped with its values and added again, or
+    /// values have a life of their own now.
     pub(crate) fn schema_changed(&mut self) {
         self.rows.read_all_anew();
         self.names.forget_answers();
@@ -258,7 +263,9 @@ impl TransactionKeeper {
 
     /// It is known of these if this proxy was alive when it heard them.
     fn confirmed(&mut self, asked: Vec<Unconfirmed>, is_alive: bool) {
-        self.outbox.wanted.extend(asked.into_iter().map(|heard| Wanted::Confirmed(heard, is_alive)));
+        self.outbox
+            .wanted
+            .extend(asked.into_iter().map(|heard| Wanted::Confirmed(heard, is_alive)));
     }
 
     /// Answers whoever asked, on this core or another.
@@ -270,14 +277,22 @@ impl TransactionKeeper {
     fn fail(&mut self, ticket: Ticket, failed: &Failed) {
         let mut body = Vec::new();
         match failed {
-            Failed::Fault(fault) | Failed::NoMode(fault) => encode::error(&mut body, fault.kind.code(), &fault.why),
+            Failed::Fault(fault) | Failed::NoMode(fault) => {
+                encode::error(&mut body, fault.kind.code(), &fault.why)
+            }
             Failed::Node { code, message } => encode::error(&mut body, *code, message),
         }
         self.tell(ticket, (opcode::ERROR, 0), body);
     }
 
     /// A client may do what its transaction does.
-    fn allow(&mut self, ticket: (Ticket, bool), login: Login, known: &Arc<Known>, message: Vec<u8>) {
+    fn allow(
+        &mut self,
+        ticket: (Ticket, bool),
+        login: Login,
+        known: &Arc<Known>,
+        message: Vec<u8>,
+    ) {
         let known = Arc::clone(known);
         self.outbox.wanted.push(Wanted::Allowed { ticket, login, known, message });
     }
@@ -294,23 +309,27 @@ impl TransactionKeeper {
         self.trials.shown(now_ns)
     }
 
-    /// A node came up, or there is a lease again: what failed for want of it is tried again now, and not when its pause is over.
+    /// A node came up, or there is a lease again: what failed for want of it is tried again now,
+    /// and not when its pause is over.
     pub(crate) fn hurry(&mut self) {
-        if self.table.is_some() && !self.outbox.wanted.iter().any(|wanted| matches!(wanted, Wanted::Hurry)) {
+        if self.table.is_some()
+            && !self.outbox.wanted.iter().any(|wanted| matches!(wanted, Wanted::Hurry))
+        {
             self.outbox.wanted.push(Wanted::Hurry);
         }
     }
 
-    /// True if something may be under way that writes to a table of a keyspace of this shard, or may be left of a former owner's. It looks at all that
-    /// is. What is not planned yet will be refused for the table's mode.
+    /// True if something may be under way that writes to a table of a keyspace of this shard, or
+    /// may be left of a former owner's. It looks at all that is. What is not planned yet will be
+    /// refused for the table's mode.
     fn may_write(&self, shard: Shard, keyspace: &str, table: &str) -> bool {
         let writes = |job: &Job| {
-            job.plan
-                .as_ref()
-                .is_some_and(|plan| plan.draft.outline.domain == keyspace && plan.written().any(|of| of.name == table))
+            job.plan.as_ref().is_some_and(|plan| {
+                plan.draft.outline.domain == keyspace && plan.written().any(|of| of.name == table)
+            })
         };
-        let is_open =
-            self.claims[usize::from(shard)].is_none() && !self.openings.values().any(|open| open.shard == shard);
+        let is_open = self.claims[usize::from(shard)].is_none()
+            && !self.openings.values().any(|open| open.shard == shard);
         !is_open || self.jobs.values().any(writes)
     }
 

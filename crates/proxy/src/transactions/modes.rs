@@ -1,4 +1,5 @@
-//! Which tables take part in transactions, as the fleet's table says; and `ALTER TABLE .. WITH transactional_mode`.
+//! Which tables take part in transactions, as the fleet's table says; and `ALTER TABLE .. WITH
+//! transactional_mode`.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,9 @@ use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_transactions::Conditional;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code};
+use shunt_wire::cql::message::{
+    Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code,
+};
 
 use super::changes::{Change, Step};
 use super::failed::Failed;
@@ -22,15 +25,16 @@ use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
 use super::{VERSION, levels, log, observe, schema, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind, is_right_missing};
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
-use crate::own::{self, Heard, Levels, Whose};
 
-const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
-const FIRST: &str =
-    "INSERT INTO shunt_meta.transactional (keyspace_name, table_name, mode) VALUES (?, ?, ?) IF NOT EXISTS";
+const CURRENT: &str =
+    "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
+const FIRST: &str = "INSERT INTO shunt_meta.transactional (keyspace_name, table_name, mode) VALUES (?, ?, ?) IF NOT EXISTS";
 const SET: &str = "UPDATE shunt_meta.transactional SET mode = ? WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
-const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
+const UNSET: &str =
+    "DELETE FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
@@ -39,11 +43,13 @@ const UNASKED_NS: u64 = 2 * SECOND_NS;
 /// The same after one that has failed.
 const AGAIN_NS: u64 = SECOND_NS / 2;
 
-/// Looks, if it is time: shards of keyspaces with transactions are opened before one is asked for, so that what a dead proxy left undone is
-/// not left so.
+/// Looks, if it is time: shards of keyspaces with transactions are opened before one is asked for,
+/// so that what a dead proxy left undone is not left so.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let changes = core.fleet.transactions.modes.changes.iter();
-    let unasked = changes.filter(|(_, change)| matches!(change.step, Step::Unasked(_))).map(|(number, _)| *number);
+    let unasked = changes
+        .filter(|(_, change)| matches!(change.step, Step::Unasked(_)))
+        .map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
     // No time is left out between this look and the next.
     let now_ns = still::see_if_still(core, io);
@@ -56,11 +62,11 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if !still::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
-    let (pool, quorum) = (own::ask::pool(core, io), levels::last_quorum(core));
+    let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
     let whose = Whose::Transaction(Part::Modes);
     let is_sent = pool.is_some_and(|pool| {
         // A replica that has missed a change would have statements go past transactions.
-        own::ask::ask_in(core, io, pool, whose, routed::QUESTION, quorum)
+        statements::ask::ask_in(core, io, pool, whose, routed::QUESTION, quorum)
     });
     let modes = &mut core.fleet.transactions.modes;
     (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
@@ -71,7 +77,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let now_ns = io.now_ns();
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
-    modes.is_forbidden = matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
+    modes.is_forbidden =
+        matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
         // A proxy that was never a member may have no such table: it has no modes.
@@ -89,7 +96,9 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let mut full = Vec::new();
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
-        let (Some(keyspace), Some(table), Some(mode)) = (text(0), text(1), text(2)) else { continue };
+        let (Some(keyspace), Some(table), Some(mode)) = (text(0), text(1), text(2)) else {
+            continue;
+        };
         shards.insert(levels::shard_of_domain(keyspace));
         routed.add(keyspace, table, mode);
         held.push((keyspace, table, mode));
@@ -99,7 +108,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     }
     modes.shards = shards;
     let due = modes.held.see(held.into_iter(), now_ns);
-    let is_gap = modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
+    let is_gap =
+        modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
     modes.known_ns = Some(modes.asked_ns);
     modes.full.see(&full, is_gap, modes.asked_ns);
     // Nodes may have decided in between, or will, and what is under way was begun before that.
@@ -107,7 +117,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     if is_gap {
         core.fleet.transactions.rows.forget_all();
     } else if !otherwise.is_empty() {
-        let names: Vec<_> = otherwise.iter().map(|(keyspace, table)| whole(keyspace, table)).collect();
+        let names: Vec<_> =
+            otherwise.iter().map(|(keyspace, table)| whole(keyspace, table)).collect();
         core.fleet.transactions.rows.forget_named(&names);
     }
     if !routed.observes_no_more_than(&core.router.modes) {
@@ -142,18 +153,22 @@ fn finish(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
     let now = levels::now(io);
     let keeper = &mut core.fleet.transactions;
     let is_ours = keeper.table().0.holds(now, shard);
-    // What nodes decide next has timestamps of their clocks, and must not be below what was written here. Since the table is held nothing is decided on it:
-    // what other tables of the shard have had since the first look does not count.
+    // What nodes decide next has timestamps of their clocks, and must not be below what was written
+    // here. Since the table is held nothing is decided on it: what other tables of the shard have
+    // had since the first look does not count.
     let last_us = keeper.last_timestamp_us(shard);
-    let is_past = is_ours && now.wall_us > keeper.modes.held.last_us(keyspace, table, last_us) + 1_000_000;
+    let is_past =
+        is_ours && now.wall_us > keeper.modes.held.last_us(keyspace, table, last_us) + 1_000_000;
     let told = Told::read(said);
-    // Its clients may have been told of what is not there yet, and nobody opens a log for a table without a mode.
+    // Its clients may have been told of what is not there yet, and nobody opens a log for a table
+    // without a mode.
     let is_made = !keeper.may_write(shard, keyspace, table);
     let Some(mode) = told.next().filter(|_| is_ours && is_past && is_made) else { return };
     ask_change(core, io, Part::Nothing, (keyspace, table), Some(said), &switching::plain(mode));
 }
 
-/// Changes the row of a table, unless it says something else by now. `false`: no node was asked, or nothing is to be changed.
+/// Changes the row of a table, unless it says something else by now. `false`: no node was asked, or
+/// nothing is to be changed.
 fn ask_change(
     core: &mut Core,
     io: &mut Io,
@@ -180,20 +195,21 @@ fn ask_change(
     }
     let (consistency, serial) = (levels::quorum(core), Some(levels::serial(core)));
     let levels = Levels { consistency, serial, timestamp_us: None, elsewhere: false };
-    own::ask::ask(core, io, Whose::Transaction(part), text, list.values(), &levels, None)
+    statements::ask::ask(core, io, Whose::Transaction(part), text, list.values(), &levels, None)
 }
 
-/// Why no statement is carried out by a plan that was made before now: its tables have other modes, or nobody knows. `is_sent_on`: whoever has
-/// taken it knows its table's mode as `observe`.
+/// Why no statement is carried out by a plan that was made before now: its tables have other modes,
+/// or nobody knows. `is_sent_on`: whoever has taken it knows its table's mode as `observe`.
 pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan, is_sent_on: bool) -> Option<Fault> {
     let is_alone = plan.draft.lone.is_some();
     let mut tables = plan.tables().into_iter();
-    let other = tables.find(|table| match core.router.modes.routing(&table.keyspace, &table.name) {
-        Some(Routing::Held | Routing::HeldForAll) => true,
-        Some(Routing::Mode(mode)) => mode.is_by_statement() != is_alone,
-        // The mode was set, or taken away, just now: by either nodes decide.
-        None => is_alone && !is_sent_on,
-    });
+    let other =
+        tables.find(|table| match core.router.modes.routing(&table.keyspace, &table.name) {
+            Some(Routing::Held | Routing::HeldForAll) => true,
+            Some(Routing::Mode(mode)) => mode.is_by_statement() != is_alone,
+            // The mode was set, or taken away, just now: by either nodes decide.
+            None => is_alone && !is_sent_on,
+        });
     if let Some(table) = other {
         return Some(held(&table.keyspace, &table.name));
     }
@@ -208,14 +224,17 @@ pub(super) fn observes(core: &Core, plan: &Plan) -> bool {
     let decided = Some(Routing::Mode(TransactionalMode::Conditional));
     let modes = &core.router.modes;
     let mut tables = plan.tables().into_iter();
-    plan.draft.lone.is_some() && !tables.any(|table| modes.routing(&table.keyspace, &table.name) == decided)
+    plan.draft.lone.is_some()
+        && !tables.any(|table| modes.routing(&table.keyspace, &table.name) == decided)
 }
 
-/// True of a transaction that writes to tables alone which clients of the proxies read by transactions: nobody who is promised anything sees
-/// that its writes are not there yet. Only if that is known now, and was so for as long as any proxy goes by what it has read before.
+/// True of a transaction that writes to tables alone which clients of the proxies read by
+/// transactions: nobody who is promised anything sees that its writes are not there yet. Only if
+/// that is known now, and was so for as long as any proxy goes by what it has read before.
 pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool {
     let modes = &core.fleet.transactions.modes;
-    let is_full = |table: &Table| modes.full.is_known_to_all(&table.keyspace, &table.name, io.now_ns());
+    let is_full =
+        |table: &Table| modes.full.is_known_to_all(&table.keyspace, &table.name, io.now_ns());
     is_known(core, io) && plan.written().all(is_full)
 }
 
@@ -233,7 +252,14 @@ pub(super) fn held(keyspace: &str, table: &str) -> Fault {
 }
 
 /// A client changes the mode of a table. It is answered once.
-pub(super) fn change(core: &mut Core, io: &mut Io, ticket: Ticket, pool: PoolId, text: &str, session: Option<&str>) {
+pub(super) fn change(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    pool: PoolId,
+    text: &str,
+    session: Option<&str>,
+) {
     if let Err(fault) = begin(core, io, ticket, pool, text, session) {
         core.fleet.transactions.fail(ticket, &fault.into());
     }
@@ -247,17 +273,23 @@ fn begin(
     text: &str,
     session: Option<&str>,
 ) -> Result<(), Fault> {
-    let Some(change) = mode::parse(text)? else { return Err(Fault::invalid("Shunt: this changes no mode")) };
+    let Some(change) = mode::parse(text)? else {
+        return Err(Fault::invalid("Shunt: this changes no mode"));
+    };
     let keyspace = change.table.keyspace.or(session.map(str::to_owned));
     let keyspace = keyspace.ok_or_else(|| {
         Fault::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
     })?;
     if !routed::may_have_modes(&keyspace) {
-        return Err(Fault::invalid(format!("Shunt: the tables of {keyspace} take part in no transactions")));
+        return Err(Fault::invalid(format!(
+            "Shunt: the tables of {keyspace} take part in no transactions"
+        )));
     }
     let modes = &mut core.fleet.transactions.modes;
     if modes.changes.len() >= CHANGES_MAX {
-        return Err(Fault::overloaded("Shunt: as many changes of modes are under way as may; ask again"));
+        return Err(Fault::overloaded(
+            "Shunt: as many changes of modes are under way as may; ask again",
+        ));
     }
     modes.number += 1;
     let number = modes.number;
@@ -265,21 +297,26 @@ fn begin(
     let modes = &mut core.fleet.transactions.modes;
     let (table, mode) = (change.table.name, change.mode);
     let step = Step::Unasked(io.now_ns());
-    let change = Change { ticket, pool, login, keyspace, table, mode, comment: String::new(), step };
+    let change =
+        Change { ticket, pool, login, keyspace, table, mode, comment: String::new(), step };
     modes.changes.insert(number, change);
     look_up(core, io, number);
     Ok(())
 }
 
-/// Asks a node for the table, now or at the next tick; for as long as that may take of a core that has just begun.
+/// Asks a node for the table, now or at the next tick; for as long as that may take of a core that
+/// has just begun.
 fn look_up(core: &mut Core, io: &mut Io, number: u64) {
     let now_ns = io.now_ns();
     let Some(change) = core.fleet.transactions.modes.changes.get(&number) else { return };
     let Step::Unasked(since_ns) = change.step else { return };
-    let (ticket, question) = (change.ticket, schema::comment_question(&change.keyspace, &change.table));
-    let pool = own::ask::pool(core, io);
+    let (ticket, question) =
+        (change.ticket, schema::comment_question(&change.keyspace, &change.table));
+    let pool = statements::ask::pool(core, io);
     let whose = Whose::Transaction(Part::Change(number));
-    if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &question, Consistency::ONE)) {
+    if pool.is_some_and(|pool| {
+        statements::ask::ask_in(core, io, pool, whose, &question, Consistency::ONE)
+    }) {
         let change = core.fleet.transactions.modes.changes.get_mut(&number);
         change.into_iter().for_each(|change| change.step = Step::Table);
     } else if now_ns.saturating_sub(since_ns) > UNASKED_NS {
@@ -289,7 +326,10 @@ fn look_up(core: &mut Core, io: &mut Io, number: u64) {
 }
 
 fn unasked() -> Fault {
-    Fault::new(FaultKind::Unserved, "Shunt: no node could be asked about this table; nothing was changed, ask again")
+    Fault::new(
+        FaultKind::Unserved,
+        "Shunt: no node could be asked about this table; nothing was changed, ask again",
+    )
 }
 
 /// The answer to a step of a change.
@@ -313,12 +353,20 @@ fn of_node(heard: &Heard<'_>, what: &str) -> Failed {
         Heard::Error(error) if levels::is_clients(error.code) => {
             Failed::Node { code: error.code, message: error.message.to_owned() }
         }
-        Heard::Error(error) => Fault::overloaded(format!("Shunt: {what}: {}", error.message)).into(),
+        Heard::Error(error) => {
+            Fault::overloaded(format!("Shunt: {what}: {}", error.message)).into()
+        }
         Heard::Result(_) | Heard::Unreadable => Fault::overloaded(format!("Shunt: {what}")).into(),
     }
 }
 
-fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
+fn looked_up(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    change: Change,
+    heard: &Heard<'_>,
+) -> Result<(), Failed> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else {
         return Err(of_node(heard, "the table could not be looked up"));
     };
@@ -326,7 +374,8 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     let Some(Ok(row)) = rows.rows().next() else {
         return Err(Fault::invalid(format!("Table '{keyspace}.{table}' doesn't exist")).into());
     };
-    let comment = row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
+    let comment =
+        row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
     let change = Change { comment, ..change };
     // With 'unsafe' transactions may read such a table; what would write to it is refused then.
     if !matches!(change.mode, TransactionalMode::Off | TransactionalMode::Unsafe)
@@ -340,9 +389,11 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     let text = schema::columns_question(&change.keyspace, &change.table);
     let whose = Whose::Transaction(Part::Change(number));
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Columns, ..change });
-    let pool = own::ask::pool(core, io);
+    let pool = statements::ask::pool(core, io);
     asked(core, number, |core| {
-        pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE))
+        pool.is_some_and(|pool| {
+            statements::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)
+        })
     })
 }
 
@@ -364,7 +415,13 @@ fn asked(core: &mut Core, number: u64, ask: impl FnOnce(&mut Core) -> bool) -> R
 }
 
 /// It has columns with which it can have the mode, or not.
-fn fits(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
+fn fits(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    change: Change,
+    heard: &Heard<'_>,
+) -> Result<(), Failed> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else {
         return Err(of_node(heard, "the table's columns could not be read"));
     };
@@ -387,7 +444,9 @@ fn may_change(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Resu
     let pool = change.pool;
     let whose = Whose::Transaction(Part::MayChange { pool, number });
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Allowed, ..change });
-    asked(core, number, |core| own::ask::ask_in(core, io, pool, whose, &text, Consistency::QUORUM))
+    asked(core, number, |core| {
+        statements::ask::ask_in(core, io, pool, whose, &text, Consistency::QUORUM)
+    })
 }
 
 /// True if the pool is still that of the login which has asked.
@@ -395,7 +454,13 @@ fn is_of(core: &Core, change: &Change) -> bool {
     core.router.pools.get(change.pool).is_some_and(|pool| pool.key.login == change.login)
 }
 
-fn allowed(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
+fn allowed(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    change: Change,
+    heard: &Heard<'_>,
+) -> Result<(), Failed> {
     match heard {
         Heard::Result(_) if is_of(core, &change) => read_current(core, io, number, change),
         Heard::Result(_) => Err(unasked().into()),
@@ -410,13 +475,26 @@ fn read_current(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Re
     list.push(Value::Bytes(change.keyspace.as_bytes())).push(Value::Bytes(change.table.as_bytes()));
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Current, ..change });
     // What others have begun ends by this.
-    let levels = Levels { consistency: levels::serial(core), serial: None, timestamp_us: None, elsewhere: false };
+    let levels = Levels {
+        consistency: levels::serial(core),
+        serial: None,
+        timestamp_us: None,
+        elsewhere: false,
+    };
     let whose = Whose::Transaction(Part::Change(number));
-    asked(core, number, |core| own::ask::ask(core, io, whose, CURRENT, list.values(), &levels, None))
+    asked(core, number, |core| {
+        statements::ask::ask(core, io, whose, CURRENT, list.values(), &levels, None)
+    })
 }
 
 /// It is known what the row says.
-fn found(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
+fn found(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    change: Change,
+    heard: &Heard<'_>,
+) -> Result<(), Failed> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else {
         return Err(of_node(heard, "the table's mode could not be read; nothing was changed"));
     };
@@ -428,7 +506,9 @@ fn found(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Hear
     }
     let (keyspace, table) = (change.keyspace.clone(), change.table.clone());
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Row, ..change });
-    asked(core, number, |core| ask_change(core, io, Part::Change(number), (&keyspace, &table), current, &next))
+    asked(core, number, |core| {
+        ask_change(core, io, Part::Change(number), (&keyspace, &table), current, &next)
+    })
 }
 
 fn written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Failed> {
@@ -445,7 +525,8 @@ fn written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Fa
 fn done(core: &mut Core, change: &Change) -> Result<(), Failed> {
     core.fleet.transactions.modes.next_ns = 0;
     let (keyspace, name) = (change.keyspace.as_str(), Some(change.table.as_str()));
-    let changed = SchemaChange { change: "UPDATED", target: "TABLE", keyspace, name, arguments: None };
+    let changed =
+        SchemaChange { change: "UPDATED", target: "TABLE", keyspace, name, arguments: None };
     let mut body = Vec::new();
     encode::schema_change(&mut body, &changed);
     core.fleet.transactions.tell(change.ticket, (opcode::RESULT, 0), body);

@@ -11,10 +11,12 @@ const NAMES_MAX: usize = 1_024;
 /// Questions about one name that are under way at a time.
 const ASKED_MAX: usize = 2;
 
-/// The id of a table, as `system_schema.tables` has it. A table that is dropped and made again has another.
+/// The id of a table, as `system_schema.tables` has it. A table that is dropped and made again has
+/// another.
 pub(super) type TableId = [u8; 16];
 
-/// In its place for a table of the fleet's own, which nobody makes anew under a transaction's hands: it is written to by its name.
+/// In its place for a table of the fleet's own, which nobody makes anew under a transaction's
+/// hands: it is written to by its name.
 pub(super) const FLEETS_OWN: TableId = [0; 16];
 
 /// What is to be known of a table of some name.
@@ -62,7 +64,8 @@ pub(super) struct Name {
     pub(super) question: Option<Arc<str>>,
     /// What was said last.
     pub(super) last: Option<Named>,
-    /// What is being asked: its number, and since when. A second question goes out while the answer to the first comes too early for whoever waits.
+    /// What is being asked: its number, and since when. A second question goes out while the answer
+    /// to the first comes too early for whoever waits.
     pub(super) asked: Vec<(u64, u64)>,
     /// Who waits, and when what they are told may have been asked for at the earliest.
     pub(super) waiting: Vec<(u64, WaitsForName)>,
@@ -71,10 +74,12 @@ pub(super) struct Name {
 impl Name {
     /// True if somebody waits for what no question under way will tell, and one more may be asked.
     pub(super) fn is_to_be_asked(&self) -> bool {
-        self.asked.len() < ASKED_MAX && self.waiting.iter().any(|(since_ns, _)| self.is_asked_for_later(*since_ns))
+        self.asked.len() < ASKED_MAX
+            && self.waiting.iter().any(|(since_ns, _)| self.is_asked_for_later(*since_ns))
     }
 
-    /// True of one who wants to know what was asked for no earlier than this, which no question under way will tell.
+    /// True of one who wants to know what was asked for no earlier than this, which no question
+    /// under way will tell.
     pub(super) fn is_asked_for_later(&self, since_ns: u64) -> bool {
         self.asked.iter().all(|(_, asked_ns)| *asked_ns < since_ns)
     }
@@ -120,7 +125,10 @@ mod tests {
     fn names_that_nobody_waits_for_make_room_for_others() {
         let mut names = Names::default();
         let key = |number: usize| (What::Id, Box::from("ks"), Box::from(format!("t{number}")));
-        names.of(&key(0)).waiting.push((1, WaitsForName::Job { number: 1, table: 0, what: What::Id }));
+        names
+            .of(&key(0))
+            .waiting
+            .push((1, WaitsForName::Job { number: 1, table: 0, what: What::Id }));
         names.of(&key(1)).asked.push((1, 1));
         for number in 2..3 * NAMES_MAX {
             names.of(&key(number));
@@ -130,8 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_while_an_older_question_is_under_way_asks_another_one_and_no_more_are_asked_then() {
-        let wait = |since_ns: u64| (since_ns, WaitsForName::Job { number: since_ns, table: 0, what: What::Id });
+    fn whoever_comes_while_an_older_question_is_under_way_asks_another_one_and_no_more_are_asked_then()
+     {
+        let wait = |since_ns: u64| {
+            (since_ns, WaitsForName::Job { number: since_ns, table: 0, what: What::Id })
+        };
         let mut name = Name::default();
         name.waiting.push(wait(5));
         assert!(name.is_to_be_asked());

@@ -1,17 +1,23 @@
-//! Which table a name stands for, and which columns it has: asked of a node before anything is decided or written by that name.
+//! Which table a name stands for, and which columns it has: asked of a node before anything is
+//! decided or written by that name.
 //!
-//! A statement names its table, and the table may be dropped and another of its name be made at any time, or one of its columns be. A
-//! transaction that was planned with the former must not be committed: its clients are told so before its writes are made, and they would
-//! be refused. And a write that is made late, or by whoever has found its record, must not put old rows into another table. So whoever is
-//! about to do either asks for the table's id, and for the columns of those that it will write to, each time.
+//! A statement names its table, and the table may be dropped and another of its name be made at any
+//! time, or one of its columns be. A transaction that was planned with the former must not be
+//! committed: its clients are told so before its writes are made, and they would be refused. And a
+//! write that is made late, or by whoever has found its record, must not put old rows into another
+//! table. So whoever is about to do either asks for the table's id, and for the columns of those
+//! that it will write to, each time.
 //!
-//! What is told was asked for when the waiter wanted to know, or later; where several want to know at once they are told together. Whoever comes while a question
-//! is under way that is too old for it asks another one; who comes then waits for one of the two.
-//! A decision takes nothing that was asked for before it began: its client may have been told since that the table is another. A write
-//! takes what was asked for up to [`FRESH_NS`] earlier: about as long as it is on its way itself. What comes later than [`LATE_NS`] says
-//! nothing: this process stood still, perhaps. A change of the schema makes all that was said void.
+//! What is told was asked for when the waiter wanted to know, or later; where several want to know
+//! at once they are told together. Whoever comes while a question is under way that is too old for
+//! it asks another one; who comes then waits for one of the two. A decision takes nothing that was
+//! asked for before it began: its client may have been told since that the table is another. A
+//! write takes what was asked for up to [`FRESH_NS`] earlier: about as long as it is on its way
+//! itself. What comes later than [`LATE_NS`] says nothing: this process stood still, perhaps. A
+//! change of the schema makes all that was said void.
 //!
-//! This must never: tell what was asked for earlier than the waiter allows; leave a waiter without a word, or give it two.
+//! This must never: tell what was asked for earlier than the waiter allows; leave a waiter without
+//! a word, or give it two.
 
 use std::sync::Arc;
 
@@ -23,8 +29,8 @@ use super::outbox::Wanted;
 use super::part::{OneWrite, Part, Who};
 use super::{VERSION, schema};
 use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits::SECOND_NS;
-use crate::own::{self, Heard, Levels, Whose};
 
 /// How old what a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;
@@ -33,9 +39,15 @@ const ASKERS_MAX: u32 = 4;
 /// When it says nothing any more.
 const LATE_NS: u64 = 5 * SECOND_NS;
 
-/// Tells a waiter which table of this keyspace has this name, or its columns, as it was asked for no earlier than `since_ns`. It is told once,
-/// later.
-pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str), since_ns: u64, waits: WaitsForName) {
+/// Tells a waiter which table of this keyspace has this name, or its columns, as it was asked for
+/// no earlier than `since_ns`. It is told once, later.
+pub(super) fn want(
+    core: &mut Core,
+    io: &mut Io,
+    (keyspace, table): (&str, &str),
+    since_ns: u64,
+    waits: WaitsForName,
+) {
     let what = if let WaitsForName::Job { what, .. } = waits { what } else { What::Id };
     let key = (what, Box::from(keyspace), Box::from(table));
     let name = core.fleet.transactions.names.of(&key);
@@ -59,17 +71,17 @@ fn who(core: &Core, waits: WaitsForName) -> Who {
     number.and_then(|number| keeper.jobs.get(&number)).map_or(Who::FORMER, |job| Who::of(&job.who))
 }
 
-/// Asks, as one of those who wait for what no question under way will tell. Clients that have no room for a question are told so; others ask in their
-/// place.
+/// Asks, as one of those who wait for what no question under way will tell. Clients that have no
+/// room for a question are told so; others ask in their place.
 fn ask(core: &mut Core, io: &mut Io, key: &Key) {
     let keeper = &mut core.fleet.transactions;
     let (names, jobs) = (&mut keeper.names, &keeper.jobs);
-    let is_gone =
-        |waits: &WaitsForName| matches!(waits, WaitsForName::Job { number, .. } if !jobs.contains_key(number));
+    let is_gone = |waits: &WaitsForName| matches!(waits, WaitsForName::Job { number, .. } if !jobs.contains_key(number));
     names.of(key).waiting.retain(|(_, waits)| !is_gone(waits));
     for turn in 1..=ASKERS_MAX {
         let name = core.fleet.transactions.names.of(key);
-        let Some((_, first)) = name.waiting.iter().find(|(since_ns, _)| name.is_asked_for_later(*since_ns)).copied()
+        let Some((_, first)) =
+            name.waiting.iter().find(|(since_ns, _)| name.is_asked_for_later(*since_ns)).copied()
         else {
             return;
         };
@@ -99,10 +111,24 @@ fn is_asked(core: &mut Core, io: &mut Io, key: &Key, who: Who) -> bool {
     let number = names.number;
     let name = names.of(key);
     let text = Arc::clone(name.question.get_or_insert_with(|| question(key)));
-    let levels = Levels { consistency: Consistency::ONE, serial: None, timestamp_us: None, elsewhere: false };
+    let levels = Levels {
+        consistency: Consistency::ONE,
+        serial: None,
+        timestamp_us: None,
+        elsewhere: false,
+    };
     let whose = Whose::Transaction(Part::Name { number, who });
-    // Prepared, as what is asked by each transaction is: to read its text takes a node longer than to answer it.
-    let is_asked = own::ask::ask_text(core, io, whose, &text, ValueList::positional(VERSION).values(), &levels, None);
+    // Prepared, as what is asked by each transaction is: to read its text takes a node longer than
+    // to answer it.
+    let is_asked = statements::ask::ask_text(
+        core,
+        io,
+        whose,
+        &text,
+        ValueList::positional(VERSION).values(),
+        &levels,
+        None,
+    );
     if is_asked {
         let names = &mut core.fleet.transactions.names;
         names.of(key).asked.push((number, asked_ns));
@@ -145,7 +171,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>
         },
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
     };
-    // A node that does not know it as it was prepared has not been asked: it is asked again, by the text.
+    // A node that does not know it as it was prepared has not been asked: it is asked again, by the
+    // text.
     if !matches!(heard, Heard::Error(error) if error.unprepared_id().is_some()) {
         tell(core, &key, Named { found, asked_ns });
     }

@@ -1,9 +1,11 @@
-//! Tables with the mode `observe`: nodes decide their statements, and what the proxies would have answered is compared.
+//! Tables with the mode `observe`: nodes decide their statements, and what the proxies would have
+//! answered is compared.
 //!
-//! A single statement takes the way that it takes with the mode `conditional`, to the core that owns its keyspace's shard, and has its row
-//! to itself there ([`super::lone`]). It is decided by the row as this core knows it, and goes to a node all the same, as its client has
-//! sent it; the node's answer is told. So an operator sees, before the proxies decide anything, whether they would answer as nodes do: not if
-//! something writes to the table that they do not see.
+//! A single statement takes the way that it takes with the mode `conditional`, to the core that
+//! owns its keyspace's shard, and has its row to itself there ([`super::lone`]). It is decided by
+//! the row as this core knows it, and goes to a node all the same, as its client has sent it; the
+//! node's answer is told. So an operator sees, before the proxies decide anything, whether they
+//! would answer as nodes do: not if something writes to the table that they do not see.
 //!
 //! | a statement | goes |
 //! |---|---|
@@ -11,8 +13,9 @@
 //! | one that `conditional` would refuse | by the core of its shard, as it is; not compared |
 //! | a batch, what cannot be read here, and what calls functions of users | to nodes, as on a table without a mode; not compared |
 //!
-//! This must never: answer anything but what a node has said; send a statement once more that a node may have carried out; say that answers
-//! are the same, or that they differ, by a row that may have expired, or been changed by a statement which this core has sent.
+//! This must never: answer anything but what a node has said; send a statement once more that a
+//! node may have carried out; say that answers are the same, or that they differ, by a row that may
+//! have expired, or been changed by a statement which this core has sent.
 
 use std::sync::Arc;
 
@@ -23,7 +26,8 @@ use shunt_transactions::Partition;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::RowsWriter;
 use shunt_wire::cql::message::{
-    Batch, BatchStatement, BytesMap, Consistency, Execute, Query, ResultMessage, Rows, split_request_prefix,
+    Batch, BatchStatement, BytesMap, Consistency, Execute, Query, ResultMessage, Rows,
+    split_request_prefix,
 };
 use shunt_wire::cql::statement::{Kind, classify};
 
@@ -39,11 +43,11 @@ use super::routed::{Named, tables_of};
 use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::hop;
+use crate::fleet::peers;
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::log_limits::Logged;
 use crate::metrics::Observation;
-use crate::own::{self, Heard, Levels, Whose};
 
 /// A request that may go to nodes as on any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +63,9 @@ pub(crate) fn left(core: &mut Core, pool: PoolId, header: &Header, body: &[u8]) 
         return None;
     }
     let (payload, body) = split_request_prefix(header.flags, body).ok()?;
-    let is_ours =
-        |payload: &BytesMap<'_>| besides::is_asked(payload) || payload.iter().any(|(key, _)| key == hop::TRANSACTION);
+    let is_ours = |payload: &BytesMap<'_>| {
+        besides::is_asked(payload) || payload.iter().any(|(key, _)| key == peers::TRANSACTION)
+    };
     if payload.as_ref().is_some_and(is_ours) {
         return None;
     }
@@ -98,7 +103,11 @@ fn left_of(text: &str) -> Option<Left> {
 }
 
 /// The tables of all statements; none: nobody can say.
-fn tables_of_batch(core: &mut Core, batch: &Batch<'_>, session: Option<&str>) -> Option<Vec<Named>> {
+fn tables_of_batch(
+    core: &mut Core,
+    batch: &Batch<'_>,
+    session: Option<&str>,
+) -> Option<Vec<Named>> {
     let mut all = Vec::new();
     for child in batch.children() {
         match child.statement {
@@ -111,11 +120,12 @@ fn tables_of_batch(core: &mut Core, batch: &Batch<'_>, session: Option<&str>) ->
     Some(all)
 }
 
-/// What is known of a text. On such a table it may be one that is no transaction: it goes by its owner all the same, who would go on with rows that
-/// it has changed.
+/// What is known of a text. On such a table it may be one that is no transaction: it goes by its
+/// owner all the same, who would go on with rows that it has changed.
 pub(super) fn known(core: &Core, text: &str, keyspace: Option<&str>) -> Result<Known, Refusal> {
     Known::read(text, keyspace).or_else(|refusal| {
-        let single = core.router.modes.has_observed().then(|| Known::read_single(text, keyspace)).flatten();
+        let single =
+            core.router.modes.has_observed().then(|| Known::read_single(text, keyspace)).flatten();
         single.filter(|known| is_of(core, known)).ok_or(refusal)
     })
 }
@@ -131,11 +141,13 @@ pub(super) fn count(core: &Core, observation: Observation) {
     core.context.metrics.transactions.observed.of(observation).add(1);
 }
 
-/// Refuses what is not asked by another connection than its client's: it may have no right to execute the functions that it calls, or says what
-/// would not be said there.
+/// Refuses what is not asked by another connection than its client's: it may have no right to
+/// execute the functions that it calls, or says what would not be said there.
 pub(super) fn check(known: &Known, as_sent: AsSent) -> Result<(), Fault> {
     if as_sent.is_odd || known.calls_others {
-        return Err(Fault::invalid("Shunt: this statement is for a node to read, and under its client's role"));
+        return Err(Fault::invalid(
+            "Shunt: this statement is for a node to read, and under its client's role",
+        ));
     }
     Ok(())
 }
@@ -152,7 +164,8 @@ pub(super) struct Original {
 /// A statement that may be sent on; none if it is another.
 pub(super) fn original(core: &Core, message: &[u8]) -> Option<Original> {
     let asked = Asked::read(message).ok().filter(|asked| asked.besides.is_empty())?;
-    let Single { table: name, .. } = Single::read(asked.text).filter(|single| !single.calls_others)?;
+    let Single { table: name, .. } =
+        Single::read(asked.text).filter(|single| !single.calls_others)?;
     let domain = name.keyspace.as_deref().unwrap_or(asked.keyspace);
     let named = (Some(domain.into()), name.name.as_str().into());
     if !core.router.modes.leaves_to_nodes(Some(&[named])) {
@@ -163,7 +176,8 @@ pub(super) fn original(core: &Core, message: &[u8]) -> Option<Original> {
     Some(Original { text, shard, table })
 }
 
-/// Sends a statement as its client has, and says for whom. `false`: it is none that may be, or could not be sent.
+/// Sends a statement as its client has, and says for whom. `false`: it is none that may be, or
+/// could not be sent.
 pub(super) fn send(core: &mut Core, io: &mut Io, number: u64, whose: Whose) -> bool {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return false };
     let message = std::mem::take(&mut job.message);
@@ -175,15 +189,17 @@ pub(super) fn send(core: &mut Core, io: &mut Io, number: u64, whose: Whose) -> b
 }
 
 fn send_message(core: &mut Core, io: &mut Io, message: &[u8], whose: Whose) -> bool {
-    let (Some(Original { text, .. }), Ok(asked)) = (original(core, message), Asked::read(message)) else {
+    let (Some(Original { text, .. }), Ok(asked)) = (original(core, message), Asked::read(message))
+    else {
         return false;
     };
     let AsSent { consistency, serial, timestamp_us, .. } = as_sent(core, &asked);
     let levels = Levels { consistency, serial, timestamp_us, elsewhere: false };
-    own::ask::ask_text(core, io, whose, &text, asked.values, &levels, None)
+    statements::ask::ask_text(core, io, whose, &text, asked.values, &levels, None)
 }
 
-/// How a statement is carried out; one of a proxy that had not read its table's mode yet has not said.
+/// How a statement is carried out; one of a proxy that had not read its table's mode yet has not
+/// said.
 fn as_sent(core: &Core, asked: &Asked<'_>) -> AsSent {
     asked.as_sent.unwrap_or_else(|| AsSent {
         consistency: levels::quorum(core),
@@ -193,8 +209,15 @@ fn as_sent(core: &Core, asked: &Asked<'_>) -> AsSent {
     })
 }
 
-/// What is in doubt about its row, now that a node has answered: by what came of it, and by when it, or what was read, was written.
-pub(super) fn doubt(core: &Core, io: &Io, message: &[u8], heard: &Heard<'_>, latest_us: i64) -> Doubt {
+/// What is in doubt about its row, now that a node has answered: by what came of it, and by when
+/// it, or what was read, was written.
+pub(super) fn doubt(
+    core: &Core,
+    io: &Io,
+    message: &[u8],
+    heard: &Heard<'_>,
+    latest_us: i64,
+) -> Doubt {
     let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
     let sent_us = Asked::read(message).ok().and_then(|asked| as_sent(core, &asked).timestamp_us);
     match heard {
@@ -212,10 +235,15 @@ pub(super) fn level(core: &Core, message: &[u8]) -> Consistency {
     serial.unwrap_or(Consistency::SERIAL)
 }
 
-/// What a node has answered, as it is told; none if that cannot be read. `types`: the version in which types are told.
-pub(super) fn told((version, types): (u8, u8), heard: &Heard<'_>, raw: &[u8]) -> Option<(Head, Vec<u8>)> {
+/// What a node has answered, as it is told; none if that cannot be read. `types`: the version in
+/// which types are told.
+pub(super) fn told(
+    (version, types): (u8, u8),
+    heard: &Heard<'_>,
+    raw: &[u8],
+) -> Option<(Head, Vec<u8>)> {
     match heard {
-        Heard::Result(ResultMessage::Rows(rows)) if types != own::VERSION => {
+        Heard::Result(ResultMessage::Rows(rows)) if types != statements::VERSION => {
             Some(((opcode::RESULT, 0), retyped(rows, types)?))
         }
         Heard::Result(_) => Some(((opcode::RESULT, 0), raw.to_vec())),
@@ -230,11 +258,18 @@ pub(super) fn told((version, types): (u8, u8), heard: &Heard<'_>, raw: &[u8]) ->
 
 /// Rows with the types of another version of the protocol.
 fn retyped(rows: &Rows<'_>, types: u8) -> Option<Vec<u8>> {
-    let of = |mut option: &[u8]| CqlType::read_option(&mut option).map(|cql_type| cql_type.option(types));
-    let options = rows.metadata.columns().map(|column| of(column.type_option)).collect::<Option<Vec<_>>>()?;
+    let of = |mut option: &[u8]| {
+        CqlType::read_option(&mut option).map(|cql_type| cql_type.option(types))
+    };
+    let options =
+        rows.metadata.columns().map(|column| of(column.type_option)).collect::<Option<Vec<_>>>()?;
     let first = rows.metadata.columns().next()?;
-    let columns: Vec<_> =
-        rows.metadata.columns().zip(&options).map(|(column, option)| (column.name, &option[..])).collect();
+    let columns: Vec<_> = rows
+        .metadata
+        .columns()
+        .zip(&options)
+        .map(|(column, option)| (column.name, &option[..]))
+        .collect();
     let mut out = Vec::new();
     let mut writer = RowsWriter::new(&mut out, first.keyspace, first.table, &columns);
     for row in rows.rows() {
@@ -244,18 +279,25 @@ fn retyped(rows: &Rows<'_>, types: u8) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// True if all proxies know by this time that the table of a statement is observed. Whoever has sent it here does; before this core does
-/// too, others may know nothing of it, and send past it what is written there.
+/// True if all proxies know by this time that the table of a statement is observed. Whoever has
+/// sent it here does; before this core does too, others may know nothing of it, and send past it
+/// what is written there.
 pub(super) fn is_settled(core: &Core, number: u64, now_ns: u64) -> bool {
     let keeper = &core.fleet.transactions;
     let plan = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref());
     let Some(table) = plan.and_then(|plan| plan.tables().first().copied()) else { return false };
-    core.router.modes.is_observed(&table.keyspace, &table.name) && now_ns >= keeper.modes.compares_from_ns
+    core.router.modes.is_observed(&table.keyspace, &table.name)
+        && now_ns >= keeper.modes.compares_from_ns
 }
 
-/// A node has answered a statement: whether that is what the proxies would have. None where it says nothing about them: it failed, for a
-/// time-out does not say what was decided.
-pub(super) fn compared(deciding: &Deciding, heard: &Heard<'_>, raw: &[u8], now_ns: u64) -> Option<Observation> {
+/// A node has answered a statement: whether that is what the proxies would have. None where it says
+/// nothing about them: it failed, for a time-out does not say what was decided.
+pub(super) fn compared(
+    deciding: &Deciding,
+    heard: &Heard<'_>,
+    raw: &[u8],
+    now_ns: u64,
+) -> Option<Observation> {
     let observed = deciding.observed.as_ref()?;
     match (heard, &observed.expected) {
         (Heard::Result(ResultMessage::Rows(_)), Some(expected)) if now_ns < observed.until_ns => {
@@ -266,8 +308,9 @@ pub(super) fn compared(deciding: &Deciding, heard: &Heard<'_>, raw: &[u8], now_n
     }
 }
 
-/// A node has answered otherwise than the proxies would have. That counts once it is known that the table's mode was still the same then: whoever
-/// knows already that it is another sends past this core what is written to the table.
+/// A node has answered otherwise than the proxies would have. That counts once it is known that the
+/// table's mode was still the same then: whoever knows already that it is another sends past this
+/// core what is written to the table.
 pub(super) fn differs(core: &mut Core, io: &Io, number: u64, raw: &[u8]) {
     let seen_ns = io.now_ns();
     let keeper = &mut core.fleet.transactions;
@@ -295,7 +338,8 @@ pub(super) fn differs(core: &mut Core, io: &Io, number: u64, raw: &[u8]) {
 /// Between two looks at modes; more are counted at once.
 const DIFFERENCES_MAX: usize = 1_024;
 
-/// The modes are known as they were at this time, or later: tells the operator of what has differed before.
+/// The modes are known as they were at this time, or later: tells the operator of what has differed
+/// before.
 pub(super) fn tell(core: &mut Core, io: &Io, asked_ns: u64) {
     if core.fleet.transactions.modes.differences.is_empty() {
         return;
@@ -327,7 +371,9 @@ const STATEMENT_SHOWN_BYTES: usize = 1_000;
 
 /// Whether a result says that a statement was applied.
 fn applied(result: &[u8]) -> Option<bool> {
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(own::VERSION, result) else { return None };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(statements::VERSION, result) else {
+        return None;
+    };
     let row = rows.rows().next()?.ok()?;
     row.get(0).map(|value| value == [1])
 }

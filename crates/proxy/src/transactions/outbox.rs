@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use shunt_locks::{Ticket, Written};
 use shunt_transactions::{
-    Claim, Generation, OpeningSink, Outcome, Place, Position, Refused, Row, Sink, Ticket as Number, TransactionId,
+    Claim, Generation, OpeningSink, Outcome, Place, Position, Refused, Row, Sink, Ticket as Number,
+    TransactionId,
 };
 
 use super::failed::Failed;
@@ -14,7 +15,7 @@ use super::part::OneWrite;
 use super::plan::Plan;
 use super::plans::Waiter;
 use super::unconfirmed::Unconfirmed;
-use crate::hop::Login;
+use crate::fleet::peers::Login;
 
 /// One thing to do.
 #[derive(Debug)]
@@ -70,7 +71,8 @@ pub(super) enum Wanted {
     Tell(Ticket, Head, Vec<u8>),
     /// The log of a shard is to be opened, unless it was before.
     Open(u8),
-    /// The same if the shard has a log: no table has a mode that asks for the shard, but one may have had such a mode.
+    /// The same if the shard has a log: no table has a mode that asks for the shard, but one may
+    /// have had such a mode.
     Recover(u8),
     /// There is a reason why what failed may not fail any more: it is tried again now.
     Hurry,

@@ -1,12 +1,15 @@
-//! Rows of the fleet's own tables that a transaction reads and writes besides those of its statements: the highest fence of a lock that a
-//! keyspace's transactions have seen, and the outcome of what came with a key.
+//! Rows of the fleet's own tables that a transaction reads and writes besides those of its
+//! statements: the highest fence of a lock that a keyspace's transactions have seen, and the
+//! outcome of what came with a key.
 //!
-//! They are locked, read and written as the others are, and the same record has them; a fence that is known ([`super::fences`]) is not read.
-//! So whatever fails, there is an outcome if and only if what it tells of was written, and a fence that was seen stays seen. What must never be: a transaction is carried out behind one
-//! that came with a later fence of the same lock; two are carried out under one key.
+//! They are locked, read and written as the others are, and the same record has them; a fence that
+//! is known ([`super::fences`]) is not read. So whatever fails, there is an outcome if and only if
+//! what it tells of was written, and a fence that was seen stays seen. What must never be: a
+//! transaction is carried out behind one that came with a later fence of the same lock; two are
+//! carried out under one key.
 //!
-//! Rows live for a day. Whether a lock is held with a fence is asked of its owner just before ([`super::fence`]), so a row is needed for no longer
-//! than a transaction may be under way.
+//! Rows live for a day. Whether a lock is held with a fence is asked of its owner just before
+//! ([`super::fence`]), so a row is needed for no longer than a transaction may be under way.
 
 use std::sync::{Arc, LazyLock};
 
@@ -102,7 +105,8 @@ pub(super) struct OwnRows {
     request: [u8; 16],
     /// What was read: the fence, and the outcome.
     fence: Option<i64>,
-    /// The fence's row is not locked alone: another transaction may have it too, and it must not be written.
+    /// The fence's row is not locked alone: another transaction may have it too, and it must not be
+    /// written.
     is_shared: bool,
     /// The fence is known, and is not read.
     is_known: bool,
@@ -123,7 +127,8 @@ impl OwnRows {
             return OwnRows::default();
         }
         let mut hash = Md5::new();
-        // The keyspace of its tables, and not that of the session: a text that names it means the same in each.
+        // The keyspace of its tables, and not that of the session: a text that names it means the
+        // same in each.
         for text in [asked.text, domain] {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
@@ -179,13 +184,15 @@ impl OwnRows {
         self.guard.is_some().then(|| self.partition(Kind::Fence))
     }
 
-    /// Before its partitions are locked: the row of its fence is locked together with others', if it is known to have that fence already.
+    /// Before its partitions are locked: the row of its fence is locked together with others', if
+    /// it is known to have that fence already.
     pub(super) fn share(&mut self, claim: Option<Claim>, fences: &mut Fences) {
         let known = self.known_fence(claim, fences);
         self.is_shared = self.guard.as_ref().is_some_and(|held| known == Some(held.fence));
     }
 
-    /// It has its partitions, and what is known of the fence of its lock under this ownership counts for as long as it has them.
+    /// It has its partitions, and what is known of the fence of its lock under this ownership
+    /// counts for as long as it has them.
     pub(super) fn begin(&mut self, claim: Option<Claim>, fences: &mut Fences) {
         let known = self.known_fence(claim, fences);
         (self.fence, self.is_known, self.claim) = (known, known.is_some(), claim);
@@ -216,7 +223,9 @@ impl OwnRows {
 
     fn key_of(&self, kind: Kind) -> Vec<Vec<u8>> {
         let (first, second) = match (kind, &self.guard) {
-            (Kind::Fence, Some(held)) => (vec![u8::from(held.is_fast)], held.name.as_bytes().to_vec()),
+            (Kind::Fence, Some(held)) => {
+                (vec![u8::from(held.is_fast)], held.name.as_bytes().to_vec())
+            }
             _ => (self.role.as_bytes().to_vec(), self.key.to_vec()),
         };
         vec![self.fleet.as_bytes().to_vec(), self.domain.as_bytes().to_vec(), first, second]
@@ -224,7 +233,9 @@ impl OwnRows {
 
     /// What is locked for them.
     pub(super) fn partitions(&self) -> impl Iterator<Item = (Partition, Mode)> {
-        let mode = |kind: Kind| if kind == Kind::Fence && self.is_shared { Mode::Shared } else { Mode::Exclusive };
+        let mode = |kind: Kind| {
+            if kind == Kind::Fence && self.is_shared { Mode::Shared } else { Mode::Exclusive }
+        };
         self.kinds().map(move |kind| (self.partition(kind), mode(kind)))
     }
 
@@ -250,7 +261,10 @@ impl OwnRows {
         match self.reads().nth(place)? {
             Kind::Fence => self.fence = Some(i64::from_be_bytes(row.get(0)?.try_into().ok()?)),
             Kind::Outcome => {
-                let known = Known { applied: row.get(1)? == [1], body: row.get(2).unwrap_or_default().into() };
+                let known = Known {
+                    applied: row.get(1)? == [1],
+                    body: row.get(2).unwrap_or_default().into(),
+                };
                 self.outcome = Some((row.get(0)?.try_into().ok()?, known));
             }
         }
@@ -266,8 +280,7 @@ impl OwnRows {
             && self.fence.is_none_or(|seen| seen < held.fence)
         {
             // Forgotten while this one waited. Whoever writes the row has it alone.
-            let why =
-                "Shunt: it is not known any more which fence of this lock was the last; nothing was written, ask again";
+            let why = "Shunt: it is not known any more which fence of this lock was the last; nothing was written, ask again";
             return Err(Fault::overloaded(why));
         }
         if let Some((request, known)) = &self.outcome {
@@ -290,12 +303,17 @@ impl OwnRows {
     /// What is written when the first outcome is told again: the fence still counts as seen.
     pub(super) fn raise(&mut self) {
         self.writes.clear();
-        if self.guard.as_ref().is_some_and(|held| !held.is_over && self.fence.is_none_or(|seen| seen < held.fence)) {
+        if self
+            .guard
+            .as_ref()
+            .is_some_and(|held| !held.is_over && self.fence.is_none_or(|seen| seen < held.fence))
+        {
             self.decide(false, None);
         }
     }
 
-    /// Decides what is written besides, now that it is known whether the statements write, and what is answered.
+    /// Decides what is written besides, now that it is known whether the statements write, and what
+    /// is answered.
     pub(super) fn decide(&mut self, applied: bool, answer: Option<Vec<u8>>) {
         self.writes.clear();
         let ttl = || bytes(KEPT_S.to_be_bytes());
@@ -305,7 +323,8 @@ impl OwnRows {
             self.add(Kind::Fence, &WRITE_FENCE, [bytes(fence.to_be_bytes()), ttl()]);
         }
         if let Some(answer) = answer.filter(|_| self.wants_answer()) {
-            let values = [bytes(self.request), bytes([u8::from(applied)]), Value::Bytes(answer), ttl()];
+            let values =
+                [bytes(self.request), bytes([u8::from(applied)]), Value::Bytes(answer), ttl()];
             self.add(Kind::Outcome, &WRITE_OUTCOME, values);
         }
     }

@@ -18,7 +18,8 @@ pub(crate) enum Part {
     Read { job: u64, read: u16, who: Who },
     /// A single statement is written.
     Alone { id: TransactionId, who: Who },
-    /// A single statement of a table with the mode `observe` goes to a node, and is decided by nobody here.
+    /// A single statement of a table with the mode `observe` goes to a node, and is decided by
+    /// nobody here.
     Passed { job: u64, who: Who },
     /// A record is written, for this client.
     Record { id: TransactionId, who: Who },
@@ -85,7 +86,8 @@ impl Parked {
     }
 }
 
-/// A client as its share of what is in flight is known by: a hash of what [`super::shares`] knows it by.
+/// A client as its share of what is in flight is known by: a hash of what [`super::shares`] knows
+/// it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(pub(crate) u64);
 
@@ -131,9 +133,13 @@ impl Part {
             Part::Modes | Part::Rules => Share::Looks,
             Part::Read { .. } => Share::Reads,
             Part::Name { .. } => Share::Names,
-            Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,
+            Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => {
+                Share::Records
+            }
             Part::Confirm(_) => Share::Confirms,
-            Part::Write { write: OneWrite::Own { .. }, .. } | Part::Alone { .. } | Part::Passed { .. } => Share::Writes,
+            Part::Write { write: OneWrite::Own { .. }, .. }
+            | Part::Alone { .. }
+            | Part::Passed { .. } => Share::Writes,
             Part::Write { write: OneWrite::Found { .. }, .. } => Share::Found,
         }
     }
@@ -144,7 +150,9 @@ impl Part {
             Part::Permission { who, .. } => Some(who),
             Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
             Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
-            Part::Alone { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => Some(who),
+            Part::Alone { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => {
+                Some(who)
+            }
             Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
             _ => None,
         }
@@ -164,7 +172,8 @@ impl Share {
             // One is under way, or one for each of two memberships.
             Share::Confirms => 2,
             Share::Reads => 768,
-            // A half is as much as a transaction over a hundred tables asks at once, of each its id and its columns.
+            // A half is as much as a transaction over a hundred tables asks at once, of each its id
+            // and its columns.
             Share::Names => 512,
             Share::Records => 256,
             Share::Writes => 384,

@@ -1,11 +1,13 @@
-//! A transaction's plan: what is read, what is decided by it, and what is written, for any bind values.
+//! A transaction's plan: what is read, what is decided by it, and what is written, for any bind
+//! values.
 //!
 //! 1. [`Outline`]: the text is read, and the tables in it are named.
-//! 2. [`Draft`]: with the tables, the statements are checked, and there are texts for nodes to prepare.
+//! 2. [`Draft`]: with the tables, the statements are checked, and there are texts for nodes to
+//!    prepare.
 //! 3. [`Plan`]: with what nodes say of their markers and columns, it can be carried out.
 //!
-//! Everything here is free of I/O. What must never be: a write that gives another result when it is made again, for a recovery
-//! makes it again; a partition that is read or written and not locked.
+//! Everything here is free of I/O. What must never be: a write that gives another result when it is
+//! made again, for a recovery makes it again; a partition that is read or written and not locked.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +15,8 @@ use std::sync::Arc;
 
 use shunt_language::terms::Prepared;
 use shunt_language::transaction::{
-    self, MarkerPlace, OneRow, PreparedCondition, PreparedReference, PreparedSelfAssignment, Returned, Transaction,
+    self, MarkerPlace, OneRow, PreparedCondition, PreparedReference, PreparedSelfAssignment,
+    Returned, Transaction,
 };
 use shunt_language::{CqlType, InvalidRequest};
 use shunt_transactions::Partition;
@@ -84,7 +87,8 @@ enum Place {
 pub(super) struct Draft {
     pub(super) outline: Outline,
     one_row: Vec<OneRow>,
-    /// First those of `LET`, then the one that is returned, then one for each write that computes something from its row.
+    /// First those of `LET`, then the one that is returned, then one for each write that computes
+    /// something from its row.
     pub(super) reads: Vec<Standalone>,
     pub(super) writes: Vec<Standalone>,
     keys: Vec<Key>,
@@ -117,14 +121,14 @@ pub(super) struct ShownText {
 
 impl ShownText {
     pub(super) fn of(prepared: &Answer<'_>) -> ShownText {
-        let markers = prepared
-            .bind
-            .markers()
-            .map(|marker| Shown { name: marker.name.into(), type_option: marker.type_option.into() });
-        let columns = prepared
-            .result
-            .columns()
-            .map(|column| Shown { name: column.name.into(), type_option: column.type_option.into() });
+        let markers = prepared.bind.markers().map(|marker| Shown {
+            name: marker.name.into(),
+            type_option: marker.type_option.into(),
+        });
+        let columns = prepared.result.columns().map(|column| Shown {
+            name: column.name.into(),
+            type_option: column.type_option.into(),
+        });
         ShownText { markers: markers.collect(), columns: columns.collect() }
     }
 }
@@ -144,24 +148,33 @@ pub(super) struct Plan {
     asks_columns: Vec<bool>,
 }
 
-/// True if a column may be named in a text, in upper or lower case, as a word. Quotes in a name are doubled there: then it may. For one column:
-/// [`Mentions`] looks for many.
+/// True if a column may be named in a text, in upper or lower case, as a word. Quotes in a name are
+/// doubled there: then it may. For one column: [`Mentions`] looks for many.
 fn is_in(name: &str, text: &str) -> bool {
     let (name, text) = (name.as_bytes(), text.as_bytes());
-    let is_of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let is_of_word =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let is_here = |(place, part): (usize, &[u8])| {
         let before = place.checked_sub(1).and_then(|place| text.get(place));
-        part.eq_ignore_ascii_case(name) && !is_of_word(before) && !is_of_word(text.get(place + name.len()))
+        part.eq_ignore_ascii_case(name)
+            && !is_of_word(before)
+            && !is_of_word(text.get(place + name.len()))
     };
     name.is_empty() || name.contains(&b'"') || text.windows(name.len()).enumerate().any(is_here)
 }
 
-fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidRequest) -> InvalidRequest {
+fn at(
+    transaction: &Transaction,
+    statement: usize,
+    text: &str,
+    error: InvalidRequest,
+) -> InvalidRequest {
     InvalidRequest::new(format!("{}: {}", transaction.name_of(statement, text), error.message))
 }
 
 impl Draft {
-    /// `now_ms`: milliseconds since 1970, for the literal `'now'`. `is_conditional`: the mode of a table of it is `conditional` or `observe`.
+    /// `now_ms`: milliseconds since 1970, for the literal `'now'`. `is_conditional`: the mode of a
+    /// table of it is `conditional` or `observe`.
     pub(super) fn new(
         outline: Outline,
         tables: &[Arc<Table>],
@@ -171,7 +184,8 @@ impl Draft {
         if !is_conditional {
             outline.transaction.check_alone(&outline.text)?;
         } else if outline.transaction.lone_mutation().is_none() {
-            let (keyspace, table) = (&outline.domain, outline.tables.first().map_or("", |(name, _)| name));
+            let (keyspace, table) =
+                (&outline.domain, outline.tables.first().map_or("", |(name, _)| name));
             return Err(InvalidRequest::new(format!(
                 "Shunt: the mode of table {keyspace}.{table} is 'conditional' or 'observe': what writes to such a table is one INSERT, UPDATE, \
                  DELETE or TRUNCATE, no batch and no transaction, and takes no guards and keys"
@@ -196,12 +210,24 @@ impl Draft {
             lone: None,
         };
         for (index, inner) in outline.transaction.statements.iter().enumerate() {
-            drafting.statement(index, inner).map_err(|error| at(&outline.transaction, index, &outline.text, error))?;
+            drafting
+                .statement(index, inner)
+                .map_err(|error| at(&outline.transaction, index, &outline.text, error))?;
         }
         let conditions = drafting.conditions()?;
         let returned = drafting.returned()?;
-        let Drafting { reads, writes, keys, sources, references, computed, called, known: known_markers, lone, .. } =
-            drafting;
+        let Drafting {
+            reads,
+            writes,
+            keys,
+            sources,
+            references,
+            computed,
+            called,
+            known: known_markers,
+            lone,
+            ..
+        } = drafting;
         Ok(Draft {
             outline,
             one_row,
@@ -219,19 +245,24 @@ impl Draft {
         })
     }
 
-    /// The texts that nodes are to prepare, in the order in which [`Plan::new`] takes what they say.
+    /// The texts that nodes are to prepare, in the order in which [`Plan::new`] takes what they
+    /// say.
     pub(super) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
         self.reads.iter().chain(&self.writes).map(|standalone| &standalone.text)
     }
 
-    /// True if a node refuses a column that the client has not named. It was dropped since the table was looked up: a row is read, and made anew,
-    /// with all.
+    /// True if a node refuses a column that the client has not named. It was dropped since the
+    /// table was looked up: a row is read, and made anew, with all.
     pub(super) fn is_refused_for_another(&self, error: &ErrorMessage<'_>) -> bool {
         let is_named_by = |name: &str| {
-            let told = [format!("Undefined column name {name} "), format!("Undefined column name \"{name}\" ")];
+            let told = [
+                format!("Undefined column name {name} "),
+                format!("Undefined column name \"{name}\" "),
+            ];
             told.iter().any(|told| error.message.contains(told)) && !is_in(name, &self.outline.text)
         };
-        error.code == error_code::INVALID && self.keys.iter().flat_map(|key| key.table.beside_key()).any(is_named_by)
+        error.code == error_code::INVALID
+            && self.keys.iter().flat_map(|key| key.table.beside_key()).any(is_named_by)
     }
 
     /// The statement of a read or write, as messages name it; `index` as in [`Draft::texts`].
@@ -250,7 +281,9 @@ impl Plan {
     /// `shown`: what nodes say of each of [`Draft::texts`].
     pub(super) fn new(draft: Draft, shown: &[ShownText]) -> Result<Plan, InvalidRequest> {
         let transaction = &draft.outline.transaction;
-        let unknown = |what: &str| InvalidRequest::new(format!("a node does not say of which type {what} is"));
+        let unknown = |what: &str| {
+            InvalidRequest::new(format!("a node does not say of which type {what} is"))
+        };
         let mut markers = Vec::with_capacity(transaction.markers.len());
         for (index, marker) in transaction.markers.iter().enumerate() {
             let mut found = None;
@@ -264,7 +297,7 @@ impl Plan {
             let known = || {
                 let (name, cql_type) = draft.known_markers[index].as_ref()?;
                 let mut type_option = Vec::new();
-                cql_type.write_option(crate::own::VERSION, &mut type_option);
+                cql_type.write_option(crate::fleet::statements::VERSION, &mut type_option);
                 Some(Shown { name: name.as_str().into(), type_option: type_option.into() })
             };
             let mut shown = found.or_else(known).ok_or_else(|| unknown("a bind marker"))?;
@@ -273,11 +306,13 @@ impl Plan {
             }
             markers.push(shown);
         }
-        let read_columns = shown.iter().take(draft.reads.len()).map(|shown| shown.columns.clone()).collect();
+        let read_columns =
+            shown.iter().take(draft.reads.len()).map(|shown| shown.columns.clone()).collect();
         let write_markers = shown.iter().skip(draft.reads.len()).map(|shown| {
             let typed = shown.markers.iter().map(|marker| {
                 let found = wire::CqlType::decode(&mut &*marker.type_option);
-                let cql_type = found.map_or_else(|| CqlType::Custom("".into()), |found| CqlType::from_wire(&found));
+                let cql_type = found
+                    .map_or_else(|| CqlType::Custom("".into()), |found| CqlType::from_wire(&found));
                 (marker.name.clone(), cql_type)
             });
             typed.collect()
@@ -285,25 +320,31 @@ impl Plan {
         let write_markers = write_markers.collect();
         let columns = match &transaction.returned {
             Returned::Nothing => Vec::new(),
-            Returned::Select => {
-                shown.get(transaction.lets.len()).map(|shown| shown.columns.clone()).unwrap_or_default()
-            }
+            Returned::Select => shown
+                .get(transaction.lets.len())
+                .map(|shown| shown.columns.clone())
+                .unwrap_or_default(),
             Returned::References(references) => {
                 let typed = references.iter().zip(&draft.returned).map(|(reference, place)| {
                     let mut type_option = Vec::new();
-                    draft.references[*place].reference.value_type().write_option(crate::own::VERSION, &mut type_option);
+                    draft.references[*place]
+                        .reference
+                        .value_type()
+                        .write_option(crate::fleet::statements::VERSION, &mut type_option);
                     let text = draft.outline.text.get(reference.range.clone()).unwrap_or_default();
                     Shown { name: text.into(), type_option: type_option.into() }
                 });
                 typed.collect()
             }
         };
-        let mut plan = Plan { draft, markers, columns, read_columns, write_markers, asks_columns: Vec::new() };
+        let mut plan =
+            Plan { draft, markers, columns, read_columns, write_markers, asks_columns: Vec::new() };
         plan.asks_columns = plan.columns_to_ask();
         Ok(plan)
     }
 
-    /// True if the columns of a read are those that it was planned with: the table may be another by now.
+    /// True if the columns of a read are those that it was planned with: the table may be another
+    /// by now.
     pub(super) fn has_columns(&self, read: usize, rows: &Rows<'_>) -> bool {
         let planned = self.read_columns.get(read).map(Vec::as_slice).unwrap_or_default();
         let found = rows.metadata.columns().map(|column| (column.name, column.type_option));
@@ -321,9 +362,10 @@ impl Plan {
         tables
     }
 
-    /// Of each of [`Plan::tables`], if a node is to be asked for its columns before anything is written: it is written to, and not all columns that a
-    /// write may name are read by this transaction, which would be refused, or answered otherwise, if one were another. What names the
-    /// columns of the key is a read of one row.
+    /// Of each of [`Plan::tables`], if a node is to be asked for its columns before anything is
+    /// written: it is written to, and not all columns that a write may name are read by this
+    /// transaction, which would be refused, or answered otherwise, if one were another. What names
+    /// the columns of the key is a read of one row.
     pub(super) fn asks_columns(&self) -> &[bool] {
         &self.asks_columns
     }
@@ -333,17 +375,22 @@ impl Plan {
         let needs = |table: &Table| {
             let key_parts = table.partition_key.len() + table.clustering.len();
             // Of a row that is returned, columns may have other names.
-            let reads = of_reads.iter().zip(&self.read_columns).enumerate().filter(|(read, (key, _))| {
-                key.table.id == table.id && key.parts.len() == key_parts && !self.is_returned(*read)
-            });
+            let reads =
+                of_reads.iter().zip(&self.read_columns).enumerate().filter(|(read, (key, _))| {
+                    key.table.id == table.id
+                        && key.parts.len() == key_parts
+                        && !self.is_returned(*read)
+                });
             let mut read: Option<HashSet<&str>> = None;
             for (_, (_, columns)) in reads {
                 read.get_or_insert_default().extend(columns.iter().map(|column| &*column.name));
             }
             let written = of_writes.iter().zip(&self.draft.writes);
-            let mut texts = written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
+            let mut texts =
+                written.filter(|(key, _)| key.table.id == table.id).map(|(_, write)| &*write.text);
             let Some(read) = read else { return texts.next().is_some() };
-            let others: Mentions<'_> = table.beside_key().filter(|name| !read.contains(name)).collect();
+            let others: Mentions<'_> =
+                table.beside_key().filter(|name| !read.contains(name)).collect();
             texts.any(|text| others.may_be_in(text))
         };
         self.tables().into_iter().map(needs).collect()
@@ -396,7 +443,8 @@ pub(super) fn partition(keyspace: &str, table: &str, parts: &[Vec<u8>]) -> Parti
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
-        // By its names: one plan may know a table that was dropped, and another the one that was made in its place.
+        // By its names: one plan may know a table that was dropped, and another the one that was
+        // made in its place.
         (keyspace, table).hash(&mut hasher);
         parts.hash(&mut hasher);
         u128::from(hasher.finish())

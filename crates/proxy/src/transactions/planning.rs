@@ -1,7 +1,9 @@
-//! From a text to a plan: tables are read from the schema, statements are prepared at a node, and whoever waits goes on.
+//! From a text to a plan: tables are read from the schema, statements are prepared at a node, and
+//! whoever waits goes on.
 //!
-//! A plan is kept for [`KEPT_NS`], for tables change. What is being planned is planned once, however many wait for it. There is no
-//! deadline here: each question has one of its own, and there are few.
+//! A plan is kept for [`KEPT_NS`], for tables change. What is being planned is planned once,
+//! however many wait for it. There is no deadline here: each question has one of its own, and there
+//! are few.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +22,8 @@ use super::switching::Told;
 use super::{levels, modes, question, reads, replicas};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits;
-use crate::own::{self, Heard, Whose};
 
 /// How long a plan is used before it is made anew, nanoseconds.
 const KEPT_NS: u64 = 5 * limits::SECOND_NS;
@@ -36,13 +38,22 @@ const PREPARES_MAX: usize = 16;
 /// One client's share of either is a half.
 const SHARES: usize = 2;
 
-/// Gives a waiter the plan of a text, now or later, or says why there is none. `who`: whose share it counts to.
-pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str), who: &Arc<str>, waiter: Waiter) {
+/// Gives a waiter the plan of a text, now or later, or says why there is none. `who`: whose share
+/// it counts to.
+pub(super) fn want(
+    core: &mut Core,
+    io: &mut Io,
+    (text, keyspace): (&str, &str),
+    who: &Arc<str>,
+    waiter: Waiter,
+) {
     let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
     let plans = &mut core.fleet.transactions.plans;
     let now_ns = io.now_ns();
     let mut waiter = Some(waiter);
-    if let Some((plan, is_due)) = plans.usable(&key, now_ns).map(|(plan, is_due)| (Arc::clone(plan), is_due)) {
+    if let Some((plan, is_due)) =
+        plans.usable(&key, now_ns).map(|(plan, is_due)| (Arc::clone(plan), is_due))
+    {
         waiter.take().into_iter().for_each(|waiter| give(core, waiter, Ok(&plan)));
         if !is_due {
             return;
@@ -60,7 +71,9 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str),
         let fault = Fault::overloaded(
             "Shunt: as many transactions are being prepared as may; ask again, or prepare your statements",
         );
-        return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&fault.clone().into())));
+        return waiter
+            .into_iter()
+            .for_each(|waiter| give(core, waiter, Err(&fault.clone().into())));
     }
     let outline = match Outline::read(text, keyspace) {
         Ok(outline) => outline,
@@ -95,9 +108,21 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str),
     };
     plans.planning.insert(number, planning);
     for (question, text, consistency) in [
-        (Question::Keyspace, format!("{}{}", schema::KEYSPACE, schema::literal(&domain)), Consistency::ONE),
-        (Question::Types, format!("{}{}", schema::TYPES, schema::literal(&domain)), Consistency::ONE),
-        (Question::Modes, format!("{}{}", schema::MODES, schema::literal(&domain)), levels::quorum(core)),
+        (
+            Question::Keyspace,
+            format!("{}{}", schema::KEYSPACE, schema::literal(&domain)),
+            Consistency::ONE,
+        ),
+        (
+            Question::Types,
+            format!("{}{}", schema::TYPES, schema::literal(&domain)),
+            Consistency::ONE,
+        ),
+        (
+            Question::Modes,
+            format!("{}{}", schema::MODES, schema::literal(&domain)),
+            levels::quorum(core),
+        ),
     ] {
         ask(core, io, number, question, &text, consistency);
     }
@@ -126,11 +151,19 @@ fn whose_share(core: &mut Core, number: u64) -> Who {
     planning(core, number).map_or(Who::FORMER, |planning| Who::of(&planning.who))
 }
 
-fn ask(core: &mut Core, io: &mut Io, number: u64, question: Question, text: &str, consistency: Consistency) {
+fn ask(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    question: Question,
+    text: &str,
+    consistency: Consistency,
+) {
     let who = whose_share(core, number);
     let whose = Whose::Transaction(Part::Schema { planning: number, question, who });
-    let pool = own::ask::pool(core, io);
-    let is_sent = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, text, consistency));
+    let pool = statements::ask::pool(core, io);
+    let is_sent =
+        pool.is_some_and(|pool| statements::ask::ask_in(core, io, pool, whose, text, consistency));
     count(core, number, is_sent);
 }
 
@@ -140,7 +173,11 @@ fn count(core: &mut Core, number: u64, is_sent: bool) {
         true => planning.open += 1,
         false => fail(
             planning,
-            Fault::new(FaultKind::Unserved, "Shunt: no node can be asked about this transaction; ask again").into(),
+            Fault::new(
+                FaultKind::Unserved,
+                "Shunt: no node can be asked about this transaction; ask again",
+            )
+            .into(),
         ),
     }
 }
@@ -162,9 +199,17 @@ fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
 }
 
 /// An answer about the schema.
-pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: Question, heard: &Heard<'_>) {
+pub(super) fn heard_schema(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    question: Question,
+    heard: &Heard<'_>,
+) {
     let unreachable = match heard {
-        Heard::Result(ResultMessage::Rows(rows)) if question == Question::Keyspace => unreachable(core, rows),
+        Heard::Result(ResultMessage::Rows(rows)) if question == Question::Keyspace => {
+            unreachable(core, rows)
+        }
         _ => None,
     };
     let Some(planning) = planning(core, number) else { return };
@@ -189,17 +234,27 @@ pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: 
             );
         }
         // By then it would be committed.
-        Heard::Error(error) if matches!(question, Question::MayWrite(_)) && error.code == error_code::UNAUTHORIZED => {
-            let why =
-                format!("Shunt: this proxy's own role may not write what a transaction writes: {}", error.message);
+        Heard::Error(error)
+            if matches!(question, Question::MayWrite(_))
+                && error.code == error_code::UNAUTHORIZED =>
+        {
+            let why = format!(
+                "Shunt: this proxy's own role may not write what a transaction writes: {}",
+                error.message
+            );
             fail(planning, Fault::new(FaultKind::Unauthorized, why).into());
         }
-        Heard::Error(error) if matches!(question, Question::MayWrite(_)) && error.code == error_code::INVALID => {}
+        Heard::Error(error)
+            if matches!(question, Question::MayWrite(_)) && error.code == error_code::INVALID => {}
         // A version of Cassandra that has no masks has no table of them.
-        Heard::Error(error) if matches!(question, Question::Masks(_)) && error.code == error_code::INVALID => {}
+        Heard::Error(error)
+            if matches!(question, Question::Masks(_)) && error.code == error_code::INVALID => {}
         Heard::Error(error) => fail(planning, node(error, "Shunt: the schema could not be read: ")),
         Heard::Result(_) | Heard::Unreadable => {
-            fail(planning, Fault::overloaded("Shunt: a node's answer about the schema cannot be read").into());
+            fail(
+                planning,
+                Fault::overloaded("Shunt: a node's answer about the schema cannot be read").into(),
+            );
         }
     }
     go_on(core, io, number);
@@ -213,14 +268,16 @@ fn unreachable(core: &Core, rows: &Rows<'_>) -> Option<String> {
 
 fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result<(), Failed> {
     let Some(outline) = &planning.outline else { return Ok(()) };
-    let missing =
-        |table: &str| Failed::from(Fault::invalid(format!("table {}.{table} does not exist", outline.domain)));
+    let missing = |table: &str| {
+        Failed::from(Fault::invalid(format!("table {}.{table} does not exist", outline.domain)))
+    };
     match question {
         Question::Keyspace => {
             let domain = &outline.domain;
             let found = schema::keyspace_unfit(rows);
-            planning.unfit =
-                found.ok_or_else(|| Failed::from(Fault::invalid(format!("keyspace {domain} does not exist"))))?;
+            planning.unfit = found.ok_or_else(|| {
+                Failed::from(Fault::invalid(format!("keyspace {domain} does not exist")))
+            })?;
         }
         Question::Types => planning.types = Some(Types::read(&outline.domain, rows)),
         Question::Modes => planning.modes = schema::modes(rows),
@@ -235,15 +292,20 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
         Question::Masks(place) => {
             let masked = rows.row_count > 0;
             if let Some(table) = planning.tables[usize::from(place)].as_mut().filter(|_| masked) {
-                let why = "it has masked columns, and the proxy reads them for all roles alike".to_owned();
+                let why = "it has masked columns, and the proxy reads them for all roles alike"
+                    .to_owned();
                 table.unfit.get_or_insert(why);
             }
         }
         Question::Columns(place) => {
             let slot = &mut planning.tables[usize::from(place)];
-            let table = slot.take().ok_or_else(|| missing(&outline.tables[usize::from(place)].0))?;
-            *slot =
-                Some(table.with_columns(rows).map_err(|why| Failed::from(Fault::invalid(format!("Shunt: {why}"))))?);
+            let table =
+                slot.take().ok_or_else(|| missing(&outline.tables[usize::from(place)].0))?;
+            *slot = Some(
+                table
+                    .with_columns(rows)
+                    .map_err(|why| Failed::from(Fault::invalid(format!("Shunt: {why}"))))?,
+            );
         }
     }
     // Each planning reads its own.
@@ -264,12 +326,15 @@ pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, 
     match heard {
         Heard::Result(ResultMessage::Prepared(prepared)) => {
             planning.shown[usize::from(place)] = ShownText::of(prepared);
-            let texts = planning.draft.as_ref().and_then(|draft| draft.texts().nth(usize::from(place)));
+            let texts =
+                planning.draft.as_ref().and_then(|draft| draft.texts().nth(usize::from(place)));
             if let Some(text) = texts.map(Arc::clone) {
-                core.fleet.own.learn_id(&text, prepared.id);
+                core.fleet.statements.learn_id(&text, prepared.id);
             }
         }
-        Heard::Error(error) if planning.draft.as_ref().is_some_and(|draft| draft.is_refused_for_another(error)) => {
+        Heard::Error(error)
+            if planning.draft.as_ref().is_some_and(|draft| draft.is_refused_for_another(error)) =>
+        {
             fail(planning, reads::changed_just_now().into());
         }
         Heard::Error(error) => {
@@ -283,7 +348,10 @@ pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, 
         Heard::Result(_) | Heard::Unreadable => {
             fail(
                 planning,
-                Fault::overloaded("Shunt: a node did not say of which types the values of a transaction are").into(),
+                Fault::overloaded(
+                    "Shunt: a node did not say of which types the values of a transaction are",
+                )
+                .into(),
             );
         }
     }
@@ -311,8 +379,11 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
             continue;
         }
         let Some(outline) = &planning.outline else { return };
-        let missing: Vec<u16> =
-            (0u16..).zip(&planning.tables).filter(|(_, table)| table.is_none()).map(|(place, _)| place).collect();
+        let missing: Vec<u16> = (0u16..)
+            .zip(&planning.tables)
+            .filter(|(_, table)| table.is_none())
+            .map(|(place, _)| place)
+            .collect();
         let bare: Vec<u16> = (0u16..)
             .zip(&planning.tables)
             .filter(|(_, table)| table.as_ref().is_some_and(|table| table.columns.is_empty()))
@@ -320,11 +391,12 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
             .collect();
         if missing.is_empty() && bare.is_empty() {
             draft(planning, now_ms);
-            let texts: Vec<Arc<str>> = planning.draft.iter().flat_map(Draft::texts).map(Arc::clone).collect();
+            let texts: Vec<Arc<str>> =
+                planning.draft.iter().flat_map(Draft::texts).map(Arc::clone).collect();
             for (place, text) in (0u16..).zip(&texts) {
                 let who = whose_share(core, number);
                 let whose = Whose::Transaction(Part::Text { planning: number, place, who });
-                let is_sent = own::ask::prepare_text(core, io, whose, text);
+                let is_sent = statements::ask::prepare_text(core, io, whose, text);
                 count(core, number, is_sent);
             }
             continue;
@@ -336,7 +408,11 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
                 let name = &names[usize::from(*place)];
                 (
                     question(*place),
-                    format!("{text}{} AND table_name = {}", schema::literal(&domain), schema::literal(name)),
+                    format!(
+                        "{text}{} AND table_name = {}",
+                        schema::literal(&domain),
+                        schema::literal(name)
+                    ),
                 )
             });
             texts.collect::<Vec<_>>()
@@ -365,7 +441,10 @@ fn draft(planning: &mut Planning, now_ms: i64) {
     let Some(outline) = planning.outline.take() else { return };
     let domain = &outline.domain;
     let said = |name: &String| planning.modes.get(name).map(|mode| Told::read(mode));
-    let held = outline.tables.iter().find(|(name, _)| said(name).is_some_and(|told| told.next().is_some()));
+    let held = outline
+        .tables
+        .iter()
+        .find(|(name, _)| said(name).is_some_and(|told| told.next().is_some()));
     if let Some((name, _)) = held {
         let fault = modes::held(domain, name);
         return fail(planning, fault.into());
@@ -384,10 +463,16 @@ fn draft(planning: &mut Planning, now_ms: i64) {
         return fail(planning, if has_none { Failed::NoMode(fault) } else { fault.into() });
     }
     if let Some(why) = &planning.unfit {
-        let why = format!("Shunt: table {domain}.{} cannot be in a transaction: {why}", outline.tables[0].0);
+        let why = format!(
+            "Shunt: table {domain}.{} cannot be in a transaction: {why}",
+            outline.tables[0].0
+        );
         return fail(planning, Fault::invalid(why).into());
     }
-    let modes = outline.tables.iter().filter_map(|(name, _)| TransactionalMode::named(planning.modes.get(name)?));
+    let modes = outline
+        .tables
+        .iter()
+        .filter_map(|(name, _)| TransactionalMode::named(planning.modes.get(name)?));
     let is_conditional = modes.into_iter().any(TransactionalMode::is_by_statement);
     let tables: Vec<Arc<Table>> = planning.tables.drain(..).flatten().map(Arc::new).collect();
     match Draft::new(outline, &tables, now_ms, is_conditional) {
@@ -410,8 +495,9 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
         }
         _ => drop(plans.by_text.remove(&planning.key)),
     }
-    let failed =
-        planning.failed.unwrap_or_else(|| Fault::overloaded("Shunt: there is no plan for this transaction").into());
+    let failed = planning.failed.unwrap_or_else(|| {
+        Fault::overloaded("Shunt: there is no plan for this transaction").into()
+    });
     for waiter in planning.waiting {
         give(core, waiter, plan.as_ref().ok_or(&failed));
     }

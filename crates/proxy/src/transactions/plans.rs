@@ -58,7 +58,8 @@ pub(super) struct Planning {
     pub(super) failed: Option<Failed>,
 }
 
-/// True of a plan that is not too old, and was wanted again: texts that come once make no room for others like them.
+/// True of a plan that is not too old, and was wanted again: texts that come once make no room for
+/// others like them.
 pub(super) fn is_used(entry: &Entry, now_ns: u64) -> bool {
     matches!(entry, Entry::Ready { until_ns, is_wanted: true, .. } if now_ns < *until_ns + STALE_NS)
 }
@@ -72,14 +73,17 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    /// Lets go of plans where there is no room for one more of so many bytes: of those that are too old, or were not wanted again; then of all.
+    /// Lets go of plans where there is no room for one more of so many bytes: of those that are too
+    /// old, or were not wanted again; then of all.
     pub(super) fn make_room(&mut self, bytes: usize, now_ns: u64) {
         let kept = |entry: &Entry| if let Entry::Ready { bytes, .. } = entry { *bytes } else { 0 };
         let is_full = |plans: &Plans| {
-            plans.by_text.len() >= PLANS_MAX || plans.by_text.values().map(kept).sum::<usize>() + bytes > BYTES_MAX
+            plans.by_text.len() >= PLANS_MAX
+                || plans.by_text.values().map(kept).sum::<usize>() + bytes > BYTES_MAX
         };
         if is_full(self) {
-            self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
+            self.by_text
+                .retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
         }
         if is_full(self) {
             self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
@@ -87,12 +91,20 @@ impl Plans {
     }
 
     /// Keeps a plan in the place of what there is of its text, unless it takes too much.
-    pub(super) fn keep(&mut self, key: (Arc<str>, Arc<str>), plan: &Arc<Plan>, until_ns: u64, now_ns: u64) {
-        let (bytes, is_wanted) = (plan.bytes(), matches!(self.by_text.get(&key), Some(Entry::Ready { .. })));
+    pub(super) fn keep(
+        &mut self,
+        key: (Arc<str>, Arc<str>),
+        plan: &Arc<Plan>,
+        until_ns: u64,
+        now_ns: u64,
+    ) {
+        let (bytes, is_wanted) =
+            (plan.bytes(), matches!(self.by_text.get(&key), Some(Entry::Ready { .. })));
         self.by_text.remove(&key);
         if bytes <= BYTES_OF_ONE_MAX {
             self.make_room(bytes, now_ns);
-            let entry = Entry::Ready { plan: Arc::clone(plan), bytes, until_ns, renewal: None, is_wanted };
+            let entry =
+                Entry::Ready { plan: Arc::clone(plan), bytes, until_ns, renewal: None, is_wanted };
             self.by_text.insert(key, entry);
         }
     }
@@ -109,11 +121,18 @@ impl Plans {
         self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
     }
 
-    /// The plan of a text, if there is one that may be used; and whether it is time to make it anew. What has changed since is found out when it is
-    /// used: tables are looked up by their ids, and those that it writes to by their columns, others by what is read.
-    pub(super) fn usable(&mut self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<(&Arc<Plan>, bool)> {
+    /// The plan of a text, if there is one that may be used; and whether it is time to make it
+    /// anew. What has changed since is found out when it is used: tables are looked up by their
+    /// ids, and those that it writes to by their columns, others by what is read.
+    pub(super) fn usable(
+        &mut self,
+        key: &(Arc<str>, Arc<str>),
+        now_ns: u64,
+    ) -> Option<(&Arc<Plan>, bool)> {
         match self.by_text.get_mut(key)? {
-            Entry::Ready { plan, until_ns, renewal, is_wanted, .. } if now_ns < *until_ns + STALE_NS => {
+            Entry::Ready { plan, until_ns, renewal, is_wanted, .. }
+                if now_ns < *until_ns + STALE_NS =>
+            {
                 *is_wanted = true;
                 Some((plan, now_ns >= *until_ns && renewal.is_none()))
             }

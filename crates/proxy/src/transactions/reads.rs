@@ -1,9 +1,11 @@
-//! A transaction that has its partitions reads, and is decided by what it has read; then there is a record of what it writes.
+//! A transaction that has its partitions reads, and is decided by what it has read; then there is a
+//! record of what it writes.
 //!
-//! What is read is read at QUORUM. Beside that, it is made sure that the tables are those that the plan was made with, and that those to
-//! which it writes have the same columns: what was planned with a table that was dropped, or changed, is planned anew, before anything is
-//! written. A node is asked for that each time, when the transaction has its partitions: what it is told is committed it is told before the
-//! writes are made, which no node would take then.
+//! What is read is read at QUORUM. Beside that, it is made sure that the tables are those that the
+//! plan was made with, and that those to which it writes have the same columns: what was planned
+//! with a table that was dropped, or changed, is planned anew, before anything is written. A node
+//! is asked for that each time, when the transaction has its partitions: what it is told is
+//! committed it is told before the writes are made, which no node would take then.
 
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ use super::unconfirmed::Unconfirmed;
 use super::{answer, confirm, levels, lone, modes, names, own_rows};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::own::{self, Heard, Levels, Whose};
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 
 /// Bytes of the rows that one may return: they have to fit between proxies too.
 const SELECTED_BYTES_MAX: usize = 3 << 20;
@@ -37,7 +39,8 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     let Some(job) = keeper.jobs.get_mut(&number) else {
         return decide(core, io, id, Decision::GiveUp);
     };
-    job.own.begin(keeper.table.as_ref().and_then(|table| table.claim(job.shard)), &mut keeper.fences);
+    job.own
+        .begin(keeper.table.as_ref().and_then(|table| table.claim(job.shard)), &mut keeper.fences);
     let Some(plan) = job.plan.clone() else { return };
     if plan.draft.lone.is_some() {
         return read_alone(core, io, number, &plan);
@@ -56,7 +59,9 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     let since_ns = io.now_ns();
     for ((place, table), asks_columns) in (0u16..).zip(tables).zip(asks_columns) {
         let name = (&*table.keyspace, &*table.name);
-        for what in [What::Id, What::Columns].into_iter().filter(|what| *what == What::Id || *asks_columns) {
+        for what in
+            [What::Id, What::Columns].into_iter().filter(|what| *what == What::Id || *asks_columns)
+        {
             names::want(core, io, name, since_ns, WaitsForName::Job { number, table: place, what });
         }
     }
@@ -90,8 +95,16 @@ fn read_alone(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
 }
 
 /// It is known which table has the name of one that the plan was made with, or which columns.
-pub(super) fn named(core: &mut Core, io: &mut Io, (number, table, what): (u64, u16, What), named: Named) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
+pub(super) fn named(
+    core: &mut Core,
+    io: &mut Io,
+    (number, table, what): (u64, u16, What),
+    named: Named,
+) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0)
+    else {
+        return;
+    };
     let Some(plan) = job.plan.clone() else { return };
     let tables = plan.tables();
     let Some(of) = tables.get(usize::from(table)) else { return };
@@ -101,8 +114,12 @@ pub(super) fn named(core: &mut Core, io: &mut Io, (number, table, what): (u64, u
         Found::Table(_) | Found::Nothing => changed(core, number),
         Found::Unknown => {
             let why = match what {
-                What::Id => "Shunt: no node has said which tables there are; nothing was written, ask again",
-                What::Columns => "Shunt: no node has said which columns the table has; nothing was written, ask again",
+                What::Id => {
+                    "Shunt: no node has said which tables there are; nothing was written, ask again"
+                }
+                What::Columns => {
+                    "Shunt: no node has said which columns the table has; nothing was written, ask again"
+                }
             };
             Fault::new(FaultKind::Unserved, why).into()
         }
@@ -121,7 +138,8 @@ pub(super) fn changed(core: &mut Core, number: u64) -> Failed {
 }
 
 pub(super) fn changed_just_now() -> Fault {
-    let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
+    let why =
+        "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
     Fault::new(FaultKind::Unserved, why)
 }
 
@@ -136,7 +154,9 @@ fn count(core: &mut Core, io: &mut Io, number: u64) {
 
 fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), Failed> {
     let job = core.fleet.transactions.jobs.get(&number);
-    let Some((job, plan)) = job.and_then(|job| Some((job, job.plan.clone()?))) else { return Ok(()) };
+    let Some((job, plan)) = job.and_then(|job| Some((job, job.plan.clone()?))) else {
+        return Ok(());
+    };
     let place = usize::from(read);
     let (text, list, rows_max) = match plan.draft.reads.get(place) {
         Some(read) => {
@@ -151,7 +171,15 @@ fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), 
     let whose = Whose::Transaction(Part::Read { job: number, read, who: Who::of(&job.who) });
     let consistency = lone::level(core, job);
     let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
-    if own::ask::ask_text(core, io, whose, &text, list.values(), &levels, Some((rows_max + 1, None))) {
+    if statements::ask::ask_text(
+        core,
+        io,
+        whose,
+        &text,
+        list.values(),
+        &levels,
+        Some((rows_max + 1, None)),
+    ) {
         return Ok(());
     }
     let why = "Shunt: no node could be asked for what a transaction reads; nothing was written";
@@ -189,8 +217,17 @@ fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
 }
 
 /// A row was read, or not.
-pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), heard: &Heard<'_>, raw: &[u8]) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
+pub(super) fn heard(
+    core: &mut Core,
+    io: &mut Io,
+    (number, read): (u64, u16),
+    heard: &Heard<'_>,
+    raw: &[u8],
+) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0)
+    else {
+        return;
+    };
     let Some(plan) = &job.plan else { return };
     let is_returned = plan.is_returned(usize::from(read));
     let own = usize::from(read).checked_sub(plan.draft.reads.len());
@@ -261,8 +298,7 @@ pub(super) fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Fau
     if keeper.shares.grow(&job.who, bytes) && job.bytes <= JOB_BYTES_MAX {
         return Ok(());
     }
-    let why =
-        "Shunt: transactions of this role, or all of them, have more than this proxy may keep; nothing was written";
+    let why = "Shunt: transactions of this role, or all of them, have more than this proxy may keep; nothing was written";
     Err(Fault::overloaded(why))
 }
 
@@ -276,7 +312,10 @@ fn of_node(error: &ErrorMessage<'_>) -> Failed {
     if levels::is_clients(error.code) {
         return Failed::Node { code: error.code, message: error.message.to_owned() };
     }
-    let why = format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
+    let why = format!(
+        "Shunt: what a transaction reads could not be read, nothing was written: {}",
+        error.message
+    );
     Failed::Node { code: error_code::OVERLOADED, message: why }
 }
 
@@ -361,7 +400,9 @@ fn to_write(job: &mut Job, tells_early: bool) -> Result<To, Failed> {
     }
     // The timestamp is not known yet; its place is.
     let record = encode(job, 0).map_err(|error| {
-        Failed::from(Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}")))
+        Failed::from(Fault::invalid(format!(
+            "Shunt: the writes of this transaction make no record: {error}"
+        )))
     })?;
     let count = count as u16;
     let decision = if tells_early { Decision::WriteAndTell(count) } else { Decision::Write(count) };
@@ -384,8 +425,13 @@ fn encode(job: &Job, timestamp_us: i64) -> Result<Vec<u8>, record::BadRecord> {
     Ok(bytes)
 }
 
-/// The record of a transaction, with its timestamp, and for whom it is written. None: it is not there any more.
-pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<(Vec<u8>, Who)> {
+/// The record of a transaction, with its timestamp, and for whom it is written. None: it is not
+/// there any more.
+pub(super) fn record_of(
+    core: &mut Core,
+    id: TransactionId,
+    timestamp_us: i64,
+) -> Option<(Vec<u8>, Who)> {
     let number = core.fleet.transactions.of_id.get(&id)?;
     let job = core.fleet.transactions.jobs.get_mut(number)?;
     job.timestamp_us = timestamp_us;

@@ -1,23 +1,30 @@
 //! Whether enough nodes can have the rows of a keyspace at all.
 //!
-//! What is committed is made, whatever it takes, and its partitions are locked until then. A keyspace with more replicas than there are nodes
-//! for would keep them locked for good: the record goes to the fleet's own keyspace and can be written, and the rows cannot. So this
-//! is found out before. Nodes that are down count here: they come up again.
+//! What is committed is made, whatever it takes, and its partitions are locked until then. A
+//! keyspace with more replicas than there are nodes for would keep them locked for good: the record
+//! goes to the fleet's own keyspace and can be written, and the rows cannot. So this is found out
+//! before. Nodes that are down count here: they come up again.
 
 use shunt_fleet::Level;
 use shunt_topology::schema::{Factor, Replication};
 use shunt_topology::{Node, RoutingTable};
 
 /// Why a quorum of a keyspace can never be reached; none where it can, or where nobody knows.
-pub(super) fn too_few(replication: &Replication, routing: &RoutingTable, level: Option<Level>) -> Option<String> {
+pub(super) fn too_few(
+    replication: &Replication,
+    routing: &RoutingTable,
+    level: Option<Level>,
+) -> Option<String> {
     let nodes = routing.nodes();
     let of_datacentre = |name: &str| nodes.iter().filter(|node| node.datacentre == name).count();
     let (wanted, there, place) = match (replication, level) {
         (Replication::Simple(factor), _) => (usize::from(factor.all), nodes.len(), String::new()),
         (Replication::NetworkTopology(factors), Some(Level::LocalSerial)) => {
             let local = routing.local_datacentre().or_else(|| only_datacentre(nodes))?;
-            let factor =
-                factors.iter().find(|(name, _)| name == local).map_or(0, |(_, factor)| usize::from(factor.all));
+            let factor = factors
+                .iter()
+                .find(|(name, _)| name == local)
+                .map_or(0, |(_, factor)| usize::from(factor.all));
             (factor, of_datacentre(local), format!(" in datacentre {local}"))
         }
         (Replication::NetworkTopology(factors), _) => {
@@ -49,7 +56,8 @@ mod tests {
 
     /// So many nodes in each of these datacentres; seen from the first.
     fn ring(datacentres: &[(&str, u16)]) -> RoutingTable {
-        let names = datacentres.iter().flat_map(|(name, count)| (0..*count).map(|_| (*name).to_owned()));
+        let names =
+            datacentres.iter().flat_map(|(name, count)| (0..*count).map(|_| (*name).to_owned()));
         let nodes = (0u16..).zip(names).map(|(number, datacentre)| Node {
             id: NodeId(number),
             host_id: u128::from(number),
@@ -61,7 +69,12 @@ mod tests {
             up: false,
             release_version: String::new(),
         });
-        RoutingTable::build(nodes.collect(), Vec::new(), Vec::new(), datacentres.first().map(|(name, _)| *name))
+        RoutingTable::build(
+            nodes.collect(),
+            Vec::new(),
+            Vec::new(),
+            datacentres.first().map(|(name, _)| *name),
+        )
     }
 
     fn of(options: &[(&str, &str)]) -> Replication {
@@ -88,9 +101,17 @@ mod tests {
             (simple("3"), &[], serial, false),
         ] {
             let why = too_few(&replication, &ring(datacentres), level);
-            assert_eq!(why.is_some(), is_refused, "{replication:?} {datacentres:?} {level:?}: {why:?}");
+            assert_eq!(
+                why.is_some(),
+                is_refused,
+                "{replication:?} {datacentres:?} {level:?}: {why:?}"
+            );
         }
         let why = too_few(&network("3", "1"), &ring(&[("a", 1)]), local).expect("refused");
-        assert!(why.contains("3 replicas in datacentre a") && why.contains("nodes for 1: a quorum is 2"), "{why}");
+        assert!(
+            why.contains("3 replicas in datacentre a")
+                && why.contains("nodes for 1: a quorum is 2"),
+            "{why}"
+        );
     }
 }

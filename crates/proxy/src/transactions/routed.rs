@@ -1,7 +1,9 @@
-//! Which tables' statements are decided by the proxies whatever their text says: those of which the mode is `mixed_reads`, `full` or
-//! `conditional`, or on its way to or from that; and writes to those that have a rule.
+//! Which tables' statements are decided by the proxies whatever their text says: those of which the
+//! mode is `mixed_reads`, `full` or `conditional`, or on its way to or from that; and writes to
+//! those that have a rule.
 //!
-//! A core knows them from when it first knows the ring, and reads them again every two seconds. What it knows is kept while they cannot be read.
+//! A core knows them from when it first knows the ring, and reads them again every two seconds.
+//! What it knows is kept while they cannot be read.
 
 use std::collections::HashMap;
 
@@ -15,7 +17,8 @@ use super::rules::Rules;
 use super::switching::Told;
 
 /// What is asked.
-pub(crate) const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
+pub(crate) const QUESTION: &str =
+    "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
 
 /// Tables by keyspace and name, with their modes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +94,8 @@ pub(crate) fn may_have_modes(keyspace: &str) -> bool {
 pub(crate) type Named = (Option<Box<str>>, Box<str>);
 
 impl TableModes {
-    /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later version's, is not.
+    /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later
+    /// version's, is not.
     pub fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
         // Rows for others can only have been written past the proxies.
         if !may_have_modes(keyspace) {
@@ -102,7 +106,8 @@ impl TableModes {
             Told::Mode(mode) => Routing::Mode(mode),
             Told::Opening | Told::Closing(_) => Routing::Held,
             Told::Leaving(_) => Routing::HeldForAll,
-            // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
+            // What a later version means by a mode of its own must not go past it: it is refused
+            // here, where it becomes a transaction.
             Told::Unknown => Routing::Mode(TransactionalMode::Full),
         };
         self.has_observed |= routing == OBSERVED;
@@ -115,14 +120,19 @@ impl TableModes {
     }
 
     /// The tables that are decided by rows in memory either here or there, by keyspace and name.
-    pub(super) fn decided_otherwise<'m>(&'m self, other: &'m TableModes) -> Vec<(&'m str, &'m str)> {
+    pub(super) fn decided_otherwise<'m>(
+        &'m self,
+        other: &'m TableModes,
+    ) -> Vec<(&'m str, &'m str)> {
         let here = self.decided().filter(|table| !other.decides(*table));
         here.chain(other.decided().filter(|table| !self.decides(*table))).collect()
     }
 
     fn decided(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all =
-            self.routed.iter().flat_map(|(keyspace, tables)| tables.keys().map(move |table| (&**keyspace, &**table)));
+        let all = self
+            .routed
+            .iter()
+            .flat_map(|(keyspace, tables)| tables.keys().map(move |table| (&**keyspace, &**table)));
         all.filter(|table| self.decides(*table))
     }
 
@@ -132,10 +142,14 @@ impl TableModes {
 
     /// True if every table of these that is observed was so before.
     pub(super) fn observes_no_more_than(&self, before: &TableModes) -> bool {
-        let mut tables =
-            self.routed.iter().flat_map(|(keyspace, tables)| tables.iter().map(move |one| (keyspace, one)));
+        let mut tables = self
+            .routed
+            .iter()
+            .flat_map(|(keyspace, tables)| tables.iter().map(move |one| (keyspace, one)));
         !self.has_observed
-            || tables.all(|(keyspace, (table, routing))| *routing != OBSERVED || before.is_observed(keyspace, table))
+            || tables.all(|(keyspace, (table, routing))| {
+                *routing != OBSERVED || before.is_observed(keyspace, table)
+            })
     }
 
     /// Says of what was read before this core began that no quorum has said so.
@@ -170,14 +184,16 @@ impl TableModes {
         self.routing(keyspace, table) == Some(OBSERVED)
     }
 
-    /// True of tables whose statements may go to nodes, whatever the proxies think of them. None: nobody knows which.
+    /// True of tables whose statements may go to nodes, whatever the proxies think of them. None:
+    /// nobody knows which.
     pub(super) fn leaves_to_nodes(&self, tables: Option<&[Named]>) -> bool {
         if self.is_behind {
             return false;
         }
         let is_left = |routing: &Routing| *routing == OBSERVED;
         let Some(tables) = tables else {
-            return self.rules.is_empty() && self.routed.values().flat_map(HashMap::values).all(is_left);
+            return self.rules.is_empty()
+                && self.routed.values().flat_map(HashMap::values).all(is_left);
         };
         tables.iter().all(|(keyspace, table)| {
             let Some(keyspace) = keyspace.as_deref() else { return false };
@@ -190,7 +206,10 @@ impl TableModes {
         if self.is_behind && may_have_modes(keyspace) {
             return true;
         }
-        if access != Access::Read && may_have_modes(keyspace) && !self.rules.of(keyspace, table).is_empty() {
+        if access != Access::Read
+            && may_have_modes(keyspace)
+            && !self.rules.of(keyspace, table).is_empty()
+        {
             return true;
         }
         let Some(routing) = self.routing(keyspace, table) else { return false };
@@ -204,34 +223,49 @@ impl TableModes {
         }
     }
 
-    /// True if the name of one of these tables is in a text. Of a batch that is too long to be a transaction, and to be read for every
-    /// client that sends one: it is refused rather than let past. So is one that comes while nobody knows which tables those are: it waits.
+    /// True if the name of one of these tables is in a text. Of a batch that is too long to be a
+    /// transaction, and to be read for every client that sends one: it is refused rather than let
+    /// past. So is one that comes while nobody knows which tables those are: it waits.
     #[cold]
     pub(crate) fn may_be_in(&self, text: &str) -> bool {
         if self.is_behind {
             return true;
         }
         let routed = self.routed.values().flatten().filter(|(_, routing)| **routing != OBSERVED);
-        let names: Mentions<'_> = routed.map(|(name, _)| &**name).chain(self.rules.tables()).collect();
+        let names: Mentions<'_> =
+            routed.map(|(name, _)| &**name).chain(self.rules.tables()).collect();
         names.may_be_in(text)
     }
 
-    /// True of a statement on one of these tables, and of one of which nobody can say which it is on: it is read as a transaction, and refused.
+    /// True of a statement on one of these tables, and of one of which nobody can say which it is
+    /// on: it is read as a transaction, and refused.
     #[cold]
     pub(crate) fn take_any(&self, tables: Option<&[Named]>, access: Access) -> bool {
-        let has_full = || self.routed.values().flat_map(HashMap::values).any(|routing| routing.takes_reads());
-        let Some(tables) = tables else { return access != Access::Read || self.is_behind || has_full() };
-        tables
-            .iter()
-            .any(|(keyspace, table)| keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, access)))
+        let has_full =
+            || self.routed.values().flat_map(HashMap::values).any(|routing| routing.takes_reads());
+        let Some(tables) = tables else {
+            return access != Access::Read || self.is_behind || has_full();
+        };
+        tables.iter().any(|(keyspace, table)| {
+            keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, access))
+        })
     }
 }
 
-/// The tables that a text reads or writes; none: it reads or writes rows, and cannot be read. `session`: the keyspace of names without one.
-pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> Option<Vec<Named>> {
+/// The tables that a text reads or writes; none: it reads or writes rows, and cannot be read.
+/// `session`: the keyspace of names without one.
+pub(crate) fn tables_of(
+    parsed: &Statement<'_>,
+    text: &str,
+    session: Option<&str>,
+) -> Option<Vec<Named>> {
     match (parsed.kind, &parsed.table) {
-        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate, Some(table)) => {
-            let keyspace = parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
+        (
+            Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate,
+            Some(table),
+        ) => {
+            let keyspace =
+                parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
             Some(vec![(keyspace.map(Into::into), table.to_string().into())])
         }
         // Its table comes late, and all before it is not worth reading.
@@ -240,10 +274,17 @@ pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str
         {
             None
         }
-        // Of a batch only its first statement is known from looking at it; and some statements have to be read as a whole.
-        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate | Kind::Batch, _) => {
-            read(text, session)
-        }
+        // Of a batch only its first statement is known from looking at it; and some statements have
+        // to be read as a whole.
+        (
+            Kind::Select
+            | Kind::Insert
+            | Kind::Update
+            | Kind::Delete
+            | Kind::Truncate
+            | Kind::Batch,
+            _,
+        ) => read(text, session),
         _ => Some(Vec::new()),
     }
 }
@@ -253,7 +294,9 @@ fn read(text: &str, session: Option<&str>) -> Option<Vec<Named>> {
         (table.keyspace.as_deref().or(session).map(Into::into), table.name.as_str().into())
     };
     match shunt_language::parse(text).ok()?.statement {
-        ast::Statement::Batch(batch) => Some(batch.mutations.iter().map(|one| named(one.table())).collect()),
+        ast::Statement::Batch(batch) => {
+            Some(batch.mutations.iter().map(|one| named(one.table())).collect())
+        }
         ast::Statement::Mutation(mutation) => Some(vec![named(mutation.table())]),
         ast::Statement::Select(select) => Some(vec![named(&select.table)]),
         ast::Statement::Truncate(table) => Some(vec![named(&table)]),
@@ -267,7 +310,8 @@ mod tests {
 
     use super::*;
 
-    /// Only the head of a long text is read. What it hides is taken, and what it shows goes by its table.
+    /// Only the head of a long text is read. What it hides is taken, and what it shows goes by its
+    /// table.
     #[test]
     fn no_long_text_hides_a_table_with_a_mode() {
         let mut modes = TableModes::default();
@@ -354,14 +398,23 @@ mod tests {
         ] {
             assert_eq!(takes(text, session), taken, "{text}");
         }
-        let deep = format!("BEGIN BATCH UPDATE ks.bare SET v = 1{} WHERE k = 1 APPLY BATCH", " + 1".repeat(60));
+        let deep = format!(
+            "BEGIN BATCH UPDATE ks.bare SET v = 1{} WHERE k = 1 APPLY BATCH",
+            " + 1".repeat(60)
+        );
         assert!(shunt_language::parse(&deep).is_err() && takes(&deep, None));
-        assert!(modes.may_be_in("BEGIN BATCH insert into KS.MIXED") && !modes.may_be_in("INSERT INTO ks.bare"));
+        assert!(
+            modes.may_be_in("BEGIN BATCH insert into KS.MIXED")
+                && !modes.may_be_in("INSERT INTO ks.bare")
+        );
         assert!(!modes.is_empty() && TableModes::default().is_empty());
         let behind = TableModes { is_behind: true, ..TableModes::default() };
         let named = |keyspace: &str| [(Some(Box::from(keyspace)), Box::from("t"))];
         for access in [Access::Read, Access::Write, Access::Truncate] {
-            assert!(behind.take_any(Some(&named("ks")), access) && !behind.take_any(Some(&named("system")), access));
+            assert!(
+                behind.take_any(Some(&named("ks")), access)
+                    && !behind.take_any(Some(&named("system")), access)
+            );
         }
         assert!(!behind.is_empty() && !behind.leaves_to_nodes(None));
         assert_eq!(modes.decided_otherwise(&modes.clone()), []);
@@ -379,17 +432,31 @@ mod tests {
         let before = TableModes::default();
         assert!(!modes.observes_no_more_than(&before) && before.observes_no_more_than(&modes));
         assert!(modes.observes_no_more_than(&modes));
-        assert!(modes.has_observed() && modes.is_observed("ks", "watched") && !modes.is_observed("other", "watched"));
-        assert!(modes.leaves_to_nodes(None) && modes.leaves_to_nodes(Some(&[named("watched"), named("bare")])));
-        assert!(!modes.leaves_to_nodes(Some(&[(None, "watched".into())])), "nobody knows which it is");
+        assert!(
+            modes.has_observed()
+                && modes.is_observed("ks", "watched")
+                && !modes.is_observed("other", "watched")
+        );
+        assert!(
+            modes.leaves_to_nodes(None)
+                && modes.leaves_to_nodes(Some(&[named("watched"), named("bare")]))
+        );
+        assert!(
+            !modes.leaves_to_nodes(Some(&[(None, "watched".into())])),
+            "nobody knows which it is"
+        );
         assert!(!modes.may_be_in("BEGIN BATCH INSERT INTO ks.watched"));
-        for (table, mode) in
-            [("leases", "conditional"), ("later", "later's"), ("opened", "opening:1"), ("full", "full")]
-        {
+        for (table, mode) in [
+            ("leases", "conditional"),
+            ("later", "later's"),
+            ("opened", "opening:1"),
+            ("full", "full"),
+        ] {
             let mut modes = modes.clone();
             modes.add("ks", table, mode);
             assert!(
-                !modes.leaves_to_nodes(None) && !modes.leaves_to_nodes(Some(&[named("watched"), named(table)])),
+                !modes.leaves_to_nodes(None)
+                    && !modes.leaves_to_nodes(Some(&[named("watched"), named(table)])),
                 "{mode}"
             );
             assert!(modes.leaves_to_nodes(Some(&[named("watched")])));
@@ -408,9 +475,15 @@ mod tests {
     fn writes_to_tables_with_a_rule_are_taken_whatever_the_mode() {
         let mut modes = TableModes::default();
         assert!(modes.is_empty());
-        for table_name in ["ks.Ruled", "shunt_meta.lock", "systematic.ruled", "system_auth.roles", "none"] {
-            let row =
-                crate::transactions::rules::Row { table_name, lock: Some("l"), is_fast: false, mode: Some("require") };
+        for table_name in
+            ["ks.Ruled", "shunt_meta.lock", "systematic.ruled", "system_auth.roles", "none"]
+        {
+            let row = crate::transactions::rules::Row {
+                table_name,
+                lock: Some("l"),
+                is_fast: false,
+                mode: Some("require"),
+            };
             assert_eq!(modes.rules.add(&row), table_name != "none");
         }
         assert!(!modes.is_empty());
@@ -422,7 +495,10 @@ mod tests {
             ("INSERT INTO ruled (k) VALUES (1)", true),
             ("UPDATE ks.RULED SET a = 1 WHERE k = 1 IF EXISTS", true),
             ("TRUNCATE ks.ruled", true),
-            ("BEGIN BATCH INSERT INTO bare (k) VALUES (1) INSERT INTO ruled (k) VALUES (1) APPLY BATCH", true),
+            (
+                "BEGIN BATCH INSERT INTO bare (k) VALUES (1) INSERT INTO ruled (k) VALUES (1) APPLY BATCH",
+                true,
+            ),
             ("SELECT * FROM ruled WHERE k = 1", false),
             ("INSERT INTO bare (k) VALUES (1)", false),
             ("INSERT INTO other.ruled (k) VALUES (1)", false),
@@ -432,7 +508,10 @@ mod tests {
         ] {
             assert_eq!(takes(text), taken, "{text}");
         }
-        assert!(modes.may_be_in("BEGIN BATCH insert into KS.RULED") && !modes.may_be_in("INSERT INTO ks.bare"));
+        assert!(
+            modes.may_be_in("BEGIN BATCH insert into KS.RULED")
+                && !modes.may_be_in("INSERT INTO ks.bare")
+        );
         assert!(modes.take_any(None, Access::Write) && !modes.take_any(None, Access::Read));
     }
 
@@ -466,7 +545,8 @@ mod tests {
         assert!(!modes.may_be_in("INSERT INTO ks.bare (k) VALUES (1)") && !modes.may_be_in(""));
     }
 
-    /// Each of these names looked for in the whole of this text would be more than a hundred billion steps.
+    /// Each of these names looked for in the whole of this text would be more than a hundred
+    /// billion steps.
     #[test]
     fn ten_thousand_tables_are_looked_for_in_the_longest_text_at_once() {
         let mut modes = TableModes::default();

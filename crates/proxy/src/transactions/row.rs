@@ -1,10 +1,13 @@
-//! Rows of tables with the mode `conditional`, as the core that decides their statements knows them.
+//! Rows of tables with the mode `conditional`, as the core that decides their statements knows
+//! them.
 //!
-//! A row is known here once this core has written over all that former owners may have sent and nobody has heard of: from then on what is
-//! acknowledged to this core is what there is. So it needs not be read again, until a value may have expired.
+//! A row is known here once this core has written over all that former owners may have sent and
+//! nobody has heard of: from then on what is acknowledged to this core is what there is. So it
+//! needs not be read again, until a value may have expired.
 //!
-//! This must never: keep a row beyond its shard's ownership, its table or the table's columns, or the table's mode; keep it while a write to it
-//! is under way, or after one of which nobody knows; say that a value is there when it may have expired.
+//! This must never: keep a row beyond its shard's ownership, its table or the table's columns, or
+//! the table's mode; keep it while a write to it is under way, or after one of which nobody knows;
+//! say that a value is there when it may have expired.
 
 use std::collections::HashMap;
 
@@ -22,7 +25,8 @@ const BYTES_MAX: usize = 32 << 20;
 const ROW_BYTES: usize = 160;
 /// Bytes of one that is kept: a longer one is read each time. It has room in a half.
 const BYTES_OF_ONE_MAX: usize = BYTES_MAX / 2 - ROW_BYTES;
-/// How much earlier than it says a value may be gone: nodes count in whole seconds, each by its own clock, which may go faster by a hundredth.
+/// How much earlier than it says a value may be gone: nodes count in whole seconds, each by its own
+/// clock, which may go faster by a hundredth.
 const EARLIER_NS: u64 = 2 * SECOND_NS;
 const FASTER: u64 = 100;
 
@@ -65,7 +69,10 @@ impl ReadRow {
                 row.latest_us = row.latest_us.max(i64::from_be_bytes(written.try_into().ok()?));
             }
             // One that lives for less than a second more has none left.
-            let seconds = part(1)?.map(|seconds| seconds.try_into().map(i32::from_be_bytes)).transpose().ok()?;
+            let seconds = part(1)?
+                .map(|seconds| seconds.try_into().map(i32::from_be_bytes))
+                .transpose()
+                .ok()?;
             row.lives.push(seconds.map(|seconds| seconds.max(1).cast_unsigned()));
             cells.push(part(0)?.map(Box::from));
         }
@@ -73,7 +80,8 @@ impl ReadRow {
         Some(row)
     }
 
-    /// Time has passed since it was asked for: what is written with the rest of its life must not live longer each time.
+    /// Time has passed since it was asked for: what is written with the rest of its life must not
+    /// live longer each time.
     pub(super) fn pass(&mut self, passed_ns: u64) {
         let passed = u32::try_from(passed_ns / SECOND_NS).unwrap_or(u32::MAX);
         for seconds in self.lives.iter_mut().flatten() {
@@ -88,7 +96,8 @@ impl ReadRow {
     }
 }
 
-/// How long what is written lives: from when, by the boot-time clock, and for how many seconds; none for ever.
+/// How long what is written lives: from when, by the boot-time clock, and for how many seconds;
+/// none for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) from_ns: u64,
@@ -126,7 +135,9 @@ impl Row {
     /// As it is after a change; none if that is not known. `columns`: how many the table has.
     pub(super) fn changed(self, change: &Change, columns: usize, life: Life) -> Option<Row> {
         let (values, inserts) = match change {
-            Change::Delete => return Some(Row { cells: None, is_inserted: false, until_ns: u64::MAX }),
+            Change::Delete => {
+                return Some(Row { cells: None, is_inserted: false, until_ns: u64::MAX });
+            }
             Change::Insert(values) => (values, true),
             Change::Update(values) => (values, false),
         };
@@ -169,7 +180,8 @@ pub(super) struct Of {
     pub(super) name: Partition,
     /// A hash of the table's columns.
     pub(super) columns: u64,
-    /// Of a table with the mode `observe`: how often [`Rows::doubt_observed`] was called of it before; 0 of others.
+    /// Of a table with the mode `observe`: how often [`Rows::doubt_observed`] was called of it
+    /// before; 0 of others.
     pub(super) observed: u64,
     /// [`Rows::epoch`] when it was begun to be known.
     pub(super) epoch: u64,
@@ -189,7 +201,8 @@ impl Entry {
     }
 }
 
-/// All rows that a core knows, in two halves: what is used goes to the younger one, and the older is let go of when that is full.
+/// All rows that a core knows, in two halves: what is used goes to the younger one, and the older
+/// is let go of when that is full.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     young: HashMap<Partition, Entry>,
@@ -244,7 +257,10 @@ impl Rows {
 
     /// What is in doubt about a row, whatever it is one of.
     pub(super) fn doubt(&self, key: Partition) -> Doubt {
-        self.young.get(&key).or_else(|| self.old.get(&key)).map_or(Doubt::default(), |entry| entry.doubt)
+        self.young
+            .get(&key)
+            .or_else(|| self.old.get(&key))
+            .map_or(Doubt::default(), |entry| entry.doubt)
     }
 
     /// Counts up each time that all rows are forgotten.
@@ -295,7 +311,8 @@ impl Rows {
         self.young_bytes = self.young.values().map(Entry::bytes).sum();
     }
 
-    /// Nothing is known any more of rows of a table with the mode `observe`: a statement was sent of which nobody knows what it changes.
+    /// Nothing is known any more of rows of a table with the mode `observe`: a statement was sent
+    /// of which nobody knows what it changes.
     pub(super) fn doubt_observed(&mut self, table: Partition) {
         self.doubts.add(table);
     }
@@ -324,7 +341,14 @@ impl Rows {
 mod tests {
     use super::*;
 
-    const OF: Of = Of { claim: Claim(1), table: [1; 16], name: Partition(9), columns: 7, epoch: 0, observed: 0 };
+    const OF: Of = Of {
+        claim: Claim(1),
+        table: [1; 16],
+        name: Partition(9),
+        columns: 7,
+        epoch: 0,
+        observed: 0,
+    };
     const FOREVER: Life = Life { from_ns: 0, seconds: None };
 
     fn key(number: usize) -> Partition {
@@ -352,12 +376,19 @@ mod tests {
         let insert = Change::Insert(vec![(0, value("a")), (1, Value::Null)]);
         let row = absent().changed(&insert, 2, FOREVER).expect("known");
         assert_eq!(row.cells, Some(vec![cell("a"), None]));
-        let row = row.changed(&Change::Update(vec![(0, Value::Null), (1, Value::Unset)]), 2, FOREVER).expect("known");
+        let row = row
+            .changed(&Change::Update(vec![(0, Value::Null), (1, Value::Unset)]), 2, FOREVER)
+            .expect("known");
         assert_eq!(row.cells, Some(vec![None, None]), "it was inserted");
-        let updated = absent().changed(&Change::Update(vec![(1, value("b"))]), 2, FOREVER).expect("known");
+        let updated =
+            absent().changed(&Change::Update(vec![(1, value("b"))]), 2, FOREVER).expect("known");
         assert_eq!(updated.cells, Some(vec![None, cell("b")]));
         let nothing = Change::Update(vec![(1, Value::Null)]);
-        assert_eq!(updated.changed(&nothing, 2, FOREVER), None, "nobody says if it was inserted before");
+        assert_eq!(
+            updated.changed(&nothing, 2, FOREVER),
+            None,
+            "nobody says if it was inserted before"
+        );
         assert_eq!(absent().changed(&nothing, 2, FOREVER), Some(absent()));
         assert_eq!(row.changed(&Change::Delete, 2, seconds(10)), Some(absent()));
         assert_eq!(
@@ -381,7 +412,8 @@ mod tests {
         assert_eq!(rows.get(key(3), OF, 990 * SECOND_NS - 1), Known::Row(long));
         assert_eq!(rows.get(key(3), OF, 990 * SECOND_NS), Known::Settled);
         // A value without a limit beside one with it.
-        let longer = row.changed(&Change::Update(vec![(0, value("b"))]), 1, FOREVER).expect("known");
+        let longer =
+            row.changed(&Change::Update(vec![(0, value("b"))]), 1, FOREVER).expect("known");
         rows.put(key(1), OF, Some(longer));
         assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS), Known::Settled);
         // One of which only the key is there may go at any time.
@@ -391,7 +423,10 @@ mod tests {
 
     #[test]
     fn a_value_that_is_made_anew_lives_no_longer_than_it_was_to() {
-        let mut read = ReadRow { lives: vec![Some(10), None, Some(3)], ..ReadRow::of(0, &None).expect("a row") };
+        let mut read = ReadRow {
+            lives: vec![Some(10), None, Some(3)],
+            ..ReadRow::of(0, &None).expect("a row")
+        };
         read.pass(SECOND_NS - 1);
         assert_eq!(read.lives, [Some(10), None, Some(3)]);
         read.pass(4 * SECOND_NS + 1);
@@ -403,7 +438,12 @@ mod tests {
         let mut rows = Rows::default();
         rows.put(key(1), OF, Some(absent()));
         let observed = Of { observed: rows.observed(OF.name), ..OF };
-        for other in [Of { claim: Claim(2), ..OF }, Of { table: [2; 16], ..OF }, Of { columns: 8, ..OF }, observed] {
+        for other in [
+            Of { claim: Claim(2), ..OF },
+            Of { table: [2; 16], ..OF },
+            Of { columns: 8, ..OF },
+            observed,
+        ] {
             assert_eq!(rows.get(key(1), other, 0), Known::Nothing);
         }
         rows.put(key(3), observed, Some(absent()));
@@ -414,7 +454,10 @@ mod tests {
         rows.put_doubt(key(4), observed, doubt);
         rows.doubt_observed(OF.name);
         let observed = Of { observed: rows.observed(OF.name), ..OF };
-        assert_eq!((rows.get(key(3), observed, 0), rows.get(key(4), observed, 0)), (Known::Nothing, Known::Nothing));
+        assert_eq!(
+            (rows.get(key(3), observed, 0), rows.get(key(4), observed, 0)),
+            (Known::Nothing, Known::Nothing)
+        );
         assert_eq!((rows.doubt(key(3)), rows.doubt(key(4))), (Doubt::default(), doubt));
         [3, 4].into_iter().for_each(|number| rows.forget(key(number)));
         assert_eq!(rows.get(key(1), OF, 0), Known::Row(absent()));

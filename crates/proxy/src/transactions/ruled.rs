@@ -1,4 +1,5 @@
-//! The rules of tables, as a core knows them: read every two seconds, as modes are, and kept while they cannot be read.
+//! The rules of tables, as a core knows them: read every two seconds, as modes are, and kept while
+//! they cannot be read.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResultMessage, error_code};
@@ -10,8 +11,8 @@ use super::{levels, still};
 use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::is_right_missing;
+use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
-use crate::own::{self, Heard, Whose};
 
 /// Between two looks, and the same after one that has failed.
 const EVERY_NS: u64 = 2 * SECOND_NS;
@@ -24,10 +25,12 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if !still::is_of_fleet(core) || looks.is_asked || now_ns < looks.next_ns {
         return;
     }
-    let (pool, quorum) = (own::ask::pool(core, io), levels::last_quorum(core));
+    let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
     let whose = Whose::Transaction(Part::Rules);
     // A replica that has missed a rule would let writes through.
-    let is_sent = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, rules::QUESTION, quorum));
+    let is_sent = pool.is_some_and(|pool| {
+        statements::ask::ask_in(core, io, pool, whose, rules::QUESTION, quorum)
+    });
     let looks = &mut core.fleet.transactions.looks;
     (looks.is_asked, looks.asked_ns, looks.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
 }
@@ -36,7 +39,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
     let looks = &mut core.fleet.transactions.looks;
     looks.is_asked = false;
-    looks.is_forbidden = matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
+    looks.is_forbidden =
+        matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     if looks.asked_ns < core.fleet.transactions.modes.woke_ns {
         looks.next_ns = 0;
     }
@@ -58,14 +62,17 @@ pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
         let Some(table_name) = text(0) else { continue };
-        let row = Row { table_name, lock: text(1), is_fast: row.get(2) == Some(&[1]), mode: text(3) };
+        let row =
+            Row { table_name, lock: text(1), is_fast: row.get(2) == Some(&[1]), mode: text(3) };
         if !rules.add(&row) {
             unread.push(Box::from(table_name));
         }
     }
     core.router.modes.rules = rules;
     let looks = &mut core.fleet.transactions.looks;
-    for table_name in unread.iter().filter(|name| core.context.index == 0 && !looks.unread.contains(name)) {
+    for table_name in
+        unread.iter().filter(|name| core.context.index == 0 && !looks.unread.contains(name))
+    {
         let table_name = printable_to(table_name, NAME_SHOWN_BYTES_MAX);
         tracing::warn!(%table_name, "a row of shunt.guards is a rule of no table: its table_name is no keyspace.table");
     }
@@ -83,7 +90,9 @@ pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
 
 /// True of a request that writes to a table with a rule.
 pub(super) fn is_ruled(core: &Core, message: &[u8]) -> bool {
-    let known = Asked::read(message).ok().and_then(|asked| Known::read(asked.text, Some(asked.keyspace)).ok());
+    let known = Asked::read(message)
+        .ok()
+        .and_then(|asked| Known::read(asked.text, Some(asked.keyspace)).ok());
     known.is_some_and(|known| {
         let mut written = known.tables.iter().filter(|(_, writes)| *writes);
         written.any(|(table, _)| !core.router.modes.rules.of(&known.domain, table).is_empty())

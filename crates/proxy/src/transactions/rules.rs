@@ -1,11 +1,13 @@
-//! Rules of tables: which lock whoever writes to a row of a table has to name. They are the rows of `shunt.guards`, a real table, written by
-//! whoever has MODIFY on it.
+//! Rules of tables: which lock whoever writes to a row of a table has to name. They are the rows of
+//! `shunt.guards`, a real table, written by whoever has MODIFY on it.
 //!
-//! A write to a table with a rule is a transaction, whatever its text and the table's mode say ([`super::routed`]), and is refused where that is
-//! decided unless it names the lock of each row that it writes (`plan::follow`).
+//! A write to a table with a rule is a transaction, whatever its text and the table's mode say
+//! ([`super::routed`]), and is refused where that is decided unless it names the lock of each row
+//! that it writes (`plan::follow`).
 //!
-//! This must never: let a write through that names no lock, or another, once the rule is known; refuse one that names the right lock. A rule
-//! that cannot be followed lets nothing through, until it is mended.
+//! This must never: let a write through that names no lock, or another, once the rule is known;
+//! refuse one that names the right lock. A rule that cannot be followed lets nothing through, until
+//! it is mended.
 
 use std::collections::HashMap;
 
@@ -19,7 +21,8 @@ use crate::client::who::printable_to;
 use crate::fault::Fault;
 
 /// What is asked: for so many rules at most.
-pub(crate) const QUESTION: &str = "SELECT table_name, lock, fast, mode FROM shunt.guards LIMIT 10000";
+pub(crate) const QUESTION: &str =
+    "SELECT table_name, lock, fast, mode FROM shunt.guards LIMIT 10000";
 pub(super) const ROWS_MAX: usize = 10_000;
 
 /// Bytes of the name of a lock with columns in it.
@@ -88,7 +91,11 @@ impl Rules {
 
     /// Those of a table. More than one, if it is named in several ways: all hold.
     pub(crate) fn of(&self, keyspace: &str, table: &str) -> &[Rule] {
-        self.0.get(keyspace).and_then(|tables| tables.get(table)).map(Vec::as_slice).unwrap_or_default()
+        self.0
+            .get(keyspace)
+            .and_then(|tables| tables.get(table))
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     #[inline]
@@ -110,7 +117,8 @@ fn table_of(name: &str) -> Option<(Box<str>, Box<str>)> {
             Some(quoted) => (quoted, true),
             None => (part, false),
         };
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_name = !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         is_name.then(|| if exact { name.into() } else { name.to_ascii_lowercase().into() })
     };
     Some((part(keyspace)?, part(table)?))
@@ -131,9 +139,11 @@ fn pieces(template: &str) -> Result<Box<[Piece]>, Box<str>> {
             rest = after;
             continue;
         }
-        let column =
-            behind.split_once('}').filter(|(column, _)| brace == "{" && !column.is_empty() && !column.contains('{'));
-        let (column, after) = column.ok_or("the name of its lock has a brace that is none of {column}, {{ and }}")?;
+        let column = behind
+            .split_once('}')
+            .filter(|(column, _)| brace == "{" && !column.is_empty() && !column.contains('{'));
+        let (column, after) =
+            column.ok_or("the name of its lock has a brace that is none of {column}, {{ and }}")?;
         if !text.is_empty() {
             pieces.push(Piece::Text(std::mem::take(&mut text).into()));
         }
@@ -151,7 +161,8 @@ fn pieces(template: &str) -> Result<Box<[Piece]>, Box<str>> {
 }
 
 impl Rule {
-    /// Checks that a write to a row of the table names the lock that the rule wants. `value`: the value of a column of the row's key, and its type.
+    /// Checks that a write to a row of the table names the lock that the rule wants. `value`: the
+    /// value of a column of the row's key, and its type.
     pub(super) fn check<'v>(
         &self,
         guard: Option<Guard<'_>>,
@@ -160,7 +171,10 @@ impl Rule {
         let shown = |text: &str| printable_to(text, NAME_BYTES_MAX);
         let rule = format!("the rule of shunt.guards for {}", shown(&self.table_name));
         let name = self.name(value).map_err(|why| {
-            Fault::invalid(format!("Shunt: {rule} cannot be followed: {}; nothing was written", shown(&why)))
+            Fault::invalid(format!(
+                "Shunt: {rule} cannot be followed: {}; nothing was written",
+                shown(&why)
+            ))
         })?;
         let named = match guard {
             Some(guard) if guard.name == name && guard.is_fast == self.is_fast => return Ok(()),
@@ -178,7 +192,10 @@ impl Rule {
     }
 
     /// The name of the lock of a row.
-    fn name<'v>(&self, value: impl Fn(&str) -> Option<(&'v CqlType, Vec<u8>)>) -> Result<String, Box<str>> {
+    fn name<'v>(
+        &self,
+        value: impl Fn(&str) -> Option<(&'v CqlType, Vec<u8>)>,
+    ) -> Result<String, Box<str>> {
         let mut name = String::new();
         for piece in &**self.lock.as_ref().map_err(Clone::clone)? {
             match piece {
@@ -196,17 +213,24 @@ impl Rule {
         }
         match name.len() {
             1..=NAME_BYTES_MAX => Ok(name),
-            bytes => Err(format!("the name of this row's lock has {bytes} bytes: 1 to {NAME_BYTES_MAX} may be").into()),
+            bytes => Err(format!(
+                "the name of this row's lock has {bytes} bytes: 1 to {NAME_BYTES_MAX} may be"
+            )
+            .into()),
         }
     }
 }
 
-/// A value as everybody would write it. Types of which there is more than one way are not among them.
+/// A value as everybody would write it. Types of which there is more than one way are not among
+/// them.
 fn text_of(cql_type: &CqlType, bytes: &[u8]) -> Option<String> {
-    use NativeType::{Ascii, Bigint, Boolean, Int, Smallint, Text, Timeuuid, Tinyint, Uuid, Varint};
+    use NativeType::{
+        Ascii, Bigint, Boolean, Int, Smallint, Text, Timeuuid, Tinyint, Uuid, Varint,
+    };
     match cql_type {
         CqlType::Native(
-            native @ (Ascii | Text | Tinyint | Smallint | Int | Bigint | Varint | Boolean | Uuid | Timeuuid),
+            native @ (Ascii | Text | Tinyint | Smallint | Int | Bigint | Varint | Boolean | Uuid
+            | Timeuuid),
         ) => {
             validate(cql_type, bytes).ok()?;
             plain_text(*native, bytes)
@@ -230,7 +254,9 @@ mod tests {
     }
 
     fn types() -> Vec<(&'static str, CqlType, Vec<u8>)> {
-        let native = |name: &'static str, native, bytes: &[u8]| (name, CqlType::Native(native), bytes.to_vec());
+        let native = |name: &'static str, native, bytes: &[u8]| {
+            (name, CqlType::Native(native), bytes.to_vec())
+        };
         vec![
             native("id", NativeType::Int, &(-5_i32).to_be_bytes()),
             native("big", NativeType::Bigint, &i64::MIN.to_be_bytes()),
@@ -290,9 +316,12 @@ mod tests {
         ] {
             assert!(name(template).is_err_and(|told| told.contains(why)), "{template}");
         }
-        for (lock, mode) in
-            [(None, Some("require")), (Some("l"), None), (Some("l"), Some("Require")), (Some("l"), Some(""))]
-        {
+        for (lock, mode) in [
+            (None, Some("require")),
+            (Some("l"), None),
+            (Some("l"), Some("Require")),
+            (Some("l"), Some("")),
+        ] {
             let rules = rules(&[Row { table_name: "ks.t", lock, is_fast: false, mode }]);
             let guard = Guard { is_fast: false, name: "l", fence: 1, is_over: false };
             let told = rules.of("ks", "t")[0].check(Some(guard), |_| None).expect_err("broken");
@@ -305,7 +334,8 @@ mod tests {
         let fast = Row { is_fast: true, ..row("\"Ks\".\"T\"", "l") };
         let off = Row { mode: Some("off"), ..row("ks.other", "l") };
         let rules = rules(&[row("Ks.T", "l"), row("ks.two", "l"), row("KS.two", "m"), fast, off]);
-        let guard = |name: &'static str, is_fast| Some(Guard { is_fast, name, fence: 1, is_over: false });
+        let guard =
+            |name: &'static str, is_fast| Some(Guard { is_fast, name, fence: 1, is_over: false });
         let passes = |(keyspace, table): (&str, &str), guard: Option<Guard<'_>>| {
             rules.of(keyspace, table).iter().all(|rule| rule.check(guard, |_| None).is_ok())
         };
@@ -325,7 +355,11 @@ mod tests {
             assert_eq!(passes(table, guard), wanted, "{table:?} {guard:?}");
         }
         let told = rules.of("ks", "t")[0].check(guard("m", true), |_| None).expect_err("another");
-        assert!(told.why.contains("for Ks.T wants") && told.why.contains("names fast lock 'm'"), "{}", told.why);
+        assert!(
+            told.why.contains("for Ks.T wants") && told.why.contains("names fast lock 'm'"),
+            "{}",
+            told.why
+        );
         for none in ["t", "", ".t", "ks.", "ks.t.u", "ks.\"t", "k s.t", "ks.t; DROP"] {
             assert!(!Rules::default().add(&row(none, "l")), "{none}");
         }

@@ -1,6 +1,8 @@
-//! A transaction is carried out by the core that owns the shard of its keyspace: planned, locked, read, decided, written.
+//! A transaction is carried out by the core that owns the shard of its keyspace: planned, locked,
+//! read, decided, written.
 //!
-//! [`shunt_transactions::Transactions`] says when what may be done; here it is done, and what comes of it told.
+//! [`shunt_transactions::Transactions`] says when what may be done; here it is done, and what comes
+//! of it told.
 
 use std::sync::Arc;
 
@@ -22,14 +24,15 @@ use super::timer::set_due;
 use super::{answer, levels, modes, observe, planning, reads, ruled, still, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::statements::{Heard, Whose};
 use crate::locks::outbox::Verdict;
 use crate::metrics::Observation;
-use crate::own::{Heard, Whose};
 
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
-/// Takes a transaction on, of a client of this core or of another. It is answered once. `who`: whose share it counts to.
+/// Takes a transaction on, of a client of this core or of another. It is answered once. `who`:
+/// whose share it counts to.
 pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, message: &[u8]) {
     let who: Arc<str> = who.into();
     let keeper = &mut core.fleet.transactions;
@@ -82,14 +85,17 @@ pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<Ar
         let failed = match (pass(core, io, number), failed) {
             (Ok(true), _) => return observe::count(core, Observation::NotCompared),
             (Err(fault), _) => fault.into(),
-            (Ok(false), Failed::NoMode(fault)) if is_by_mode(core, number) => Fault::overloaded(fault.why).into(),
+            (Ok(false), Failed::NoMode(fault)) if is_by_mode(core, number) => {
+                Fault::overloaded(fault.why).into()
+            }
             (Ok(false), other) => other,
         };
         refuse(core, number, &failed);
     }
 }
 
-/// What the proxies do not decide goes to a node as it is, if its table's mode leaves that to nodes. `false`: it does not.
+/// What the proxies do not decide goes to a node as it is, if its table's mode leaves that to
+/// nodes. `false`: it does not.
 fn pass(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault> {
     still::check(core, io)?;
     let Some(job) = core.fleet.transactions.jobs.get(&number) else { return Ok(false) };
@@ -104,7 +110,7 @@ fn pass(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault> {
     keeper.rows.doubt_observed(table);
     keeper.jobs.get_mut(&number).into_iter().for_each(|job| job.passes = Some((shard, table)));
     let whose = Whose::Transaction(Part::Passed { job: number, who });
-    if !core.fleet.own.has_room(&whose) {
+    if !core.fleet.statements.has_room(&whose) {
         writes::park(core, Parked::Passed(number), who);
     } else if !observe::send(core, io, number, whose) {
         return Err(unsent());
@@ -113,7 +119,10 @@ fn pass(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault> {
 }
 
 fn unsent() -> Fault {
-    Fault::new(FaultKind::Unserved, "Shunt: no node could be asked in time; nothing was written, ask again")
+    Fault::new(
+        FaultKind::Unserved,
+        "Shunt: no node could be asked in time; nothing was written, ask again",
+    )
 }
 
 /// There is room for one that waited for it, or no node knew it as it was prepared.
@@ -144,10 +153,13 @@ pub(super) fn passed(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_
 
 /// True of what is a transaction because of its table alone.
 fn is_by_mode(core: &Core, number: u64) -> bool {
-    let message = core.fleet.transactions.jobs.get(&number).map(|job| &*job.message).unwrap_or_default();
+    let message =
+        core.fleet.transactions.jobs.get(&number).map(|job| &*job.message).unwrap_or_default();
     // What a rule makes one will be refused for as long as its table has no mode.
     let asked = Asked::read(message).ok().filter(|_| !ruled::is_ruled(core, message));
-    asked.is_some_and(|asked| asked.besides.is_empty() && classify(asked.text).kind != Kind::Transaction)
+    asked.is_some_and(|asked| {
+        asked.besides.is_empty() && classify(asked.text).kind != Kind::Transaction
+    })
 }
 
 fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
@@ -155,7 +167,8 @@ fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     let message = std::mem::take(&mut job.message);
     let asked = Asked::read(&message)?;
-    let (refusal, is_observed) = (modes::refusal(core, io, plan, asked.as_sent.is_some()), modes::observes(core, plan));
+    let (refusal, is_observed) =
+        (modes::refusal(core, io, plan, asked.as_sent.is_some()), modes::observes(core, plan));
     let begun = match refusal {
         Some(fault) => Err(fault),
         None => begin_as(core, io, number, plan, &asked, is_observed),
@@ -185,7 +198,8 @@ fn begin_as(
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     job.is_observed = is_observed;
     let (values, counted) = (plan.bind(&asked.values)?, job.bytes);
-    // They take the message's place, and are more where a value is named more often than it was sent.
+    // They take the message's place, and are more where a value is named more often than it was
+    // sent.
     reads::grow(core, number, bytes_of(&values).saturating_sub(counted))?;
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(()) };
@@ -208,7 +222,12 @@ fn begin_as(
     let mut partitions = plan.with(&job.values).partitions()?;
     partitions.extend(job.own.partitions());
     partitions.sort_unstable();
-    let wish = Wish { ticket: Number(number), shard: job.shard, partitions: &partitions, deadline_ms: job.deadline_ms };
+    let wish = Wish {
+        ticket: Number(number),
+        shard: job.shard,
+        partitions: &partitions,
+        deadline_ms: job.deadline_ms,
+    };
     let (now, shard) = (levels::now(io), wish.shard);
     let (table, outbox) = core.fleet.transactions.table();
     let id = table.begin(now, &wish, outbox);
@@ -239,7 +258,8 @@ fn forget(core: &mut Core, number: u64) {
         }
         if let Some(of) = job.id {
             keeper.of_id.remove(&of);
-            (0..job.writes.len() as u16).for_each(|write| keeper.trials.made(OneWrite::Own { id: of, write }));
+            (0..job.writes.len() as u16)
+                .for_each(|write| keeper.trials.made(OneWrite::Own { id: of, write }));
         }
     }
 }
@@ -256,7 +276,13 @@ pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
 }
 
 /// One of its writes was made, or was not.
-pub(super) fn applied(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, written: Result<Written, Refused>) {
+pub(super) fn applied(
+    core: &mut Core,
+    io: &mut Io,
+    id: TransactionId,
+    write: u16,
+    written: Result<Written, Refused>,
+) {
     let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.applied(now, id, write, written, outbox);

@@ -1,4 +1,5 @@
-//! A table as transactions need to know it: read from `system_schema` when a transaction names it for the first time.
+//! A table as transactions need to know it: read from `system_schema` when a transaction names it
+//! for the first time.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,19 +15,21 @@ use shunt_wire::cql::message::Rows;
 
 use super::named::{Found, TableId};
 
-/// What is asked of a keyspace, and what of a table. Both are one node's own rows, so all are asked of one node and as text.
+/// What is asked of a keyspace, and what of a table. Both are one node's own rows, so all are asked
+/// of one node and as text.
 pub(super) const KEYSPACE: &str =
     "SELECT durable_writes, replication FROM system_schema.keyspaces WHERE keyspace_name = ";
 pub(super) const TYPES: &str =
     "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ";
 pub(super) const COLUMNS: &str =
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ";
-pub(super) const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
-pub(super) const TABLE: &str =
-    "SELECT id, read_repair, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ";
+pub(super) const MASKS: &str =
+    "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
+pub(super) const TABLE: &str = "SELECT id, read_repair, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ";
 
 /// And of the fleet's table: which tables take part in transactions, and how.
-pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
+pub(super) const MODES: &str =
+    "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
 
 /// What a table says of itself, for it to be said again.
 pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
@@ -52,8 +55,13 @@ pub(super) struct Retention {
 
 impl Retention {
     /// By the values of a table's row.
-    pub(super) fn read(default_ttl_seconds: Option<&[u8]>, gc_grace_seconds: Option<&[u8]>) -> Retention {
-        let int = |value: Option<&[u8]>| value.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    pub(super) fn read(
+        default_ttl_seconds: Option<&[u8]>,
+        gc_grace_seconds: Option<&[u8]>,
+    ) -> Retention {
+        let int = |value: Option<&[u8]>| {
+            value.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
+        };
         Retention {
             default_ttl_seconds: int(default_ttl_seconds).unwrap_or(0),
             gc_grace_seconds: int(gc_grace_seconds).unwrap_or(GC_GRACE_MIN_SECONDS),
@@ -78,11 +86,13 @@ impl Retention {
     }
 }
 
-/// Why the statements on a table cannot be decided by the proxies with rows in memory, as far as the texts of its columns tell: of an answer to
-/// [`COLUMNS`]. [`Table::unfit_alone`] knows the rest.
+/// Why the statements on a table cannot be decided by the proxies with rows in memory, as far as
+/// the texts of its columns tell: of an answer to [`COLUMNS`]. [`Table::unfit_alone`] knows the
+/// rest.
 pub(super) fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
     let columns = values(rows, &["column_name", "kind", "position", "type"]);
-    let texts = columns.iter().filter_map(|row| Some((text(row[0])?, text(row[1])?, text(row[3])?)));
+    let texts =
+        columns.iter().filter_map(|row| Some((text(row[0])?, text(row[1])?, text(row[3])?)));
     let (mut key, mut regular, mut unfit) = (Vec::new(), Vec::new(), None);
     for (name, kind, type_text) in texts {
         match kind {
@@ -90,11 +100,14 @@ pub(super) fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
             "static" => {}
             _ => key.push(name),
         }
-        let many_cells = CqlType::parse(type_text, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell());
+        let many_cells =
+            CqlType::parse(type_text, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell());
         unfit = unfit.or(match () {
             () if kind == "static" => Some("it has static columns".to_owned()),
             () if type_text == "counter" => Some("it has counters".to_owned()),
-            () if many_cells => Some(format!("its column {name} is a collection or type that is not frozen")),
+            () if many_cells => {
+                Some(format!("its column {name} is a collection or type that is not frozen"))
+            }
             () => None,
         });
     }
@@ -104,17 +117,23 @@ pub(super) fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
 /// The same, of the names of a table's columns: those of its key, and those beside it.
 fn unfit_by_names(key: &[&str], regular: &[&str]) -> Option<String> {
     let columns = regular.len();
-    let bytes = |names: &[&str]| names.iter().map(|name| 2 * name.len() + AROUND_BYTES).sum::<usize>();
+    let bytes =
+        |names: &[&str]| names.iter().map(|name| 2 * name.len() + AROUND_BYTES).sum::<usize>();
     let values = columns * (key.len() + 3);
     match columns {
-        0 => Some("it has no column beside its key, so that nothing says for how long a row lives".to_owned()),
+        0 => Some(
+            "it has no column beside its key, so that nothing says for how long a row lives"
+                .to_owned(),
+        ),
         _ if columns > COLUMNS_MAX => {
             Some(format!("it has {columns} columns beside its key: {COLUMNS_MAX} are the most"))
         }
-        _ if values > VALUES_MAX || columns * bytes(key) + bytes(regular) > ANEW_BYTES_MAX => Some(format!(
-            "the statements that write a row of it anew are too long: {columns} columns, each with a key of {} columns",
-            key.len()
-        )),
+        _ if values > VALUES_MAX || columns * bytes(key) + bytes(regular) > ANEW_BYTES_MAX => {
+            Some(format!(
+                "the statements that write a row of it anew are too long: {columns} columns, each with a key of {} columns",
+                key.len()
+            ))
+        }
         _ => None,
     }
 }
@@ -128,14 +147,20 @@ impl TypeLookup for AnyType {
     }
 
     fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
-        Some(Arc::new(UserType { keyspace: keyspace.to_owned(), name: name.to_owned(), fields: Vec::new() }))
+        Some(Arc::new(UserType {
+            keyspace: keyspace.to_owned(),
+            name: name.to_owned(),
+            fields: Vec::new(),
+        }))
     }
 }
 
 /// Which table of a keyspace has this name.
 pub(super) fn id_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
-    format!("SELECT id FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}")
+    format!(
+        "SELECT id FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}"
+    )
 }
 
 /// Which columns the table of a name has.
@@ -168,7 +193,8 @@ fn columns_id(rows: &Rows<'_>) -> TableId {
     (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
 }
 
-/// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch that makes a row anew, with the whole key.
+/// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch
+/// that makes a row anew, with the whole key.
 const COLUMNS_MAX: usize = 64;
 /// Bytes of its names, and values in it: every text that is planned on the table has it twice.
 const ANEW_BYTES_MAX: usize = 64 << 10;
@@ -183,8 +209,8 @@ pub(super) fn literal(name: &str) -> String {
     format!("'{}'", name.replace('\'', "''"))
 }
 
-/// User-defined types may be in each other; so deep, and with so many fields in all, each counted as often as its type is in others: sixteen
-/// types of four fields each have four thousand million.
+/// User-defined types may be in each other; so deep, and with so many fields in all, each counted
+/// as often as its type is in others: sixteen types of four fields each have four thousand million.
 const TYPE_DEPTH_MAX: u32 = 16;
 const TYPE_FIELDS_MAX: usize = 16_384;
 
@@ -242,9 +268,11 @@ fn text(value: Option<&[u8]>) -> Option<&str> {
     std::str::from_utf8(value?).ok()
 }
 
-/// The values of each row, in the order of these columns; none for null, and for a column that is not there.
+/// The values of each row, in the order of these columns; none for null, and for a column that is
+/// not there.
 fn values<'a>(rows: &Rows<'a>, columns: &[&str]) -> Vec<Vec<Option<&'a [u8]>>> {
-    let places: Vec<Option<usize>> = columns.iter().map(|name| rows.metadata.column_index(name)).collect();
+    let places: Vec<Option<usize>> =
+        columns.iter().map(|name| rows.metadata.column_index(name)).collect();
     let read = rows.rows().map_while(Result::ok);
     read.map(|row| places.iter().map(|place| row.get((*place)?)).collect()).collect()
 }
@@ -259,7 +287,9 @@ impl Types {
     pub(super) fn read(keyspace: &str, rows: &Rows<'_>) -> Types {
         let mut types = HashMap::new();
         for row in values(rows, &["type_name", "field_names", "field_types"]) {
-            let (Some(name), Some(names), Some(field_types)) = (text(row[0]), texts(row[1]), texts(row[2])) else {
+            let (Some(name), Some(names), Some(field_types)) =
+                (text(row[0]), texts(row[1]), texts(row[2]))
+            else {
                 continue;
             };
             types.insert(name.to_owned(), names.into_iter().zip(field_types).collect());
@@ -274,7 +304,8 @@ impl TypeLookup for Types {
     }
 
     fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
-        Within { types: self, depth: 0, left: &Cell::new(TYPE_FIELDS_MAX) }.user_type(keyspace, name)
+        Within { types: self, depth: 0, left: &Cell::new(TYPE_FIELDS_MAX) }
+            .user_type(keyspace, name)
     }
 }
 
@@ -288,30 +319,39 @@ impl TypeLookup for Within<'_> {
         let fields = self.types.types.get(name).filter(|_| is_here)?;
         self.left.set(self.left.get().checked_sub(fields.len())?);
         let within = Within { depth: self.depth + 1, ..*self };
-        let read = fields.iter().map(|(field, text)| Some((field.clone(), CqlType::parse(text, &within).ok()?)));
+        let read = fields
+            .iter()
+            .map(|(field, text)| Some((field.clone(), CqlType::parse(text, &within).ok()?)));
         let fields: Vec<_> = read.collect::<Option<_>>()?;
         Some(Arc::new(UserType { keyspace: keyspace.to_owned(), name: name.to_owned(), fields }))
     }
 }
 
-/// Why the tables of a keyspace are unfit: of an answer to [`KEYSPACE`]. None in none: there is no such keyspace.
+/// Why the tables of a keyspace are unfit: of an answer to [`KEYSPACE`]. None in none: there is no
+/// such keyspace.
 pub(super) fn keyspace_unfit(rows: &Rows<'_>) -> Option<Option<String>> {
     let row = values(rows, &["durable_writes", "replication"]).pop()?;
     if row[0] == Some(&[0]) {
         return Some(Some(
-            "its keyspace has durable_writes = false: what a transaction has written may be lost".to_owned(),
+            "its keyspace has durable_writes = false: what a transaction has written may be lost"
+                .to_owned(),
         ));
     }
     let replication = split::collection("map", row[1]?).ok()?;
     let transient = replication.chunks_exact(2).any(|entry| entry[1].contains(&b'/'));
-    Some(transient.then(|| "its keyspace has transient replicas, which transactions cannot read".to_owned()))
+    Some(
+        transient.then(|| {
+            "its keyspace has transient replicas, which transactions cannot read".to_owned()
+        }),
+    )
 }
 
 /// How a keyspace is replicated: of an answer to [`KEYSPACE`].
 pub(super) fn replication(rows: &Rows<'_>) -> Option<Replication> {
     let row = values(rows, &["replication"]).pop()?;
     let options = split::collection("map", row[0]?).ok()?;
-    let options = options.chunks_exact(2).map(|entry| Some((text(Some(entry[0]))?, text(Some(entry[1]))?)));
+    let options =
+        options.chunks_exact(2).map(|entry| Some((text(Some(entry[0]))?, text(Some(entry[1]))?)));
     Some(Replication::parse(options.collect::<Option<Vec<_>>>()?))
 }
 
@@ -322,12 +362,15 @@ pub(super) fn modes(rows: &Rows<'_>) -> HashMap<String, String> {
 }
 
 impl Table {
-    /// A table without columns yet: of an answer to [`TABLE`]. None: there is no such table; a materialized view is none.
+    /// A table without columns yet: of an answer to [`TABLE`]. None: there is no such table; a
+    /// materialized view is none.
     pub(super) fn read(types: Types, name: &str, rows: &Rows<'_>) -> Option<Table> {
-        let row = values(rows, &["id", "read_repair", "default_time_to_live", "gc_grace_seconds"]).pop()?;
+        let row = values(rows, &["id", "read_repair", "default_time_to_live", "gc_grace_seconds"])
+            .pop()?;
         // Without it a quorum of readers may see a write that the next quorum does not.
-        let unfit = (text(row[1]) == Some("NONE"))
-            .then(|| "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned());
+        let unfit = (text(row[1]) == Some("NONE")).then(|| {
+            "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned()
+        });
         Some(Table {
             keyspace: types.keyspace.clone(),
             name: name.to_owned(),
@@ -350,7 +393,9 @@ impl Table {
         self.columns_id = columns_id(rows);
         let left = Cell::new(TYPE_FIELDS_MAX);
         for row in values(rows, &["column_name", "kind", "position", "type"]) {
-            let (Some(name), Some(kind), Some(type_text)) = (text(row[0]), text(row[1]), text(row[3])) else {
+            let (Some(name), Some(kind), Some(type_text)) =
+                (text(row[0]), text(row[1]), text(row[3]))
+            else {
                 continue;
             };
             let kind = match kind {
@@ -361,9 +406,13 @@ impl Table {
             };
             let types = Within { types: &self.types, depth: 0, left: &left };
             let cql_type = CqlType::parse(type_text, &types).map_err(|error| {
-                format!("the type {type_text} of its column {name} cannot be read: {}", error.message)
+                format!(
+                    "the type {type_text} of its column {name} cannot be read: {}",
+                    error.message
+                )
             })?;
-            let position = row[2].and_then(|bytes| bytes.try_into().ok()).map_or(-1, i32::from_be_bytes);
+            let position =
+                row[2].and_then(|bytes| bytes.try_into().ok()).map_or(-1, i32::from_be_bytes);
             self.columns.insert(name.to_owned(), Column { cql_type, kind, position });
         }
         if self.columns.is_empty() {
@@ -380,11 +429,13 @@ impl Table {
         let of_type = |fields: &Vec<(String, String)>| -> usize {
             fields.iter().map(|(name, of)| name.len() + of.len() + COLUMN_BYTES).sum()
         };
-        columns + self.types.types.values().map(|fields| of_type(fields) + COLUMN_BYTES).sum::<usize>()
+        columns
+            + self.types.types.values().map(|fields| of_type(fields) + COLUMN_BYTES).sum::<usize>()
     }
 
     fn in_order(&self, kind: Kind) -> Vec<String> {
-        let mut found: Vec<_> = self.columns.iter().filter(|(_, column)| column.kind == kind).collect();
+        let mut found: Vec<_> =
+            self.columns.iter().filter(|(_, column)| column.kind == kind).collect();
         found.sort_by_key(|(_, column)| column.position);
         found.into_iter().map(|(name, _)| name.clone()).collect()
     }
@@ -395,17 +446,20 @@ impl Table {
         self.columns.iter().filter(move |(_, column)| beside(column)).map(|(name, _)| name.as_str())
     }
 
-    /// The columns that are neither of the key nor static, in Cassandra's order: that of their names.
+    /// The columns that are neither of the key nor static, in Cassandra's order: that of their
+    /// names.
     pub(super) fn regular(&self) -> Vec<(String, CqlType)> {
         let regular = self.columns.iter().filter(|(_, column)| column.kind == Kind::Regular);
-        let mut regular: Vec<_> = regular.map(|(name, column)| (name.clone(), column.cql_type.clone())).collect();
+        let mut regular: Vec<_> =
+            regular.map(|(name, column)| (name.clone(), column.cql_type.clone())).collect();
         regular.sort_by(|one, other| one.0.cmp(&other.0));
         regular
     }
 
     /// A hash of all columns, by which it shows if one was added or dropped.
     pub(super) fn layout(&self) -> u64 {
-        let mut columns: Vec<_> = self.columns.iter().map(|(name, column)| (&**name, &column.cql_type)).collect();
+        let mut columns: Vec<_> =
+            self.columns.iter().map(|(name, column)| (&**name, &column.cql_type)).collect();
         columns.sort_by_key(|(name, _)| *name);
         let mut hasher = DefaultHasher::new();
         columns.iter().for_each(|(name, cql_type)| (name, cql_type.to_string()).hash(&mut hasher));
@@ -414,18 +468,25 @@ impl Table {
 
     /// Why its statements cannot be decided by the proxies with rows in memory, if so.
     pub(super) fn unfit_alone(&self) -> Option<String> {
-        let of_kind = |kind: Kind| self.columns.iter().filter(move |(_, column)| column.kind == kind);
-        let mut many_cells = self.columns.iter().filter(|(_, column)| column.cql_type.is_multi_cell());
+        let of_kind =
+            |kind: Kind| self.columns.iter().filter(move |(_, column)| column.kind == kind);
+        let mut many_cells =
+            self.columns.iter().filter(|(_, column)| column.cql_type.is_multi_cell());
         match () {
-            () if of_kind(Kind::Static).next().is_some() => Some("it has static columns".to_owned()),
+            () if of_kind(Kind::Static).next().is_some() => {
+                Some("it has static columns".to_owned())
+            }
             () if self.keys().has_counters => Some("it has counters".to_owned()),
             () if let Some(why) = self.retention.refusal() => Some(why),
             () => many_cells
                 .next()
-                .map(|(name, _)| format!("its column {name} is a collection or type that is not frozen"))
+                .map(|(name, _)| {
+                    format!("its column {name} is a collection or type that is not frozen")
+                })
                 .or_else(|| {
                     let names = |kind: Kind| of_kind(kind).map(|(name, _)| name.as_str());
-                    let key: Vec<&str> = names(Kind::PartitionKey).chain(names(Kind::Clustering)).collect();
+                    let key: Vec<&str> =
+                        names(Kind::PartitionKey).chain(names(Kind::Clustering)).collect();
                     unfit_by_names(&key, &names(Kind::Regular).collect::<Vec<_>>())
                 }),
         }

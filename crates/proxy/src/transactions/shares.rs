@@ -1,7 +1,9 @@
-//! How much of a core's room for transactions each client may take, so that one that asks for more than others leaves them theirs.
+//! How much of a core's room for transactions each client may take, so that one that asks for more
+//! than others leaves them theirs.
 //!
-//! A client is known by its role. Where nobody logs in all have the same, and the keyspace of a transaction stands in its place: a core
-//! carries out those of many. It is not the keyspace everywhere, for that would leave two roles of one keyspace to each other.
+//! A client is known by its role. Where nobody logs in all have the same, and the keyspace of a
+//! transaction stands in its place: a core carries out those of many. It is not the keyspace
+//! everywhere, for that would leave two roles of one keyspace to each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use crate::fault::Fault;
 
 /// Transactions that wait for their plan, or are under way, on one core.
 const JOBS_MAX: usize = 4_096;
-/// Those of one. Less than there may be of a shard ([`shunt_transactions::Limits::transactions_of_shard`]).
+/// Those of one. Less than there may be of a shard
+/// ([`shunt_transactions::Limits::transactions_of_shard`]).
 const JOBS_OF_ONE_MAX: usize = 768;
 /// Bytes of what they ask, beyond which no more are taken on.
 const BYTES_MAX: usize = 64 << 20;
@@ -37,7 +40,9 @@ impl Shares {
     /// Takes a transaction of so many bytes on, if there is room for one more of this client.
     pub(super) fn take(&mut self, who: &Arc<str>, bytes: usize) -> Result<(), Fault> {
         if self.all.jobs >= JOBS_MAX || self.all.bytes + bytes > BYTES_MAX {
-            return Err(Fault::overloaded("Shunt: as many transactions are under way as may; ask again"));
+            return Err(Fault::overloaded(
+                "Shunt: as many transactions are under way as may; ask again",
+            ));
         }
         let own = self.of.get(who).copied().unwrap_or_default();
         if own.jobs >= JOBS_OF_ONE_MAX || own.bytes + bytes > BYTES_OF_ONE_MAX {
@@ -53,7 +58,8 @@ impl Shares {
         Ok(())
     }
 
-    /// One of this client's has so many bytes more. `false`: those are too many, and it is to be given up.
+    /// One of this client's has so many bytes more. `false`: those are too many, and it is to be
+    /// given up.
     #[must_use]
     pub(super) fn grow(&mut self, who: &Arc<str>, bytes: usize) -> bool {
         let own = self.of.entry(Arc::clone(who)).or_default();
@@ -87,7 +93,10 @@ mod tests {
         let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
         let mut shares = Shares::default();
         while shares.take(&greedy, 10).is_ok() {}
-        assert_eq!(shares.of[&greedy], Share { jobs: JOBS_OF_ONE_MAX, bytes: 10 * JOBS_OF_ONE_MAX });
+        assert_eq!(
+            shares.of[&greedy],
+            Share { jobs: JOBS_OF_ONE_MAX, bytes: 10 * JOBS_OF_ONE_MAX }
+        );
         let left = Limits::default().transactions_of_shard - JOBS_OF_ONE_MAX;
         (0..left).for_each(|_| shares.take(&other, 10).expect("room"));
         (0..JOBS_OF_ONE_MAX).for_each(|_| shares.give_back(&greedy, 10));
@@ -99,7 +108,10 @@ mod tests {
         let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
         let mut shares = Shares::default();
         assert!(shares.take(&greedy, BYTES_OF_ONE_MAX).is_ok() && shares.take(&greedy, 1).is_err());
-        assert!(!shares.grow(&greedy, HELD_OF_ONE_MAX - BYTES_OF_ONE_MAX + 1), "it has read too much");
+        assert!(
+            !shares.grow(&greedy, HELD_OF_ONE_MAX - BYTES_OF_ONE_MAX + 1),
+            "it has read too much"
+        );
         shares.give_back(&greedy, HELD_OF_ONE_MAX + 1);
         assert!(shares.take(&greedy, 1).is_ok() && shares.grow(&greedy, BYTES_OF_ONE_MAX));
         assert!(shares.take(&other, 1).is_ok() && shares.grow(&other, BYTES_OF_ONE_MAX));

@@ -1,10 +1,11 @@
-//! A process that has stood still does not know what others have done meanwhile: a table may have another mode, or a rule. Until it has read both, its
-//! clients' statements wait (`Stall::MODES`), for [`SETTLES_NS`] at most each time.
+//! A process that has stood still does not know what others have done meanwhile: a table may have
+//! another mode, or a rule. Until it has read both, its clients' statements wait (`Stall::MODES`),
+//! for [`SETTLES_NS`] at most each time.
 //!
-//! The same holds for a process that begins and finds no quorum: one replica may have missed a mode.
-//! It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on tables until
-//! it has read modes and rules at the fleet's level
-//! ([ADR 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)).
+//! The same holds for a process that begins and finds no quorum: one replica may have missed a
+//! mode. It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on
+//! tables until it has read modes and rules at the fleet's level ([ADR
+//! 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)).
 //!
 //! This must never: serve a table by one replica's word; send a statement on by the old mode once
 //! others go by a new one; end a wait by an answer to a question from before the wait began, or
@@ -45,11 +46,13 @@ pub(super) fn is_of_fleet(core: &Core) -> bool {
     core.context.config.fleet.is_some()
 }
 
-/// This process may have stood still for so long that others have changed a table's mode or rule, and go by that: until this core has read them it sends
-/// nobody to nodes. Called before anything that a client has sent is read. Returns the time that it went by.
+/// This process may have stood still for so long that others have changed a table's mode or rule,
+/// and go by that: until this core has read them it sends nobody to nodes. Called before anything
+/// that a client has sent is read. Returns the time that it went by.
 #[inline]
 pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) -> u64 {
-    // Not the turn's time: what comes while this process stands still within a turn is read in the same turn.
+    // Not the turn's time: what comes while this process stands still within a turn is read in the
+    // same turn.
     if !is_of_fleet(core) {
         return io.now_ns();
     }
@@ -90,10 +93,14 @@ pub(super) fn see_if_caught_up(core: &mut Core) {
     let keeper = &core.fleet.transactions;
     let began_in_doubt = keeper.modes.start != Start::Known;
     let is_told = |known_ns: Option<u64>, is_forbidden: bool| {
-        known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns) || is_forbidden && began_in_doubt
+        known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns)
+            || is_forbidden && began_in_doubt
     };
     let of_modes = is_told(keeper.modes.known_ns, keeper.modes.is_forbidden);
-    if core.router.modes.is_behind && of_modes && is_told(keeper.looks.known_ns, keeper.looks.is_forbidden) {
+    if core.router.modes.is_behind
+        && of_modes
+        && is_told(keeper.looks.known_ns, keeper.looks.is_forbidden)
+    {
         core.router.modes.is_behind = false;
         core.fleet.transactions.modes.start = Start::Known;
         core.context.metrics.modes_in_doubt.set(0);
@@ -124,7 +131,8 @@ pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
     waits
 }
 
-/// Of what waits for nothing as clients do: others have sent it here, or it was being planned when this process stood still.
+/// Of what waits for nothing as clients do: others have sent it here, or it was being planned when
+/// this process stood still.
 pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
     see_if_still(core, io);
     if core.router.modes.is_behind {

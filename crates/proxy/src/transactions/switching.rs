@@ -1,21 +1,26 @@
 //! How a table comes to have the mode `conditional`, and to lose it; and how it loses `full`.
 //!
-//! With this mode the proxies decide conditional statements, without it nodes do: never both, for neither sees what the other has in mind.
-//! So between the two the table is held: its row says `opening:..` or `closing:..`, every proxy that has read this refuses writes to the
-//! table, and whoever owns its keyspace's shard gives it the next mode when that has been so for [`HOLD_NS`], by its own clock. By then every
-//! proxy has read it, and what they had sent before has an outcome.
+//! With this mode the proxies decide conditional statements, without it nodes do: never both, for
+//! neither sees what the other has in mind. So between the two the table is held: its row says
+//! `opening:..` or `closing:..`, every proxy that has read this refuses writes to the table, and
+//! whoever owns its keyspace's shard gives it the next mode when that has been so for [`HOLD_NS`],
+//! by its own clock. By then every proxy has read it, and what they had sent before has an outcome.
 //!
-//! With `full` clients are told of writes that are not made yet, as all who read wait for them. Without it they are read from nodes. So a table
-//! that is to lose `full` is held as well (`leaving:..`), for reads too, and for as long as its owner has anything to write to it.
+//! With `full` clients are told of writes that are not made yet, as all who read wait for them.
+//! Without it they are read from nodes. So a table that is to lose `full` is held as well
+//! (`leaving:..`), for reads too, and for as long as its owner has anything to write to it.
 //!
-//! With `unsafe` and `mixed_reads` clients may be told that a transaction is done whose writes are in its record alone. A table that is
-//! to have no transactions any more is held (`closing:..`) until its owner has made them all.
+//! With `unsafe` and `mixed_reads` clients may be told that a transaction is done whose writes are
+//! in its record alone. A table that is to have no transactions any more is held (`closing:..`)
+//! until its owner has made them all.
 //!
-//! A core goes by the modes that it knows for [`KNOWN_NS`]: one that cannot read them decides nothing by rows in memory after that.
+//! A core goes by the modes that it knows for [`KNOWN_NS`]: one that cannot read them decides
+//! nothing by rows in memory after that.
 //!
-//! This must never: have a proxy decide while another sends such statements to nodes; take one change for another, however they follow
-//! on each other; have somebody read from nodes what others were told is written, and is not; leave a table without a mode while a
-//! write of a transaction on it is to be made.
+//! This must never: have a proxy decide while another sends such statements to nodes; take one
+//! change for another, however they follow on each other; have somebody read from nodes what others
+//! were told is written, and is not; leave a table without a mode while a write of a transaction on
+//! it is to be made.
 
 use std::collections::HashMap;
 
@@ -60,7 +65,10 @@ impl Told {
         match TransactionalMode::named(text) {
             Some(mode) => Told::Mode(mode),
             None if text.starts_with(OPENING) => Told::Opening,
-            None => to(CLOSING).map(Told::Closing).or(to(LEAVING).map(Told::Leaving)).unwrap_or(Told::Unknown),
+            None => to(CLOSING)
+                .map(Told::Closing)
+                .or(to(LEAVING).map(Told::Leaving))
+                .unwrap_or(Told::Unknown),
         }
     }
 
@@ -83,8 +91,8 @@ pub(super) enum Next {
     Unset,
 }
 
-/// What the row of a table is to say, of which it says `current`, if there is one, so that the table has this mode in the end. `stamp`: no other
-/// change has it.
+/// What the row of a table is to say, of which it says `current`, if there is one, so that the
+/// table has this mode in the end. `stamp`: no other change has it.
 pub(super) fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -> Next {
     let told = current.map_or(Told::Mode(TransactionalMode::Off), Told::read);
     let conditional = TransactionalMode::Conditional;
@@ -95,15 +103,22 @@ pub(super) fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -
         Told::Leaving(_) | Told::Mode(TransactionalMode::Full) => {
             Next::Set(format!("{LEAVING}{}:{stamp:x}", mode.name()))
         }
-        Told::Mode(now) if !has_transactions(now) && now != conditional && mode != conditional => plain(mode),
-        Told::Mode(_) | Told::Unknown if has_transactions(mode) && told != Told::Mode(conditional) => plain(mode),
+        Told::Mode(now) if !has_transactions(now) && now != conditional && mode != conditional => {
+            plain(mode)
+        }
+        Told::Mode(_) | Told::Unknown
+            if has_transactions(mode) && told != Told::Mode(conditional) =>
+        {
+            plain(mode)
+        }
         // From one held state to another it is held anew.
         _ if mode == conditional => Next::Set(format!("{OPENING}{stamp:x}")),
         _ => Next::Set(format!("{CLOSING}{}:{stamp:x}", mode.name())),
     }
 }
 
-/// True of a mode with which transactions write to a table. If they do no more, what they have written is made first.
+/// True of a mode with which transactions write to a table. If they do no more, what they have
+/// written is made first.
 fn has_transactions(mode: TransactionalMode) -> bool {
     mode != TransactionalMode::Off && !mode.is_by_statement()
 }
@@ -132,7 +147,8 @@ struct OneHeld {
     said: Box<str>,
     /// Since when that has been seen.
     since_ns: u64,
-    /// A timestamp that nothing which was ever decided on it is above; known once it has been held for long enough.
+    /// A timestamp that nothing which was ever decided on it is above; known once it has been held
+    /// for long enough.
     last_us: Option<i64>,
 }
 
@@ -145,10 +161,15 @@ impl Held {
     ) -> Vec<(Name, Box<str>)> {
         let mut before = std::mem::take(&mut self.seen);
         let mut due = Vec::new();
-        for (keyspace, table, text) in rows.filter(|(_, _, text)| Told::read(text).next().is_some()) {
+        for (keyspace, table, text) in rows.filter(|(_, _, text)| Told::read(text).next().is_some())
+        {
             let name: Name = (keyspace.into(), table.into());
             let known = before.remove(&name).filter(|one| *one.said == *text);
-            let one = known.unwrap_or_else(|| OneHeld { said: text.into(), since_ns: now_ns, last_us: None });
+            let one = known.unwrap_or_else(|| OneHeld {
+                said: text.into(),
+                since_ns: now_ns,
+                last_us: None,
+            });
             if now_ns.saturating_sub(one.since_ns) >= HOLD_NS {
                 due.push((name.clone(), text.into()));
             }
@@ -157,7 +178,8 @@ impl Held {
         due
     }
 
-    /// A timestamp that nothing which was ever decided on this table is above: that of its shard, when it is asked for first.
+    /// A timestamp that nothing which was ever decided on this table is above: that of its shard,
+    /// when it is asked for first.
     pub(super) fn last_us(&mut self, keyspace: &str, table: &str, of_shard_us: i64) -> i64 {
         let name: Name = (keyspace.into(), table.into());
         self.seen.get_mut(&name).map_or(of_shard_us, |one| *one.last_us.get_or_insert(of_shard_us))
@@ -180,11 +202,13 @@ impl Default for Full {
 }
 
 impl Full {
-    /// What all rows say now, as it was asked for then. `is_gap`: nobody has looked for so long that it may have been otherwise meanwhile.
+    /// What all rows say now, as it was asked for then. `is_gap`: nobody has looked for so long
+    /// that it may have been otherwise meanwhile.
     pub(super) fn see(&mut self, tables: &[(&str, &str)], is_gap: bool, asked_ns: u64) {
         let before = std::mem::take(&mut self.since_ns);
         for (keyspace, table) in tables {
-            let known = before.get(*keyspace).and_then(|tables| tables.get(*table)).filter(|_| !is_gap);
+            let known =
+                before.get(*keyspace).and_then(|tables| tables.get(*table)).filter(|_| !is_gap);
             let since_ns = known.copied().unwrap_or(asked_ns);
             self.since_ns.entry((*keyspace).into()).or_default().insert((*table).into(), since_ns);
         }
@@ -207,15 +231,20 @@ mod tests {
     fn a_table_is_full_for_all_when_it_was_seen_so_for_long_enough_without_a_gap() {
         let mut full = Full::default();
         full.see(&[("ks", "t")], true, 5);
-        assert!(!full.is_known_to_all("ks", "t", 4 + SETTLES_NS) && full.is_known_to_all("ks", "t", 5 + SETTLES_NS));
+        assert!(
+            !full.is_known_to_all("ks", "t", 4 + SETTLES_NS)
+                && full.is_known_to_all("ks", "t", 5 + SETTLES_NS)
+        );
         full.see(&[("ks", "t"), ("ks", "other")], false, 7);
         assert!(
-            full.is_known_to_all("ks", "t", 5 + SETTLES_NS) && !full.is_known_to_all("ks", "other", 5 + SETTLES_NS)
+            full.is_known_to_all("ks", "t", 5 + SETTLES_NS)
+                && !full.is_known_to_all("ks", "other", 5 + SETTLES_NS)
         );
         full.see(&[("ks", "other")], false, 8);
         full.see(&[("ks", "t"), ("ks", "other")], false, 9);
         assert!(
-            !full.is_known_to_all("ks", "t", 8 + SETTLES_NS) && full.is_known_to_all("ks", "other", 8 + SETTLES_NS)
+            !full.is_known_to_all("ks", "t", 8 + SETTLES_NS)
+                && full.is_known_to_all("ks", "other", 8 + SETTLES_NS)
         );
         full.see(&[("ks", "other")], true, 20);
         assert!(!full.is_known_to_all("ks", "other", 19 + SETTLES_NS));
@@ -262,7 +291,10 @@ mod tests {
         for text in ["closing:off", "closing:later's:4", "opened"] {
             assert_eq!(Told::read(text), Told::Unknown, "{text}");
         }
-        assert_eq!((plain(TransactionalMode::Off), plain(CONDITIONAL)), (Next::Unset, set("conditional")));
+        assert_eq!(
+            (plain(TransactionalMode::Off), plain(CONDITIONAL)),
+            (Next::Unset, set("conditional"))
+        );
     }
 
     #[test]

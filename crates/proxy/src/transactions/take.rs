@@ -1,4 +1,5 @@
-//! A client's transaction: read, allowed or not, and sent to the core that owns its keyspace's shard.
+//! A client's transaction: read, allowed or not, and sent to the core that owns its keyspace's
+//! shard.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use super::timer::set_due;
 use super::{allowed, alone, asker, in_text, levels, look, modes, planning, run, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::hop::forward::forward_transaction;
-use crate::hop::{self, Login};
+use crate::fleet::peers::forward::forward_transaction;
+use crate::fleet::peers::{self, Login};
 use crate::limits::{self, SECOND_NS};
 use crate::locks::form::{Form, FormKind};
 use crate::locks::requests::At;
@@ -26,8 +27,16 @@ use crate::metrics::{Observation, Outcome};
 use crate::plan::Plan;
 use crate::reply;
 
-/// Takes a request that is a transaction, or prepares one, and answers it. `false`: it is for a node, as on any table, and nothing was done.
-pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) -> bool {
+/// Takes a request that is a transaction, or prepares one, and answers it. `false`: it is for a
+/// node, as on any table, and nothing was done.
+pub(crate) fn take(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    plan: &Plan,
+    body: &[u8],
+) -> bool {
     if let Some(fault) = still::refusal(core) {
         core.context.metrics.queries.of(plan.kind).add(1);
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
@@ -53,17 +62,25 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, pla
     true
 }
 
-fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Result<(), Fault> {
+fn read(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    header: &Header,
+    body: &[u8],
+) -> Result<(), Fault> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
-    let forwarded = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::TRANSACTION)?.1);
-    let (role, _) =
-        ask::asker_of(core, slot).ok_or_else(|| Fault::protocol("a request of a connection without a session"))?;
+    let forwarded =
+        payload.and_then(|payload| payload.iter().find(|(key, _)| *key == peers::TRANSACTION)?.1);
+    let (role, _) = ask::asker_of(core, slot)
+        .ok_or_else(|| Fault::protocol("a request of a connection without a session"))?;
     if let Some(asked) = forwarded.filter(|_| header.opcode == opcode::QUERY) {
         // Its role is that of the login that it came with, whatever it says.
         let asked = Asked { version: header.version, role: &role, ..Asked::read(asked)? };
         let single = |_: &AsSent| Known::read_single(asked.text, Some(asked.keyspace));
         let known = Known::read(asked.text, Some(asked.keyspace));
-        let known = known.or_else(|refusal| asked.as_sent.as_ref().and_then(single).ok_or(refusal))?;
+        let known =
+            known.or_else(|refusal| asked.as_sent.as_ref().and_then(single).ok_or(refusal))?;
         return begin(core, io, (slot, header), &Arc::new(known), &asked, true);
     }
     let session = session_of(core, slot);
@@ -95,9 +112,18 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
         }
         opcode::QUERY if besides.is_empty() && is_change(version, body)? => {
             let query = Query::decode(version, body)?;
-            let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return Ok(()) };
+            let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else {
+                return Ok(());
+            };
             let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
-            modes::change(core, io, ticket, pool, query.text, query.params.keyspace.or(session.as_deref()));
+            modes::change(
+                core,
+                io,
+                ticket,
+                pool,
+                query.text,
+                query.params.keyspace.or(session.as_deref()),
+            );
             Ok(())
         }
         _ => alone::read(core, session.as_deref(), header, body, |core, known, values, as_sent| {
@@ -170,16 +196,20 @@ fn begin(
     }
     let mut form = Form { kind: FormKind::Message, ..Form::default() };
     if !was_forwarded {
-        // To ask again, where the shard has just changed hands; that it may be is said when its client is allowed to.
+        // To ask again, where the shard has just changed hands; that it may be is said when its
+        // client is allowed to.
         form.texts = [known.domain.as_bytes(), &message].concat();
     }
     let guard = asked.besides.guard.map(|guard| guard.is_fast);
-    let Some((ticket, _)) = ask::note(core, io, (slot, header.stream), was_forwarded, form) else { return Ok(()) };
+    let Some((ticket, _)) = ask::note(core, io, (slot, header.stream), was_forwarded, form) else {
+        return Ok(());
+    };
     allowed::ask(core, io, slot, (ticket, was_forwarded), (known, guard), message);
     Ok(())
 }
 
-/// Bytes of a transaction with its values: what is longer could not be forwarded, or put into a record.
+/// Bytes of a transaction with its values: what is longer could not be forwarded, or put into a
+/// record.
 const MESSAGE_BYTES_MAX: usize = 3 << 20;
 /// Bytes of what waits to be asked again.
 const AGAIN_BYTES_MAX: usize = 8 << 20;
@@ -191,18 +221,23 @@ const AGAIN_AFTER_NS: u64 = 20_000_000;
 /// So many at once: what is more is for the client to ask again.
 const AGAIN_MAX: usize = 1_024;
 
-/// Asks again later what was certainly not executed; `false`: it is for the client to do so. This must never ask for what its client was not
-/// found to be allowed: then the request has not been sent before, and nothing says which keyspace it is in.
+/// Asks again later what was certainly not executed; `false`: it is for the client to do so. This
+/// must never ask for what its client was not found to be allowed: then the request has not been
+/// sent before, and nothing says which keyspace it is in.
 pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     let now_ns = io.now_ns();
     let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
     let bytes = pending.form.texts.len();
-    let may_be = pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
+    let may_be =
+        pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
     let queue = &core.fleet.transactions.again;
     if queue.iter().any(|(_, queued, _)| *queued == ticket) {
         return true;
     }
-    if !may_be || queue.len() >= AGAIN_MAX || core.fleet.transactions.again_bytes + bytes > AGAIN_BYTES_MAX {
+    if !may_be
+        || queue.len() >= AGAIN_MAX
+        || core.fleet.transactions.again_bytes + bytes > AGAIN_BYTES_MAX
+    {
         return false;
     }
     core.fleet.transactions.again_bytes += bytes;
@@ -224,7 +259,8 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { continue };
         let texts = pending.form.texts.clone();
         let (domain, message) = texts.split_at(pending.form.name_bytes);
-        let (login, domain) = (asker::login_of(core, ticket), String::from_utf8_lossy(domain).into_owned());
+        let (login, domain) =
+            (asker::login_of(core, ticket), String::from_utf8_lossy(domain).into_owned());
         send(core, io, (ticket, false), &login, &domain, message);
     }
 }
@@ -243,8 +279,12 @@ pub(super) fn send(
     if !was_forwarded && let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) {
         pending.form.name_bytes = domain.len();
     }
-    if let Some(owner) = core.fleet.hops.owner(shard) {
-        let via = if was_forwarded { None } else { forward_transaction(core, io, owner, login, ticket, message) };
+    if let Some(owner) = core.fleet.peers.owner(shard) {
+        let via = if was_forwarded {
+            None
+        } else {
+            forward_transaction(core, io, owner, login, ticket, message)
+        };
         match via {
             Some(via) => ask::is_at(core, ticket, At::Elsewhere(via)),
             None => {
@@ -264,7 +304,14 @@ pub(super) fn send(
 }
 
 /// Sends it to this core of this proxy, which has its shard. `who`: whose share it counts to.
-pub(super) fn send_to(core: &mut Core, io: &mut Io, ticket: Ticket, keeper: usize, who: &str, message: &[u8]) {
+pub(super) fn send_to(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    keeper: usize,
+    who: &str,
+    message: &[u8],
+) {
     if keeper == core.context.index {
         run::take(core, io, ticket, who, message);
     } else if core.fleet.lanes.ask_transaction(keeper, ticket, who, message) {

@@ -1,4 +1,5 @@
-//! What waits on a core until it is known that this proxy was alive when it heard it ([`super::confirm`]).
+//! What waits on a core until it is known that this proxy was alive when it heard it
+//! ([`super::confirm`]).
 
 use shunt_fleet::Incarnation;
 use shunt_transactions::{Claim, Decision, Failed, Place, Row, TransactionId};

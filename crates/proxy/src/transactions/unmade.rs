@@ -1,7 +1,9 @@
-//! Writes of committed transactions that nodes have not made at the first attempt: since when, of which table, and why.
+//! Writes of committed transactions that nodes have not made at the first attempt: since when, of
+//! which table, and why.
 //!
-//! They are repeated until they are made. One is given up only when every attempt for [`REFUSED_FOR_NS`] was refused as invalid, or found
-//! that its table is not there any more: a node that says so once may not know the schema yet.
+//! They are repeated until they are made. One is given up only when every attempt for
+//! [`REFUSED_FOR_NS`] was refused as invalid, or found that its table is not there any more: a node
+//! that says so once may not know the schema yet.
 
 use std::collections::HashMap;
 
@@ -12,7 +14,8 @@ use super::part::OneWrite;
 use crate::client::who::printable_to;
 use crate::limits::{self, SECOND_NS};
 
-/// A write that was refused each time for so long will not be made: what it names is not there any more.
+/// A write that was refused each time for so long will not be made: what it names is not there any
+/// more.
 const REFUSED_FOR_NS: u64 = 30 * SECOND_NS;
 /// Whoever waits for so long for a write is shown.
 const SHOWN_AFTER_NS: u64 = 5 * SECOND_NS;
@@ -53,7 +56,8 @@ pub struct Unmade {
     pub since_ms: u64,
     /// What came of the last attempt of one of them.
     pub why: String,
-    /// They are a former owner's: no transaction of the same shard is carried out before they are made.
+    /// They are a former owner's: no transaction of the same shard is carried out before they are
+    /// made.
     pub is_found: bool,
 }
 
@@ -81,7 +85,12 @@ impl Trials {
     }
 
     /// One was tried, and not made.
-    pub(super) fn failed(&mut self, write: OneWrite, attempt: &Attempt<'_>, now_ns: u64) -> Result<Written, Refused> {
+    pub(super) fn failed(
+        &mut self,
+        write: OneWrite,
+        attempt: &Attempt<'_>,
+        now_ns: u64,
+    ) -> Result<Written, Refused> {
         let trial = self.of.entry(write).or_insert_with(|| Trial {
             since_ns: now_ns,
             refused_since_ns: None,
@@ -91,8 +100,11 @@ impl Trials {
         if *trial.why != *attempt.why {
             trial.why = printable_to(attempt.why, limits::NAME_SHOWN_BYTES_MAX).into();
         }
-        trial.refused_since_ns = attempt.is_refused.then(|| trial.refused_since_ns.unwrap_or(now_ns));
-        let is_final = trial.refused_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REFUSED_FOR_NS);
+        trial.refused_since_ns =
+            attempt.is_refused.then(|| trial.refused_since_ns.unwrap_or(now_ns));
+        let is_final = trial
+            .refused_since_ns
+            .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REFUSED_FOR_NS);
         if is_final {
             self.of.remove(&write);
             return Err(Refused);
@@ -163,14 +175,21 @@ mod tests {
 
     const GONE: Attempt<'static> =
         Attempt { table: "ks.t", written: Written::NotSent, is_refused: true, why: "it is gone" };
-    const DOWN: Attempt<'static> =
-        Attempt { table: "ks.t", written: Written::NotSent, is_refused: false, why: "too few replicas" };
+    const DOWN: Attempt<'static> = Attempt {
+        table: "ks.t",
+        written: Written::NotSent,
+        is_refused: false,
+        why: "too few replicas",
+    };
 
-    /// A node may not know the schema yet: one that says otherwise in between, or nothing, is believed.
+    /// A node may not know the schema yet: one that says otherwise in between, or nothing, is
+    /// believed.
     #[test]
     fn a_write_is_given_up_when_it_was_refused_each_time_for_long_and_not_before() {
         let mut trials = Trials::default();
-        let mut at = |second: u64, attempt: &Attempt<'_>| trials.failed(write(0), attempt, second * SECOND_NS);
+        let mut at = |second: u64, attempt: &Attempt<'_>| {
+            trials.failed(write(0), attempt, second * SECOND_NS)
+        };
         for (second, attempt) in [(1, &GONE), (30, &GONE), (31, &DOWN), (32, &GONE), (61, &GONE)] {
             assert_eq!(at(second, attempt), Ok(Written::NotSent), "at {second}");
         }
@@ -181,18 +200,26 @@ mod tests {
     #[test]
     fn what_was_tried_for_long_is_shown_by_table_and_the_oldest_first() {
         let mut trials = Trials::default();
-        for (number, table, second) in [(0, "ks.b", 3), (1, "ks.a", 2), (2, "ks.b", 1), (3, "ks.c", 9)] {
+        for (number, table, second) in
+            [(0, "ks.b", 3), (1, "ks.a", 2), (2, "ks.b", 1), (3, "ks.c", 9)]
+        {
             let attempt = Attempt { table, ..DOWN };
-            assert_eq!(trials.failed(write(number), &attempt, second * SECOND_NS), Ok(Written::NotSent));
+            assert_eq!(
+                trials.failed(write(number), &attempt, second * SECOND_NS),
+                Ok(Written::NotSent)
+            );
         }
         let now_ns = 10 * SECOND_NS;
         let shown = trials.shown(now_ns);
-        let short: Vec<_> = shown.iter().map(|one| (one.table.as_str(), one.writes, one.since_ms)).collect();
+        let short: Vec<_> =
+            shown.iter().map(|one| (one.table.as_str(), one.writes, one.since_ms)).collect();
         assert_eq!(short, [("ks.b", 2, 9_000), ("ks.a", 1, 8_000)]);
         let say = |trials: &mut Trials, second: u64| trials.due(second * SECOND_NS).len();
         let said = [say(&mut trials, 100), say(&mut trials, 159), say(&mut trials, 160)];
         assert_eq!(said, [3, 0, 3], "once a minute");
-        assert!(shown[0].is_found && shown[0].why == "too few replicas" && trials.count(now_ns) == 3);
+        assert!(
+            shown[0].is_found && shown[0].why == "too few replicas" && trials.count(now_ns) == 3
+        );
         trials.made(write(2));
         trials.forget(|one| one.number() == 1);
         assert_eq!(trials.shown(now_ns).len(), 1);

@@ -1,4 +1,5 @@
-//! What nodes have said of the rights of logins, what they are being asked, and who waits for what they will say.
+//! What nodes have said of the rights of logins, what they are being asked, and who waits for what
+//! they will say.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use shunt_locks::Ticket;
 
 use super::known::Known;
-use crate::hop::Login;
+use crate::fleet::peers::Login;
 use crate::ids::PoolId;
 use crate::transactions::part::Who;
 
@@ -16,7 +17,8 @@ const VERDICTS_MAX: usize = 16_384;
 const WAITING_MAX: usize = 4_096;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// How old a question may be for others to wait for its answer too, nanoseconds: a node that does not answer holds up those of one moment.
+/// How old a question may be for others to wait for its answer too, nanoseconds: a node that does
+/// not answer holds up those of one moment.
 const JOINED_NS: u64 = 100_000_000;
 
 /// A right: of a login, on a table, to write if it says so.
@@ -152,7 +154,10 @@ mod tests {
     use super::*;
 
     fn one(who: u64, bytes: usize) -> Waiting {
-        let known = Known::read("BEGIN TRANSACTION INSERT INTO ks.t (k) VALUES (1); COMMIT TRANSACTION", None);
+        let known = Known::read(
+            "BEGIN TRANSACTION INSERT INTO ks.t (k) VALUES (1); COMMIT TRANSACTION",
+            None,
+        );
         Waiting {
             who: Who(who),
             pool: PoolId::NONE,
@@ -191,14 +196,20 @@ mod tests {
             assert_eq!(allowed.answered(number).map(|inquiry| inquiry.waiting.len()), Some(count));
             assert!(allowed.answered(number).is_none());
         }
-        assert!(allowed.of.is_empty() && (allowed.waiting, allowed.bytes, allowed.of_right.len()) == (0, 0, 0));
+        assert!(
+            allowed.of.is_empty()
+                && (allowed.waiting, allowed.bytes, allowed.of_right.len()) == (0, 0, 0)
+        );
     }
 
     #[test]
     fn a_question_that_nobody_answers_is_asked_again_and_the_next_answer_is_for_all() {
         let mut allowed = Allowed::default();
         let first = ask(&mut allowed, "t", 1);
-        assert_eq!((allowed.inquiry(&right("t"), 1 + JOINED_NS), allowed.inquiry(&right("u"), 1)), (Some(first), None));
+        assert_eq!(
+            (allowed.inquiry(&right("t"), 1 + JOINED_NS), allowed.inquiry(&right("u"), 1)),
+            (Some(first), None)
+        );
         allowed.wait(first, one(1, 10));
         assert_eq!(allowed.inquiry(&right("t"), 2 + JOINED_NS), None);
         let second = ask(&mut allowed, "t", 2 + JOINED_NS);

@@ -67,14 +67,17 @@ pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
     keeper.claims[usize::from(shard)] = None;
     keeper.openings.retain(|_, open| !open.is_of(shard));
     let openings = &keeper.openings;
-    keeper.trials.forget(|write| matches!(write, OneWrite::Found { claim, .. } if !openings.contains_key(&claim.0)));
+    keeper.trials.forget(
+        |write| matches!(write, OneWrite::Found { claim, .. } if !openings.contains_key(&claim.0)),
+    );
     keeper.draining.retain(|draining| draining.shard != shard);
     let (table, outbox) = keeper.table();
     table.lose(shard, outbox);
     set_due(core, io);
 }
 
-/// A shard is to be handed over: it takes on nothing new. The membership is told once nothing of it is under way.
+/// A shard is to be handed over: it takes on nothing new. The membership is told once nothing of it
+/// is under way.
 pub(crate) fn drain(core: &mut Core, draining: Draining) {
     let keeper = &mut core.fleet.transactions;
     keeper.draining.retain(|other| other.shard != draining.shard);

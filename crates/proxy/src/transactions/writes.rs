@@ -1,10 +1,12 @@
-//! The writes of committed transactions are made: those of this core's own, and those that former owners of a shard have left undone.
+//! The writes of committed transactions are made: those of this core's own, and those that former
+//! owners of a shard have left undone.
 //!
-//! A write is one of a table, and not of whichever has its name: before each attempt a node is asked which table that is. If it is another,
-//! or none, nothing is sent; an attempt has failed then, and [`super::unmade`] says when it was the last.
+//! A write is one of a table, and not of whichever has its name: before each attempt a node is
+//! asked which table that is. If it is another, or none, nothing is sent; an attempt has failed
+//! then, and [`super::unmade`] says when it was the last.
 //!
-//! This must never: send a write of one table when another has its name; give one up whose table is there, for what a node says that
-//! does not know it yet; give two outcomes of an attempt, or none.
+//! This must never: send a write of one table when another has its name; give one up whose table is
+//! there, for what a node says that does not know it yet; give two outcomes of an attempt, or none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +24,8 @@ use super::plan::push;
 use super::unmade::Attempt;
 use super::{VERSION, levels, names};
 use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::log_limits::Logged;
-use crate::own::{self, Heard, Levels, Whose};
 
 /// Writes that go on at a tick.
 const UNPARKED_MAX: usize = 64;
@@ -68,10 +70,17 @@ impl Sent {
                 one.values.iter().for_each(|value| push(&mut list, value));
                 // Of two on one row the later counts.
                 let timestamp_us = job.timestamp_us + i64::from(write.number());
-                Some(Sent { who: Who::of(&job.who), id: one.id, text: Arc::clone(one.text), list, timestamp_us })
+                Some(Sent {
+                    who: Who::of(&job.who),
+                    id: one.id,
+                    text: Arc::clone(one.text),
+                    list,
+                    timestamp_us,
+                })
             }
             OneWrite::Found { claim, place: at, .. } => {
-                let record = Record::decode(keeper.openings.get(&claim.0)?.bodies.get(&at)?).ok()?;
+                let record =
+                    Record::decode(keeper.openings.get(&claim.0)?.bodies.get(&at)?).ok()?;
                 let one = record.writes.get(place)?;
                 for value in &one.values {
                     list.push(match value {
@@ -80,7 +89,8 @@ impl Sent {
                         record::Value::Unset => Value::Unset,
                     });
                 }
-                let (text, timestamp_us) = (one.text.into(), record.timestamp_us + i64::from(write.number()));
+                let (text, timestamp_us) =
+                    (one.text.into(), record.timestamp_us + i64::from(write.number()));
                 Some(Sent { who: Who::FORMER, id: one.id, text, list, timestamp_us })
             }
         }
@@ -89,7 +99,9 @@ impl Sent {
 
 /// Makes one of the writes of a transaction. What has become of that is told once, later.
 pub(super) fn make(core: &mut Core, io: &mut Io, write: OneWrite) {
-    let Some((keyspace, table)) = name_of(core, write) else { return made(core, write, Ok(Written::NotSent)) };
+    let Some((keyspace, table)) = name_of(core, write) else {
+        return made(core, write, Ok(Written::NotSent));
+    };
     if let Some(sent) = Sent::of(core, write).filter(|sent| sent.id == FLEETS_OWN) {
         return send_or_park(core, io, write, &sent);
     }
@@ -113,7 +125,7 @@ pub(super) fn named(core: &mut Core, io: &mut Io, write: OneWrite, named: Named)
 
 fn send_or_park(core: &mut Core, io: &mut Io, write: OneWrite, sent: &Sent) {
     let part = Part::Write { write, who: sent.who };
-    if !core.fleet.own.has_room(&Whose::Transaction(part)) {
+    if !core.fleet.statements.has_room(&Whose::Transaction(part)) {
         park(core, Parked::Write(write), sent.who);
     } else if !send(core, io, part, sent) {
         failed(core, io, write, (Written::NotSent, false, "no node could be asked to make it"));
@@ -127,11 +139,20 @@ fn send(core: &mut Core, io: &mut Io, part: Part, sent: &Sent) -> bool {
         timestamp_us: Some(sent.timestamp_us),
         elsewhere: false,
     };
-    own::ask::ask_text(core, io, Whose::Transaction(part), &sent.text, sent.list.values(), &levels, None)
+    statements::ask::ask_text(
+        core,
+        io,
+        Whose::Transaction(part),
+        &sent.text,
+        sent.list.values(),
+        &levels,
+        None,
+    )
 }
 
-/// There are as many in flight as may be, of all or of this client: it goes on when one of them has come back. To have it tried again after a
-/// pause, as what fails is, would make take-overs slow that have much to do.
+/// There are as many in flight as may be, of all or of this client: it goes on when one of them has
+/// come back. To have it tried again after a pause, as what fails is, would make take-overs slow
+/// that have much to do.
 pub(super) fn park(core: &mut Core, parked: Parked, who: Who) {
     core.fleet.transactions.parked.entry(who).or_default().push_back(parked);
 }
@@ -139,9 +160,11 @@ pub(super) fn park(core: &mut Core, parked: Parked, who: Who) {
 /// One has come back: another may go.
 fn go_on(core: &mut Core, io: &mut Io) {
     let Core { fleet, .. } = core;
-    let has_room = |who: &Who, one: Parked| fleet.own.has_room(&Whose::Transaction(one.part(*who)));
+    let has_room =
+        |who: &Who, one: Parked| fleet.statements.has_room(&Whose::Transaction(one.part(*who)));
     let parked = &mut fleet.transactions.parked;
-    let next = parked.iter_mut().find(|(who, queue)| queue.front().is_some_and(|one| has_room(who, *one)));
+    let next =
+        parked.iter_mut().find(|(who, queue)| queue.front().is_some_and(|one| has_room(who, *one)));
     let Some((who, Some(one))) = next.map(|(who, queue)| (*who, queue.pop_front())) else { return };
     if parked.get(&who).is_some_and(VecDeque::is_empty) {
         parked.remove(&who);
@@ -156,14 +179,24 @@ fn go_on(core: &mut Core, io: &mut Io) {
 
 /// A statement has come back: if it was a write, another may go.
 pub(super) fn come_back(core: &mut Core, io: &mut Io, part: Part) {
-    if !core.fleet.transactions.parked.is_empty() && matches!(part.share(), Share::Writes | Share::Found) {
+    if !core.fleet.transactions.parked.is_empty()
+        && matches!(part.share(), Share::Writes | Share::Found)
+    {
         go_on(core, io);
     }
 }
 
 /// Others may have had all the room, of whom nobody comes back here.
 pub(super) fn tick(core: &mut Core, io: &mut Io) {
-    for _ in 0..core.fleet.transactions.parked.values().map(VecDeque::len).sum::<usize>().min(UNPARKED_MAX) {
+    for _ in 0..core
+        .fleet
+        .transactions
+        .parked
+        .values()
+        .map(VecDeque::len)
+        .sum::<usize>()
+        .min(UNPARKED_MAX)
+    {
         go_on(core, io);
     }
 }
@@ -178,13 +211,21 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, write: OneWrite, heard: &Heard
     failed(core, io, write, (levels::written(heard), is_refused, why));
 }
 
-/// True of an error that says what is wrong with a write: it will be refused the next time too, unless the node does not know the schema yet.
+/// True of an error that says what is wrong with a write: it will be refused the next time too,
+/// unless the node does not know the schema yet.
 fn is_refusal(code: i32) -> bool {
     matches!(code, error_code::INVALID | error_code::SYNTAX_ERROR | error_code::FUNCTION_FAILURE)
 }
 
-fn failed(core: &mut Core, io: &Io, write: OneWrite, (written, is_refused, why): (Written, bool, &str)) {
-    let Some((keyspace, table)) = name_of(core, write) else { return made(core, write, Ok(written)) };
+fn failed(
+    core: &mut Core,
+    io: &Io,
+    write: OneWrite,
+    (written, is_refused, why): (Written, bool, &str),
+) {
+    let Some((keyspace, table)) = name_of(core, write) else {
+        return made(core, write, Ok(written));
+    };
     let table = &*format!("{keyspace}.{table}");
     let attempt = Attempt { table, written, is_refused, why };
     let verdict = core.fleet.transactions.trials.failed(write, &attempt, io.now_ns());

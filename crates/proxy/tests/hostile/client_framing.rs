@@ -12,7 +12,9 @@ const TEXT: &str = "SELECT v FROM bench.kv WHERE k = 0x00";
 
 #[test]
 fn random_bytes() {
-    for (version, prefix) in [(4, vec![]), (4, bytes::startup(4, None)), (5, bytes::startup(5, None))] {
+    for (version, prefix) in
+        [(4, vec![]), (4, bytes::startup(4, None)), (5, bytes::startup(5, None))]
+    {
         let mut testbed = Testbed::new();
         let mut random = Random::new(u64::from(version));
         let offender = testbed.offender();
@@ -74,8 +76,12 @@ fn a_body_longer_than_allowed_is_refused_by_its_header() {
     for length in [(16 << 20) + 1, 1 << 30, u32::MAX] {
         let mut testbed = Testbed::new();
         let offender = testbed.started_offender(4);
-        let header = bytes::with_header(bytes::query(4, 1, ""), |header| header.length = length)[..9].to_vec();
-        let counted = allocation_counter::measure(|| testbed.refused(offender, &header, INVALID, "exceeds the limit"));
+        let header = bytes::with_header(bytes::query(4, 1, ""), |header| header.length = length)
+            [..9]
+            .to_vec();
+        let counted = allocation_counter::measure(|| {
+            testbed.refused(offender, &header, INVALID, "exceeds the limit")
+        });
         assert!(counted.bytes_max < 4 << 20, "{counted:?}");
     }
 }
@@ -93,7 +99,12 @@ fn a_large_envelope_in_segments_is_refused_by_its_header() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(5);
     let header = Header { length: 1 << 28, ..Header::request(5, 7, opcode::QUERY) };
-    testbed.refused(offender, &bytes::segment(&header.to_bytes(), false), INVALID, "exceeds the limit");
+    testbed.refused(
+        offender,
+        &bytes::segment(&header.to_bytes(), false),
+        INVALID,
+        "exceeds the limit",
+    );
 }
 
 #[test]
@@ -137,7 +148,12 @@ fn envelopes_cut_into_segments_at_any_byte() {
         testbed.send(offender, &bytes::segment(head, false));
         testbed.send(offender, &bytes::segment(tail, false));
         testbed.answered(offender, 3);
-        assert!(testbed.take_answers(offender).iter().all(|answer| answer.header.opcode == opcode::RESULT));
+        assert!(
+            testbed
+                .take_answers(offender)
+                .iter()
+                .all(|answer| answer.header.opcode == opcode::RESULT)
+        );
     }
     let whole: Vec<u8> = stream.iter().flat_map(|byte| bytes::segment(&[*byte], false)).collect();
     testbed.send(offender, &whole);
@@ -164,7 +180,10 @@ fn a_segment_with_broken_lz4() {
     for claimed in [1, 100, 131_071] {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
-        testbed.scene.world.with(offender, |offender, _| offender.expect_compression(Some(Algorithm::Lz4)));
+        testbed
+            .scene
+            .world
+            .with(offender, |offender, _| offender.expect_compression(Some(Algorithm::Lz4)));
         testbed.send(offender, &bytes::startup(5, Some("lz4")));
         testbed.answered(offender, 1);
         let segment = bytes::segment_lz4(&[0xf0, 1, 2, 3, 4, 5, 6], claimed);
@@ -175,16 +194,27 @@ fn a_segment_with_broken_lz4() {
 #[test]
 fn a_broken_compressed_body() {
     for (name, algorithm) in [("lz4", Algorithm::Lz4), ("snappy", Algorithm::Snappy)] {
-        for garbage in [&[][..], &[0xff], &[0, 0, 1, 0, 0xff, 0xff], &[0x7f, 0xff, 0xff, 0xff, 1, 2, 3], &[0xfe; 40]] {
+        for garbage in [
+            &[][..],
+            &[0xff],
+            &[0, 0, 1, 0, 0xff, 0xff],
+            &[0x7f, 0xff, 0xff, 0xff, 1, 2, 3],
+            &[0xfe; 40],
+        ] {
             let mut testbed = Testbed::new();
             let offender = testbed.offender();
-            testbed.scene.world.with(offender, |offender, _| offender.expect_compression(Some(algorithm)));
+            testbed
+                .scene
+                .world
+                .with(offender, |offender, _| offender.expect_compression(Some(algorithm)));
             testbed.send(offender, &bytes::startup(4, Some(name)));
             testbed.answered(offender, 1);
             let query = bytes::said_compressed(bytes::request(4, 1, opcode::QUERY, garbage));
-            // LZ4's length leads the body: what claims to be larger than any request is refused for that alone.
-            let huge =
-                algorithm == Algorithm::Lz4 && garbage.first().is_some_and(|byte| *byte >= 0x7f) && garbage.len() > 4;
+            // LZ4's length leads the body: what claims to be larger than any request is refused for
+            // that alone.
+            let huge = algorithm == Algorithm::Lz4
+                && garbage.first().is_some_and(|byte| *byte >= 0x7f)
+                && garbage.len() > 4;
             testbed.refused(offender, &query, if huge { INVALID } else { PROTOCOL_ERROR }, "");
         }
     }
@@ -194,7 +224,10 @@ fn a_broken_compressed_body() {
 fn a_compressed_body_that_would_burst() {
     let mut testbed = Testbed::new();
     let offender = testbed.offender();
-    testbed.scene.world.with(offender, |offender, _| offender.expect_compression(Some(Algorithm::Lz4)));
+    testbed
+        .scene
+        .world
+        .with(offender, |offender, _| offender.expect_compression(Some(Algorithm::Lz4)));
     testbed.send(offender, &bytes::startup(4, Some("lz4")));
     testbed.answered(offender, 1);
     let mut bomb = Vec::new();
@@ -280,7 +313,8 @@ fn flags_nobody_knows() {
 fn a_custom_payload_that_is_none() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(4);
-    let query = bytes::with_header(bytes::query(4, 1, TEXT), |header| header.flags = flag::CUSTOM_PAYLOAD);
+    let query =
+        bytes::with_header(bytes::query(4, 1, TEXT), |header| header.flags = flag::CUSTOM_PAYLOAD);
     testbed.refused(offender, &query, PROTOCOL_ERROR, "");
 }
 
@@ -300,6 +334,11 @@ fn batches_that_are_none() {
     for body in [&[3, 0, 0, 0, 1, 0][..], &[0, 0, 9, 0], &[0, 0, 1, 7], &[0, 0xff, 0xff], &[]] {
         let mut testbed = Testbed::new();
         let offender = testbed.started_offender(4);
-        testbed.refused(offender, &bytes::request(4, 1, opcode::BATCH, body), PROTOCOL_ERROR, "batch");
+        testbed.refused(
+            offender,
+            &bytes::request(4, 1, opcode::BATCH, body),
+            PROTOCOL_ERROR,
+            "batch",
+        );
     }
 }

@@ -17,7 +17,8 @@ fn a_handshake_that_does_not_end() {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
         testbed.refused(offender, begun, SERVER_ERROR, "handshake was not completed in time");
-        let offences: u64 = testbed.scene.metrics.iter().map(|metrics| metrics.client_protocol_errors.get()).sum();
+        let offences: u64 =
+            testbed.scene.metrics.iter().map(|metrics| metrics.client_protocol_errors.get()).sum();
         assert_eq!(offences, 0, "to be late breaks no rule of the protocol");
     }
 }
@@ -48,7 +49,10 @@ fn a_large_request_that_comes_a_segment_at_a_time() {
             testbed.send(offender, &bytes::segment(&[0], false));
         }
     }
-    assert!(testbed.scene.world.host(offender).is_closed(), "one byte every ten seconds is no request");
+    assert!(
+        testbed.scene.world.host(offender).is_closed(),
+        "one byte every ten seconds is no request"
+    );
     testbed.check_recovered();
 }
 
@@ -144,7 +148,8 @@ fn a_client_that_reads_no_replies() {
     }
 }
 
-/// Each client stays within its own bounds; together they would fill the memory of the process, and end all clients.
+/// Each client stays within its own bounds; together they would fill the memory of the process, and
+/// end all clients.
 #[test]
 fn many_clients_that_read_no_replies() {
     let mut testbed = Testbed::with(|options| {
@@ -164,7 +169,10 @@ fn many_clients_that_read_no_replies() {
     });
     // Twice as much without the bound; what the simulated network holds is in it.
     assert!(counted.bytes_current < 48 << 20, "{counted:?}");
-    let gone = offenders.iter().filter(|offender| testbed.scene.world.host(**offender).is_closed()).count();
+    let gone = offenders
+        .iter()
+        .filter(|offender| testbed.scene.world.host(**offender).is_closed())
+        .count();
     assert!((1..20).contains(&gone), "{gone} were closed");
     testbed.check_bystanders();
 }
@@ -177,7 +185,8 @@ fn a_client_that_vanishes_with_queries_in_flight() {
         testbed.start_work();
         for _ in 0..20 {
             let offender = testbed.started_offender(version);
-            let queries: Vec<u8> = (0..100).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
+            let queries: Vec<u8> =
+                (0..100).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
             testbed.send(offender, &bytes::framed(version, queries));
             testbed.run_for(10 * MILLISECOND);
             testbed.reset(offender);
@@ -195,7 +204,8 @@ fn all_stream_ids_at_once() {
         testbed.start_work();
         for first in (0..=i16::MAX).step_by(1000) {
             let last = first.saturating_add(999);
-            let queries: Vec<u8> = (first..=last).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
+            let queries: Vec<u8> =
+                (first..=last).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
             testbed.send(offender, &bytes::framed(version, queries));
         }
         testbed.answered(offender, 32_768);
@@ -230,7 +240,8 @@ fn a_client_that_fills_every_link() {
         let offender = testbed.started_offender(version);
         testbed.scene.world.with(offender, |offender, _| offender.discards_answers = true);
         for round in 0..40 {
-            let queries: Vec<u8> = (0..500).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
+            let queries: Vec<u8> =
+                (0..500).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
             testbed.send(offender, &bytes::framed(version, queries));
             if round == 5 {
                 testbed.start_work();
@@ -238,8 +249,12 @@ fn a_client_that_fills_every_link() {
             testbed.run_for(100 * MILLISECOND);
         }
         testbed.check_bystanders();
-        let slowest_ms =
-            testbed.scene.clients.iter().map(|client| testbed.scene.world.host(*client).tally.slowest_ns).max();
+        let slowest_ms = testbed
+            .scene
+            .clients
+            .iter()
+            .map(|client| testbed.scene.world.host(*client).tally.slowest_ns)
+            .max();
         assert!(slowest_ms < Some(2 * SECOND), "{slowest_ms:?}");
         testbed.reset(offender);
         testbed.check_recovered();

@@ -7,7 +7,9 @@ use shunt_proxy::metrics::Routing;
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{PROTOCOL_ERROR, UNPREPARED};
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, Event, QueryParams, Values};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, Event, QueryParams, Values,
+};
 use shunt_wire::cql::message::{encode, put};
 
 use super::testbed::{ANN, Testbed};
@@ -19,11 +21,16 @@ fn versions_that_are_not_supported() {
     for version in [0, 1, 2, 6, 0x42, 0x7f] {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
-        let says =
-            format!("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)");
+        let says = format!(
+            "Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)"
+        );
         testbed.refused(offender, &bytes::startup(version, None), PROTOCOL_ERROR, &says);
         let answer = testbed.scene.world.host(offender).last().header;
-        assert_eq!((answer.version, answer.stream), (5, 0), "drivers step down to the version of the answer");
+        assert_eq!(
+            (answer.version, answer.stream),
+            (5, 0),
+            "drivers step down to the version of the answer"
+        );
     }
 }
 
@@ -37,13 +44,19 @@ fn a_version_the_ring_does_not_have() {
     assert_eq!((answer.version, answer.stream), (4, 3));
 }
 
-/// To Cassandra 4 and later only v6 is a beta version, to older ones v5; both get what makes drivers step down.
+/// To Cassandra 4 and later only v6 is a beta version, to older ones v5; both get what makes
+/// drivers step down.
 #[test]
 fn a_beta_version() {
     let mut testbed = Testbed::new();
     let offender = testbed.offender();
     let startup = bytes::with_header(bytes::startup(6, None), |header| header.flags = 0x10);
-    testbed.refused(offender, &startup, PROTOCOL_ERROR, "Invalid or unsupported protocol version (6)");
+    testbed.refused(
+        offender,
+        &startup,
+        PROTOCOL_ERROR,
+        "Invalid or unsupported protocol version (6)",
+    );
 }
 
 #[test]
@@ -82,7 +95,12 @@ fn a_query_before_startup() {
     for op in [opcode::QUERY, opcode::EXECUTE, opcode::PREPARE, opcode::BATCH, opcode::REGISTER] {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
-        testbed.refused(offender, &bytes::request(4, 1, op, &[]), PROTOCOL_ERROR, "begins with OPTIONS or STARTUP");
+        testbed.refused(
+            offender,
+            &bytes::request(4, 1, op, &[]),
+            PROTOCOL_ERROR,
+            "begins with OPTIONS or STARTUP",
+        );
     }
 }
 
@@ -130,24 +148,40 @@ fn startup_with_a_compression_nobody_has() {
 fn startup_that_is_no_map() {
     let mut testbed = Testbed::new();
     let offender = testbed.offender();
-    testbed.refused(offender, &bytes::request(4, 0, opcode::STARTUP, &[0, 9, 0]), PROTOCOL_ERROR, "");
+    testbed.refused(
+        offender,
+        &bytes::request(4, 0, opcode::STARTUP, &[0, 9, 0]),
+        PROTOCOL_ERROR,
+        "",
+    );
 }
 
 #[test]
 fn an_auth_response_nobody_asked_for() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(4);
-    testbed.refused(offender, &bytes::auth_response(4, b"\0ann\0secret"), PROTOCOL_ERROR, "AUTH_RESPONSE");
+    testbed.refused(
+        offender,
+        &bytes::auth_response(4, b"\0ann\0secret"),
+        PROTOCOL_ERROR,
+        "AUTH_RESPONSE",
+    );
 }
 
 #[test]
 fn a_query_instead_of_an_auth_response() {
-    let mut testbed = Testbed::with(|options| options.credentials = vec![(ANN.0.into(), ANN.1.into())]);
+    let mut testbed =
+        Testbed::with(|options| options.credentials = vec![(ANN.0.into(), ANN.1.into())]);
     let offender = testbed.offender();
     testbed.send(offender, &bytes::startup(4, None));
     testbed.answered(offender, 1);
     assert_eq!(testbed.scene.world.host(offender).last().header.opcode, opcode::AUTHENTICATE);
-    testbed.refused(offender, &bytes::query(4, 1, TEXT), PROTOCOL_ERROR, "AUTH_RESPONSE must answer AUTHENTICATE");
+    testbed.refused(
+        offender,
+        &bytes::query(4, 1, TEXT),
+        PROTOCOL_ERROR,
+        "AUTH_RESPONSE must answer AUTHENTICATE",
+    );
 }
 
 #[test]
@@ -155,7 +189,12 @@ fn an_event_kind_that_does_not_exist() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(4);
     let body = bytes::body(|out| encode::register(out, ["SCHEMA_CHANGE", "WEATHER"]));
-    testbed.refused(offender, &bytes::request(4, 1, opcode::REGISTER, &body), PROTOCOL_ERROR, "WEATHER");
+    testbed.refused(
+        offender,
+        &bytes::request(4, 1, opcode::REGISTER, &body),
+        PROTOCOL_ERROR,
+        "WEATHER",
+    );
 }
 
 #[test]
@@ -164,7 +203,8 @@ fn queries_right_behind_startup() {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
         let mut bytes = bytes::startup(version, None);
-        let queries: Vec<u8> = (1..=50).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
+        let queries: Vec<u8> =
+            (1..=50).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
         bytes.extend(bytes::framed(version, queries));
         testbed.send(offender, &bytes);
         testbed.answered(offender, 51);
@@ -176,7 +216,8 @@ fn queries_right_behind_startup() {
 
 /// Requests that went to nodes.
 fn sent(testbed: &Testbed) -> u64 {
-    let routed = |by| testbed.scene.metrics.iter().map(|metrics| metrics.routed.of(by).get()).sum::<u64>();
+    let routed =
+        |by| testbed.scene.metrics.iter().map(|metrics| metrics.routed.of(by).get()).sum::<u64>();
     routed(Routing::Token) + routed(Routing::Any)
 }
 
@@ -193,7 +234,9 @@ fn an_event_that_a_version_does_not_know() {
         offender
     });
     let event: Arc<[u8]> = bytes::body(|out| {
-        ["SCHEMA_CHANGE", "CREATED", "FUNCTION", "bench", "f"].iter().for_each(|word| put::string(out, word));
+        ["SCHEMA_CHANGE", "CREATED", "FUNCTION", "bench", "f"]
+            .iter()
+            .for_each(|word| put::string(out, word));
         put::string_list(out, ["int"]);
     })
     .into();
@@ -205,14 +248,17 @@ fn an_event_that_a_version_does_not_know() {
         let answer = testbed.take_answers(client).remove(0);
         assert_eq!((answer.header.opcode, answer.header.stream), (opcode::EVENT, -1));
         match Event::decode(&answer.body) {
-            Ok(Event::SchemaChange(found)) => [found.change, found.target, found.keyspace].map(str::to_owned),
+            Ok(Event::SchemaChange(found)) => {
+                [found.change, found.target, found.keyspace].map(str::to_owned)
+            }
             other => panic!("{other:?}"),
         }
     });
     assert_eq!(targets, [["UPDATED", "KEYSPACE", "bench"], ["CREATED", "FUNCTION", "bench"]]);
 }
 
-/// A proxy that restarted knows nothing of what was prepared before. Nodes may; but the statement could be USE.
+/// A proxy that restarted knows nothing of what was prepared before. Nodes may; but the statement
+/// could be USE.
 #[test]
 fn statements_nobody_prepared_here() {
     let mut testbed = Testbed::new();
@@ -220,10 +266,16 @@ fn statements_nobody_prepared_here() {
         let offender = testbed.started_offender(version);
         let before = sent(&testbed);
         let execute = bytes::execute(version, 1, &[7; 16], &[b"k"]);
-        let prepared = [BatchChild { statement: BatchStatement::Prepared(&[8; 16]), values: Values::default() }];
+        let prepared = [BatchChild {
+            statement: BatchStatement::Prepared(&[8; 16]),
+            values: Values::default(),
+        }];
         let params = QueryParams::simple(Consistency::ONE);
-        let batch = bytes::body(|out| encode::batch(out, version, BatchKind::Logged, prepared, &params));
-        for (stream, request) in [(1, execute), (2, bytes::request(version, 2, opcode::BATCH, &batch))] {
+        let batch =
+            bytes::body(|out| encode::batch(out, version, BatchKind::Logged, prepared, &params));
+        for (stream, request) in
+            [(1, execute), (2, bytes::request(version, 2, opcode::BATCH, &batch))]
+        {
             let framed = bytes::framed(version, request);
             testbed.send(offender, &framed);
             testbed.answered(offender, 1);

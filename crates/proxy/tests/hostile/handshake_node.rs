@@ -1,5 +1,5 @@
-//! A node of which only the handshake matters: it accepts each step, refuses it or ignores it, as the test wants. Queries
-//! are answered with nothing, or held.
+//! A node of which only the handshake matters: it accepts each step, refuses it or ignores it, as
+//! the test wants. Queries are answered with nothing, or held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,12 @@ impl HandshakeNode {
     /// Resets the connections with this keyspace.
     pub fn reset_connections(&mut self, io: &mut Io, keyspace: Option<&str>) {
         let out = |connection: &Connection| connection.keyspace.as_deref() == keyspace;
-        let conns: Vec<_> = self.open.iter().filter(|(_, connection)| out(connection)).map(|(conn, _)| *conn).collect();
+        let conns: Vec<_> = self
+            .open
+            .iter()
+            .filter(|(_, connection)| out(connection))
+            .map(|(conn, _)| *conn)
+            .collect();
         for (index, generation) in conns {
             self.open.remove(&(index, generation));
             io.abort(ConnId { index, generation });
@@ -120,7 +125,14 @@ impl HandshakeNode {
         }
     }
 
-    fn serve(&mut self, io: &mut Io, conn: ConnId, connection: &mut Connection, header: Header, body: &[u8]) {
+    fn serve(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        connection: &mut Connection,
+        header: Header,
+        body: &[u8],
+    ) {
         let mut answer = Vec::new();
         let (reaction, op) = match header.opcode {
             opcode::OPTIONS => {
@@ -128,10 +140,14 @@ impl HandshakeNode {
                 (Reaction::Accept, opcode::SUPPORTED)
             }
             opcode::STARTUP => {
-                let compresses = Startup::decode(body).is_ok_and(|asked| asked.options.get("COMPRESSION").is_some());
+                let compresses = Startup::decode(body)
+                    .is_ok_and(|asked| asked.options.get("COMPRESSION").is_some());
                 let reaction = if compresses { self.compression } else { Reaction::Accept };
                 if self.asks_for_login {
-                    encode::authenticate(&mut answer, "org.apache.cassandra.auth.PasswordAuthenticator");
+                    encode::authenticate(
+                        &mut answer,
+                        "org.apache.cassandra.auth.PasswordAuthenticator",
+                    );
                 }
                 (reaction, if self.asks_for_login { opcode::AUTHENTICATE } else { opcode::READY })
             }
@@ -148,25 +164,44 @@ impl HandshakeNode {
                     connection.keyspace = Some(keyspace.trim_matches('"').to_owned());
                     encode::set_keyspace(&mut answer, keyspace);
                     let refused = connection.keyspace.as_deref() == self.refused_keyspace;
-                    (if refused { Reaction::Refuse(error_code::INVALID) } else { self.keyspace }, opcode::RESULT)
+                    (
+                        if refused { Reaction::Refuse(error_code::INVALID) } else { self.keyspace },
+                        opcode::RESULT,
+                    )
                 } else if text.contains("FROM system.local") && text.contains("host_id") {
                     self.identity_queries += 1;
                     let columns = [("host_id", native::UUID), ("cluster_name", native::TEXT)];
                     let mut rows = RowsWriter::new(&mut answer, "system", "local", &columns);
-                    rows.value(Some(&self.identity.0.to_be_bytes())).value(Some(self.identity.1.as_bytes()));
+                    rows.value(Some(&self.identity.0.to_be_bytes()))
+                        .value(Some(self.identity.1.as_bytes()));
                     rows.finish();
                     let refused = self.hides_identity_from == Some(&connection.token[..]);
                     (
-                        if refused { Reaction::Refuse(error_code::UNAUTHORIZED) } else { self.identification },
+                        if refused {
+                            Reaction::Refuse(error_code::UNAUTHORIZED)
+                        } else {
+                            self.identification
+                        },
                         opcode::RESULT,
                     )
                 } else if let Some((_, rest)) = text.split_once("FROM shunt.") {
                     self.permission_queries += 1;
-                    RowsWriter::new(&mut answer, "shunt", "locks", &[("name", native::TEXT)]).finish();
+                    RowsWriter::new(&mut answer, "shunt", "locks", &[("name", native::TEXT)])
+                        .finish();
                     let table = rest.split(' ').next().unwrap_or_default();
-                    let may = self.permits.iter().any(|(login, of)| *login == &connection.token[..] && *of == table);
+                    let may = self
+                        .permits
+                        .iter()
+                        .any(|(login, of)| *login == &connection.token[..] && *of == table);
                     let refused = Reaction::Refuse(error_code::UNAUTHORIZED);
-                    (if may || self.permission != Reaction::Accept { self.permission } else { refused }, opcode::RESULT)
+                    (
+                        if may || self.permission != Reaction::Accept {
+                            self.permission
+                        } else {
+                            refused
+                        },
+                        opcode::RESULT,
+                    )
                 } else {
                     self.queries.push((connection.keyspace.clone(), text.to_owned()));
                     if self.holds_queries {
@@ -193,7 +228,11 @@ impl HandshakeNode {
 const VOID: [u8; 4] = [0, 0, 0, 1];
 
 fn send(io: &mut Io, conn: ConnId, asked: Header, op: u8, body: &[u8]) {
-    EnvelopeWriter::default().push(io.output(conn), Header::response(asked.version, asked.stream, op), body);
+    EnvelopeWriter::default().push(
+        io.output(conn),
+        Header::response(asked.version, asked.stream, op),
+        body,
+    );
 }
 
 impl Service for HandshakeNode {
@@ -212,7 +251,9 @@ impl Service for HandshakeNode {
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
-        let Some(mut connection) = self.open.remove(&(conn.index, conn.generation)) else { return data.len() };
+        let Some(mut connection) = self.open.remove(&(conn.index, conn.generation)) else {
+            return data.len();
+        };
         let mut reader = std::mem::take(&mut connection.reader);
         let mut scratch = Vec::new();
         let mut envelopes = reader.read(data, &mut scratch);

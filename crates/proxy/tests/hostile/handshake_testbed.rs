@@ -38,7 +38,10 @@ impl HandshakeTestbed {
                 let address = testbed.scene.ring.nodes[index].address;
                 testbed.scene.world.kill(testbed.scene.nodes[index]);
                 testbed.scene.world.stop_listening(testbed.scene.nodes[index], address);
-                let identity = (testbed.scene.ring.nodes[index].host_id, testbed.scene.ring.cluster_name.clone());
+                let identity = (
+                    testbed.scene.ring.nodes[index].host_id,
+                    testbed.scene.ring.cluster_name.clone(),
+                );
                 let node = testbed.scene.world.add("node", HandshakeNode::new(asks, identity));
                 testbed.scene.world.listen(node, address);
                 node
@@ -60,7 +63,11 @@ impl HandshakeTestbed {
         self.testbed.scene.world.host(self.nodes[index])
     }
 
-    pub fn with_node<R>(&mut self, index: usize, act: impl FnOnce(&mut HandshakeNode, &mut Io) -> R) -> R {
+    pub fn with_node<R>(
+        &mut self,
+        index: usize,
+        act: impl FnOnce(&mut HandshakeNode, &mut Io) -> R,
+    ) -> R {
         self.testbed.scene.world.with(self.nodes[index], act)
     }
 

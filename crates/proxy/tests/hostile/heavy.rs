@@ -1,4 +1,5 @@
-//! Requests that take long to read: a loop reads some of them in a turn, others come first, and all are answered in their order.
+//! Requests that take long to read: a loop reads some of them in a turn, others come first, and all
+//! are answered in their order.
 
 use shunt_proxy::metrics::StallReason;
 use shunt_reactor::sim::{HostId, SECOND};
@@ -34,7 +35,9 @@ fn long_texts_of_many_clients_are_read_in_line_and_all_are_answered() {
     let clients: Vec<_> = (0..20).map(|_| testbed.started_offender(4)).collect();
     testbed.start_work();
     for client in &clients {
-        (0..10).for_each(|stream| testbed.send(*client, &bytes::query(4, stream, &long_read(300 << 10))));
+        (0..10).for_each(|stream| {
+            testbed.send(*client, &bytes::query(4, stream, &long_read(300 << 10)))
+        });
     }
     for client in &clients {
         is_answered(&mut testbed, *client, 10);
@@ -57,8 +60,9 @@ fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
     let mut body = Vec::new();
     assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut body) && body.len() < 70_000);
     testbed.start_work();
-    let pipeline: Vec<u8> =
-        (0..5).flat_map(|stream| bytes::said_compressed(bytes::request(4, stream, opcode::QUERY, &body))).collect();
+    let pipeline: Vec<u8> = (0..5)
+        .flat_map(|stream| bytes::said_compressed(bytes::request(4, stream, opcode::QUERY, &body)))
+        .collect();
     testbed.send(client, &pipeline);
     is_answered(&mut testbed, client, 5);
     // One in each turn, and one more where a turn ends.
@@ -73,7 +77,10 @@ fn compressed_segments_count_as_what_they_hold() {
     let clients: Vec<_> = (0..8)
         .map(|_| {
             let client = testbed.offender();
-            testbed.scene.world.with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
+            testbed
+                .scene
+                .world
+                .with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
             testbed.send(client, &bytes::startup(5, Some("lz4")));
             testbed.answered(client, 1);
             testbed.take_answers(client);
@@ -107,7 +114,9 @@ fn compressed_segments_count_as_what_they_hold() {
 fn values_that_are_only_passed_on_do_not_count() {
     let mut testbed = Testbed::new();
     let client = testbed.started_offender(4);
-    (0..8).for_each(|stream| testbed.send(client, &bytes::execute(4, stream, b"sixteen bytes id", &[&[0; 400 << 10]])));
+    (0..8).for_each(|stream| {
+        testbed.send(client, &bytes::execute(4, stream, b"sixteen bytes id", &[&[0; 400 << 10]]))
+    });
     testbed.answered(client, 8);
     assert_eq!(stalls(&testbed), 0);
 }

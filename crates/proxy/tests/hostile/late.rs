@@ -1,5 +1,5 @@
-//! What a client has given up is sent to no node after all: a process that stood still finds answers by which it would try again, and its own deadline
-//! only behind them.
+//! What a client has given up is sent to no node after all: a process that stood still finds
+//! answers by which it would try again, and its own deadline only behind them.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,8 @@ struct Came {
     prepares: usize,
 }
 
-/// Stands still from when nodes have answered, for longer than the deadline; returns the answer of the client, which has asked this.
+/// Stands still from when nodes have answered, for longer than the deadline; returns the answer of
+/// the client, which has asked this.
 fn late(
     testbed: &mut Testbed,
     client: HostId<simulated::Client>,
@@ -42,7 +43,8 @@ fn hooked(testbed: &mut Testbed, came: &Arc<Mutex<Came>>, opcode: u8, first: fn(
         Box::new(move |request| {
             let mut came = came.lock().unwrap();
             came.prepares += usize::from(request.opcode == opcode::PREPARE);
-            let is_ours = request.opcode == opcode && request.body.windows(4).any(|found| found == b"late");
+            let is_ours =
+                request.opcode == opcode && request.body.windows(4).any(|found| found == b"late");
             came.requests += usize::from(is_ours);
             if is_ours && came.requests == 1 { first() } else { Action::Answer }
         })
@@ -54,7 +56,9 @@ fn what_a_node_has_turned_away_goes_to_no_other_when_it_is_late() {
     let (mut testbed, came) = (Testbed::bare(|_| {}), Arc::<Mutex<Came>>::default());
     hooked(&mut testbed, &came, opcode::QUERY, || Action::Error(IS_BOOTSTRAPPING));
     let client = testbed.started_offender(4);
-    let answer = late(&mut testbed, client, &bytes::insert(4, 1, "late", 9), || came.lock().unwrap().requests > 0);
+    let answer = late(&mut testbed, client, &bytes::insert(4, 1, "late", 9), || {
+        came.lock().unwrap().requests > 0
+    });
     assert_eq!((answer.error().0, came.lock().unwrap().requests), (OVERLOADED, 1));
 }
 
@@ -72,8 +76,9 @@ fn what_is_prepared_again_is_not_sent_again_when_it_is_late() {
     testbed.run_for(SECOND);
     came.lock().unwrap().prepares = 0;
     // It stands still when it is being prepared.
-    let answer = late(&mut testbed, client, &bytes::execute(4, 1, &id, &[b"late", b"value"]), || {
-        came.lock().unwrap().prepares > 0
-    });
+    let answer =
+        late(&mut testbed, client, &bytes::execute(4, 1, &id, &[b"late", b"value"]), || {
+            came.lock().unwrap().prepares > 0
+        });
     assert_eq!((answer.error().0, came.lock().unwrap().requests), (UNPREPARED, 1));
 }

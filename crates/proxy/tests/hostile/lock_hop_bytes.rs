@@ -1,6 +1,7 @@
-//! What proxies of a fleet send each other, changed at random, from somebody who is no proxy: mutations of it must not end a core, take
-//! a lock from its holder, or leave anything behind. The decoders themselves have fuzz targets (requests, facade); this is what the
-//! proxy does with what they read. `SHUNT_HOP_SEED` makes it another run, `SHUNT_HOP_ROUNDS` a longer one.
+//! What proxies of a fleet send each other, changed at random, from somebody who is no proxy:
+//! mutations of it must not end a core, take a lock from its holder, or leave anything behind. The
+//! decoders themselves have fuzz targets (requests, facade); this is what the proxy does with what
+//! they read. `SHUNT_HOP_SEED` makes it another run, `SHUNT_HOP_ROUNDS` a longer one.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
@@ -11,7 +12,8 @@ use shunt_wire::cql::message::{Consistency, encode, put};
 use super::lock_ring::LockTestbed;
 use super::lock_withdrawals::withdraws;
 
-const TAKE: &str = "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'holds') IF NOT EXISTS USING TTL 30";
+const TAKE: &str =
+    "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'holds') IF NOT EXISTS USING TTL 30";
 const STATEMENTS: [&str; 8] = [
     "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'eve', 1500) IF NOT EXISTS USING TTL 20",
     "INSERT INTO shunt.fast_rwlocks (name, owner, mode) VALUES ('a', 'holds', 'S') IF NOT EXISTS USING TTL 20",
@@ -22,7 +24,8 @@ const STATEMENTS: [&str; 8] = [
     "SELECT owner, fence, ttl_ms, waiters FROM shunt.fast_locks WHERE name = 'a'",
     "SELECT * FROM shunt.lock_queue WHERE name = 'a'",
 ];
-/// Messages of one connection. The last of them is changed: what cannot be read may close the connection.
+/// Messages of one connection. The last of them is changed: what cannot be read may close the
+/// connection.
 const MESSAGES: usize = 6;
 
 struct Random(u64);
@@ -46,10 +49,14 @@ fn message(random: &mut Random, stream: i16) -> Vec<u8> {
         put::bytes_map(out, [("shunt-hop", Some(&payload[..]))]);
         encode::query_simple(out, 4, STATEMENTS[random.below(STATEMENTS.len())], Consistency::ONE);
     });
-    bytes::envelope(Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, stream, opcode::QUERY) }, &body)
+    bytes::envelope(
+        Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, stream, opcode::QUERY) },
+        &body,
+    )
 }
 
-/// Changes some of the body; what is said of its length remains true, or the connection would wait for the rest.
+/// Changes some of the body; what is said of its length remains true, or the connection would wait
+/// for the rest.
 fn mutate(random: &mut Random, message: &mut Vec<u8>) {
     for _ in 0..=random.below(3) {
         let body = message.len() - HEADER_BYTES;
@@ -79,7 +86,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 #[test]
 fn changed_messages_between_proxies_gain_nothing() {
     let mut ring = LockTestbed::new(|options| {
-        options.credentials = ["ann", "eve"].map(|role| (role.to_owned(), "secret".to_owned())).to_vec();
+        options.credentials =
+            ["ann", "eve"].map(|role| (role.to_owned(), "secret".to_owned())).to_vec();
         options.config.username = Some("ann".to_owned());
         options.config.password = Some(Secret::new("secret"));
     });
@@ -91,7 +99,8 @@ fn changed_messages_between_proxies_gain_nothing() {
     for round in 0..number("SHUNT_HOP_ROUNDS", 500) {
         assert!(ring.applies(ann, TAKE), "round {round}");
         let fence = |ring: &mut LockTestbed| {
-            let answer = ring.ask(ann, "SELECT owner, fence FROM shunt.fast_locks WHERE name = 'a'");
+            let answer =
+                ring.ask(ann, "SELECT owner, fence FROM shunt.fast_locks WHERE name = 'a'");
             let row = answer.rows()[0].clone();
             assert_eq!(row[0].as_deref(), Some(&b"holds"[..]), "round {round}");
             row[1].clone()
@@ -111,7 +120,9 @@ fn changed_messages_between_proxies_gain_nothing() {
         answered += ring.testbed.take_answers(eve).len();
         ring.testbed.scene.world.with(eve, |client, io| client.reset(io));
         ring.testbed.run_for(10 * MILLISECOND);
-        assert!(ring.applies(ann, "DELETE FROM shunt.fast_locks WHERE name = 'a' IF owner = 'holds'"));
+        assert!(
+            ring.applies(ann, "DELETE FROM shunt.fast_locks WHERE name = 'a' IF owner = 'holds'")
+        );
     }
     // Most of it is understood, and what cannot be read costs its connection.
     assert!(answered > 1_000 && closed > 0, "{answered} answers, {closed} connections closed");

@@ -1,7 +1,9 @@
-//! Who may use locks is decided by the nodes: a role without SELECT on a table gets none of its locks, nor does one of which no node
-//! says anything, and what was said of a role counts for no other and not for longer than `auth_cache_ms`.
+//! Who may use locks is decided by the nodes: a role without SELECT on a table gets none of its
+//! locks, nor does one of which no node says anything, and what was said of a role counts for no
+//! other and not for longer than `auth_cache_ms`.
 //!
-//! The fleet has no tables here, so a lock that is allowed is nobody's: the error that says so shows that it was allowed.
+//! The fleet has no tables here, so a lock that is allowed is nobody's: the error that says so
+//! shows that it was allowed.
 
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
@@ -82,7 +84,9 @@ impl Setup {
 
 fn insert(table: &str) -> String {
     let (column, value) = if table.ends_with("rwlocks") { (", mode", ", 'X'") } else { ("", "") };
-    format!("INSERT INTO shunt.{table} (name, owner{column}) VALUES ('n', 'o'{value}) IF NOT EXISTS USING TTL 5")
+    format!(
+        "INSERT INTO shunt.{table} (name, owner{column}) VALUES ('n', 'o'{value}) IF NOT EXISTS USING TTL 5"
+    )
 }
 
 /// What was answered, if it is one of the two answers that these tests expect.
@@ -124,7 +128,9 @@ fn a_batch_needs_the_right_on_all_of_its_tables() {
     let ann = setup.log_in(ANN);
     setup.permit(ANN, "locks");
     let insert = |table: &str, name: &str| insert(table).replace("'n'", &format!("'{name}'"));
-    let batch = |other: &str| format!("BEGIN BATCH {}; {}; APPLY BATCH", insert("locks", "a"), insert(other, "b"));
+    let batch = |other: &str| {
+        format!("BEGIN BATCH {}; {}; APPLY BATCH", insert("locks", "a"), insert(other, "b"))
+    };
     assert!(allowed(&setup.ask(ann, &batch("locks"))));
     assert!(!allowed(&setup.ask(ann, &batch("rwlocks"))));
 }
@@ -190,7 +196,8 @@ fn nodes_are_asked_once_for_many_requests_and_then_now_and_again() {
     let mut setup = Setup::new(CACHE_MS);
     let ann = setup.log_in(ANN);
     setup.permit(ANN, "locks");
-    let many: Vec<u8> = (0..100).flat_map(|stream| bytes::query(4, stream, &insert("locks"))).collect();
+    let many: Vec<u8> =
+        (0..100).flat_map(|stream| bytes::query(4, stream, &insert("locks"))).collect();
     for _ in 0..10 {
         setup.0.testbed.send(ann, &many);
         setup.0.testbed.answered(ann, 100);
@@ -216,7 +223,10 @@ fn what_no_node_says_is_refused_in_time_and_found_out_when_they_do() {
             let answers = setup.0.testbed.take_answers(client);
             assert_eq!(answers.len(), 1, "{reaction:?}: answered once and in time");
             let (code, words) = answers[0].error();
-            assert!(code == IS_BOOTSTRAPPING && words.contains("no node has said"), "{code:#x} {words}");
+            assert!(
+                code == IS_BOOTSTRAPPING && words.contains("no node has said"),
+                "{code:#x} {words}"
+            );
         }
         assert!(setup.questions() < 60, "{} questions", setup.questions());
         setup.react(Reaction::Accept);
@@ -256,14 +266,18 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing() {
     assert!(setup.is_allowed(again, "locks") && !setup.is_allowed(next, "locks"));
 }
 
-/// What is asked of a proxy that is no member yet is asked again until it is, and must not be granted for longer than the fleet allows then.
+/// What is asked of a proxy that is no member yet is asked again until it is, and must not be
+/// granted for longer than the fleet allows then.
 #[test]
 fn locks_in_memory_are_not_asked_for_before_the_longest_ttl_is_known() {
     let change = |config: &mut shunt_proxy::config::Config| config.fleet = Some("main".into());
     let mut setup = Setup(HandshakeTestbed::with(3, false, change));
     let client = setup.0.testbed.started_offender(4);
-    let renew = "UPDATE shunt.fast_locks USING TTL 50000 SET owner = 'o' WHERE name = 'n' IF owner = 'o'";
-    for text in [&insert("fast_locks").replace("TTL 5", "TTL 50000"), &insert("fast_rwlocks"), renew] {
+    let renew =
+        "UPDATE shunt.fast_locks USING TTL 50000 SET owner = 'o' WHERE name = 'n' IF owner = 'o'";
+    for text in
+        [&insert("fast_locks").replace("TTL 5", "TTL 50000"), &insert("fast_rwlocks"), renew]
+    {
         let (code, words) = setup.ask(client, text);
         assert!(code == IS_BOOTSTRAPPING && words.contains("no member"), "{code:#x} {words}");
     }

@@ -1,5 +1,5 @@
-//! Prepared statements on locks that are forgotten while a request with them waits to be allowed: clients are asked to prepare them
-//! again, which drivers do by themselves.
+//! Prepared statements on locks that are forgotten while a request with them waits to be allowed:
+//! clients are asked to prepare them again, which drivers do by themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,15 @@ use shunt_reactor::sim::HostId;
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ValueList};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ValueList,
+};
 use shunt_wire::cql::message::{ErrorDetails, encode, error_code};
 
 use super::lock_ring::{LockTestbed, hook};
 
-const TAKE: &str = "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
+const TAKE: &str =
+    "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
 const TAKE_ID: [u8; 16] = *b"the lock's names";
 /// Bytes of the names of a huge statement's markers, each of which is kept.
 const NAME_BYTES: usize = 60_000;
@@ -23,10 +26,12 @@ const MARKERS: u16 = 16;
 /// So many huge statements push out what was executed once, twice over.
 const HUGE: usize = 240;
 
-/// The RESULT that answers a PREPARE: of the lock, or of a statement that takes a megabyte to remember.
+/// The RESULT that answers a PREPARE: of the lock, or of a statement that takes a megabyte to
+/// remember.
 fn prepared(version: u8, id: [u8; 16]) -> Vec<u8> {
     let name = "n".repeat(NAME_BYTES);
-    let bind = vec![(name.as_str(), native::TEXT); if id == TAKE_ID { 0 } else { usize::from(MARKERS) }];
+    let bind =
+        vec![(name.as_str(), native::TEXT); if id == TAKE_ID { 0 } else { usize::from(MARKERS) }];
     let key: Vec<u16> = (0..bind.len() as u16).collect();
     let spec = PreparedSpec {
         id: &id,
@@ -40,7 +45,8 @@ fn prepared(version: u8, id: [u8; 16]) -> Vec<u8> {
     bytes::body(|out| encode_result::prepared(out, version, &spec))
 }
 
-/// Nodes that prepare everything, and say nothing of permissions for as long as they are told not to.
+/// Nodes that prepare everything, and say nothing of permissions for as long as they are told not
+/// to.
 fn ring(says_nothing: &Arc<AtomicBool>) -> LockTestbed {
     let mut ring = LockTestbed::new(|options| {
         options.credentials = vec![("ann".to_owned(), "secret".to_owned())];
@@ -51,10 +57,14 @@ fn ring(says_nothing: &Arc<AtomicBool>) -> LockTestbed {
     let (tables, says_nothing) = (Arc::clone(&ring.tables), Arc::clone(says_nothing));
     let made = Arc::new(Mutex::new(0_u128));
     ring.testbed.hook_all(move || {
-        let (mut inner, says_nothing, made) = (hook(&tables), Arc::clone(&says_nothing), Arc::clone(&made));
+        let (mut inner, says_nothing, made) =
+            (hook(&tables), Arc::clone(&says_nothing), Arc::clone(&made));
         Box::new(move |request| {
             let has = |text: &[u8]| request.body.windows(text.len()).any(|part| part == text);
-            if request.opcode == opcode::QUERY && has(b"WHERE name IN ()") && says_nothing.load(Ordering::Relaxed) {
+            if request.opcode == opcode::QUERY
+                && has(b"WHERE name IN ()")
+                && says_nothing.load(Ordering::Relaxed)
+            {
                 return Action::Silence;
             }
             if request.opcode != opcode::PREPARE {
@@ -91,7 +101,10 @@ fn a_statement_that_is_forgotten_while_its_request_waits_is_prepared_again() {
     let mut ring = ring(&says_nothing);
     let [client, other] = [0, 1].map(|_| ring.client(Some(("ann", "secret"))));
     assert_eq!(take(&mut ring, client, &bytes::prepare(4, 1, TAKE)).prepared().id, TAKE_ID);
-    assert_eq!(take(&mut ring, client, &bytes::execute(4, 1, &TAKE_ID, &[])).rows()[0][0].as_deref(), Some(&[1][..]));
+    assert_eq!(
+        take(&mut ring, client, &bytes::execute(4, 1, &TAKE_ID, &[])).rows()[0][0].as_deref(),
+        Some(&[1][..])
+    );
 
     says_nothing.store(true, Ordering::Relaxed);
     ring.testbed.send(client, &bytes::execute(4, 1, &TAKE_ID, &[]));
@@ -107,7 +120,10 @@ fn a_statement_that_is_forgotten_while_its_request_waits_is_prepared_again() {
     for answer in &answers {
         let error = answer.error_message();
         assert_eq!(error.code, error_code::UNPREPARED, "{}", error.message);
-        assert!(matches!(error.details, ErrorDetails::Unprepared { id } if id == TAKE_ID), "{error:?}");
+        assert!(
+            matches!(error.details, ErrorDetails::Unprepared { id } if id == TAKE_ID),
+            "{error:?}"
+        );
     }
 
     // Which is all that a driver has to do.

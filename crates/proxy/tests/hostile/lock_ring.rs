@@ -1,4 +1,5 @@
-//! The tables of a fleet with one member, played by nodes that answer statements on `shunt_meta`, and clients that use its locks.
+//! The tables of a fleet with one member, played by nodes that answer statements on `shunt_meta`,
+//! and clients that use its locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -41,7 +42,8 @@ pub struct Tables {
     pub handed_over: i64,
     /// By incarnation: address, state, beat, limit, format, leaving.
     members: Vec<(Vec<u8>, Values)>,
-    /// Partition, and name, slot, owner, role, fence, ttl_ms, timestamp, of rows that somebody has put there.
+    /// Partition, and name, slot, owner, role, fence, ttl_ms, timestamp, of rows that somebody has
+    /// put there.
     pub rows: Vec<(i32, Values)>,
     pub writes: Writes,
     /// Nobody answers those who read a partition of rows.
@@ -70,7 +72,13 @@ pub fn some(bytes: impl AsRef<[u8]>) -> Option<Vec<u8>> {
 }
 
 /// A row of a lock as [`Tables::rows`] has it.
-pub fn lock_row(name: &[u8], owner: &[u8], fence: i64, ttl_ms: i32, timestamp_us: i64) -> (i32, Values) {
+pub fn lock_row(
+    name: &[u8],
+    owner: &[u8],
+    fence: i64,
+    ttl_ms: i32,
+    timestamp_us: i64,
+) -> (i32, Values) {
     let values = [some(name), some(b""), some(owner), some(b"")].into_iter().chain([
         some(fence.to_be_bytes()),
         some(ttl_ms.to_be_bytes()),
@@ -98,7 +106,11 @@ pub fn applied(is_applied: bool) -> Vec<u8> {
 
 impl Tables {
     pub fn shared() -> Shared {
-        Arc::new(Mutex::new(Tables { owners: 0i32.to_be_bytes().to_vec(), handed_over: -1, ..Tables::default() }))
+        Arc::new(Mutex::new(Tables {
+            owners: 0i32.to_be_bytes().to_vec(),
+            handed_over: -1,
+            ..Tables::default()
+        }))
     }
 
     /// The tables of a fleet in which another proxy at this address has all shards.
@@ -114,7 +126,14 @@ impl Tables {
             }
         });
         let zero = some(0i64.to_be_bytes());
-        let row = vec![some(address.to_string()), some([1]), zero.clone(), zero, some(1i32.to_be_bytes()), some([0])];
+        let row = vec![
+            some(address.to_string()),
+            some([1]),
+            zero.clone(),
+            zero,
+            some(1i32.to_be_bytes()),
+            some([0]),
+        ];
         inside.members.push((PEER.to_vec(), row));
         drop(inside);
         tables
@@ -126,8 +145,17 @@ impl Tables {
         const MEMBER: [&str; 7] = ["inc", "addr", "state", "beat", "ts_limit", "format", "leaving"];
         let member = |(inc, row): &(Vec<u8>, Values)| [vec![some(inc)], row.clone()].concat();
         Some(if text.starts_with("SELECT format") {
-            let columns =
-                ["format", "serial", "dc", "max_ttl_ms", "lease_ms", "view_epoch", "owners", "ts_floor", "handed_over"];
+            let columns = [
+                "format",
+                "serial",
+                "dc",
+                "max_ttl_ms",
+                "lease_ms",
+                "view_epoch",
+                "owners",
+                "ts_floor",
+                "handed_over",
+            ];
             let int = |number: i32| some(number.to_be_bytes());
             let bigint = |number: i64| some(number.to_be_bytes());
             let (format, owners) = (int(1), some(&self.owners));
@@ -146,11 +174,14 @@ impl Tables {
         } else if text.starts_with("SELECT inc") {
             if self.has_peer {
                 let beat = &mut self.members[0].1[2];
-                let next = beat.as_deref().map_or(0, |beat| i64::from_be_bytes(beat.try_into().unwrap())) + 1;
+                let next =
+                    beat.as_deref().map_or(0, |beat| i64::from_be_bytes(beat.try_into().unwrap()))
+                        + 1;
                 *beat = some(next.to_be_bytes());
             }
             let wanted = values.get(1);
-            let found = self.members.iter().filter(|(inc, _)| wanted.is_none_or(|wanted| wanted == inc));
+            let found =
+                self.members.iter().filter(|(inc, _)| wanted.is_none_or(|wanted| wanted == inc));
             rows(&MEMBER, found.map(member).collect::<Vec<_>>())
         } else if text.starts_with("INSERT INTO shunt_meta.member") {
             let row = vec![
@@ -190,9 +221,12 @@ impl Tables {
                 return None;
             }
             let columns = ["name", "slot", "owner", "role", "fence", "ttl_ms", "writetime(fence)"];
-            let found = self.rows.iter().filter(|(at, _)| *at == bucket).map(|(_, row)| row.clone());
+            let found =
+                self.rows.iter().filter(|(at, _)| *at == bucket).map(|(_, row)| row.clone());
             rows(&columns, found.collect::<Vec<_>>())
-        } else if text.contains(" FROM shunt_meta.transactional") || text.contains(" FROM shunt.guards") {
+        } else if text.contains(" FROM shunt_meta.transactional")
+            || text.contains(" FROM shunt.guards")
+        {
             // No keyspace has transactions, and no table a rule.
             rows(&["keyspace_name"], Vec::new())
         } else if text.contains(" FROM shunt_meta.txn_shard") {
@@ -217,8 +251,10 @@ impl Tables {
 
 /// A RESULT.
 pub fn answer(request: &Request<'_>, body: &[u8]) -> Action {
-    let header =
-        Header { length: body.len() as u32, ..Header::response(request.version, request.stream, opcode::RESULT) };
+    let header = Header {
+        length: body.len() as u32,
+        ..Header::response(request.version, request.stream, opcode::RESULT)
+    };
     Action::Garbage([&header.to_bytes()[..], body].concat())
 }
 
@@ -226,11 +262,14 @@ pub fn answer(request: &Request<'_>, body: &[u8]) -> Action {
 pub fn hook(tables: &Shared) -> Hook {
     let tables = Arc::clone(tables);
     Box::new(move |request: &Request<'_>| {
-        let has = |text: &[u8]| request.body.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text));
+        let has = |text: &[u8]| {
+            request.body.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
+        };
         let is_ours = has(b"shunt_meta") || has(b"FROM shunt.guards");
         // Whether a role may use locks: it may.
         // And whether somebody has put rows into their tables: nobody has.
-        let looks = has(b"WHERE name IN ()") || has(b"SELECT name FROM shunt.") && has(b" LIMIT 1") && !has(b"WHERE");
+        let looks = has(b"WHERE name IN ()")
+            || has(b"SELECT name FROM shunt.") && has(b" LIMIT 1") && !has(b"WHERE");
         if request.opcode == opcode::QUERY && looks {
             return answer(request, &rows(&["name"], []));
         }
@@ -239,7 +278,8 @@ pub fn hook(tables: &Shared) -> Hook {
         }
         if !is_ours {
             let is_stray = has(b"shunt");
-            tables.lock().unwrap().strays += usize::from(is_stray && request.opcode != opcode::STARTUP);
+            tables.lock().unwrap().strays +=
+                usize::from(is_stray && request.opcode != opcode::STARTUP);
             return Action::Answer;
         }
         // Prepared statements are none of this: a text travels until it is prepared.
@@ -286,7 +326,8 @@ impl LockTestbed {
             options.config.advertise = Some("10.2.0.1:9042".parse().unwrap());
             change(options);
         });
-        (0..testbed.scene.nodes.len()).for_each(|node| testbed.scene.hook(node, Some(hook(&tables))));
+        (0..testbed.scene.nodes.len())
+            .for_each(|node| testbed.scene.hook(node, Some(hook(&tables))));
         testbed.run_for(15 * SECOND);
         LockTestbed { testbed, tables }
     }

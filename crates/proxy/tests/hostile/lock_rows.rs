@@ -18,26 +18,32 @@ use super::locks::take;
 #[test]
 fn rows_of_one_role_that_are_not_answered_leave_room_for_those_of_others() {
     let mut ring = LockTestbed::new(|options| {
-        options.credentials =
-            [("ann", "secret"), ("bob", "secret")].map(|(role, word)| (role.into(), word.into())).to_vec();
+        options.credentials = [("ann", "secret"), ("bob", "secret")]
+            .map(|(role, word)| (role.into(), word.into()))
+            .to_vec();
         options.config.username = Some("bob".to_owned());
         options.config.password = Some(Secret::new("secret"));
         options.config.query_timeout_ms = 10_000;
     });
     ring.tables.lock().unwrap().writes = Writes::UnansweredOf("greedy");
     let [ann, bob] = ["ann", "bob"].map(|role| ring.client(Some((role, "secret"))));
-    let wanted: Vec<u8> =
-        (0..20_000).flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "greedy"))).collect();
+    let wanted: Vec<u8> = (0..20_000)
+        .flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "greedy")))
+        .collect();
     ring.testbed.send(ann, &wanted);
     ring.testbed.run_for(SECOND);
     let refused = ring.testbed.take_answers(ann);
-    assert!(refused.len() > 10_000 && refused.iter().all(|answer| answer.error().0 == OVERLOADED), "{}", refused.len());
+    assert!(
+        refused.len() > 10_000 && refused.iter().all(|answer| answer.error().0 == OVERLOADED),
+        "{}",
+        refused.len()
+    );
     assert!(ring.applies(bob, &take("locks", "another", "me")));
     assert!(ring.applies(bob, "DELETE FROM shunt.locks WHERE name = 'another' IF owner = 'me'"));
 }
 
-/// A lock whose free row is lost is held for the next owner of its shard. What cannot be sent is sent later, and when very much waits
-/// locks are not released.
+/// A lock whose free row is lost is held for the next owner of its shard. What cannot be sent is
+/// sent later, and when very much waits locks are not released.
 #[test]
 fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
     let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 10_000);
@@ -46,7 +52,8 @@ fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
     let ask_all = |ring: &mut LockTestbed, text: &dyn Fn(u32) -> String| -> Vec<u32> {
         let mut refused = Vec::new();
         for first in (0..40_000).step_by(2_000) {
-            let all: Vec<u8> = (0..2_000).flat_map(|at| bytes::query(4, at as i16, &text(first + at))).collect();
+            let all: Vec<u8> =
+                (0..2_000).flat_map(|at| bytes::query(4, at as i16, &text(first + at))).collect();
             ring.testbed.send(client, &all);
             ring.testbed.answered(client, 2_000);
             for answer in ring.testbed.take_answers(client) {
@@ -61,10 +68,13 @@ fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
         refused
     };
     let take = |number: u32| {
-        format!("INSERT INTO shunt.locks (name, owner) VALUES ('{number}', 'me') IF NOT EXISTS USING TTL 3600")
+        format!(
+            "INSERT INTO shunt.locks (name, owner) VALUES ('{number}', 'me') IF NOT EXISTS USING TTL 3600"
+        )
     };
     assert_eq!(ask_all(&mut ring, &take), [0; 0]);
-    let release = |number: u32| format!("DELETE FROM shunt.locks WHERE name = '{number}' IF owner = 'me'");
+    let release =
+        |number: u32| format!("DELETE FROM shunt.locks WHERE name = '{number}' IF owner = 'me'");
     let refused = ask_all(&mut ring, &release);
     assert!((1_000..10_000).contains(&refused.len()), "{}", refused.len());
     let freed = |ring: &LockTestbed| ring.tables.lock().unwrap().freed.len();
@@ -80,12 +90,14 @@ fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
     assert_eq!(freed(&ring), 40_000);
 }
 
-/// One may have very many rows, or nodes may be slow: the next is not begun meanwhile, and one that failed has to wait.
+/// One may have very many rows, or nodes may be slow: the next is not begun meanwhile, and one that
+/// failed has to wait.
 #[test]
 fn partitions_are_read_ahead_one_after_the_other() {
     let tables = Tables::shared();
     tables.lock().unwrap().reads_unanswered = true;
-    let mut ring = LockTestbed::with_tables(tables, |options| options.config.query_timeout_ms = 10_000);
+    let mut ring =
+        LockTestbed::with_tables(tables, |options| options.config.query_timeout_ms = 10_000);
     ring.testbed.run_for(60 * SECOND);
     let read = |ring: &LockTestbed| std::mem::take(&mut ring.tables.lock().unwrap().reads);
     let slow: usize = read(&ring).values().sum();
@@ -96,8 +108,8 @@ fn partitions_are_read_ahead_one_after_the_other() {
     assert!(quick.len() > 40 && quick.values().all(|times| *times == 1), "{quick:?}");
 }
 
-/// The first node has written the row and is lost; others do not know the table yet. The lock may be held, so nobody is told that
-/// it is not.
+/// The first node has written the row and is lost; others do not know the table yet. The lock may
+/// be held, so nobody is told that it is not.
 #[test]
 fn a_lock_whose_row_a_second_node_refuses_is_in_doubt() {
     let mut ring = LockTestbed::new(|_| {});
@@ -109,7 +121,9 @@ fn a_lock_whose_row_a_second_node_refuses_is_in_doubt() {
         let (writes, mut others) = (Arc::clone(&writes), lock_ring::hook(&ring.tables));
         let hook = Box::new(move |request: &Request<'_>| {
             let text = b"INSERT INTO shunt_meta.lock";
-            if request.opcode != opcode::QUERY || !request.body.windows(text.len()).any(|part| part == text) {
+            if request.opcode != opcode::QUERY
+                || !request.body.windows(text.len()).any(|part| part == text)
+            {
                 return others(request);
             }
             let is_first = writes.fetch_add(1, Ordering::Relaxed) == 0;

@@ -1,5 +1,5 @@
-//! Anybody can send what a proxy sends that withdraws a request: an OPTIONS with a payload. It takes back what came over the same
-//! connection and waits, and nothing else.
+//! Anybody can send what a proxy sends that withdraws a request: an OPTIONS with a payload. It
+//! takes back what came over the same connection and waits, and nothing else.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
@@ -13,9 +13,9 @@ use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 use super::lock_ring::LockTestbed;
 
 /// Longer than these tests look.
-const WAIT: &str =
-    "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'waits', 1500) IF NOT EXISTS USING TTL 20";
-const TAKE: &str = "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'holds') IF NOT EXISTS USING TTL 20";
+const WAIT: &str = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'waits', 1500) IF NOT EXISTS USING TTL 20";
+const TAKE: &str =
+    "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'holds') IF NOT EXISTS USING TTL 20";
 const RELEASE: &str = "DELETE FROM shunt.fast_locks WHERE name = 'a' IF owner = 'holds'";
 const QUEUE: &str = "SELECT owner FROM shunt.lock_queue WHERE name = 'a'";
 
@@ -30,7 +30,8 @@ pub(super) fn forwarded_as(kind: u8, stream: i16, text: &str) -> Vec<u8> {
         put::bytes_map(out, [("shunt-hop", Some(&[kind][..]))]);
         encode::query_simple(out, 4, text, Consistency::ONE);
     });
-    let header = Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, stream, opcode::QUERY) };
+    let header =
+        Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, stream, opcode::QUERY) };
     bytes::envelope(header, &body)
 }
 
@@ -70,14 +71,17 @@ fn a_withdrawal_is_of_the_connections_own_request_that_waits() {
     // Its own, and once more.
     ring.testbed.send(proxy, &[withdraws(7), withdraws(7)].concat());
     let told = answers(&mut ring, proxy);
-    assert_eq!(told.iter().map(|answer| (answer.stream(), answer.error().0)).collect::<Vec<_>>(), [(7, WRITE_TIMEOUT)]);
+    assert_eq!(
+        told.iter().map(|answer| (answer.stream(), answer.error().0)).collect::<Vec<_>>(),
+        [(7, WRITE_TIMEOUT)]
+    );
     assert_eq!(queue(&mut ring, holder), ["holds"]);
     assert!(ring.applies(holder, RELEASE));
     assert_eq!(queue(&mut ring, holder), [""; 0], "nobody is granted what nobody waits for");
 }
 
-/// It had been answered before, or is by the release that comes in the same bytes: the hold stays, and so does a later request of
-/// the same stream id.
+/// It had been answered before, or is by the release that comes in the same bytes: the hold stays,
+/// and so does a later request of the same stream id.
 #[test]
 fn what_was_granted_is_not_withdrawn() {
     let mut ring = LockTestbed::new(|_| {});
@@ -88,9 +92,13 @@ fn what_was_granted_is_not_withdrawn() {
     assert_eq!(answers(&mut ring, proxy).len(), 0);
     assert_eq!(queue(&mut ring, proxy), ["holds"]);
     let wait = forwarded(7, WAIT);
-    ring.testbed.send(proxy, &[withdraws(7), wait, forwarded(8, RELEASE), withdraws(7), withdraws(8)].concat());
+    ring.testbed.send(
+        proxy,
+        &[withdraws(7), wait, forwarded(8, RELEASE), withdraws(7), withdraws(8)].concat(),
+    );
     let told = answers(&mut ring, proxy);
-    let mut applied: Vec<_> = told.iter().map(|answer| (answer.stream(), answer.rows()[0][0].clone())).collect();
+    let mut applied: Vec<_> =
+        told.iter().map(|answer| (answer.stream(), answer.rows()[0][0].clone())).collect();
     applied.sort();
     assert_eq!(applied, [(7, Some(vec![1])), (8, Some(vec![1]))]);
     assert_eq!(queue(&mut ring, proxy), ["waits"]);

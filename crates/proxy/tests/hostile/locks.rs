@@ -4,7 +4,9 @@ use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, WRITE_TIMEOUT};
+use shunt_wire::cql::message::error_code::{
+    INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, WRITE_TIMEOUT,
+};
 use shunt_wire::cql::message::{Consistency, put};
 
 use super::handshake_node::HandshakeNode;
@@ -12,7 +14,9 @@ use super::lock_ring::{LockTestbed, Tables, Writes, lock_row};
 use super::lock_withdrawals::forwarded_as;
 
 pub fn take(table: &str, name: &str, owner: &str) -> String {
-    format!("INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL 20")
+    format!(
+        "INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL 20"
+    )
 }
 
 #[test]
@@ -24,7 +28,8 @@ fn a_lock_is_granted() {
     assert_eq!(ring.tables.lock().unwrap().written, 1);
 }
 
-/// Members of two versions may be in one fleet: one that knows of no mode forwards every renewal with 'X', as kind 1.
+/// Members of two versions may be in one fleet: one that knows of no mode forwards every renewal
+/// with 'X', as kind 1.
 #[test]
 fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
     let mut ring = LockTestbed::new(|_| {});
@@ -36,13 +41,25 @@ fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
         assert!(ring.applies(client, &taken));
         let renew = |mode, condition| {
             let key = "name = 'a' AND owner = 'me'";
-            format!("UPDATE shunt.{table} USING TTL 25 SET mode = '{mode}' WHERE {key} IF {condition}")
+            format!(
+                "UPDATE shunt.{table} USING TTL 25 SET mode = '{mode}' WHERE {key} IF {condition}"
+            )
         };
         let (code, why) = ring.ask(client, &renew(other, "EXISTS")).error();
-        assert!(code == INVALID && why.contains("in the other mode") && why.contains("release it first"), "{why}");
+        assert!(
+            code == INVALID
+                && why.contains("in the other mode")
+                && why.contains("release it first"),
+            "{why}"
+        );
         assert!(ring.applies(client, &renew(held, "EXISTS")));
-        assert!(!ring.applies(client, &renew(other, "fence = 1")), "it is another hold's, whatever its mode");
-        for (kind, mode, is_taken) in [(1, other, true), (1, held, true), (4, held, true), (4, other, false)] {
+        assert!(
+            !ring.applies(client, &renew(other, "fence = 1")),
+            "it is another hold's, whatever its mode"
+        );
+        for (kind, mode, is_taken) in
+            [(1, other, true), (1, held, true), (4, held, true), (4, other, false)]
+        {
             ring.testbed.send(proxy, &forwarded_as(kind, 1, &renew(mode, "EXISTS")));
             ring.testbed.answered(proxy, 1);
             let answer = ring.testbed.take_answers(proxy).remove(0);
@@ -62,7 +79,8 @@ fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
 fn roles_that_begin_alike_are_not_one() {
     let roles = ["ann", "eve"].map(|end| format!("{}{end}", "r".repeat(100)));
     let mut ring = LockTestbed::new(|options| {
-        options.credentials = roles.iter().map(|role| (role.clone(), "secret".to_owned())).collect();
+        options.credentials =
+            roles.iter().map(|role| (role.clone(), "secret".to_owned())).collect();
         options.config.username = Some(roles[0].clone());
         options.config.password = Some(Secret::new("secret"));
     });
@@ -90,7 +108,9 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     ring.testbed.answered(client, 1_000);
     ring.testbed.take_answers(client);
     let lists: Vec<u8> = (0..1_000)
-        .flat_map(|stream| bytes::query(4, stream, "SELECT * FROM shunt.lock_queue WHERE name = 'a'"))
+        .flat_map(|stream| {
+            bytes::query(4, stream, "SELECT * FROM shunt.lock_queue WHERE name = 'a'")
+        })
         .collect();
     ring.testbed.stop_reading(client);
     ring.testbed.send(client, &lists);
@@ -100,7 +120,8 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     ring.testbed.resume_reading(client);
     ring.testbed.answered(client, 1_000);
     let lists = ring.testbed.take_answers(client);
-    let (whole, refused): (Vec<_>, Vec<_>) = lists.iter().partition(|answer| answer.opcode() == opcode::RESULT);
+    let (whole, refused): (Vec<_>, Vec<_>) =
+        lists.iter().partition(|answer| answer.opcode() == opcode::RESULT);
     assert!(!whole.is_empty() && whole.iter().all(|answer| answer.rows().len() == 1_000));
     assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
 }
@@ -136,18 +157,21 @@ fn a_list_that_lacks_some_says_so() {
         ("SELECT * FROM shunt.locks WHERE name = '0-7'", 1, false),
     ] {
         let answer = ring.ask(client, text);
-        let warnings: Vec<&str> = answer.prefix().warnings.into_iter().flat_map(|all| all.iter()).collect();
+        let warnings: Vec<&str> =
+            answer.prefix().warnings.into_iter().flat_map(|all| all.iter()).collect();
         assert_eq!((answer.rows().len(), warnings.len()), (count, usize::from(is_cut)), "{text}");
         assert!(warnings.iter().all(|warning| warning.contains("the first 1000")), "{warnings:?}");
     }
 }
 
-/// Each proxy answers for the locks that it keeps, and whoever reads that as the fleet's has to be told.
+/// Each proxy answers for the locks that it keeps, and whoever reads that as the fleet's has to be
+/// told.
 #[test]
 fn a_list_of_one_proxys_locks_says_that_it_is_a_part() {
     let warnings = |ring: &mut LockTestbed, client, text: &str| {
         let answer = ring.ask(client, text);
-        let warnings = answer.prefix().warnings.into_iter().flat_map(|all| all.iter().map(str::to_owned));
+        let warnings =
+            answer.prefix().warnings.into_iter().flat_map(|all| all.iter().map(str::to_owned));
         warnings.collect::<Vec<_>>()
     };
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |_| {});
@@ -156,32 +180,40 @@ fn a_list_of_one_proxys_locks_says_that_it_is_a_part() {
     for text in ["SELECT * FROM shunt.locks LIMIT 7", "SELECT name FROM shunt.fast_locks"] {
         let told = warnings(&mut ring, client, text);
         assert_eq!(told.len(), 1, "{text}: {told:?}");
-        assert!(told[0].contains("of this proxy alone") && told[0].contains("`shunt locks`"), "{told:?}");
+        assert!(
+            told[0].contains("of this proxy alone") && told[0].contains("`shunt locks`"),
+            "{told:?}"
+        );
     }
     // The one proxy of a fleet has all locks.
     let mut ring = LockTestbed::new(|_| {});
     let client = ring.client(None);
-    assert_eq!(warnings(&mut ring, client, "SELECT * FROM shunt.locks LIMIT 7"), Vec::<String>::new());
+    assert_eq!(
+        warnings(&mut ring, client, "SELECT * FROM shunt.locks LIMIT 7"),
+        Vec::<String>::new()
+    );
 }
 
-/// A core with very many locks looks at them once a second, and tells what it saw then, also who asks for one lock more than the last.
+/// A core with very many locks looks at them once a second, and tells what it saw then, also who
+/// asks for one lock more than the last.
 #[test]
 fn questions_for_ever_more_locks_are_one_look() {
     let mut ring = LockTestbed::new(|_| {});
     let client = ring.client(None);
     for thousand in 0..17 {
         let name = |number: i16| format!("{thousand}-{number}");
-        let taken: Vec<u8> =
-            (0..1_000).flat_map(|number| bytes::query(4, number, &take("fast_locks", &name(number), "me"))).collect();
+        let taken: Vec<u8> = (0..1_000)
+            .flat_map(|number| bytes::query(4, number, &take("fast_locks", &name(number), "me")))
+            .collect();
         ring.testbed.send(client, &taken);
         ring.testbed.answered(client, 1_000);
         ring.testbed.take_answers(client);
     }
     let other = ring.client(None);
-    let wait =
-        "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('0-7', 'you', 1500) IF NOT EXISTS USING TTL 20";
+    let wait = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('0-7', 'you', 1500) IF NOT EXISTS USING TTL 20";
     let mut waiting = |limit: u32| {
-        let answer = ring.ask(client, &format!("SELECT name, waiters FROM shunt.fast_locks LIMIT {limit}"));
+        let answer =
+            ring.ask(client, &format!("SELECT name, waiters FROM shunt.fast_locks LIMIT {limit}"));
         if limit == 1 {
             ring.testbed.send(other, &bytes::query(4, 1, wait));
             ring.testbed.run_for(MILLISECOND);
@@ -200,22 +232,25 @@ fn rows_that_are_not_answered_do_not_end_the_lease() {
     let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 10_000);
     ring.tables.lock().unwrap().writes = Writes::Unanswered;
     let client = ring.client(None);
-    let wanted: Vec<u8> =
-        (0..20_000).flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "me"))).collect();
+    let wanted: Vec<u8> = (0..20_000)
+        .flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "me")))
+        .collect();
     ring.testbed.send(client, &wanted);
     ring.testbed.run_for(9 * SECOND);
     let other = ring.client(None);
     assert!(ring.applies(other, &take("fast_locks", "a", "me")));
 }
 
-/// Where nobody logs in, and by the version and without the keyspace and the compression that the proxy's own statements have.
+/// Where nobody logs in, and by the version and without the keyspace and the compression that the
+/// proxy's own statements have.
 #[test]
 fn queries_of_others_that_are_not_answered_do_not_end_the_lease() {
     let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 20_000);
     for _ in 0..4 {
         let client = ring.client(None);
-        let wanted: Vec<u8> =
-            (0..20_000).flat_map(|stream| bytes::query(4, stream, "SELECT k FROM unanswered.t")).collect();
+        let wanted: Vec<u8> = (0..20_000)
+            .flat_map(|stream| bytes::query(4, stream, "SELECT k FROM unanswered.t"))
+            .collect();
         ring.testbed.send(client, &wanted);
     }
     ring.testbed.run_for(9 * SECOND);
@@ -240,14 +275,17 @@ fn a_request_that_another_proxy_does_not_answer_is_answered_in_time() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |_| {});
     let peer = peer(&mut ring);
     let client = ring.client(None);
-    for text in [take("locks", "a", "me"), "SELECT owner FROM shunt.locks WHERE name = 'a'".to_owned()] {
+    for text in
+        [take("locks", "a", "me"), "SELECT owner FROM shunt.locks WHERE name = 'a'".to_owned()]
+    {
         let answer = ring.ask(client, &text);
         assert!(matches!(answer.error().0, WRITE_TIMEOUT | IS_BOOTSTRAPPING), "{text}: {answer:?}");
     }
     assert!(!ring.testbed.scene.world.host(peer).queries.is_empty());
 }
 
-/// The first part of a login says for whom somebody acts, and may be anything: with each the proxy knows another login.
+/// The first part of a login says for whom somebody acts, and may be anything: with each the proxy
+/// knows another login.
 #[test]
 fn connections_to_other_proxies_that_nobody_uses_make_room() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
@@ -266,7 +304,11 @@ fn connections_to_other_proxies_that_nobody_uses_make_room() {
         ring.testbed.answered(client, 2);
         ring.testbed.take_answers(client);
         // The peer answers with what is no answer of a proxy.
-        assert_eq!(ring.ask(client, &take("locks", "a", "me")).error().0, WRITE_TIMEOUT, "{number}");
+        assert_eq!(
+            ring.ask(client, &take("locks", "a", "me")).error().0,
+            WRITE_TIMEOUT,
+            "{number}"
+        );
         ring.testbed.reset(client);
     }
 }
@@ -275,8 +317,9 @@ fn connections_to_other_proxies_that_nobody_uses_make_room() {
 #[test]
 fn one_role_leaves_connections_to_other_proxies_for_others() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
-        options.credentials =
-            [("ann", "secret"), ("bob", "secret")].map(|(role, word)| (role.into(), word.into())).to_vec();
+        options.credentials = [("ann", "secret"), ("bob", "secret")]
+            .map(|(role, word)| (role.into(), word.into()))
+            .to_vec();
         options.config.username = Some("bob".to_owned());
         options.config.password = Some(Secret::new("secret"));
     });
@@ -305,7 +348,8 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
 /// Another process with this one's `advertise`: what is asked of it would come back here.
 #[test]
 fn what_would_be_forwarded_to_the_own_address_is_not() {
-    let mut ring = LockTestbed::with_tables(Tables::with_peer("10.2.0.1:9042".parse().unwrap()), |_| {});
+    let mut ring =
+        LockTestbed::with_tables(Tables::with_peer("10.2.0.1:9042".parse().unwrap()), |_| {});
     let client = ring.client(None);
     let accepted = |ring: &LockTestbed| ring.testbed.scene.metrics[0].clients_accepted.get();
     let before = accepted(&ring);
@@ -313,7 +357,8 @@ fn what_would_be_forwarded_to_the_own_address_is_not() {
     assert_eq!(accepted(&ring), before, "it is no client of its own");
 }
 
-/// Whoever was granted a lock in memory by the shard's former owner may count on it yet. A list without it would say that nobody does.
+/// Whoever was granted a lock in memory by the shard's former owner may count on it yet. A list
+/// without it would say that nobody does.
 #[test]
 fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
     let tables = Tables::shared();
@@ -331,7 +376,9 @@ fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
         assert_eq!(ring.ask(client, text).error().0, IS_BOOTSTRAPPING, "{text}");
     }
     assert_eq!(
-        ring.ask(client, "SELECT owner FROM shunt.lock_queue WHERE name = 'a' AND fast = false").rows().len(),
+        ring.ask(client, "SELECT owner FROM shunt.lock_queue WHERE name = 'a' AND fast = false")
+            .rows()
+            .len(),
         1
     );
     ring.testbed.run_for(40 * SECOND);
@@ -343,10 +390,12 @@ fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
 /// A request that no proxy serves is asked again for a second; not as many as somebody may send.
 #[test]
 fn what_is_asked_again_is_bounded() {
-    let mut ring = LockTestbed::with_tables(Tables::with_peer("10.2.0.99:1".parse().unwrap()), |_| {});
+    let mut ring =
+        LockTestbed::with_tables(Tables::with_peer("10.2.0.99:1".parse().unwrap()), |_| {});
     let client = ring.client(None);
-    let wanted: Vec<u8> =
-        (0..30_000).flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "me"))).collect();
+    let wanted: Vec<u8> = (0..30_000)
+        .flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "me")))
+        .collect();
     ring.testbed.send(client, &wanted);
     ring.testbed.run_for(500 * MILLISECOND);
     let answered = ring.testbed.take_answers(client);
@@ -375,8 +424,14 @@ fn rows_that_no_proxy_wrote_stop_nothing_else() {
         for text in [&take("locks", "forged", "you"), renew] {
             assert_eq!(ring.ask(client, text).error().0, IS_BOOTSTRAPPING, "{text}");
         }
-        assert!(ring.applies(client, &take("locks", &neighbour, "me")), "{fence} {ttl_ms} {timestamp_us}");
-        assert!(ring.applies(client, &take("fast_locks", &neighbour, "me")), "{fence} {ttl_ms} {timestamp_us}");
+        assert!(
+            ring.applies(client, &take("locks", &neighbour, "me")),
+            "{fence} {ttl_ms} {timestamp_us}"
+        );
+        assert!(
+            ring.applies(client, &take("fast_locks", &neighbour, "me")),
+            "{fence} {ttl_ms} {timestamp_us}"
+        );
         let mut tables = tables.lock().unwrap();
         *tables = std::mem::take(&mut *Tables::shared().lock().unwrap());
     }
@@ -405,7 +460,8 @@ fn a_partition_with_a_row_that_no_proxy_wrote_is_in_the_metrics_until_it_was_rea
 fn batches_of_one_role_leave_room_for_those_of_others() {
     let roles = ["ann", "bob"];
     let mut ring = LockTestbed::new(|options| {
-        options.credentials = roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
+        options.credentials =
+            roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
         options.config.username = Some("ann".to_owned());
         options.config.password = Some(Secret::new("secret"));
     });
@@ -420,7 +476,8 @@ fn batches_of_one_role_leave_room_for_those_of_others() {
         };
         format!("BEGIN BATCH {} {} APPLY BATCH", one(first), one(&format!("{first} and more")))
     };
-    let waiting: Vec<u8> = (0..20_000).flat_map(|stream| bytes::query(4, stream, &batch("a"))).collect();
+    let waiting: Vec<u8> =
+        (0..20_000).flat_map(|stream| bytes::query(4, stream, &batch("a"))).collect();
     ring.testbed.send(ann, &waiting);
     ring.testbed.run_for(500 * MILLISECOND);
     assert!(ring.applies(bob, &batch("c")));
@@ -439,7 +496,8 @@ fn batch_of(text: &str) -> Vec<u8> {
     bytes::request(4, 1, opcode::BATCH, &body)
 }
 
-/// What is meant for the tables of locks and cannot be read must not reach a node, which would take it for a row.
+/// What is meant for the tables of locks and cannot be read must not reach a node, which would take
+/// it for a row.
 #[test]
 fn no_statement_on_a_lock_reaches_a_node() {
     let mut ring = LockTestbed::new(|_| {});

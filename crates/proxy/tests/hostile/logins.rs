@@ -1,5 +1,5 @@
-//! Steps of the handshake that stay without success: logins and USE that nodes refuse, forget or cannot answer. Whoever waits gets an answer, and
-//! what failed once does not fail for ever.
+//! Steps of the handshake that stay without success: logins and USE that nodes refuse, forget or
+//! cannot answer. Whoever waits gets an answer, and what failed once does not fail for ever.
 
 use allocation_counter::measure;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
@@ -18,7 +18,10 @@ fn a_wrong_password_is_refused_in_the_nodes_words_and_closed() {
     setup.all(|node| node.login = Reaction::Refuse(BAD_CREDENTIALS));
     let client = setup.log_in(TOKEN);
     setup.testbed.closed(client);
-    assert_eq!(setup.testbed.scene.world.host(client).last().error(), (BAD_CREDENTIALS, "the node says no".into()));
+    assert_eq!(
+        setup.testbed.scene.world.host(client).last().error(),
+        (BAD_CREDENTIALS, "the node says no".into())
+    );
     assert_eq!(setup.count(|node| node.logins), 1, "tried once, not on every node");
 }
 
@@ -37,7 +40,8 @@ fn a_role_refused_for_a_moment_is_let_in_afterwards() {
     assert_eq!(setup.next_opcode(first), opcode::RESULT);
 }
 
-/// What one node says of a login must not keep a pool from the others, whose links it goes on using.
+/// What one node says of a login must not keep a pool from the others, whose links it goes on
+/// using.
 #[test]
 fn a_node_that_refuses_a_role_for_a_moment_costs_the_pool_no_other_node() {
     let (mut setup, _) = HandshakeTestbed::with_client(3);
@@ -78,7 +82,11 @@ fn a_compression_that_nodes_refuse_keeps_nobody_else_away() {
     let client = setup.log_in(TOKEN);
     setup.testbed.run_for(300 * MILLISECOND);
     let answers = setup.testbed.take_answers(client);
-    assert_eq!(answers.first().map(|answer| answer.header.opcode), Some(opcode::AUTH_SUCCESS), "within its patience");
+    assert_eq!(
+        answers.first().map(|answer| answer.header.opcode),
+        Some(opcode::AUTH_SUCCESS),
+        "within its patience"
+    );
 }
 
 #[test]
@@ -107,7 +115,8 @@ fn a_node_that_asks_for_no_login() {
     }
 }
 
-/// A node does this to every login, each one in turn, so that it is asked first at some time; everybody is let in.
+/// A node does this to every login, each one in turn, so that it is asked first at some time;
+/// everybody is let in.
 fn lets_everybody_in(sick: impl Fn(&mut HandshakeNode)) {
     for node in 0..3 {
         let mut setup = HandshakeTestbed::new(3, true);
@@ -136,7 +145,8 @@ fn a_node_that_cannot_check_logins_keeps_nobody_out() {
     }
     lets_everybody_in(|node| {
         node.login = Reaction::Refuse(BAD_CREDENTIALS);
-        node.error_text = "Unable to perform authentication: Cannot achieve consistency level LOCAL_ONE";
+        node.error_text =
+            "Unable to perform authentication: Cannot achieve consistency level LOCAL_ONE";
     });
 }
 
@@ -168,7 +178,10 @@ fn a_flood_of_wrong_passwords_while_nodes_are_silent() {
     let client = setup.log_in(TOKEN);
     setup.testbed.answered(client, 1);
     let (code, why) = setup.testbed.take_answers(client)[0].error();
-    assert!(code == OVERLOADED && why.contains("wait for a node to accept them"), "{code:#x} {why}");
+    assert!(
+        code == OVERLOADED && why.contains("wait for a node to accept them"),
+        "{code:#x} {why}"
+    );
     setup.all(|node| node.login = Reaction::Accept);
     setup.testbed.run_for(15 * SECOND);
     let client = setup.log_in(TOKEN);
@@ -194,7 +207,8 @@ fn use_of_a_keyspace_that_does_not_exist() {
     assert_eq!(setup.count(|node| node.uses) - before, 3);
 }
 
-/// A client held back because its pool has no link is not forgotten when one node refuses the keyspace.
+/// A client held back because its pool has no link is not forgotten when one node refuses the
+/// keyspace.
 #[test]
 fn a_query_held_while_one_node_refuses_the_keyspace() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -265,7 +279,8 @@ fn pools_nobody_uses_make_room() {
     assert!(links <= 1_024, "{links} links");
 }
 
-/// Links closed because nobody needed them count as closed, so that a node that is down is not hammered later.
+/// Links closed because nobody needed them count as closed, so that a node that is down is not
+/// hammered later.
 #[test]
 fn a_node_that_is_down_is_tried_ever_more_rarely() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -297,9 +312,20 @@ fn a_retry_after_use_keeps_its_keyspace() {
     assert_eq!(setup.ask(client, "USE two"), opcode::RESULT);
     setup.testbed.run_for(SECOND / 2);
     let holder = setup.nodes.iter().copied().find(|node| {
-        setup.testbed.scene.world.host(*node).queries.iter().any(|(_, text)| text.starts_with("SELECT v"))
+        setup
+            .testbed
+            .scene
+            .world
+            .host(*node)
+            .queries
+            .iter()
+            .any(|(_, text)| text.starts_with("SELECT v"))
     });
-    setup.testbed.scene.world.with(holder.unwrap(), |node, io| node.reset_connections(io, Some("one")));
+    setup
+        .testbed
+        .scene
+        .world
+        .with(holder.unwrap(), |node, io| node.reset_connections(io, Some("one")));
     setup.testbed.run_for(10 * MILLISECOND);
     for node in setup.nodes.clone() {
         setup.testbed.scene.world.with(node, |node, io| node.release(io));
@@ -317,7 +343,8 @@ fn a_retry_after_use_keeps_its_keyspace() {
 fn an_outage_of_hours_takes_no_memory() {
     let mut setup = HandshakeTestbed::new(2, false);
     let clients: Vec<_> = (0..100).map(|_| setup.testbed.started_offender(4)).collect();
-    let addresses: Vec<_> = setup.testbed.scene.ring.nodes.iter().map(|node| node.address).collect();
+    let addresses: Vec<_> =
+        setup.testbed.scene.ring.nodes.iter().map(|node| node.address).collect();
     for (node, address) in setup.nodes.clone().into_iter().zip(&addresses) {
         setup.testbed.scene.world.stop_listening(node, *address);
     }

@@ -1,5 +1,6 @@
-//! A node is lost with a request on it. It may have carried it out, or may do so later: only what a second execution
-//! leaves as it was goes to another node, and nobody is told that nothing was done.
+//! A node is lost with a request on it. It may have carried it out, or may do so later: only what a
+//! second execution leaves as it was goes to another node, and nobody is told that nothing was
+//! done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,24 +12,38 @@ use shunt_testing::{Answer, bytes, simulated};
 use shunt_topology::schema::ColumnKind;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{
-    CONFIG_ERROR, INVALID, IS_BOOTSTRAPPING, OVERLOADED, PROTOCOL_ERROR, SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED,
-    UNAVAILABLE, WRITE_TIMEOUT,
+    CONFIG_ERROR, INVALID, IS_BOOTSTRAPPING, OVERLOADED, PROTOCOL_ERROR, SERVER_ERROR,
+    SYNTAX_ERROR, UNAUTHORIZED, UNAVAILABLE, WRITE_TIMEOUT,
 };
 use shunt_wire::cql::message::values::{Value, ValueList};
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, encode};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, encode,
+};
 
 use super::testbed::Testbed;
 
 /// A timestamp that a client gives.
 const AT: Option<i64> = Some(1_700_000_000_000_000);
 
-/// The fate of `request` when the first node that gets it breaks the connection and every other does `then`.
-fn lost(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], then: &Action) -> Fate {
+/// The fate of `request` when the first node that gets it breaks the connection and every other
+/// does `then`.
+fn lost(
+    testbed: &mut Testbed,
+    offender: HostId<simulated::Client>,
+    request: &[u8],
+    then: &Action,
+) -> Fate {
     fate(testbed, offender, request, &[Action::Close, then.clone()])
 }
 
-/// The fate of `request` when the first node that gets it does the first of these, and every other the second.
-fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], reactions: &[Action; 2]) -> Fate {
+/// The fate of `request` when the first node that gets it does the first of these, and every other
+/// the second.
+fn fate(
+    testbed: &mut Testbed,
+    offender: HostId<simulated::Client>,
+    request: &[u8],
+    reactions: &[Action; 2],
+) -> Fate {
     let got = Arc::new(AtomicUsize::new(0));
     testbed.hook_all(|| {
         let (got, [first, then]) = (Arc::clone(&got), reactions.clone());
@@ -45,7 +60,8 @@ fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u
     (got.load(Ordering::Relaxed), code)
 }
 
-/// The answer to the only request of a client. Whatever is still on its way comes, and is no second answer.
+/// The answer to the only request of a client. Whatever is still on its way comes, and is no second
+/// answer.
 fn only_answer(testbed: &mut Testbed, offender: HostId<simulated::Client>) -> Answer {
     testbed.answered(offender, 1);
     let mut answers = testbed.take_answers(offender);
@@ -55,8 +71,8 @@ fn only_answer(testbed: &mut Testbed, offender: HostId<simulated::Client>) -> An
     answers.remove(0)
 }
 
-/// The error that the client gets when the first node says that it is overloaded and the second does `then`: its code
-/// (0: none) and its text.
+/// The error that the client gets when the first node says that it is overloaded and the second
+/// does `then`: its code (0: none) and its text.
 fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, String) {
     let (mut testbed, offender) = testbed();
     let got = Arc::new(AtomicUsize::new(0));
@@ -73,7 +89,8 @@ fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, Strin
     });
     testbed.send(offender, &query(text, timestamp));
     let answer = only_answer(&mut testbed, offender);
-    let (code, words) = if answer.header.opcode == opcode::ERROR { answer.error() } else { Default::default() };
+    let (code, words) =
+        if answer.header.opcode == opcode::ERROR { answer.error() } else { Default::default() };
     testbed.scene.check_at_rest();
     (code, words.to_owned())
 }
@@ -95,13 +112,21 @@ fn params(timestamp: Option<i64>) -> QueryParams<'static> {
 }
 
 fn query(text: &str, timestamp: Option<i64>) -> Vec<u8> {
-    bytes::request(4, 1, opcode::QUERY, &bytes::body(|out| encode::query(out, 4, text, &params(timestamp))))
+    bytes::request(
+        4,
+        1,
+        opcode::QUERY,
+        &bytes::body(|out| encode::query(out, 4, text, &params(timestamp))),
+    )
 }
 
 fn batch(children: &[BatchStatement<'_>], timestamp: Option<i64>) -> Vec<u8> {
     let none = ValueList::positional(4);
-    let children = children.iter().map(|statement| BatchChild { statement: *statement, values: none.values() });
-    let body = bytes::body(|out| encode::batch(out, 4, BatchKind::Logged, children, &params(timestamp)));
+    let children = children
+        .iter()
+        .map(|statement| BatchChild { statement: *statement, values: none.values() });
+    let body =
+        bytes::body(|out| encode::batch(out, 4, BatchKind::Logged, children, &params(timestamp)));
     bytes::request(4, 1, opcode::BATCH, &body)
 }
 
@@ -132,14 +157,19 @@ fn only_what_may_be_repeated_goes_to_another_node() {
     ];
     for (text, timestamp, expected) in list {
         let (mut testbed, offender) = testbed();
-        assert_eq!(lost(&mut testbed, offender, &query(text, *timestamp), &Action::Answer), *expected, "{text}");
+        assert_eq!(
+            lost(&mut testbed, offender, &query(text, *timestamp), &Action::Answer),
+            *expected,
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn a_batch_is_repeated_if_all_in_it_may_be() {
     let insert = BatchStatement::Text("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)");
-    let stamped = BatchStatement::Text("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02) USING TIMESTAMP 7");
+    let stamped =
+        BatchStatement::Text("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02) USING TIMESTAMP 7");
     let list = BatchStatement::Text("UPDATE bench.kv SET l = [1, 2] WHERE k = 0x01");
     let cases: [(&[BatchStatement<'_>], Option<i64>, Fate); 6] = [
         (&[insert, insert], AT, REPEATED),
@@ -152,14 +182,20 @@ fn a_batch_is_repeated_if_all_in_it_may_be() {
     for (children, timestamp, expected) in cases {
         let (mut testbed, offender) = testbed();
         let request = batch(children, timestamp);
-        assert_eq!(lost(&mut testbed, offender, &request, &Action::Answer), expected, "{children:?}");
+        assert_eq!(
+            lost(&mut testbed, offender, &request, &Action::Answer),
+            expected,
+            "{children:?}"
+        );
     }
 }
 
 #[test]
 fn a_prepared_statement_is_judged_with_its_values_and_the_schema_of_the_moment() {
-    let (plain, stamped) =
-        ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "INSERT INTO bench.kv (k, v) VALUES (?, ?) USING TIMESTAMP ?");
+    let (plain, stamped) = (
+        "INSERT INTO bench.kv (k, v) VALUES (?, ?)",
+        "INSERT INTO bench.kv (k, v) VALUES (?, ?) USING TIMESTAMP ?",
+    );
     let now = 7_i64.to_be_bytes();
     let cases = [
         (plain, AT, None, false, REPEATED),
@@ -189,7 +225,11 @@ fn a_prepared_statement_is_judged_with_its_values_and_the_schema_of_the_moment()
         let params = QueryParams { values: values.values(), ..params(timestamp) };
         let body = bytes::body(|out| encode::execute(out, 4, &id, None, &params));
         let request = bytes::request(4, 1, opcode::EXECUTE, &body);
-        assert_eq!(lost(&mut testbed, offender, &request, &Action::Answer), expected, "{text} {last:?} {altered}");
+        assert_eq!(
+            lost(&mut testbed, offender, &request, &Action::Answer),
+            expected,
+            "{text} {last:?} {altered}"
+        );
     }
 }
 
@@ -208,7 +248,11 @@ fn what_may_have_changed_something_is_not_said_to_be_undone() {
         // Nor if it takes too long.
         let (mut testbed, offender) = self::testbed();
         testbed.hook_all(|| {
-            Box::new(|request: &Request<'_>| if is_the_clients(request) { Action::Silence } else { Action::Answer })
+            Box::new(
+                |request: &Request<'_>| {
+                    if is_the_clients(request) { Action::Silence } else { Action::Answer }
+                },
+            )
         });
         testbed.send(offender, &query(text, AT));
         testbed.run_for(90 * SECOND);
@@ -225,10 +269,18 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
     for code in of_node.into_iter().chain(of_request) {
         let (mut testbed, offender) = testbed();
         let expected = if code == SERVER_ERROR { SERVER_ERROR } else { WRITE_TIMEOUT };
-        assert_eq!(lost(&mut testbed, offender, &write, &Action::Error(code)), (2, expected), "{code:#x}");
+        assert_eq!(
+            lost(&mut testbed, offender, &write, &Action::Error(code)),
+            (2, expected),
+            "{code:#x}"
+        );
         if code != UNAVAILABLE {
             let (mut testbed, offender) = self::testbed();
-            assert_eq!(lost(&mut testbed, offender, &read, &Action::Error(code)), (2, code), "{code:#x}");
+            assert_eq!(
+                lost(&mut testbed, offender, &read, &Action::Error(code)),
+                (2, code),
+                "{code:#x}"
+            );
         }
     }
     // Nor does there being no second one.
@@ -240,13 +292,17 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
     }
 }
 
-/// The client is told what the second node found wrong, without being told that nothing was written.
+/// The client is told what the second node found wrong, without being told that nothing was
+/// written.
 #[test]
 fn a_second_nodes_error_is_told_with_a_write_timeout() {
     let batch = "BEGIN BATCH INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02); APPLY BATCH";
     for write in ["INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", batch] {
         let (code, words) = turned_away(write, AT, &Action::Error(INVALID));
-        assert!(code == WRITE_TIMEOUT && words.contains("may have carried it out"), "{write}: {code:#x} {words}");
+        assert!(
+            code == WRITE_TIMEOUT && words.contains("may have carried it out"),
+            "{write}: {code:#x} {words}"
+        );
         assert!(words.ends_with(": as the hook wants it"), "the node's words: {words}");
         let (own, _) = turned_away(write, None, &Action::Answer);
         assert_eq!(own, OVERLOADED, "{write}: it is not repeated");
@@ -257,7 +313,8 @@ fn a_second_nodes_error_is_told_with_a_write_timeout() {
     }
 }
 
-/// Nothing says how far an overloaded node got; but no link was lost, and the client is not told so.
+/// Nothing says how far an overloaded node got; but no link was lost, and the client is not told
+/// so.
 #[test]
 fn a_second_node_that_refuses_does_not_speak_for_an_overloaded_one() {
     let write = "INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)";
@@ -274,9 +331,19 @@ fn a_second_node_that_refuses_does_not_speak_for_an_overloaded_one() {
 
 #[test]
 fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first() {
-    let (write, read) = ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ? AND v = ?");
-    let prepares = [Action::Answer, Action::Error(OVERLOADED), Action::Error(IS_BOOTSTRAPPING), Action::Silence];
-    for (text, on_prepare) in [write, read].into_iter().flat_map(|text| prepares.iter().map(move |then| (text, then))) {
+    let (write, read) = (
+        "INSERT INTO bench.kv (k, v) VALUES (?, ?)",
+        "SELECT v FROM bench.kv WHERE k = ? AND v = ?",
+    );
+    let prepares = [
+        Action::Answer,
+        Action::Error(OVERLOADED),
+        Action::Error(IS_BOOTSTRAPPING),
+        Action::Silence,
+    ];
+    for (text, on_prepare) in
+        [write, read].into_iter().flat_map(|text| prepares.iter().map(move |then| (text, then)))
+    {
         let (mut testbed, offender) = testbed();
         testbed.send(offender, &bytes::prepare(4, 1, text));
         testbed.answered(offender, 1);
@@ -308,8 +375,8 @@ fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first()
     }
 }
 
-/// An overloaded node does not say how far it got, so a second one that is overloaded too does not speak for it. One that is
-/// only starting has not begun.
+/// An overloaded node does not say how far it got, so a second one that is overloaded too does not
+/// speak for it. One that is only starting has not begun.
 #[test]
 fn two_overloaded_nodes_leave_a_write_open() {
     let write = query("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT);
@@ -323,6 +390,10 @@ fn two_overloaded_nodes_leave_a_write_open() {
     for (request, first, second, expected) in cases {
         let (mut testbed, offender) = testbed();
         let reactions = [Action::Error(first), Action::Error(second)];
-        assert_eq!(fate(&mut testbed, offender, request, &reactions), (2, expected), "{first:#x} {second:#x}");
+        assert_eq!(
+            fate(&mut testbed, offender, request, &reactions),
+            (2, expected),
+            "{first:#x} {second:#x}"
+        );
     }
 }

@@ -1,8 +1,13 @@
-//! Clients and nodes that break the protocol, lie, dawdle or vanish. Whoever does wrong gets the error or the end that
-//! the protocol has for it; bystanders get right answers all along; nothing is left in flight and memory stays bounded.
+//! Clients and nodes that break the protocol, lie, dawdle or vanish. Whoever does wrong gets the
+//! error or the end that the protocol has for it; bystanders get right answers all along; nothing
+//! is left in flight and memory stays bounded.
 //!
 //! They are simulated, because deadlines of seconds then cost nothing and every run is the same.
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test may say what it expects and stop there"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

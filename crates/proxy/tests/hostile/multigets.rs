@@ -1,5 +1,6 @@
-//! IN queries that are asked in parts, in front of nodes that refuse, forget, close or say nothing: each is answered once, with what
-//! the whole would have been answered with, or with an error; and nothing is kept of it. Mistakes in the merging are noticed.
+//! IN queries that are asked in parts, in front of nodes that refuse, forget, close or say nothing:
+//! each is answered once, with what the whole would have been answered with, or with an error; and
+//! nothing is kept of it. Mistakes in the merging are noticed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +15,12 @@ use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND, for_seeds};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
-use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, Execute, QueryParams, Reader, ResultMessage};
-use shunt_wire::cql::message::{Value, ValueList, encode, error_code, metadata_flag, put, query_flag, result_kind};
+use shunt_wire::cql::message::{
+    Consistency, ErrorDetails, ErrorMessage, Execute, QueryParams, Reader, ResultMessage,
+};
+use shunt_wire::cql::message::{
+    Value, ValueList, encode, error_code, metadata_flag, put, query_flag, result_kind,
+};
 
 use super::testbed::Testbed;
 
@@ -28,7 +33,10 @@ const STATEMENTS: [Text; 3] = [
         "SELECT v, k FROM bench.kv WHERE k IN (?, ?, ?, ?)",
         &[("k", native::BLOB), ("k", native::BLOB), ("k", native::BLOB), ("k", native::BLOB)],
     ),
-    ("SELECT v FROM bench.kv WHERE k IN ? LIMIT ?", &[("in(k)", LIST_OF_BLOB), ("[limit]", native::INT)]),
+    (
+        "SELECT v FROM bench.kv WHERE k IN ? LIMIT ?",
+        &[("in(k)", LIST_OF_BLOB), ("[limit]", native::INT)],
+    ),
 ];
 
 fn id_of(statement: usize) -> [u8; 16] {
@@ -41,10 +49,12 @@ fn rows_of(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     (0..sum % 4).map(move |row| [key, &[b':', row as u8]].concat())
 }
 
-/// What a node answers to an EXECUTE, as Cassandra does: keys in order, each once, up to the limit or the end of the page.
+/// What a node answers to an EXECUTE, as Cassandra does: keys in order, each once, up to the limit
+/// or the end of the page.
 fn answer_of(version: u8, body: &[u8]) -> Vec<u8> {
     let execute = Execute::decode(version, body).unwrap();
-    let values: Vec<&[u8]> = execute.params.values.iter().map(|(_, value)| value.bytes().unwrap()).collect();
+    let values: Vec<&[u8]> =
+        execute.params.values.iter().map(|(_, value)| value.bytes().unwrap()).collect();
     let statement = usize::from(execute.id[0]) - 1;
     let mut keys = BTreeSet::new();
     if statement == 1 {
@@ -55,8 +65,11 @@ fn answer_of(version: u8, body: &[u8]) -> Vec<u8> {
             keys.insert(reader.bytes("key").unwrap().unwrap());
         }
     }
-    let limit = if statement == 2 { i32::from_be_bytes(values[1].try_into().unwrap()) } else { i32::MAX } as usize;
-    let page = execute.params.page_size.filter(|rows| *rows > 0).map_or(usize::MAX, |rows| rows as usize);
+    let limit =
+        if statement == 2 { i32::from_be_bytes(values[1].try_into().unwrap()) } else { i32::MAX }
+            as usize;
+    let page =
+        execute.params.page_size.filter(|rows| *rows > 0).map_or(usize::MAX, |rows| rows as usize);
     let all = keys.iter().flat_map(|key| rows_of(key).map(|value| (key.to_vec(), value)));
     let rows: Vec<(Vec<u8>, Vec<u8>)> = all.take(limit.min(page)).collect();
     let has_more = limit > page && rows.len() == page;
@@ -103,7 +116,8 @@ fn answered(request: &Request<'_>) -> Option<Action> {
         Action::Garbage(bytes::framed(request.version, answer))
     };
     if request.opcode == opcode::PREPARE {
-        let text = |text: &str| request.body.windows(text.len()).any(|found| found == text.as_bytes());
+        let text =
+            |text: &str| request.body.windows(text.len()).any(|found| found == text.as_bytes());
         let statement = STATEMENTS.iter().position(|(found, _)| text(found))?;
         let spec = PreparedSpec {
             id: &id_of(statement),
@@ -114,7 +128,10 @@ fn answered(request: &Request<'_>) -> Option<Action> {
             partition_key: &[],
             result: &[("v", native::BLOB)],
         };
-        return Some(framed(opcode::RESULT, &bytes::body(|out| encode_result::prepared(out, request.version, &spec))));
+        return Some(framed(
+            opcode::RESULT,
+            &bytes::body(|out| encode_result::prepared(out, request.version, &spec)),
+        ));
     }
     is_ours(request).then(|| framed(opcode::RESULT, &answer_of(request.version, request.body)))
 }
@@ -129,11 +146,16 @@ fn fault(random: &mut Random, request: &Request<'_>) -> Option<Action> {
     let error = |code: i32, details: ErrorDetails<'_>| {
         let error = ErrorMessage { code, message: "on purpose", details };
         let body = bytes::body(|out| error.put(out, request.version));
-        let answer = bytes::envelope(Header::response(request.version, request.stream, opcode::ERROR), &body);
+        let answer = bytes::envelope(
+            Header::response(request.version, request.stream, opcode::ERROR),
+            &body,
+        );
         Some(Action::Garbage(bytes::framed(request.version, answer)))
     };
     match random.below(10) {
-        0..4 => error(error_code::UNPREPARED, ErrorDetails::Unprepared { id: &request.body[2..18] }),
+        0..4 => {
+            error(error_code::UNPREPARED, ErrorDetails::Unprepared { id: &request.body[2..18] })
+        }
         4 => error(error_code::OVERLOADED, ErrorDetails::None),
         5 => error(error_code::IS_BOOTSTRAPPING, ErrorDetails::None),
         6 => error(error_code::INVALID, ErrorDetails::None),
@@ -213,9 +235,16 @@ impl Asker {
         }
         let page_size = [None, Some(5), Some(20), Some(5000), Some(-1)][random.index(5)];
         let flags = if random.chance(0.5) { query_flag::SKIP_METADATA } else { 0 };
-        let params = QueryParams { flags, values: values.values(), page_size, ..QueryParams::simple(Consistency::ONE) };
+        let params = QueryParams {
+            flags,
+            values: values.values(),
+            page_size,
+            ..QueryParams::simple(Consistency::ONE)
+        };
         let metadata_id = Some(&self.metadata_id[..]);
-        bytes::body(|out| encode::execute(out, self.version, &id_of(statement), metadata_id, &params))
+        bytes::body(|out| {
+            encode::execute(out, self.version, &id_of(statement), metadata_id, &params)
+        })
     }
 
     /// The number of answers that are wrong.
@@ -224,7 +253,10 @@ impl Asker {
             let asked = &self.asked[answer.header.stream as usize];
             match answer.header.opcode {
                 opcode::ERROR => !is_an_excuse(answer.error().0),
-                _ => answer.header.flags & flag::COMPRESSION != 0 || answer.body != answer_of(self.version, asked),
+                _ => {
+                    answer.header.flags & flag::COMPRESSION != 0
+                        || answer.body != answer_of(self.version, asked)
+                }
             }
         };
         let streams: BTreeSet<i16> = answers.iter().map(|answer| answer.header.stream).collect();
@@ -253,10 +285,9 @@ fn run(seed: u64, faults: bool, mistake: Option<Mistake>) -> Found {
         options.config.query_timeout_ms = 3_000;
     });
     let core = testbed.scene.cores[0];
-    testbed
-        .scene
-        .world
-        .with(core, |core, _| weakened::leave_out(core, Weakened { multiget: mistake, ..Weakened::default() }));
+    testbed.scene.world.with(core, |core, _| {
+        weakened::leave_out(core, Weakened { multiget: mistake, ..Weakened::default() })
+    });
     testbed.hook_all(|| Box::new(|request| answered(request).unwrap_or(Action::Answer)));
     let mut asker = Asker::new(&mut testbed, 3 + random.index(3) as u8);
     let mut found = Found::default();
@@ -266,7 +297,11 @@ fn run(seed: u64, faults: bool, mistake: Option<Mistake>) -> Found {
         for node in 0..3 {
             let mut draw = draws.remove(0);
             let hook = move |request: &Request<'_>| {
-                let fault = if is_ours(request) && draw.chance(probability) { fault(&mut draw, request) } else { None };
+                let fault = if is_ours(request) && draw.chance(probability) {
+                    fault(&mut draw, request)
+                } else {
+                    None
+                };
                 fault.or_else(|| answered(request)).unwrap_or(Action::Answer)
             };
             testbed.scene.hook(node, Some(Box::new(hook)));
@@ -293,15 +328,21 @@ fn run(seed: u64, faults: bool, mistake: Option<Mistake>) -> Found {
         testbed.run_for(5 * SECOND);
         let answers = testbed.take_answers(asker.host);
         found.wrong += asker.wrong(&answers) + answers.len().abs_diff(20);
-        found.errors += answers.iter().filter(|answer| answer.header.opcode == opcode::ERROR).count();
-        found.right += answers.iter().filter(|answer| answer.header.opcode == opcode::RESULT).count();
+        found.errors +=
+            answers.iter().filter(|answer| answer.header.opcode == opcode::ERROR).count();
+        found.right +=
+            answers.iter().filter(|answer| answer.header.opcode == opcode::RESULT).count();
     }
     testbed.reset(asker.host);
     // A stream id that a node never answered is held for a minute.
     testbed.run_for(if faults { 90 * SECOND } else { SECOND });
     testbed.scene.check_at_rest();
     let metrics = &testbed.scene.metrics[0].multigets;
-    assert_eq!((metrics.open.get(), metrics.parts_open.get(), metrics.bytes.get()), (0, 0, 0), "something is kept");
+    assert_eq!(
+        (metrics.open.get(), metrics.parts_open.get(), metrics.bytes.get()),
+        (0, 0, 0),
+        "something is kept"
+    );
     found.split = metrics.split.get();
     found.lost = Lost::ALL.iter().map(|why| metrics.lost.of(*why).get()).sum();
     found
@@ -325,20 +366,29 @@ fn in_queries_are_answered_once_whatever_nodes_do() {
     for_seeds(25, |seed| all.push(run(seed, true, None)));
     assert!(all.iter().all(|found| found.wrong == 0), "{all:?}");
     let (split, errors) = (sum(&all, |found| found.split), sum(&all, |found| found.errors as u64));
-    assert!(split > 300 && errors > 20 && sum(&all, |found| found.lost) > 20, "{split} {errors} {all:?}");
+    assert!(
+        split > 300 && errors > 20 && sum(&all, |found| found.lost) > 20,
+        "{split} {errors} {all:?}"
+    );
     assert!(sum(&all, |found| found.right as u64) > errors, "{all:?}");
 }
 
 #[test]
 fn mistakes_are_noticed() {
-    for mistake in [Mistake::OrderOfAnswers, Mistake::PagesIgnored, Mistake::ErrorIgnored, Mistake::LimitIgnored] {
+    for mistake in [
+        Mistake::OrderOfAnswers,
+        Mistake::PagesIgnored,
+        Mistake::ErrorIgnored,
+        Mistake::LimitIgnored,
+    ] {
         let faults = mistake == Mistake::ErrorIgnored;
         let noticed = (0..10).any(|seed| run(seed, faults, Some(mistake)).wrong > 0);
         assert!(noticed, "{mistake:?}");
     }
 }
 
-/// Keys that only a node which stands still has all of are asked of others, as they would be one by one.
+/// Keys that only a node which stands still has all of are asked of others, as they would be one by
+/// one.
 #[test]
 fn a_node_that_stands_still_is_not_asked_for_parts() {
     let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);
@@ -356,7 +406,8 @@ fn a_node_that_stands_still_is_not_asked_for_parts() {
     assert!(metrics.multigets.split.get() > 10);
 }
 
-/// A node that answers in pages may fill the first one before it comes to a key that nobody can serve.
+/// A node that answers in pages may fill the first one before it comes to a key that nobody can
+/// serve.
 #[test]
 fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
     let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);
@@ -364,7 +415,13 @@ fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
         Box::new(|request| {
             let is_part = is_ours(request) && {
                 let execute = Execute::decode(request.version, request.body).unwrap();
-                let first = execute.params.values.iter().next().and_then(|(_, value)| value.bytes()).unwrap();
+                let first = execute
+                    .params
+                    .values
+                    .iter()
+                    .next()
+                    .and_then(|(_, value)| value.bytes())
+                    .unwrap();
                 execute.id[0] != 2 && Reader::new(first).count("keys").unwrap() < 10
             };
             match is_part {

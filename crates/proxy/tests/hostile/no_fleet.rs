@@ -1,4 +1,5 @@
-//! A proxy of no fleet beside a fleet: it refuses statements on locks, since a node would grant what somebody else holds.
+//! A proxy of no fleet beside a fleet: it refuses statements on locks, since a node would grant
+//! what somebody else holds.
 
 use shunt_bench::stub::Action;
 use shunt_reactor::sim::HostId;
@@ -6,11 +7,14 @@ use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec};
 use shunt_wire::cql::message::error_code::INVALID;
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ValueList, encode};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ValueList, encode,
+};
 
 use super::testbed::Testbed;
 
-const TAKE: &str = "INSERT INTO shunt.locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
+const TAKE: &str =
+    "INSERT INTO shunt.locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
 const ON_LOCKS: [&str; 6] = [
     TAKE,
     "insert into Shunt.\"fast_locks\" (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20",
@@ -62,7 +66,8 @@ fn where_a_fleet_is_a_proxy_of_none_refuses_all_that_is_on_locks() {
     let answer = ask(&mut testbed, client, &batch(BatchStatement::Text(TAKE)));
     assert!(is_refused(&answer), "{answer:?}");
     // Others are served.
-    let answer = ask(&mut testbed, client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
+    let answer =
+        ask(&mut testbed, client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
     assert_eq!(answer.header.opcode, opcode::RESULT);
 }
 
@@ -83,7 +88,11 @@ fn no_long_text_hides_a_lock() {
         format!("BEGIN /* {{}} */ BATCH INSERT INTO shunt.locks {rest}; APPLY BATCH"),
     ] {
         let text = text.replace("{}", &" ".repeat(70_000));
-        for request in [bytes::query(4, 1, &text), bytes::prepare(4, 1, &text), batch(BatchStatement::Text(&text))] {
+        for request in [
+            bytes::query(4, 1, &text),
+            bytes::prepare(4, 1, &text),
+            batch(BatchStatement::Text(&text)),
+        ] {
             let answer = ask(&mut testbed, client, &request);
             assert!(is_refused(&answer), "{}: {answer:?}", text.replace("  ", ""));
         }

@@ -1,5 +1,5 @@
-//! Nodes that answer with nonsense. The link is given up, what was in flight on it is answered all the same, and when
-//! the node comes to its senses it is used again.
+//! Nodes that answer with nonsense. The link is given up, what was in flight on it is answered all
+//! the same, and when the node comes to its senses it is used again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,10 @@ fn misbehaves(aggregate: bool, fault: impl Fn(&Request<'_>) -> Action + Clone + 
     testbed.run_for(15 * SECOND);
     let before = testbed.scene.world.host(testbed.scene.nodes[0]).counts().queries;
     testbed.check_recovered();
-    assert!(testbed.scene.world.host(testbed.scene.nodes[0]).counts().queries > before, "the node must be used again");
+    assert!(
+        testbed.scene.world.host(testbed.scene.nodes[0]).counts().queries > before,
+        "the node must be used again"
+    );
 }
 
 fn faults(testbed: &Testbed) -> u64 {
@@ -83,9 +86,11 @@ fn an_answer_twice() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(4);
     testbed.hook_all(|| {
-        Box::new(|request: &Request<'_>| match request.body.windows(5).any(|word| word == b"twice") {
-            true => Action::Garbage(framed(request, right(request), &VOID).repeat(2)),
-            false => Action::Answer,
+        Box::new(|request: &Request<'_>| {
+            match request.body.windows(5).any(|word| word == b"twice") {
+                true => Action::Garbage(framed(request, right(request), &VOID).repeat(2)),
+                false => Action::Answer,
+            }
         })
     });
     testbed.start_work();
@@ -100,12 +105,16 @@ fn an_answer_twice() {
 
 #[test]
 fn a_request_instead_of_an_answer() {
-    misbehaves(false, |request| Action::Garbage(framed(request, Header { response: false, ..right(request) }, &VOID)));
+    misbehaves(false, |request| {
+        Action::Garbage(framed(request, Header { response: false, ..right(request) }, &VOID))
+    });
 }
 
 #[test]
 fn an_answer_of_another_version() {
-    misbehaves(false, |request| Action::Garbage(framed(request, Header { version: 2, ..right(request) }, &VOID)));
+    misbehaves(false, |request| {
+        Action::Garbage(framed(request, Header { version: 2, ..right(request) }, &VOID))
+    });
 }
 
 #[test]
@@ -149,7 +158,11 @@ fn a_huge_length() {
     for length in [1 << 31, u32::MAX] {
         misbehaves(false, move |request| {
             let header = Header { length, ..right(request) }.to_bytes();
-            Action::Garbage(if request.version >= 5 { bytes::segment(&header, false) } else { header.to_vec() })
+            Action::Garbage(if request.version >= 5 {
+                bytes::segment(&header, false)
+            } else {
+                header.to_vec()
+            })
         });
     }
 }
@@ -170,15 +183,27 @@ fn an_answer_longer_than_the_limit_is_its_clients_alone() {
                     return Action::Answer;
                 }
                 if request.aggregated {
-                    let mut writer = AggregateWriter::responses(Limits { count_max: 9, bytes_max: u32::MAX });
+                    let mut writer =
+                        AggregateWriter::responses(Limits { count_max: 9, bytes_max: u32::MAX });
                     let mut frame = Vec::new();
-                    writer.push(&mut frame, request.stream, 1, request.version, 0, opcode::RESULT, &long);
+                    writer.push(
+                        &mut frame,
+                        request.stream,
+                        1,
+                        request.version,
+                        0,
+                        opcode::RESULT,
+                        &long,
+                    );
                     writer.finish(&mut frame);
                     return Action::Garbage(frame);
                 }
                 let answer = bytes::envelope(right(request), &long);
                 Action::Garbage(match request.version {
-                    5 => answer.chunks(100_000).flat_map(|part| bytes::segment(part, false)).collect(),
+                    5 => answer
+                        .chunks(100_000)
+                        .flat_map(|part| bytes::segment(part, false))
+                        .collect(),
                     _ => answer,
                 })
             })
@@ -188,7 +213,8 @@ fn an_answer_longer_than_the_limit_is_its_clients_alone() {
             testbed.send(offender, &bytes::framed(version, query));
             testbed.answered(offender, usize::from(stream as u16));
         };
-        let links = |testbed: &Testbed| (0..3).map(|node| testbed.scene.links(node).1).collect::<Vec<_>>();
+        let links =
+            |testbed: &Testbed| (0..3).map(|node| testbed.scene.links(node).1).collect::<Vec<_>>();
         query(&mut testbed, 1, "SELECT v FROM bench.kv");
         testbed.run_for(SECOND);
         let before = links(&testbed);
@@ -197,9 +223,16 @@ fn an_answer_longer_than_the_limit_is_its_clients_alone() {
             query(&mut testbed, round, "SELECT long FROM bench.kv");
             testbed.check_bystanders();
             let (code, text) = testbed.scene.world.host(offender).last().error();
-            assert!(code == error_code::INVALID && text.contains("frame_bytes_max"), "{code:#x} {text}");
+            assert!(
+                code == error_code::INVALID && text.contains("frame_bytes_max"),
+                "{code:#x} {text}"
+            );
         }
-        assert_eq!((faults(&testbed), links(&testbed)), (0, before), "version {version}, in frames: {aggregate}");
+        assert_eq!(
+            (faults(&testbed), links(&testbed)),
+            (0, before),
+            "version {version}, in frames: {aggregate}"
+        );
         testbed.reset(offender);
         testbed.check_recovered();
     }
@@ -224,17 +257,24 @@ fn a_segment_with_a_wrong_checksum() {
 fn an_error_about_no_request() {
     // As Cassandra answers a body that it cannot decompress: it has not read by then whose it is.
     misbehaves(false, |request| {
-        let body = bytes::body(|out| encode::error(out, error_code::SERVER_ERROR, "cannot be decompressed"));
+        let body = bytes::body(|out| {
+            encode::error(out, error_code::SERVER_ERROR, "cannot be decompressed")
+        });
         Action::Garbage(framed(request, Header::response(request.version, 0, opcode::ERROR), &body))
     });
 }
 
 #[test]
 fn compressed_bodies_that_are_none() {
-    // To the client whose answers the proxy does not look into this is a malformed answer; here it looks.
+    // To the client whose answers the proxy does not look into this is a malformed answer; here it
+    // looks.
     misbehaves(false, |request| {
         if request.opcode == opcode::PREPARE {
-            return Action::Garbage(framed(request, Header { flags: 1, ..right(request) }, &[0xff; 20]));
+            return Action::Garbage(framed(
+                request,
+                Header { flags: 1, ..right(request) },
+                &[0xff; 20],
+            ));
         }
         Action::UnknownStream(9)
     });
@@ -293,12 +333,13 @@ fn a_connection_closed_in_the_middle_of_an_answer() {
     testbed.check_recovered();
 }
 
-/// Nodes forget statements whose table changes. Clients before version 5 decode rows by the columns that PREPARE named,
-/// so they have to hear of it. What version 5 does is in `unprepared.rs`.
+/// Nodes forget statements whose table changes. Clients before version 5 decode rows by the columns
+/// that PREPARE named, so they have to hear of it. What version 5 does is in `unprepared.rs`.
 #[test]
 fn a_statement_whose_columns_have_changed() {
     const ID: [u8; 16] = *b"sixteen bytes id";
-    let columns: [&[(&str, &[u8])]; 2] = [&[("v", native::TEXT)], &[("a", native::INT), ("v", native::TEXT)]];
+    let columns: [&[(&str, &[u8])]; 2] =
+        [&[("v", native::TEXT)], &[("a", native::INT), ("v", native::TEXT)]];
     for version in 3..=4 {
         let mut testbed = Testbed::new();
         let offender = testbed.started_offender(version);
@@ -307,16 +348,29 @@ fn a_statement_whose_columns_have_changed() {
             let (altered, mut known) = (Arc::clone(&altered), false);
             Box::new(move |request: &Request<'_>| {
                 let altered = altered.load(Ordering::Relaxed);
-                if request.opcode == opcode::PREPARE && request.body.windows(5).any(|word| word == b"shape") {
+                if request.opcode == opcode::PREPARE
+                    && request.body.windows(5).any(|word| word == b"shape")
+                {
                     known = altered;
-                    let (id, result_metadata_id, bind) = (&ID[..], &[u8::from(altered)][..], &[][..]);
+                    let (id, result_metadata_id, bind) =
+                        (&ID[..], &[u8::from(altered)][..], &[][..]);
                     let (partition_key, result) = (&[][..], columns[usize::from(altered)]);
                     let (keyspace, table) = ("bench", "shape");
-                    let spec = PreparedSpec { id, result_metadata_id, keyspace, table, bind, partition_key, result };
-                    let answer = bytes::body(|out| encode_result::prepared(out, request.version, &spec));
+                    let spec = PreparedSpec {
+                        id,
+                        result_metadata_id,
+                        keyspace,
+                        table,
+                        bind,
+                        partition_key,
+                        result,
+                    };
+                    let answer =
+                        bytes::body(|out| encode_result::prepared(out, request.version, &spec));
                     return Action::Garbage(framed(request, right(request), &answer));
                 }
-                let ours = request.opcode == opcode::EXECUTE && request.body.windows(16).any(|word| word == ID);
+                let ours = request.opcode == opcode::EXECUTE
+                    && request.body.windows(16).any(|word| word == ID);
                 match (ours, altered == known) {
                     (false, _) => Action::Answer,
                     (true, true) => Action::Garbage(framed(request, right(request), &VOID)),
@@ -360,7 +414,11 @@ fn unprepared_for_ever() {
         testbed.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
         testbed.answered(offender, 1);
         let (code, _) = testbed.take_answers(offender)[0].error();
-        assert_eq!(code, shunt_wire::cql::message::error_code::UNPREPARED, "the truth, after enough attempts");
+        assert_eq!(
+            code,
+            shunt_wire::cql::message::error_code::UNPREPARED,
+            "the truth, after enough attempts"
+        );
         testbed.hook_all(|| hook::once(Action::Answer, |_| false));
         testbed.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
         testbed.answered(offender, 1);

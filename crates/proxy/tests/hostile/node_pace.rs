@@ -7,7 +7,9 @@ use shunt_testing::bytes;
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{READ_TIMEOUT, WRITE_TIMEOUT};
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage,
+};
 use shunt_wire::cql::message::{QueryParams, Values, encode};
 
 use super::testbed::Testbed;
@@ -20,7 +22,8 @@ fn is_query(request: &Request<'_>) -> bool {
     matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH | opcode::PREPARE)
 }
 
-/// A query that is never answered gets the error of its deadline, once, and its late answer goes nowhere.
+/// A query that is never answered gets the error of its deadline, once, and its late answer goes
+/// nowhere.
 #[test]
 fn queries_that_are_never_answered() {
     for aggregate in [false, true] {
@@ -33,7 +36,8 @@ fn queries_that_are_never_answered() {
         testbed.answered(offender, 3);
         assert!(testbed.scene.world.host(offender).on(4).is_none(), "TRUNCATE may take longer");
         testbed.run_for(60 * SECOND);
-        let codes = [1, 2, 3, 4].map(|stream| testbed.scene.world.host(offender).on(stream).unwrap().error().0);
+        let codes = [1, 2, 3, 4]
+            .map(|stream| testbed.scene.world.host(offender).on(stream).unwrap().error().0);
         assert_eq!(codes, [READ_TIMEOUT, WRITE_TIMEOUT, WRITE_TIMEOUT, WRITE_TIMEOUT]);
         for node in 0..3 {
             testbed.scene.hook(node, None);
@@ -45,16 +49,21 @@ fn queries_that_are_never_answered() {
     }
 }
 
-/// Nobody knows what a conditional batch did before its link died, and it must not be mistaken for a plain batch.
+/// Nobody knows what a conditional batch did before its link died, and it must not be mistaken for
+/// a plain batch.
 #[test]
 fn a_conditional_batch_that_is_never_answered() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(4);
-    testbed
-        .hook_all(|| Box::new(|request| if request.opcode == opcode::BATCH { Action::Close } else { Action::Answer }));
+    testbed.hook_all(|| {
+        Box::new(
+            |request| if request.opcode == opcode::BATCH { Action::Close } else { Action::Answer },
+        )
+    });
     for (stream, condition, kind) in [(1, "", "BATCH"), (2, " IF NOT EXISTS", "CAS")] {
         let text = format!("{INSERT}{condition}");
-        let child = BatchChild { statement: BatchStatement::Text(&text), values: Values::default() };
+        let child =
+            BatchChild { statement: BatchStatement::Text(&text), values: Values::default() };
         let params = QueryParams::simple(Consistency::ONE);
         let batch = bytes::body(|out| encode::batch(out, 4, BatchKind::Counter, [child], &params));
         testbed.send(offender, &bytes::request(4, stream, opcode::BATCH, &batch));
@@ -86,11 +95,13 @@ fn answers_that_come_after_the_deadline() {
     testbed.check_recovered();
 }
 
-/// The node answers OPTIONS, so it is alive; but the queries that it swallows must not fill the links for ever.
+/// The node answers OPTIONS, so it is alive; but the queries that it swallows must not fill the
+/// links for ever.
 #[test]
 fn a_node_that_swallows_every_query() {
     let mut testbed = Testbed::with(|options| options.config.in_flight_max = 64);
-    let swallow = |request: &Request<'_>| if is_query(request) { Action::Silence } else { Action::Answer };
+    let swallow =
+        |request: &Request<'_>| if is_query(request) { Action::Silence } else { Action::Answer };
     testbed.scene.world.post(testbed.scene.nodes[0], StubMail::Hook(Some(Box::new(swallow))));
     for _ in 0..20 {
         testbed.start_work();
@@ -152,11 +163,18 @@ fn a_long_answer_over_a_slow_network() {
     testbed.answered(offender, 1);
     testbed.take_answers(offender);
     let calm = testbed.scene.world.options().clone();
-    let slow = shunt_reactor::sim::Options { latency_ns: 700 * MILLISECOND..701 * MILLISECOND, ..calm.clone() };
+    let slow = shunt_reactor::sim::Options {
+        latency_ns: 700 * MILLISECOND..701 * MILLISECOND,
+        ..calm.clone()
+    };
     testbed.scene.world.set_options(slow);
     let key: String = "long".bytes().map(|byte| format!("{byte:02x}")).collect();
-    testbed.send(offender, &bytes::query(4, 2, &format!("SELECT v FROM bench.kv WHERE k = 0x{key}")));
-    let arrived = testbed.scene.world.run_until(60 * SECOND, |world| !world.host(offender).answers.is_empty());
+    testbed
+        .send(offender, &bytes::query(4, 2, &format!("SELECT v FROM bench.kv WHERE k = 0x{key}")));
+    let arrived = testbed
+        .scene
+        .world
+        .run_until(60 * SECOND, |world| !world.host(offender).answers.is_empty());
     assert!(arrived);
     assert_eq!(testbed.scene.world.host(offender).last().header.opcode, opcode::RESULT);
     let lost = testbed.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();

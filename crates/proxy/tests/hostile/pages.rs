@@ -1,4 +1,5 @@
-//! Pages of tables of which each node has rows of its own: they come from the node that began, or not at all.
+//! Pages of tables of which each node has rows of its own: they come from the node that began, or
+//! not at all.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +9,9 @@ use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
-use shunt_wire::cql::message::{Consistency, Execute, Query, QueryParams, ResultMessage, encode, error_code};
+use shunt_wire::cql::message::{
+    Consistency, Execute, Query, QueryParams, ResultMessage, encode, error_code,
+};
 use shunt_wire::cql::message::{put, result_kind};
 
 use super::testbed::Testbed;
@@ -63,7 +66,8 @@ fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
         }
         _ => return Action::Answer,
     };
-    let framed = bytes::envelope(Header::response(request.version, request.stream, opcode::RESULT), &body);
+    let framed =
+        bytes::envelope(Header::response(request.version, request.stream, opcode::RESULT), &body);
     Action::Garbage(bytes::framed(request.version, framed))
 }
 
@@ -82,11 +86,18 @@ impl Reader {
     }
 
     fn page(&self, testbed: &mut Testbed, state: Option<&[u8]>) -> Answer {
-        let params = QueryParams { paging_state: state, page_size: Some(1), ..QueryParams::simple(Consistency::ONE) };
+        let params = QueryParams {
+            paging_state: state,
+            page_size: Some(1),
+            ..QueryParams::simple(Consistency::ONE)
+        };
         let (op, body) = match self.text {
-            Some(text) => (opcode::QUERY, bytes::body(|out| encode::query(out, self.version, text, &params))),
+            Some(text) => {
+                (opcode::QUERY, bytes::body(|out| encode::query(out, self.version, text, &params)))
+            }
             None => {
-                let write = |out: &mut Vec<u8>| encode::execute(out, self.version, &ID, Some(&ID), &params);
+                let write =
+                    |out: &mut Vec<u8>| encode::execute(out, self.version, &ID, Some(&ID), &params);
                 (opcode::EXECUTE, bytes::body(write))
             }
         };
@@ -130,7 +141,10 @@ fn pages_come_from_the_node_that_began() {
             reader.ask(&mut testbed, bytes::query(version, 1, "USE system_views"));
         }
         if text.is_none() {
-            reader.ask(&mut testbed, bytes::prepare(version, 1, "SELECT port FROM system_views.clients"));
+            reader.ask(
+                &mut testbed,
+                bytes::prepare(version, 1, "SELECT port FROM system_views.clients"),
+            );
         }
         let mut began = [0; 3];
         for round in 0..12 {
@@ -150,7 +164,10 @@ fn pages_come_from_the_node_that_began() {
                 row(&reader.page(&mut testbed, None));
             }
         }
-        assert!(began.iter().filter(|count| **count > 0).count() > 1, "reads begin on one node only: {began:?}");
+        assert!(
+            began.iter().filter(|count| **count > 0).count() > 1,
+            "reads begin on one node only: {began:?}"
+        );
     }
 }
 
@@ -165,7 +182,10 @@ fn a_page_whose_node_is_gone_is_an_error() {
         let (node, state) = row(&reader.page(&mut testbed, None));
         // Of another proxy's clients, say, or from before.
         let (code, why) = reader.page(&mut testbed, Some(&own_state(usize::from(node), 1))).error();
-        assert!(code == error_code::INVALID && why.contains("begin the read again"), "{code:#x} {why}");
+        assert!(
+            code == error_code::INVALID && why.contains("begin the read again"),
+            "{code:#x} {why}"
+        );
         testbed.scene.world.kill(testbed.scene.nodes[usize::from(node)]);
         testbed.run_for(20 * SECOND);
         for _ in 0..6 {

@@ -1,4 +1,5 @@
-//! A client whose statements are huge: nobody else has to prepare theirs again, and its own can be executed.
+//! A client whose statements are huge: nobody else has to prepare theirs again, and its own can be
+//! executed.
 
 use shunt_bench::stub::StubMail;
 use shunt_reactor::sim::SECOND;
@@ -20,7 +21,8 @@ fn select(number: usize, bytes: usize) -> String {
 fn a_keyspace_with_a_name_of_a_megabyte_does_not_exist() {
     let mut testbed = Testbed::new();
     let offender = testbed.started_offender(4);
-    for (length, expected) in [(48, opcode::RESULT), (257, opcode::ERROR), (1 << 20, opcode::ERROR)] {
+    for (length, expected) in [(48, opcode::RESULT), (257, opcode::ERROR), (1 << 20, opcode::ERROR)]
+    {
         testbed.send(offender, &bytes::query(4, 1, &format!("USE {}", "k".repeat(length))));
         testbed.answered(offender, 1);
         let answer = testbed.take_answers(offender).remove(0);

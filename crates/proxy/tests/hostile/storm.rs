@@ -1,12 +1,13 @@
-//! Clients that mix everything there is, in any order and cut anywhere, while nodes answer wrongly, break links in the middle
-//! of a turn and forget statements, and other proxies come and go. When it is over, everyone is served again and nothing is left.
+//! Clients that mix everything there is, in any order and cut anywhere, while nodes answer wrongly,
+//! break links in the middle of a turn and forget statements, and other proxies come and go. When
+//! it is over, everyone is served again and nothing is left.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_bench::stub::{Action, StubMail, hook};
 use shunt_proxy::control::CoreMail;
-use shunt_proxy::fleet::{Fleet, Member};
+use shunt_proxy::fleet::roster::{Fleet, Member};
 use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
@@ -19,7 +20,11 @@ use super::testbed::Testbed;
 fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
     match random.below(13) {
         0 => bytes::query(version, stream, ["USE bench", "USE nowhere", "USE"][random.index(3)]),
-        1 => bytes::prepare(version, stream, &format!("SELECT v FROM bench.kv WHERE k = ? /* {} */", random.below(9))),
+        1 => bytes::prepare(
+            version,
+            stream,
+            &format!("SELECT v FROM bench.kv WHERE k = ? /* {} */", random.below(9)),
+        ),
         2 => bytes::request(
             version,
             stream,
@@ -37,7 +42,9 @@ fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
         7 => bytes::query(version, stream, "CREATE TABLE bench.other (k blob PRIMARY KEY)"),
         8 => bytes::query(version, stream, "SELECT * FROM system.size_estimates"),
         9 => bytes::query(version, stream, "nothing that is CQL"),
-        10 => bytes::query(version, stream, "SELECT * FROM system.peers_v2 WHERE peer = '10.2.1.3'"),
+        10 => {
+            bytes::query(version, stream, "SELECT * FROM system.peers_v2 WHERE peer = '10.2.1.3'")
+        }
         _ => bytes::query(version, stream, "SELECT v FROM bench.kv WHERE k = 0x73"),
     }
 }

@@ -1,17 +1,24 @@
-//! Clients whose pool can never open a link again: their login, their keyspace or what they asked for in STARTUP is refused
-//! by every node now. They are told so and closed, because a driver logs in again only on a new connection. What a single
-//! node says, or does not say, closes nobody.
+//! Clients whose pool can never open a link again: their login, their keyspace or what they asked
+//! for in STARTUP is refused by every node now. They are told so and closed, because a driver logs
+//! in again only on a new connection. What a single node says, or does not say, closes nobody.
 
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, OVERLOADED, PROTOCOL_ERROR, SERVER_ERROR};
+use shunt_wire::cql::message::error_code::{
+    BAD_CREDENTIALS, INVALID, OVERLOADED, PROTOCOL_ERROR, SERVER_ERROR,
+};
 
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
 /// Waits until the client, which has asked something, is closed, and checks what it was told.
-fn told_and_closed(setup: &mut HandshakeTestbed, client: HostId<simulated::Client>, code: i32, words: &str) {
+fn told_and_closed(
+    setup: &mut HandshakeTestbed,
+    client: HostId<simulated::Client>,
+    code: i32,
+    words: &str,
+) {
     setup.testbed.closed(client);
     let (found, text) = setup.testbed.scene.world.host(client).last().error();
     assert!(found == code && text.contains(words), "{found:#x} {text}");
@@ -22,7 +29,10 @@ fn is_open(setup: &HandshakeTestbed, client: HostId<simulated::Client>) -> bool 
 }
 
 fn dismissed(setup: &HandshakeTestbed) -> u64 {
-    setup.testbed.scene.metrics[0].clients_closed.of(shunt_proxy::metrics::Closing::AccessLost).get()
+    setup.testbed.scene.metrics[0]
+        .clients_closed
+        .of(shunt_proxy::metrics::Closing::AccessLost)
+        .get()
 }
 
 #[test]
@@ -49,7 +59,8 @@ fn a_password_that_was_changed() {
     assert_eq!(setup.ask(new, "SELECT 1"), opcode::RESULT);
 }
 
-/// Each node is restarted in turn and asks for a login then. The control plane has none, so nobody tells the cores.
+/// Each node is restarted in turn and asks for a login then. The control plane has none, so nobody
+/// tells the cores.
 #[test]
 fn a_login_that_nodes_ask_for_now() {
     let mut setup = HandshakeTestbed::new(3, false);
@@ -74,8 +85,8 @@ fn a_login_that_nodes_ask_for_now() {
     assert_eq!(setup.ask(again, "SELECT 1"), opcode::RESULT);
 }
 
-/// One node asks for a login and has clients that gave it; the others do not yet. Whoever has none is served by these, and
-/// the first is not hammered for it.
+/// One node asks for a login and has clients that gave it; the others do not yet. Whoever has none
+/// is served by these, and the first is not hammered for it.
 #[test]
 fn a_node_that_asks_for_a_login_before_the_others() {
     let mut setup = HandshakeTestbed::new(3, false);
@@ -145,14 +156,18 @@ fn a_compression_that_nodes_take_no_longer() {
 /// A change of what nodes do.
 type Change = fn(&mut HandshakeTestbed);
 
-/// Nobody is closed unless every node refuses, however long it takes; and all goes on when it is over.
+/// Nobody is closed unless every node refuses, however long it takes; and all goes on when it is
+/// over.
 #[test]
 fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     let cases: [(&str, Change); 4] = [
         ("one refuses", |setup| refuse(setup, 1)),
         ("one hangs", |setup| {
             refuse(setup, 2);
-            setup.all(|node| node.login = if node.login == Reaction::Accept { Reaction::Ignore } else { node.login });
+            setup.all(|node| {
+                node.login =
+                    if node.login == Reaction::Accept { Reaction::Ignore } else { node.login }
+            });
         }),
         ("one cannot be reached", |setup| {
             refuse(setup, 2);
@@ -172,7 +187,8 @@ fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     }
 }
 
-/// Nodes that cannot read their roles say it with the code of a wrong password, each kind and release in its own words.
+/// Nodes that cannot read their roles say it with the code of a wrong password, each kind and
+/// release in its own words.
 #[test]
 fn nobody_is_closed_because_nodes_cannot_read_their_roles() {
     for words in [
@@ -184,7 +200,8 @@ fn nobody_is_closed_because_nodes_cannot_read_their_roles() {
         "Could not verify password",
     ] {
         let (mut setup, client) = HandshakeTestbed::with_client(3);
-        setup.all(|node| (node.login, node.error_text) = (Reaction::Refuse(BAD_CREDENTIALS), words));
+        setup
+            .all(|node| (node.login, node.error_text) = (Reaction::Refuse(BAD_CREDENTIALS), words));
         setup.reset_links(None);
         setup.testbed.run_for(60 * SECOND);
         assert!(is_open(&setup, client) && dismissed(&setup) == 0, "{words}");
@@ -197,7 +214,11 @@ fn nobody_is_closed_because_nodes_cannot_read_their_roles() {
 /// Makes the first `count` nodes refuse the login from now on.
 fn refuse(setup: &mut HandshakeTestbed, count: usize) {
     for node in setup.nodes.clone().into_iter().take(count) {
-        setup.testbed.scene.world.with(node, |node, _| node.login = Reaction::Refuse(BAD_CREDENTIALS));
+        setup
+            .testbed
+            .scene
+            .world
+            .with(node, |node, _| node.login = Reaction::Refuse(BAD_CREDENTIALS));
     }
 }
 

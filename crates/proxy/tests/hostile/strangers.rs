@@ -1,5 +1,5 @@
-//! Somebody else at the address of a node: of another cluster, or another node of this one. They get no query, their word
-//! on a login counts for nothing, and whoever belongs there is used again.
+//! Somebody else at the address of a node: of another cluster, or another node of this one. They
+//! get no query, their word on a login counts for nothing, and whoever belongs there is used again.
 
 use shunt_proxy::control::state::ControlRequest;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
@@ -11,7 +11,8 @@ use shunt_wire::cql::message::error_code::{OVERLOADED, UNAUTHORIZED};
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
-/// Gives the address of a node to another with this host id and cluster; the links to the old one are reset.
+/// Gives the address of a node to another with this host id and cluster; the links to the old one
+/// are reset.
 fn replace(setup: &mut HandshakeTestbed, node: usize, identity: (u128, &str)) {
     setup.with_node(node, |node, io| {
         node.identity = (identity.0, identity.1.to_owned());
@@ -35,16 +36,23 @@ fn ask_all(setup: &mut HandshakeTestbed, client: shunt_reactor::sim::HostId<simu
 #[test]
 fn another_cluster_or_another_node_at_a_nodes_address_gets_no_query() {
     let (mut setup, client) = HandshakeTestbed::with_client(3);
-    let (own, cluster) = (setup.testbed.scene.ring.nodes[0].host_id, setup.testbed.scene.ring.cluster_name.clone());
+    let (own, cluster) =
+        (setup.testbed.scene.ring.nodes[0].host_id, setup.testbed.scene.ring.cluster_name.clone());
     let second = setup.testbed.scene.ring.nodes[1].host_id;
-    for identity in [(99, "Another"), (own, "Another"), (99, cluster.as_str()), (second, cluster.as_str())] {
+    for identity in
+        [(99, "Another"), (own, "Another"), (99, cluster.as_str()), (second, cluster.as_str())]
+    {
         replace(&mut setup, 0, identity);
         setup.testbed.run_for(30 * SECOND);
         ask_all(&mut setup, client);
         let stranger = setup.node(0);
         assert!(stranger.queries.is_empty(), "{identity:?} was asked {:?}", stranger.queries);
         assert_eq!(stranger.connections(), 0, "no link stays open");
-        assert!((1..20).contains(&stranger.logins), "{} logins were shown to a stranger", stranger.logins);
+        assert!(
+            (1..20).contains(&stranger.logins),
+            "{} logins were shown to a stranger",
+            stranger.logins
+        );
         assert!(refused(&setup, 0) > 0, "and it is counted");
         // Whoever belongs there is back.
         replace(&mut setup, 0, (own, &cluster));
@@ -52,11 +60,17 @@ fn another_cluster_or_another_node_at_a_nodes_address_gets_no_query() {
         ask_all(&mut setup, client);
         assert!(!setup.node(0).queries.is_empty());
     }
-    assert!(setup.testbed.scene.asked_of_control().contains(&ControlRequest::NodeUnreachable(NodeId(0))));
+    assert!(
+        setup
+            .testbed
+            .scene
+            .asked_of_control()
+            .contains(&ControlRequest::NodeUnreachable(NodeId(0)))
+    );
 }
 
-/// A node that was replaced at its address is let in as soon as the control plane has read of it, whatever was thought of
-/// the address before.
+/// A node that was replaced at its address is let in as soon as the control plane has read of it,
+/// whatever was thought of the address before.
 #[test]
 fn a_node_that_was_replaced_is_let_in_when_it_is_known() {
     let (mut setup, client) = HandshakeTestbed::with_client(2);
@@ -72,7 +86,8 @@ fn a_node_that_was_replaced_is_let_in_when_it_is_known() {
     assert!(!setup.node(0).queries.is_empty());
 }
 
-/// The control plane tells of another node at the address of a link that is still open to the old one.
+/// The control plane tells of another node at the address of a link that is still open to the old
+/// one.
 #[test]
 fn links_to_a_node_that_was_replaced_are_not_its_successors() {
     let (mut setup, _) = HandshakeTestbed::with_client(2);
@@ -118,7 +133,8 @@ fn strangers_where_nobody_logs_in() {
 /// A node that does not say who it is gets nothing either.
 #[test]
 fn a_node_that_does_not_introduce_itself() {
-    for reaction in [Reaction::Refuse(UNAUTHORIZED), Reaction::Refuse(OVERLOADED), Reaction::Ignore] {
+    for reaction in [Reaction::Refuse(UNAUTHORIZED), Reaction::Refuse(OVERLOADED), Reaction::Ignore]
+    {
         let (mut setup, client) = HandshakeTestbed::with_client(2);
         setup.with_node(0, |node, io| {
             node.identification = reaction;
@@ -128,7 +144,11 @@ fn a_node_that_does_not_introduce_itself() {
         setup.testbed.run_for(10 * SECOND);
         ask_all(&mut setup, client);
         let node = setup.node(0);
-        assert!(node.queries.is_empty() && node.identity_queries < 60, "{reaction:?} {}", node.identity_queries);
+        assert!(
+            node.queries.is_empty() && node.identity_queries < 60,
+            "{reaction:?} {}",
+            node.identity_queries
+        );
         setup.with_node(0, |node, _| node.identification = Reaction::Accept);
         setup.testbed.run_for(30 * SECOND);
         ask_all(&mut setup, client);

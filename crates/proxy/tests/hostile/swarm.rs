@@ -1,5 +1,5 @@
-//! Ten thousand clients at once that take, wait for, list and give up locks as nobody should. Others are served meanwhile, memory
-//! stays under its bound, and is given back.
+//! Ten thousand clients at once that take, wait for, list and give up locks as nobody should.
+//! Others are served meanwhile, memory stays under its bound, and is given back.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -46,17 +46,31 @@ fn attack(number: usize) -> (Vec<u8>, bool) {
     let mut out = Vec::new();
     let mut ask = |stream: usize, text: &str| out.extend(bytes::query(4, stream as i16, text));
     match number % 7 {
-        0 => (0..5).for_each(|place| ask(place, &acquire("fast_locks", "hot", &format!("{number} {place}"), 1_500))),
+        0 => (0..5).for_each(|place| {
+            ask(place, &acquire("fast_locks", "hot", &format!("{number} {place}"), 1_500))
+        }),
         1 => (0..20).for_each(|place| {
-            ask(place, &acquire("fast_locks", &format!("{number} {place:0>1000}"), &format!("{number:0>250}"), 0));
+            ask(
+                place,
+                &acquire(
+                    "fast_locks",
+                    &format!("{number} {place:0>1000}"),
+                    &format!("{number:0>250}"),
+                    0,
+                ),
+            );
         }),
         2 => (0..3).for_each(|place| {
-            let one = |part| acquire("fast_locks", &format!("{place} {part:0>500}"), &number.to_string(), 1_000);
+            let one = |part| {
+                acquire("fast_locks", &format!("{place} {part:0>500}"), &number.to_string(), 1_000)
+            };
             let all: String = (0..16).map(|part| format!("{};", one(part))).collect();
             ask(place, &format!("BEGIN BATCH {all} APPLY BATCH"));
         }),
         3 => {
-            (0..4).for_each(|stream| ask(stream, "SELECT * FROM shunt.lock_queue WHERE name = 'hot'"));
+            (0..4).for_each(|stream| {
+                ask(stream, "SELECT * FROM shunt.lock_queue WHERE name = 'hot'")
+            });
             (4..8).for_each(|stream| ask(stream, "SELECT * FROM shunt.fast_locks"));
             return (out, false);
         }
@@ -68,14 +82,26 @@ fn attack(number: usize) -> (Vec<u8>, bool) {
             // As if another proxy had forwarded it.
             let body = bytes::body(|out| {
                 put::bytes_map(out, [("shunt-hop", Some(&[1][..]))]);
-                encode::query_simple(out, 4, &acquire("locks", &number.to_string(), "me", 0), Consistency::ONE);
+                encode::query_simple(
+                    out,
+                    4,
+                    &acquire("locks", &number.to_string(), "me", 0),
+                    Consistency::ONE,
+                );
             });
-            let header = Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, 1, opcode::QUERY) };
+            let header =
+                Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, 1, opcode::QUERY) };
             out = bytes::envelope(header, &body);
         }
         _ => {
-            ask(1, "DELETE FROM shunt.fast_locks WHERE name = 'hot' IF owner = 'nobody' AND fence = -1");
-            ask(2, "UPDATE shunt.locks USING TTL 2147483647 SET owner = 'a' WHERE name = 'b' IF owner = 'a'");
+            ask(
+                1,
+                "DELETE FROM shunt.fast_locks WHERE name = 'hot' IF owner = 'nobody' AND fence = -1",
+            );
+            ask(
+                2,
+                "UPDATE shunt.locks USING TTL 2147483647 SET owner = 'a' WHERE name = 'b' IF owner = 'a'",
+            );
             ask(3, "SELECT * FROM shunt.rwlocks WHERE name = '' LIMIT 0");
             ask(4, "TRUNCATE shunt.locks");
         }
@@ -157,7 +183,11 @@ fn ten_thousand_clients_that_do_what_they_can() {
         }
         ring.testbed.run_for(500 * MILLISECOND);
         let metrics = ring.testbed.scene.metrics[0].clone();
-        assert!(metrics.locks.held.get() > 20_000 && metrics.locks.waiting.get() > 1_000, "{:?}", metrics.locks);
+        assert!(
+            metrics.locks.held.get() > 20_000 && metrics.locks.waiting.get() > 1_000,
+            "{:?}",
+            metrics.locks
+        );
         for _ in 0..3 {
             ring.testbed.scene.world.post(swarm, Mail::Vanish(2));
             ring.testbed.run_for(50 * MILLISECOND);

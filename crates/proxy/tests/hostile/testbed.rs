@@ -1,4 +1,5 @@
-//! A healthy proxy in front of three nodes, well-behaved clients at work, and room for somebody who is not.
+//! A healthy proxy in front of three nodes, well-behaved clients at work, and room for somebody who
+//! is not.
 
 use shunt_bench::stub::{Action, StubMail};
 use shunt_proxy::config::Config;
@@ -36,7 +37,9 @@ impl Testbed {
         let mut testbed = Testbed::bare(change);
         let scene = &mut testbed.scene;
         let (with_login, max) = (!scene.options.credentials.is_empty(), scene.options.protocol_max);
-        for (version, compression) in [(4, None), (5, Some(Algorithm::Lz4)), (3, Some(Algorithm::Snappy))] {
+        for (version, compression) in
+            [(4, None), (5, Some(Algorithm::Lz4)), (3, Some(Algorithm::Snappy))]
+        {
             scene.add_client(|client| {
                 client.version = version.min(max);
                 client.compression = compression;
@@ -83,14 +86,18 @@ impl Testbed {
 
     /// Waits until there are so many answers.
     pub fn answered(&mut self, offender: HostId<simulated::Client>, count: usize) {
-        let done = self.scene.world.run_until(30 * SECOND, |world| world.host(offender).answers.len() >= count);
+        let done = self
+            .scene
+            .world
+            .run_until(30 * SECOND, |world| world.host(offender).answers.len() >= count);
         let found = self.scene.world.host(offender);
         assert!(done, "{count} answers, found {:?} {:?}", found.state, found.answers);
     }
 
     /// Waits until the proxy has closed its connection.
     pub fn closed(&mut self, offender: HostId<simulated::Client>) {
-        let done = self.scene.world.run_until(120 * SECOND, |world| world.host(offender).is_closed());
+        let done =
+            self.scene.world.run_until(120 * SECOND, |world| world.host(offender).is_closed());
         assert!(done, "still open: {:?}", self.scene.world.host(offender).answers);
     }
 
@@ -99,12 +106,21 @@ impl Testbed {
     }
 
     /// Sends something that must be answered with this error and end the connection.
-    pub fn refused(&mut self, offender: HostId<simulated::Client>, bytes: &[u8], code: i32, says: &str) {
+    pub fn refused(
+        &mut self,
+        offender: HostId<simulated::Client>,
+        bytes: &[u8],
+        code: i32,
+        says: &str,
+    ) {
         self.start_work();
         self.send(offender, bytes);
         self.closed(offender);
         let (found, text) = self.scene.world.host(offender).last().error();
-        assert!(found == code && text.contains(says), "expected {code:#x} {says}, found {found:#x} {text}");
+        assert!(
+            found == code && text.contains(says),
+            "expected {code:#x} {says}, found {found:#x} {text}"
+        );
         self.check_recovered();
     }
 
@@ -138,7 +154,8 @@ impl Testbed {
         self.losses = self.scene.sum(|client| client.tally.losses);
     }
 
-    /// Checks that the bystanders' requests are all answered, and rightly (every answer is checked as it comes).
+    /// Checks that the bystanders' requests are all answered, and rightly (every answer is checked
+    /// as it comes).
     pub fn check_bystanders(&mut self) {
         self.scene.wait_idle(60 * SECOND);
         self.scene.check_memory();
@@ -146,12 +163,16 @@ impl Testbed {
         self.accept_errors();
         if (refused, losses) != (self.refused, self.losses) {
             self.scene.show_clients();
-            panic!("refused {} and lost {} connections", self.refused - refused, self.losses - losses);
+            panic!(
+                "refused {} and lost {} connections",
+                self.refused - refused,
+                self.losses - losses
+            );
         }
     }
 
-    /// Does what [`check_bystanders`](Testbed::check_bystanders) does, also for new requests, and checks that nothing is
-    /// left of the offence.
+    /// Does what [`check_bystanders`](Testbed::check_bystanders) does, also for new requests, and
+    /// checks that nothing is left of the offence.
     pub fn check_recovered(&mut self) {
         self.check_bystanders();
         self.scene.work(20, 60 * SECOND);

@@ -1,5 +1,5 @@
-//! The log names the clients that were closed, with the reason, and those that failed to log in; and it stays short,
-//! however many there are.
+//! The log names the clients that were closed, with the reason, and those that failed to log in;
+//! and it stays short, however many there are.
 
 use std::sync::Arc;
 
@@ -58,7 +58,11 @@ fn what_is_no_plain_login_is_not_told_and_what_is_odd_is_escaped_and_cut() {
     let lines = journal.with(&["closed a client", "reason=authentication"]);
     assert_eq!(lines.len(), 5, "{lines:#?}");
     assert!(lines[..4].iter().all(|line| line.contains("role=unknown")), "{lines:#?}");
-    assert!(lines[4].contains(r"role=ev\u{1b}[2J\ne") && lines[4].contains(r"driver=dr\u{7}dr"), "{}", lines[4]);
+    assert!(
+        lines[4].contains(r"role=ev\u{1b}[2J\ne") && lines[4].contains(r"driver=dr\u{7}dr"),
+        "{}",
+        lines[4]
+    );
     assert!(lines[4].len() < 800 && !lines[4].contains(|c: char| c.is_control()), "{}", lines[4]);
     journal.never("hunter2");
 }
@@ -114,24 +118,34 @@ fn every_close_of_the_proxys_making_says_who_and_why() {
     assert!(clients.iter().all(|client| !testbed.scene.world.host(*client).is_closed()));
 }
 
-/// Drivers begin with the newest version that they know, on every connection: that is counted, and no line in the log.
+/// Drivers begin with the newest version that they know, on every connection: that is counted, and
+/// no line in the log.
 #[test]
 fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
     let journal = Journal::open();
     let mut testbed = Testbed::bare(|_| ());
-    let closed = |testbed: &Testbed, reason: Closing| testbed.scene.metrics[0].clients_closed.of(reason).get();
-    // DataStax's drivers, and cqlsh with them, begin with those of DataStax Enterprise: 66, then 65.
+    let closed = |testbed: &Testbed, reason: Closing| {
+        testbed.scene.metrics[0].clients_closed.of(reason).get()
+    };
+    // DataStax's drivers, and cqlsh with them, begin with those of DataStax Enterprise: 66, then
+    // 65.
     for (count, version) in (1..).zip([6, 66, 65]) {
         let newer = testbed.offender();
         testbed.send(newer, &bytes::startup(version, None));
         testbed.closed(newer);
-        assert_eq!((closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)), (count, 0));
+        assert_eq!(
+            (closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)),
+            (count, 0)
+        );
     }
     assert!(journal.with(&["closed a client"]).is_empty());
     let browser = testbed.offender();
     testbed.send(browser, b"GET / HTTP/1.1\r\n\r\n");
     testbed.closed(browser);
-    assert_eq!((closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)), (3, 1));
+    assert_eq!(
+        (closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)),
+        (3, 1)
+    );
     journal.only(&["closed a client", "reason=protocol_error", "an HTTP request"]);
 }
 
@@ -145,7 +159,9 @@ fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
         let clients: Vec<_> = (0..60).map(|_| testbed.offender()).collect();
         clients.iter().for_each(|client| testbed.send(*client, &bytes::request(4, 1, 0x55, &[])));
         testbed.run_for(SECOND / 2);
-        wrongs += clients.iter().filter(|client| testbed.scene.world.host(**client).is_closed()).count() as u64;
+        wrongs +=
+            clients.iter().filter(|client| testbed.scene.world.host(**client).is_closed()).count()
+                as u64;
     }
     testbed.run_for(3 * SECOND);
     let lines = journal.with(&["reason=protocol_error"]);
@@ -185,7 +201,9 @@ fn a_core_counts_its_clients_by_who_they_are() {
     // The simulated network gives every host an address of its own.
     found.sort();
     let ann = || Some("ann".to_owned());
-    let row = |driver: &str, role, keyspace: Option<&str>| (driver.to_owned(), role, keyspace.map(str::to_owned), 1);
+    let row = |driver: &str, role, keyspace: Option<&str>| {
+        (driver.to_owned(), role, keyspace.map(str::to_owned), 1)
+    };
     assert_eq!(
         found,
         [
@@ -215,7 +233,11 @@ fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
     testbed.closed(client);
     let line = journal.only(&["closed a client", "reason=protocol_error"]);
     assert!(line.contains(r"Unknown compression algorithm: \u{1b}[2j\nforged"), "{line}");
-    assert!(line.len() < 800 && !line.contains(|c: char| c.is_control()), "{} bytes: {line}", line.len());
+    assert!(
+        line.len() < 800 && !line.contains(|c: char| c.is_control()),
+        "{} bytes: {line}",
+        line.len()
+    );
 }
 
 /// Links given up, stream ids that hang, reasons not to read, and what becomes of the pool.
@@ -226,7 +248,9 @@ fn what_a_node_that_answers_no_query_does_is_counted() {
     // Its links have asked who is there.
     testbed.run_for(SECOND);
     testbed.hook_all(|| Box::new(|_| Action::Silence));
-    (0..10).for_each(|stream| testbed.send(client, &bytes::query(4, stream, "SELECT v FROM bench.kv WHERE k = 0x00")));
+    (0..10).for_each(|stream| {
+        testbed.send(client, &bytes::query(4, stream, "SELECT v FROM bench.kv WHERE k = 0x00"))
+    });
     testbed.answered(client, 10);
     testbed.run_for(SECOND);
     let metrics = Arc::clone(&testbed.scene.metrics[0]);
@@ -241,13 +265,18 @@ fn what_a_node_that_answers_no_query_does_is_counted() {
     let before = metrics.client_stalls.of(StallReason::NoLink).get();
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
     testbed.run_for(SECOND);
-    assert_eq!((metrics.clients_stalled.of(StallReason::NoLink).get(), metrics.clients_paused.get()), (1, 1));
+    assert_eq!(
+        (metrics.clients_stalled.of(StallReason::NoLink).get(), metrics.clients_paused.get()),
+        (1, 1)
+    );
     assert_eq!(metrics.pools.of(PoolState::Open).get(), 0);
-    let without = [PoolState::Opening, PoolState::Unreachable].map(|state| metrics.pool_clients.of(state).get());
+    let without = [PoolState::Opening, PoolState::Unreachable]
+        .map(|state| metrics.pool_clients.of(state).get());
     assert_eq!(without.iter().sum::<u64>(), 1);
     testbed.answered(client, 1);
     testbed.run_for(SECOND);
-    let stalled: u64 = StallReason::ALL.iter().map(|reason| metrics.clients_stalled.of(*reason).get()).sum();
+    let stalled: u64 =
+        StallReason::ALL.iter().map(|reason| metrics.clients_stalled.of(*reason).get()).sum();
     assert_eq!((stalled, metrics.client_stalls.of(StallReason::NoLink).get()), (0, before + 1));
     assert_eq!(node.streams_orphaned.get(), 0);
     testbed.reset(client);

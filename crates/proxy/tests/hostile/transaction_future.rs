@@ -1,4 +1,5 @@
-//! A client that writes rows of its own table with timestamps in the future does not move the clock that others write by.
+//! A client that writes rows of its own table with timestamps in the future does not move the clock
+//! that others write by.
 
 use shunt_reactor::sim::SECOND;
 use shunt_wire::cql::envelope::opcode;
@@ -38,6 +39,7 @@ fn rows_from_the_future_do_not_take_the_clock_of_their_shard_along() {
     ring.bank.lock().unwrap().valued_us = Some(ahead_us);
     let answer = ring.ask(eve, "UPDATE bank.t SET v = 2 WHERE id = 100 IF v = 1");
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
-    let written_us = ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp");
+    let written_us =
+        ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp");
     assert!(written_us > ahead_us, "it is not hidden");
 }

@@ -1,4 +1,5 @@
-//! What is committed is made, in the tables that it was committed to and in no others, whatever becomes of those and of the nodes.
+//! What is committed is made, in the tables that it was committed to and in no others, whatever
+//! becomes of those and of the nodes.
 
 use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::Answer;
@@ -9,10 +10,9 @@ use super::transaction_ring::{Bank, TransactionTestbed, Writes, put, read_and_pu
 
 fn is_committed(answer: &Answer) -> bool {
     answer.opcode() == opcode::RESULT
-        && answer
-            .prefix()
-            .custom_payload
-            .is_some_and(|payload| payload.iter().any(|(key, value)| key == "shunt-applied" && value == Some(&[1][..])))
+        && answer.prefix().custom_payload.is_some_and(|payload| {
+            payload.iter().any(|(key, value)| key == "shunt-applied" && value == Some(&[1][..]))
+        })
 }
 
 #[test]
@@ -26,7 +26,8 @@ fn a_transaction_is_committed_and_made() {
     assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), 2);
 }
 
-/// Nodes have forgotten nothing: the table of that name is another one, and old rows would be found in it.
+/// Nodes have forgotten nothing: the table of that name is another one, and old rows would be found
+/// in it.
 #[test]
 fn a_write_that_is_repeated_is_not_made_in_another_table_of_the_same_name() {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), |_| {});
@@ -42,9 +43,14 @@ fn a_write_that_is_repeated_is_not_made_in_another_table_of_the_same_name() {
         bank.written_to("bank.t")
     };
     ring.run_for(20 * SECOND);
-    assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), before, "the other table has an old row");
+    assert_eq!(
+        ring.bank.lock().unwrap().written_to("bank.t"),
+        before,
+        "the other table has an old row"
+    );
     assert_eq!(ring.metrics().records.get(), 1, "a node may not know the schema yet");
-    // Others go on, and on that partition too, once nodes have said for long that the table is another.
+    // Others go on, and on that partition too, once nodes have said for long that the table is
+    // another.
     assert!(is_committed(&ring.ask(client, &put("bank.u", 1, 2))));
     ring.run_for(15 * SECOND);
     assert_eq!(ring.metrics().records.get(), 0);
@@ -69,13 +75,15 @@ fn what_a_former_owner_has_left_is_made_in_its_own_table_and_in_no_other_of_the_
         assert!(is_committed(&ring.ask(client, &put("bank.t", 5, 5))), "the shard is open");
         let bank = ring.bank.lock().unwrap();
         assert_eq!(bank.generations("bank"), Some((2, 1)));
-        let old: Vec<_> = bank.written.iter().filter(|(text, _)| text.contains("VALUES (1, 0)")).collect();
+        let old: Vec<_> =
+            bank.written.iter().filter(|(text, _)| text.contains("VALUES (1, 0)")).collect();
         assert_eq!(old.len(), usize::from(!is_another), "{old:?}");
         assert!(old.iter().all(|(_, timestamp)| *timestamp == Some(1_000)));
     }
 }
 
-/// What a node says that does not know the table yet is not believed at once, nor that nobody says anything.
+/// What a node says that does not know the table yet is not believed at once, nor that nobody says
+/// anything.
 #[test]
 fn a_write_to_a_table_that_is_there_is_not_given_up_for_what_some_nodes_do_not_know() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -123,7 +131,10 @@ fn a_transaction_that_was_planned_with_a_table_of_the_same_name_is_planned_anew(
         assert!(is_committed(&ring.ask(client, &text)));
         ring.bank.lock().unwrap().make_again("bank", "t");
         let before = ring.bank.lock().unwrap().written_to("bank.t");
-        assert!(is_committed(&ring.ask(client, &text)), "asked again within a second, with another plan");
+        assert!(
+            is_committed(&ring.ask(client, &text)),
+            "asked again within a second, with another plan"
+        );
         ring.run_for(SECOND);
         assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), before + 1);
         assert_eq!(ring.metrics().records.get(), 0);
@@ -137,7 +148,10 @@ fn a_keyspace_of_which_no_quorum_can_be_reached_is_refused_before_anything_is_wr
     let mut ring = TransactionTestbed::new(bank, |_| {});
     let client = ring.client(None);
     let (code, why) = ring.ask(client, &put("bank.t", 1, 1)).error();
-    assert!(code == INVALID && why.contains("7 replicas") && why.contains("a quorum is 4"), "{code:#x} {why}");
+    assert!(
+        code == INVALID && why.contains("7 replicas") && why.contains("a quorum is 4"),
+        "{code:#x} {why}"
+    );
     assert_eq!(ring.bank.lock().unwrap().written.len(), 0);
 }
 
@@ -169,7 +183,8 @@ fn a_write_that_cannot_be_made_is_shown_and_made_when_a_node_comes_up() {
     assert_eq!((ring.metrics().unmade.get(), ring.metrics().opening.get()), (0, 0));
 }
 
-/// The first node has written it. The second may not know the schema yet, and speaks for itself alone.
+/// The first node has written it. The second may not know the schema yet, and speaks for itself
+/// alone.
 #[test]
 fn a_statement_that_a_second_node_refuses_is_in_doubt() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -178,7 +193,10 @@ fn a_statement_that_a_second_node_refuses_is_in_doubt() {
     let mut ring = TransactionTestbed::new(bank, |_| {});
     ring.ring.testbed.scene.add_table("bank", "t", &["id", "v"]);
     let client = ring.client(None);
-    for text in ["INSERT INTO bank.t (id, v) VALUES (1, 2)", "UPDATE bank.t SET v = 2 WHERE id = 2 IF v = 1"] {
+    for text in [
+        "INSERT INTO bank.t (id, v) VALUES (1, 2)",
+        "UPDATE bank.t SET v = 2 WHERE id = 2 IF v = 1",
+    ] {
         ring.bank.lock().unwrap().writes = Writes::CarriedOutAndLost;
         let answer = ring.ask(client, text);
         let (code, why) = answer.error();
@@ -192,7 +210,8 @@ fn a_statement_that_a_second_node_refuses_is_in_doubt() {
     }
 }
 
-/// By the clock of another node it may be there still, and a value that the statement does not name with it.
+/// By the clock of another node it may be there still, and a value that the statement does not name
+/// with it.
 #[test]
 fn a_row_that_has_expired_is_deleted_before_it_is_written_anew() {
     let bank = Bank::with(&[("bank", "t")]);

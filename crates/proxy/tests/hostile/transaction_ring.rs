@@ -1,6 +1,8 @@
-//! Keyspaces whose tables take part in transactions, and the log of those, played by nodes; and clients of a fleet with one member.
+//! Keyspaces whose tables take part in transactions, and the log of those, played by nodes; and
+//! clients of a fleet with one member.
 //!
-//! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: what is written is noted.
+//! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: what is written is
+//! noted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +14,9 @@ use shunt_testing::{Answer, bytes, simulated};
 use shunt_transactions::record::{Record, Write};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
-use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, UNAVAILABLE};
+use shunt_wire::cql::message::error_code::{
+    INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, UNAVAILABLE,
+};
 use shunt_wire::cql::message::{Execute, Prepare, Query, QueryParams, Value, encode, put};
 
 use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
@@ -29,7 +33,8 @@ pub enum Writes {
     UnansweredOf(&'static str),
     /// There are too few replicas.
     Unavailable,
-    /// The first is carried out by a node that breaks the connection; every later one is [`Writes::Refused`].
+    /// The first is carried out by a node that breaks the connection; every later one is
+    /// [`Writes::Refused`].
     CarriedOutAndLost,
     /// The node finds the statement wrong.
     Refused,
@@ -66,7 +71,8 @@ pub struct Bank {
     pub looks: usize,
     /// And how often of these by a text.
     pub looks_as_text: usize,
-    /// The id that the first so many of those are told instead: of a node that does not know the schema yet.
+    /// The id that the first so many of those are told instead: of a node that does not know the
+    /// schema yet.
     pub stale: (usize, [u8; 16]),
     /// How many keep from saying anything to them.
     pub looks_unanswered: bool,
@@ -82,7 +88,8 @@ pub struct Bank {
     pub rights_unread: bool,
     /// That of all tables; none: `unsafe`.
     pub mode: Option<&'static str>,
-    /// So many statements of clients are sent back, by a node that has begun nothing: it starts, or does not know them as they were prepared.
+    /// So many statements of clients are sent back, by a node that has begun nothing: it starts, or
+    /// does not know them as they were prepared.
     pub turned_away: usize,
     pub forgotten: usize,
     /// The node that did so last.
@@ -114,8 +121,10 @@ fn error(request: &Request<'_>, code: i32, message: &str) -> Action {
             put::int(out, 0);
         }
     });
-    let header =
-        Header { length: body.len() as u32, ..Header::response(request.version, request.stream, opcode::ERROR) };
+    let header = Header {
+        length: body.len() as u32,
+        ..Header::response(request.version, request.stream, opcode::ERROR)
+    };
     Action::Garbage([&header.to_bytes()[..], &body].concat())
 }
 
@@ -123,8 +132,10 @@ fn void(request: &Request<'_>) -> Action {
     answer(request, &1i32.to_be_bytes())
 }
 
-/// Columns of a row as it is read for a statement that is decided by the proxy: a value, for how long it lives, and when it was written.
-const VALUED: [(&str, &[u8]); 3] = [("v", native::INT), ("ttl(v)", native::INT), ("writetime(v)", native::BIGINT)];
+/// Columns of a row as it is read for a statement that is decided by the proxy: a value, for how
+/// long it lives, and when it was written.
+const VALUED: [(&str, &[u8]); 3] =
+    [("v", native::INT), ("ttl(v)", native::INT), ("writetime(v)", native::BIGINT)];
 
 /// Such a row.
 fn valued(written_us: i64) -> Vec<u8> {
@@ -143,9 +154,9 @@ fn quoted_after(text: &str, mark: &str) -> Option<String> {
 impl Bank {
     /// With these tables.
     pub fn with(tables: &[(&str, &str)]) -> Shared {
-        let tables = (1u8..)
-            .zip(tables)
-            .map(|(number, (keyspace, table))| (((*keyspace).to_owned(), (*table).to_owned()), [number; 16]));
+        let tables = (1u8..).zip(tables).map(|(number, (keyspace, table))| {
+            (((*keyspace).to_owned(), (*table).to_owned()), [number; 16])
+        });
         Arc::new(Mutex::new(Bank { tables: tables.collect(), replicas: 3, ..Bank::default() }))
     }
 
@@ -155,23 +166,34 @@ impl Bank {
         id[15] = id[15].wrapping_add(100);
     }
 
-    /// A former owner has left the record of a transaction that writes once to this table, as it is now.
+    /// A former owner has left the record of a transaction that writes once to this table, as it is
+    /// now.
     pub fn leave(&mut self, (keyspace, table): (&str, &str), position: u64) {
         let shard = shunt_locks::shard_of(format!("transactions of {keyspace}").as_bytes());
         let text = format!("INSERT INTO {keyspace}.{table} (id, v) VALUES (1, {position})");
         let id = self.tables[&(keyspace.to_owned(), table.to_owned())];
         let write = Write { keyspace, table, id, text: &text, values: Vec::new() };
-        let record = Record { shard, timestamp_us: 1_000 + position.cast_signed(), key: b"", writes: vec![write] };
+        let record = Record {
+            shard,
+            timestamp_us: 1_000 + position.cast_signed(),
+            key: b"",
+            writes: vec![write],
+        };
         let mut body = Vec::new();
         record.encode(&mut body).expect("a record");
-        let key: [&[u8]; 4] =
-            [b"main", &i32::from(shard).to_be_bytes(), &1u64.to_be_bytes(), &(position / 4_096).to_be_bytes()];
+        let key: [&[u8]; 4] = [
+            b"main",
+            &i32::from(shard).to_be_bytes(),
+            &1u64.to_be_bytes(),
+            &(position / 4_096).to_be_bytes(),
+        ];
         self.shards.insert(i32::from(shard), (1, vec![7; 16], 0));
         let partition = self.log.entry(key.map(<[u8]>::to_vec).to_vec()).or_default();
         partition.insert(position.to_be_bytes().to_vec(), body);
     }
 
-    /// Generations of a keyspace's shard: the last that was claimed, and up to which all are sealed.
+    /// Generations of a keyspace's shard: the last that was claimed, and up to which all are
+    /// sealed.
     pub fn generations(&self, keyspace: &str) -> Option<(u64, u64)> {
         let shard = shunt_locks::shard_of(format!("transactions of {keyspace}").as_bytes());
         self.shards.get(&i32::from(shard)).map(|(generation, _, sealed)| (*generation, *sealed))
@@ -186,12 +208,14 @@ impl Bank {
         match request.opcode {
             opcode::PREPARE => {
                 let text = Prepare::decode(request.version, request.body).ok()?.text.to_owned();
-                (text.contains("bank") && !text.contains("shunt_meta")).then(|| self.prepare(request, text))
+                (text.contains("bank") && !text.contains("shunt_meta"))
+                    .then(|| self.prepare(request, text))
             }
             opcode::EXECUTE => {
                 let execute = Execute::decode(request.version, request.body).ok()?;
                 let place = execute.id.strip_prefix(&b"transaction "[..])?;
-                let text = self.prepared[u32::from_be_bytes(place.try_into().ok()?) as usize].clone();
+                let text =
+                    self.prepared[u32::from_be_bytes(place.try_into().ok()?) as usize].clone();
                 if text.contains("FROM system_schema.") {
                     return self.schema(request, &text);
                 }
@@ -259,7 +283,9 @@ impl Bank {
             Writes::Unanswered => Action::Silence,
             Writes::UnansweredOf(table) if text.contains(table) => Action::Silence,
             Writes::UnansweredOf(_) => void(request),
-            Writes::Unavailable => error(request, UNAVAILABLE, "Cannot achieve consistency level QUORUM"),
+            Writes::Unavailable => {
+                error(request, UNAVAILABLE, "Cannot achieve consistency level QUORUM")
+            }
             Writes::CarriedOutAndLost => {
                 self.writes = Writes::Refused;
                 Action::Close
@@ -268,7 +294,12 @@ impl Bank {
         }
     }
 
-    fn query(&mut self, request: &Request<'_>, text: &str, params: &QueryParams<'_>) -> Option<Action> {
+    fn query(
+        &mut self,
+        request: &Request<'_>,
+        text: &str,
+        params: &QueryParams<'_>,
+    ) -> Option<Action> {
         let value = |place| match params.values.get(place) {
             Some(Value::Bytes(bytes)) => Some(bytes.to_vec()),
             _ => None,
@@ -323,7 +354,10 @@ impl Bank {
         let mode = self.mode.unwrap_or("unsafe");
         let Some(keyspace) = quoted_after(text, "keyspace_name = '") else {
             self.modes_read += 1;
-            let all = self.tables.keys().map(|(keyspace, table)| vec![some(keyspace), some(table), some(mode)]);
+            let all = self
+                .tables
+                .keys()
+                .map(|(keyspace, table)| vec![some(keyspace), some(table), some(mode)]);
             return rows(&["keyspace_name", "table_name", "mode"], all);
         };
         let of = self.tables.keys().filter(|(of, _)| *of == keyspace);
@@ -345,8 +379,12 @@ impl Bank {
         let int = |number: i32| some(number.to_be_bytes());
         Some(if text.starts_with("SELECT durable_writes") {
             let replicas = self.replicas.to_string();
-            let replication = map(&[("class", "SimpleStrategy"), ("replication_factor", &replicas)]);
-            answer(request, &rows(&["durable_writes", "replication"], [vec![some([1]), some(replication)]]))
+            let replication =
+                map(&[("class", "SimpleStrategy"), ("replication_factor", &replicas)]);
+            answer(
+                request,
+                &rows(&["durable_writes", "replication"], [vec![some([1]), some(replication)]]),
+            )
         } else if text.starts_with("SELECT type_name") {
             answer(request, &rows(&["type_name", "field_names", "field_types"], []))
         } else if text.starts_with("SELECT id FROM") {
@@ -361,9 +399,14 @@ impl Bank {
             if id.is_none() && self.missing_unanswered {
                 return Some(Action::Silence);
             }
-            answer(request, &rows(&["id", "read_repair"], id.map(|id| vec![some(id), some("BLOCKING")])))
+            answer(
+                request,
+                &rows(&["id", "read_repair"], id.map(|id| vec![some(id), some("BLOCKING")])),
+            )
         } else if text.starts_with("SELECT column_name, kind") {
-            let row = |name: &str, kind: &str, position: i32| vec![some(name), some(kind), int(position), some("int")];
+            let row = |name: &str, kind: &str, position: i32| {
+                vec![some(name), some(kind), int(position), some("int")]
+            };
             let all = [row("id", "partition_key", 0), row("v", "regular", -1)];
             answer(request, &rows(&["column_name", "kind", "position", "type"], all))
         } else {
@@ -373,29 +416,43 @@ impl Bank {
 
     /// A statement on the tables of the log.
     fn on_log(&mut self, text: &str, values: &[Vec<u8>]) -> Vec<u8> {
-        let long = |place: usize| u64::from_be_bytes(values[place].as_slice().try_into().expect("a bigint"));
-        let int = |place: usize| i32::from_be_bytes(values[place].as_slice().try_into().expect("an int"));
+        let long = |place: usize| {
+            u64::from_be_bytes(values[place].as_slice().try_into().expect("a bigint"))
+        };
+        let int =
+            |place: usize| i32::from_be_bytes(values[place].as_slice().try_into().expect("an int"));
         let number = |number: u64| some(number.to_be_bytes());
         if text.starts_with("SELECT generation") {
-            let row =
-                self.shards.get(&int(1)).map(|(last, claim, sealed)| vec![number(*last), some(claim), number(*sealed)]);
+            let row = self
+                .shards
+                .get(&int(1))
+                .map(|(last, claim, sealed)| vec![number(*last), some(claim), number(*sealed)]);
             rows(&["generation", "claim", "sealed"], row)
         } else if text.starts_with("INSERT INTO shunt_meta.txn_shard") {
             let is_new = !self.shards.contains_key(&int(1));
             self.shards.entry(int(1)).or_insert((1, values[2].clone(), 0));
             applied(is_new)
         } else if text.starts_with("UPDATE shunt_meta.txn_shard SET generation") {
-            let row = self.shards.get_mut(&int(3)).filter(|row| row.0 == long(4) && row.2 == long(5));
+            let row =
+                self.shards.get_mut(&int(3)).filter(|row| row.0 == long(4) && row.2 == long(5));
             applied(row.map(|row| (row.0, row.1) = (long(0), values[1].clone())).is_some())
         } else if text.starts_with("UPDATE shunt_meta.txn_shard SET sealed") {
-            let row = self.shards.get_mut(&int(2)).filter(|row| row.0 == long(3) && row.1 == values[4]);
+            let row =
+                self.shards.get_mut(&int(2)).filter(|row| row.0 == long(3) && row.1 == values[4]);
             applied(row.map(|row| row.2 = long(0)).is_some())
         } else if text.starts_with("SELECT low") {
             rows(&["low"], self.lows.get(values).map(|low| vec![some(low)]))
         } else if text.starts_with("SELECT position") {
-            let found =
-                self.log.get(&values[..4]).into_iter().flatten().filter(|(position, _)| **position >= values[4]);
-            rows(&["position", "body"], found.take(16).map(|(position, body)| vec![some(position), some(body)]))
+            let found = self
+                .log
+                .get(&values[..4])
+                .into_iter()
+                .flatten()
+                .filter(|(position, _)| **position >= values[4]);
+            rows(
+                &["position", "body"],
+                found.take(16).map(|(position, body)| vec![some(position), some(body)]),
+            )
         } else {
             if text.starts_with("INSERT INTO shunt_meta.txn_log") {
                 let partition = self.log.entry(values[..4].to_vec()).or_default();
@@ -432,7 +489,8 @@ impl TransactionTestbed {
             options.config.advertise = Some("10.2.0.1:9042".parse().unwrap());
             change(options);
         });
-        (0..testbed.scene.nodes.len()).for_each(|node| testbed.scene.hook(node, Some(hook(&tables, &bank))));
+        (0..testbed.scene.nodes.len())
+            .for_each(|node| testbed.scene.hook(node, Some(hook(&tables, &bank))));
         testbed.run_for(15 * SECOND);
         assert!(tables.lock().unwrap().renewals > 2, "it is no member");
         TransactionTestbed { ring: LockTestbed { testbed, tables }, bank }

@@ -11,12 +11,17 @@ use super::transaction_ring::{Bank, Rights, TransactionTestbed, Writes, put, rea
 
 /// Transactions of which each reads a row that no node answers for.
 fn flood(table: &str, count: i16) -> Vec<u8> {
-    (0..count).flat_map(|stream| bytes::query(4, stream, &read_and_put(table, i32::from(stream % 8), 1))).collect()
+    (0..count)
+        .flat_map(|stream| bytes::query(4, stream, &read_and_put(table, i32::from(stream % 8), 1)))
+        .collect()
 }
 
-fn with_roles(roles: &'static [&'static str]) -> impl FnOnce(&mut super::support::scene::SceneOptions) {
+fn with_roles(
+    roles: &'static [&'static str],
+) -> impl FnOnce(&mut super::support::scene::SceneOptions) {
     move |options| {
-        options.credentials = roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
+        options.credentials =
+            roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
         options.config.username = Some(roles[0].to_owned());
         options.config.password = Some(Secret::new("secret"));
         options.config.query_timeout_ms = 10_000;
@@ -25,8 +30,10 @@ fn with_roles(roles: &'static [&'static str]) -> impl FnOnce(&mut super::support
 
 #[test]
 fn one_role_leaves_another_room_in_the_same_keyspace() {
-    let mut ring =
-        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring = TransactionTestbed::new(
+        Bank::with(&[("bank", "t"), ("bank", "u")]),
+        with_roles(&["own", "eve", "ann"]),
+    );
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     // Rights and plans are known.
     assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
@@ -36,7 +43,11 @@ fn one_role_leaves_another_room_in_the_same_keyspace() {
     ring.run_for(SECOND);
     let refused = ring.answers(eve);
     assert!(refused.len() > 4_000, "{}", refused.len());
-    assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED), "{:?}", refused[0].error());
+    assert!(
+        refused.iter().all(|answer| answer.error().0 == OVERLOADED),
+        "{:?}",
+        refused[0].error()
+    );
     let answer = ring.ask(ann, &put("bank.u", 2, 2));
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
     // When they are over there is room again.
@@ -49,7 +60,9 @@ fn one_role_leaves_another_room_in_the_same_keyspace() {
 
 #[test]
 fn where_nobody_logs_in_one_keyspace_leaves_another_room() {
-    let change = |options: &mut super::support::scene::SceneOptions| options.config.query_timeout_ms = 10_000;
+    let change = |options: &mut super::support::scene::SceneOptions| {
+        options.config.query_timeout_ms = 10_000
+    };
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank2", "u")]), change);
     let [eve, ann] = [0, 1].map(|_| ring.client(None));
     assert_eq!(ring.ask(ann, &put("bank2.u", 1, 1)).opcode(), opcode::RESULT);
@@ -64,17 +77,25 @@ fn where_nobody_logs_in_one_keyspace_leaves_another_room() {
 /// What one reads, writes or has recorded leaves another room, whether nodes answer or not.
 #[test]
 fn statements_of_one_role_that_nobody_answers_leave_room_for_those_of_another() {
-    let mut ring =
-        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring = TransactionTestbed::new(
+        Bank::with(&[("bank", "t"), ("bank", "u")]),
+        with_roles(&["own", "eve", "ann"]),
+    );
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
     ring.bank.lock().unwrap().writes = Writes::UnansweredOf("bank.t");
     let one = |stream: i16| {
         let writes: Vec<String> = (0..10i32)
-            .map(|row| format!("INSERT INTO bank.t (id, v) VALUES ({}, 1);", i32::from(stream) * 10 + row))
+            .map(|row| {
+                format!("INSERT INTO bank.t (id, v) VALUES ({}, 1);", i32::from(stream) * 10 + row)
+            })
             .collect();
-        bytes::query(4, stream, &format!("BEGIN TRANSACTION {} COMMIT TRANSACTION", writes.join(" ")))
+        bytes::query(
+            4,
+            stream,
+            &format!("BEGIN TRANSACTION {} COMMIT TRANSACTION", writes.join(" ")),
+        )
     };
     for first in (0..700).step_by(20) {
         ring.send(eve, &(first..first + 20).flat_map(one).collect::<Vec<u8>>());
@@ -84,14 +105,19 @@ fn statements_of_one_role_that_nobody_answers_leave_room_for_those_of_another() 
     for v in 0..5 {
         let answer = ring.ask(ann, &put("bank.u", 1, v));
         assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
-        assert_eq!(ring.bank.lock().unwrap().written_to("bank.u") - before, v as usize + 1, "it is made at once");
+        assert_eq!(
+            ring.bank.lock().unwrap().written_to("bank.u") - before,
+            v as usize + 1,
+            "it is made at once"
+        );
     }
 }
 
 /// What no node has said is no leave, however often and soon it is asked again.
 #[test]
 fn a_role_of_which_no_node_has_said_what_it_may_writes_nothing() {
-    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     for rights in [Rights::Unsaid, Rights::None] {
         ring.bank.lock().unwrap().rights = Rights::All;
@@ -111,13 +137,16 @@ fn a_role_of_which_no_node_has_said_what_it_may_writes_nothing() {
 /// A text of its own for each transaction has to be planned each time.
 #[test]
 fn one_role_leaves_another_room_to_have_its_transactions_planned() {
-    let mut ring =
-        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring = TransactionTestbed::new(
+        Bank::with(&[("bank", "t"), ("bank", "u")]),
+        with_roles(&["own", "eve", "ann"]),
+    );
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
     for round in 0..20 {
-        let texts = (0..200i16).flat_map(|stream| bytes::query(4, stream, &put("bank.t", round, i32::from(stream))));
+        let texts = (0..200i16)
+            .flat_map(|stream| bytes::query(4, stream, &put("bank.t", round, i32::from(stream))));
         ring.send(eve, &texts.collect::<Vec<u8>>());
         let answer = ring.ask(ann, &put("bank.u", 2, round));
         assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
@@ -125,16 +154,20 @@ fn one_role_leaves_another_room_to_have_its_transactions_planned() {
     }
 }
 
-/// Each asks for a hundred tables at once. Whoever may not have its own text planned for that could not know either what the modes are.
+/// Each asks for a hundred tables at once. Whoever may not have its own text planned for that could
+/// not know either what the modes are.
 #[test]
 fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their_modes() {
-    let mut ring =
-        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring = TransactionTestbed::new(
+        Bank::with(&[("bank", "t"), ("bank", "u")]),
+        with_roles(&["own", "eve", "ann"]),
+    );
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
     ring.bank.lock().unwrap().missing_unanswered = true;
     let wide = |number: i16| {
-        let writes = (0..100).map(|table| format!("INSERT INTO bank.x{table} (id) VALUES ({number}); "));
+        let writes =
+            (0..100).map(|table| format!("INSERT INTO bank.x{table} (id) VALUES ({number}); "));
         let text = format!("BEGIN TRANSACTION {}COMMIT TRANSACTION", writes.collect::<String>());
         bytes::prepare(4, number, &text)
     };
@@ -147,11 +180,14 @@ fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their
     assert!(ring.bank.lock().unwrap().modes_read > before + 1, "they are read every two seconds");
 }
 
-/// What there is no right to is asked each time: whoever wants that keeps nobody else's rights from being found.
+/// What there is no right to is asked each time: whoever wants that keeps nobody else's rights from
+/// being found.
 #[test]
 fn one_role_that_has_many_rights_asked_for_leaves_another_room_to_have_its_own_found() {
-    let mut ring =
-        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring = TransactionTestbed::new(
+        Bank::with(&[("bank", "t"), ("bank", "u")]),
+        with_roles(&["own", "eve", "ann"]),
+    );
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     ring.bank.lock().unwrap().rights_unanswered = Some("bank.x");
     let one = |number: i16| bytes::query(4, number, &put(&format!("bank.x{number}"), 1, 1));
@@ -159,19 +195,29 @@ fn one_role_that_has_many_rights_asked_for_leaves_another_room_to_have_its_own_f
     ring.run_for(SECOND);
     let refused = ring.answers(eve);
     assert!(refused.len() > 300, "{}", refused.len());
-    assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED), "{:?}", refused[0].error());
+    assert!(
+        refused.iter().all(|answer| answer.error().0 == OVERLOADED),
+        "{:?}",
+        refused[0].error()
+    );
     let answer = ring.ask(ann, &put("bank.u", 1, 1));
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
 }
 
 #[test]
 fn requests_that_need_the_same_rights_wait_for_one_question_about_each() {
-    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     // It is planned, then: that a proxy's own login may write is asked in the same way.
     assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     let before = ring.bank.lock().unwrap().rights_asked;
-    ring.send(eve, &(0..200).flat_map(|stream| bytes::query(4, stream, &put("bank.t", 1, 1))).collect::<Vec<u8>>());
+    ring.send(
+        eve,
+        &(0..200)
+            .flat_map(|stream| bytes::query(4, stream, &put("bank.t", 1, 1)))
+            .collect::<Vec<u8>>(),
+    );
     ring.run_for(SECOND);
     let answers = ring.answers(eve);
     assert_eq!(
@@ -185,7 +231,8 @@ fn requests_that_need_the_same_rights_wait_for_one_question_about_each() {
 /// The right may have been granted in between.
 #[test]
 fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
-    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     ring.bank.lock().unwrap().rights = Rights::None;
@@ -216,7 +263,8 @@ fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
 /// A value that is named in three places is three values to the proxy, and counted so.
 #[test]
 fn values_count_as_often_as_they_are_named() {
-    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve"]));
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve"]));
     let eve = ring.client(Some(("eve", "secret")));
     assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     ring.bank.lock().unwrap().reads_unanswered = true;
@@ -229,12 +277,14 @@ fn values_count_as_often_as_they_are_named() {
         let mut list = ValueList::named(4);
         list.push_named("v", Value::Bytes(&vec![0; 1 << 20]));
         for stream in 0..30 {
-            let params = QueryParams { values: list.values(), ..QueryParams::simple(Consistency::ONE) };
+            let params =
+                QueryParams { values: list.values(), ..QueryParams::simple(Consistency::ONE) };
             let body = bytes::body(|out| encode::query(out, 4, &text, &params));
             ring.send(eve, &bytes::request(4, stream, opcode::QUERY, &body));
             ring.run_for(SECOND / 20);
         }
-        let refused = ring.answers(eve).iter().filter(|answer| answer.error().0 == OVERLOADED).count();
+        let refused =
+            ring.answers(eve).iter().filter(|answer| answer.error().0 == OVERLOADED).count();
         ring.run_for(20 * SECOND);
         ring.answers(eve);
         assert_eq!(ring.metrics().open.get(), 0, "there is room again");

@@ -1,5 +1,6 @@
-//! A process that stood still does not know what others have done to modes and rules meanwhile. What it has from before is sent to nobody until it has
-//! read them; nor is what comes back from a node after its table was given another mode.
+//! A process that stood still does not know what others have done to modes and rules meanwhile.
+//! What it has from before is sent to nobody until it has read them; nor is what comes back from a
+//! node after its table was given another mode.
 
 use std::sync::Arc;
 
@@ -12,19 +13,22 @@ use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPA
 
 use super::transaction_ring::{Bank, TransactionTestbed, put};
 
-/// Longer than a process may stand still and know what there is, and shorter than its lease and the deadline of a query.
+/// Longer than a process may stand still and know what there is, and shorter than its lease and the
+/// deadline of a query.
 const STILL_NS: u64 = 3 * SECOND / 2;
 
 fn testbed() -> (TransactionTestbed, HostId<simulated::Client>) {
-    let mut ring =
-        TransactionTestbed::new(Bank::with(&[("bank", "t")]), |options| options.config.query_timeout_ms = 5_000);
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |options| {
+        options.config.query_timeout_ms = 5_000
+    });
     let client = ring.client(None);
     assert_eq!(ring.ask(client, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     (ring, client)
 }
 
 impl TransactionTestbed {
-    /// The proxy stands still for as long as this takes, and hears nothing of modes and rules when it goes on.
+    /// The proxy stands still for as long as this takes, and hears nothing of modes and rules when
+    /// it goes on.
     fn stands_still(&mut self, meanwhile: impl FnOnce(&mut TransactionTestbed)) {
         let core = self.ring.testbed.scene.cores[0];
         self.ring.testbed.scene.world.freeze(core);
@@ -39,7 +43,10 @@ impl TransactionTestbed {
         let bank = Arc::clone(&self.bank);
         let is_sent_back = |bank: &Bank| bank.turned_away == 0 && bank.forgotten == 0;
         let world = &mut self.ring.testbed.scene.world;
-        assert!(world.run_until(SECOND, |_| is_sent_back(&bank.lock().unwrap())), "no node was asked");
+        assert!(
+            world.run_until(SECOND, |_| is_sent_back(&bank.lock().unwrap())),
+            "no node was asked"
+        );
     }
 
     /// Nodes do so again, and what they were asked before is given up.
@@ -53,7 +60,11 @@ impl TransactionTestbed {
     }
 }
 
-fn prepared(ring: &mut TransactionTestbed, client: HostId<simulated::Client>, text: &str) -> Vec<u8> {
+fn prepared(
+    ring: &mut TransactionTestbed,
+    client: HostId<simulated::Client>,
+    text: &str,
+) -> Vec<u8> {
     ring.send(client, &bytes::prepare(4, 1, text));
     ring.ring.testbed.answered(client, 1);
     match ResultMessage::decode(4, &ring.answers(client)[0].body) {
@@ -62,8 +73,12 @@ fn prepared(ring: &mut TransactionTestbed, client: HostId<simulated::Client>, te
     }
 }
 
-/// Asks for a transaction that this process has not planned yet. It stands still; then it refuses to begin it, and later it does not.
-fn is_not_begun(asked: impl FnOnce(&mut TransactionTestbed), heard: impl FnOnce(&mut TransactionTestbed)) {
+/// Asks for a transaction that this process has not planned yet. It stands still; then it refuses
+/// to begin it, and later it does not.
+fn is_not_begun(
+    asked: impl FnOnce(&mut TransactionTestbed),
+    heard: impl FnOnce(&mut TransactionTestbed),
+) {
     let (mut ring, client) = testbed();
     let before = ring.written();
     ring.send(client, &bytes::query(4, 1, &put("bank.t", 2, 2)));
@@ -94,7 +109,8 @@ fn what_is_planned_after_that_is_not_begun_by_modes_of_before() {
     });
 }
 
-/// What nodes say of its text is there when the process goes on, and is read before it looks at its clock.
+/// What nodes say of its text is there when the process goes on, and is read before it looks at its
+/// clock.
 #[test]
 fn what_was_planned_meanwhile_is_not_begun_by_modes_of_before() {
     let node_is_asked = |ring: &mut TransactionTestbed| {
@@ -137,7 +153,10 @@ fn what_a_node_has_turned_away_goes_to_no_other_before_modes_are_known() {
     assert!(code == OVERLOADED && why.contains("ask again"), "{code:#x} {why}");
     assert_eq!(ring.written(), before);
     ring.answer_modes();
-    assert_eq!(ring.ask(client, "INSERT INTO bank.t (id, v) VALUES (5, 5)").opcode(), opcode::RESULT);
+    assert_eq!(
+        ring.ask(client, "INSERT INTO bank.t (id, v) VALUES (5, 5)").opcode(),
+        opcode::RESULT
+    );
     assert_eq!(ring.written(), before + 1);
 }
 
@@ -176,7 +195,8 @@ fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
         let before = ring.written();
         {
             let mut bank = ring.bank.lock().unwrap();
-            (bank.turned_away, bank.forgotten) = (usize::from(!is_prepared), usize::from(is_prepared));
+            (bank.turned_away, bank.forgotten) =
+                (usize::from(!is_prepared), usize::from(is_prepared));
         }
         ring.send(client, &request);
         ring.wait_until_sent_back();
@@ -201,7 +221,8 @@ fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
     }
 }
 
-/// One replica may have missed that a table has a mode. Nobody's statement goes past it, nor is anybody left to wait.
+/// One replica may have missed that a table has a mode. Nobody's statement goes past it, nor is
+/// anybody left to wait.
 #[test]
 fn a_proxy_that_began_without_a_quorum_serves_no_table_before_it_has_read_modes() {
     for (rules_forbidden, rights_unread) in [(false, false), (true, false), (false, true)] {
@@ -224,10 +245,15 @@ fn begins_without_a_quorum(rules_forbidden: bool, rights_unread: bool) {
     });
     let client = ring.client(None);
     let write = "INSERT INTO bank.t (id, v) VALUES (1, 1)";
-    for text in [write, "SELECT v FROM bank.t WHERE id = 1", "UPDATE others.u SET v = 1 WHERE id = 1"] {
+    for text in
+        [write, "SELECT v FROM bank.t WHERE id = 1", "UPDATE others.u SET v = 1 WHERE id = 1"]
+    {
         let answer = ring.ask(client, text);
         let (code, why) = answer.error();
-        assert!(code == OVERLOADED && why.contains("began without a quorum"), "{text}: {code:#x} {why}");
+        assert!(
+            code == OVERLOADED && why.contains("began without a quorum"),
+            "{text}: {code:#x} {why}"
+        );
     }
     assert_eq!(ring.written(), 0);
     assert_eq!(ring.ask(client, "SELECT * FROM system.local").opcode(), opcode::RESULT);
@@ -235,5 +261,8 @@ fn begins_without_a_quorum(rules_forbidden: bool, rights_unread: bool) {
     ring.answer_modes();
     assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT);
     ring.run_for(SECOND);
-    assert_eq!((ring.written(), ring.metrics().events.of(TransactionEvent::Committed).get()), (1, 1));
+    assert_eq!(
+        (ring.written(), ring.metrics().events.of(TransactionEvent::Committed).get()),
+        (1, 1)
+    );
 }

@@ -38,7 +38,10 @@ fn who_comes_too_late_is_told_in_a_frame_of_its_version() {
             let [answer] = &answers[..] else { panic!("{} answers", answers.len()) };
             let (code, text) = answer.error();
             assert!(code == OVERLOADED && text.contains("clients_max"), "{code:#x} {text}");
-            assert_eq!((answer.header.version, answer.header.stream), (version, i16::from(request[3])));
+            assert_eq!(
+                (answer.header.version, answer.header.stream),
+                (version, i16::from(request[3]))
+            );
         }
     }
     assert!(clients.iter().all(|client| !testbed.scene.world.host(*client).is_closed()));
@@ -52,8 +55,14 @@ fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
     // No request is whole with so few bytes.
     silent.iter().for_each(|one| testbed.send(*one, &bytes::startup(4, None)[..4]));
     testbed.run_for(SECOND / 10);
-    let closed = |testbed: &Testbed| silent.iter().filter(|one| testbed.scene.world.host(**one).is_closed()).count();
-    assert!((100..200).contains(&closed(&testbed)), "{}: most of them are not waited for", closed(&testbed));
+    let closed = |testbed: &Testbed| {
+        silent.iter().filter(|one| testbed.scene.world.host(**one).is_closed()).count()
+    };
+    assert!(
+        (100..200).contains(&closed(&testbed)),
+        "{}: most of them are not waited for",
+        closed(&testbed)
+    );
     testbed.reset(first);
     testbed.run_for(SECOND / 10);
     // Its place is the next one's, whoever of the others is still there.
@@ -61,7 +70,10 @@ fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
     testbed.run_for(5 * SECOND);
     assert_eq!(closed(&testbed), 200);
     let metrics = &testbed.scene.metrics[0];
-    assert_eq!((metrics.clients_closed.of(Closing::TooMany).get(), metrics.clients.get()), (200, 2));
+    assert_eq!(
+        (metrics.clients_closed.of(Closing::TooMany).get(), metrics.clients.get()),
+        (200, 2)
+    );
 }
 
 /// The connection of one that was told stays open until its peer closes it, and so holds a file.

@@ -1,6 +1,6 @@
-//! Nodes that do not know a prepared statement: forgotten with a change of its table, pushed out of a cache that is too
-//! small, or kept under another id. The proxy prepares it again, a few times at most, and never hides from a client what
-//! only the client can mend.
+//! Nodes that do not know a prepared statement: forgotten with a change of its table, pushed out of
+//! a cache that is too small, or kept under another id. The proxy prepares it again, a few times at
+//! most, and never hides from a client what only the client can mend.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +10,9 @@ use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, Value, ValueList};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, Value, ValueList,
+};
 use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, encode, error_code};
 
 use super::testbed::Testbed;
@@ -27,7 +29,8 @@ const METADATA: [u8; 5] = [0, 0, 0, 1, 1];
 struct Known {
     /// Number of changes of its table.
     altered: u8,
-    /// For each node, the value of `altered` at the time when it prepared the statement; `None`: it does not know it.
+    /// For each node, the value of `altered` at the time when it prepared the statement; `None`: it
+    /// does not know it.
     as_of: [Option<u8>; 3],
     /// For each node, true if it forgets at once what it prepares.
     thrashes: [bool; 3],
@@ -78,7 +81,9 @@ impl Known {
         match request.opcode {
             opcode::PREPARE if has(b"shape") => self.prepare(request),
             opcode::EXECUTE | opcode::BATCH if has(&ID) || has(&OTHER_ID) => self.execute(request),
-            opcode::QUERY if self.dropped && has(b"USE \"gone\"") => Action::Error(error_code::INVALID),
+            opcode::QUERY if self.dropped && has(b"USE \"gone\"") => {
+                Action::Error(error_code::INVALID)
+            }
             _ => Action::Answer,
         }
     }
@@ -100,20 +105,34 @@ impl Known {
             partition_key: &[0],
             result: if self.altered > 0 { &two } else { &two[1..] },
         };
-        framed(request, opcode::RESULT, &bytes::body(|out| encode_result::prepared(out, request.version, &spec)))
+        framed(
+            request,
+            opcode::RESULT,
+            &bytes::body(|out| encode_result::prepared(out, request.version, &spec)),
+        )
     }
 
     fn execute(&mut self, request: &Request<'_>) -> Action {
         let id = if self.differs[request.node] { &OTHER_ID } else { &ID };
         let knows = request.body.windows(16).any(|found| found == id);
         if !knows || self.as_of[request.node] != Some(self.altered) {
-            let asked = if request.body.windows(16).any(|found| found == ID) { &ID } else { &OTHER_ID };
+            let asked =
+                if request.body.windows(16).any(|found| found == ID) { &ID } else { &OTHER_ID };
             let details = ErrorDetails::Unprepared { id: asked };
-            let error = ErrorMessage { code: error_code::UNPREPARED, message: "never heard of it", details };
-            return framed(request, opcode::ERROR, &bytes::body(|out| error.put(out, request.version)));
+            let error = ErrorMessage {
+                code: error_code::UNPREPARED,
+                message: "never heard of it",
+                details,
+            };
+            return framed(
+                request,
+                opcode::ERROR,
+                &bytes::body(|out| error.put(out, request.version)),
+            );
         }
         let is_told = request.version >= 5 && request.opcode == opcode::EXECUTE;
-        let stale = is_told && !request.body[18..].starts_with(&[0, 4, self.altered, self.altered, self.altered]);
+        let stale = is_told
+            && !request.body[18..].starts_with(&[0, 4, self.altered, self.altered, self.altered]);
         framed(request, opcode::RESULT, if stale { &METADATA } else { &VOID })
     }
 }
@@ -155,24 +174,30 @@ impl Client {
         }
     }
 
-    /// Sends EXECUTE, each time with another key; returns the body of the RESULT, or the code of the ERROR.
+    /// Sends EXECUTE, each time with another key; returns the body of the RESULT, or the code of
+    /// the ERROR.
     fn execute(&mut self, testbed: &mut Testbed) -> Result<Vec<u8>, i32> {
         self.key += 1;
         let key = self.key.to_be_bytes();
         let mut values = ValueList::positional(self.version);
         values.push(Value::Bytes(&key));
-        let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+        let params =
+            QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
         let metadata_id = Some(&self.metadata_id[..]);
-        let body = bytes::body(|out| encode::execute(out, self.version, &self.id, metadata_id, &params));
+        let body =
+            bytes::body(|out| encode::execute(out, self.version, &self.id, metadata_id, &params));
         outcome(&self.ask(testbed, bytes::request(self.version, 2, opcode::EXECUTE, &body)))
     }
 
     fn batch(&self, testbed: &mut Testbed) -> Result<Vec<u8>, i32> {
         let mut values = ValueList::positional(self.version);
         values.push(Value::Bytes(&[0, 0, 0, 7]));
-        let child = BatchChild { statement: BatchStatement::Prepared(&self.id), values: values.values() };
+        let child =
+            BatchChild { statement: BatchStatement::Prepared(&self.id), values: values.values() };
         let params = QueryParams::simple(Consistency::ONE);
-        let body = bytes::body(|out| encode::batch(out, self.version, BatchKind::Unlogged, [child], &params));
+        let body = bytes::body(|out| {
+            encode::batch(out, self.version, BatchKind::Unlogged, [child], &params)
+        });
         outcome(&self.ask(testbed, bytes::request(self.version, 3, opcode::BATCH, &body)))
     }
 }
@@ -195,7 +220,8 @@ fn scene() -> (Testbed, Nodes) {
     (testbed, nodes)
 }
 
-/// The rows of each answer would carry all metadata for ever: drivers learn a new id only by preparing again.
+/// The rows of each answer would carry all metadata for ever: drivers learn a new id only by
+/// preparing again.
 #[test]
 fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
     let (mut testbed, nodes) = scene();
@@ -223,7 +249,10 @@ fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
     // Forgotten without a change: nobody needs to know.
     nodes.forget();
     for _ in 0..20 {
-        assert_eq!((client.execute(&mut testbed), other.execute(&mut testbed)), (Ok(VOID.to_vec()), Ok(VOID.to_vec())));
+        assert_eq!(
+            (client.execute(&mut testbed), other.execute(&mut testbed)),
+            (Ok(VOID.to_vec()), Ok(VOID.to_vec()))
+        );
     }
 }
 
@@ -256,7 +285,10 @@ fn a_node_that_keeps_nothing_is_not_asked_for_ever() {
             nodes.prepares();
             assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()), "the others keep it");
             let asked = nodes.prepares();
-            assert!(asked[0] <= 2 && asked.iter().sum::<u32>() <= 3, "PREPAREs for one query: {asked:?}");
+            assert!(
+                asked[0] <= 2 && asked.iter().sum::<u32>() <= 3,
+                "PREPAREs for one query: {asked:?}"
+            );
         }
         nodes.known().thrashes = [true; 3];
         nodes.forget();
@@ -276,7 +308,11 @@ fn a_node_that_makes_another_id_is_not_asked_twice() {
     nodes.known().differs[0] = true;
     for _ in 0..30 {
         nodes.prepares();
-        assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()), "the others know it by this id");
+        assert_eq!(
+            client.execute(&mut testbed),
+            Ok(VOID.to_vec()),
+            "the others know it by this id"
+        );
         let asked = nodes.prepares();
         assert!(asked[0] <= 1, "PREPAREs for one query: {asked:?}");
     }
@@ -332,7 +368,9 @@ fn requests_that_wait_for_a_node_to_prepare_have_a_bound_in_bytes() {
     nodes.known().swallows = true;
     nodes.forget();
     let value = vec![7; 512 << 10];
-    (0..64).for_each(|stream| testbed.send(client.host, &bytes::execute(4, stream, &ID, &[&[0, 0, 0, 1], &value])));
+    (0..64).for_each(|stream| {
+        testbed.send(client.host, &bytes::execute(4, stream, &ID, &[&[0, 0, 0, 1], &value]))
+    });
     // Long before their time is over.
     testbed.run_for(SECOND);
     let answers = testbed.take_answers(client.host);
@@ -346,5 +384,8 @@ fn requests_that_wait_for_a_node_to_prepare_have_a_bound_in_bytes() {
     testbed.answered(client.host, 15);
     testbed.answered(other.host, 1);
     let waited = testbed.take_answers(client.host);
-    assert!(waited.iter().all(|answer| answer.error().0 == error_code::UNPREPARED), "no node has answered PREPARE");
+    assert!(
+        waited.iter().all(|answer| answer.error().0 == error_code::UNPREPARED),
+        "no node has answered PREPARE"
+    );
 }

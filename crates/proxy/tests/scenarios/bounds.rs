@@ -1,4 +1,5 @@
-//! Deadlines and limits: an answer comes in time whatever the nodes do, and memory does not grow with load.
+//! Deadlines and limits: an answer comes in time whatever the nodes do, and memory does not grow
+//! with load.
 
 use shunt_bench::stub::{Action, hook};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
@@ -53,13 +54,19 @@ fn slow_nodes_fill_links_and_hold_clients_back() {
     for_seeds(10, |seed| {
         let mut scene = scene(seed, |options| options.config.in_flight_max = 8);
         for node in 0..3 {
-            scene.hook(node, Some(hook::random(seed, vec![(1.0, Action::Delay(100 * MILLISECOND))])));
+            scene.hook(
+                node,
+                Some(hook::random(seed, vec![(1.0, Action::Delay(100 * MILLISECOND))])),
+            );
         }
         scene.mail_clients(ClientMail::More(60));
         for _ in 0..50 {
             scene.world.run_for(20 * MILLISECOND);
             scene.check_bounds();
-            assert!(scene.metrics[0].in_flight.get() <= 8 * 3 * 4, "more in flight than the links may have");
+            assert!(
+                scene.metrics[0].in_flight.get() <= 8 * 3 * 4,
+                "more in flight than the links may have"
+            );
         }
         scene.wait_idle(120 * SECOND);
         assert!(scene.metrics[0].client_pauses.get() > 0, "nobody was held back");
@@ -73,7 +80,8 @@ fn slow_nodes_fill_links_and_hold_clients_back() {
 #[test]
 fn clients_that_read_slowly_are_not_read_from_and_get_everything() {
     for_seeds(10, |seed| {
-        let mut options = SceneOptions::new(seed, Options { window_bytes: 2000..4000, ..Options::calm() });
+        let mut options =
+            SceneOptions::new(seed, Options { window_bytes: 2000..4000, ..Options::calm() });
         options.config.client_backlog_bytes = 8 << 10;
         let mut scene = Scene::new(options);
         for number in 0..6 {
@@ -114,7 +122,11 @@ fn clients_beyond_the_limit_are_turned_away() {
     scene.add_client(|_| {});
     scene.world.run_for(5 * SECOND);
     let late = scene.world.host(scene.clients[8]);
-    assert!(!late.is_ready() && late.tally.handshakes_failed > 3 && late.tally.losses == 0, "{:?}", late.tally);
+    assert!(
+        !late.is_ready() && late.tally.handshakes_failed > 3 && late.tally.losses == 0,
+        "{:?}",
+        late.tally
+    );
     let clients = scene.clients[..8].to_vec();
     assert!(clients.iter().all(|client| scene.world.host(*client).is_ready()));
 }

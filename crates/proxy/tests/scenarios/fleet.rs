@@ -1,4 +1,5 @@
-//! Drivers see the fleet: the other members are the rows of `system.peers`, and registered clients hear of each change once.
+//! Drivers see the fleet: the other members are the rows of `system.peers`, and registered clients
+//! hear of each change once.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,12 +7,14 @@ use std::sync::Arc;
 
 use shunt_bench::stub::Action;
 use shunt_proxy::control::state::CoreMail;
-use shunt_proxy::fleet::{Fleet, Member};
+use shunt_proxy::fleet::roster::{Fleet, Member};
 use shunt_proxy::limits;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, for_seeds};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
-use shunt_wire::cql::message::{Consistency, Event, QueryParams, Value, ValueList, encode, query_flag};
+use shunt_wire::cql::message::{
+    Consistency, Event, QueryParams, Value, ValueList, encode, query_flag,
+};
 
 use super::support::client::ClientMail;
 use super::support::scene::{Scene, SceneOptions};
@@ -38,7 +41,10 @@ fn address(number: u8) -> SocketAddr {
 /// Tells the cores of a fleet of the scene's proxy and these others.
 fn post(scene: &mut Scene, others: Others<'_>) {
     let own = Member { address: scene.proxy, incarnation: [1; 16] };
-    let member = |(number, start): &(u8, u8)| Member { address: address(*number), incarnation: [*start; 16] };
+    let member = |(number, start): &(u8, u8)| Member {
+        address: address(*number),
+        incarnation: [*start; 16],
+    };
     let members = [own].into_iter().chain(others.iter().map(member)).collect();
     let fleet = Arc::new(Fleet::new(members, 0).unwrap());
     for core in scene.cores.clone() {
@@ -92,7 +98,8 @@ impl Listener {
     }
 
     fn query(self, scene: &mut Scene, text: &str) -> Answer {
-        let body = bytes::body(|out| encode::query_simple(out, self.version, text, Consistency::ONE));
+        let body =
+            bytes::body(|out| encode::query_simple(out, self.version, text, Consistency::ONE));
         self.ask(scene, opcode::QUERY, &body)
     }
 
@@ -100,11 +107,16 @@ impl Listener {
     fn heard(self, scene: &mut Scene) -> Vec<(String, SocketAddr)> {
         let answers = scene.world.with(self.host, |client, _| std::mem::take(&mut client.answers));
         let event = |answer: Answer| {
-            assert_eq!((answer.opcode(), answer.stream()), (opcode::EVENT, EVENT_STREAM), "{answer:?}");
+            assert_eq!(
+                (answer.opcode(), answer.stream()),
+                (opcode::EVENT, EVENT_STREAM),
+                "{answer:?}"
+            );
             match Event::decode(&answer.body) {
-                Ok(Event::TopologyChange { change, address } | Event::StatusChange { change, address }) => {
-                    (change.to_owned(), address)
-                }
+                Ok(
+                    Event::TopologyChange { change, address }
+                    | Event::StatusChange { change, address },
+                ) => (change.to_owned(), address),
                 other => panic!("{other:?}"),
             }
         };
@@ -120,7 +132,8 @@ fn events(of: Events<'_>) -> Vec<(String, SocketAddr)> {
 #[test]
 fn registered_clients_hear_of_each_change_once_and_of_what_they_asked_for() {
     let mut scene = scene(1, |_| {});
-    let kinds: [&[&str]; 5] = [HOSTS, &["TOPOLOGY_CHANGE"], &["STATUS_CHANGE"], &["SCHEMA_CHANGE"], &[]];
+    let kinds: [&[&str]; 5] =
+        [HOSTS, &["TOPOLOGY_CHANGE"], &["STATUS_CHANGE"], &["SCHEMA_CHANGE"], &[]];
     let listeners: Vec<(Listener, &[&str])> = (3..=5)
         .flat_map(|version| kinds.map(|kinds| (version, kinds)))
         .map(|(version, kinds)| (Listener::new(&mut scene, version, kinds), kinds))
@@ -141,7 +154,8 @@ fn registered_clients_hear_of_each_change_once_and_of_what_they_asked_for() {
                 let topology = matches!(change, "NEW_NODE" | "REMOVED_NODE");
                 kinds.contains(if topology { &"TOPOLOGY_CHANGE" } else { &"STATUS_CHANGE" })
             };
-            let expected: Vec<_> = told.iter().filter(|(change, _)| of_kind(change)).copied().collect();
+            let expected: Vec<_> =
+                told.iter().filter(|(change, _)| of_kind(change)).copied().collect();
             assert_eq!(listener.heard(&mut scene), events(&expected), "{kinds:?} {members:?}");
         }
     }
@@ -191,7 +205,8 @@ impl Watcher {
 
     /// Goes through what has come, in order.
     fn catch_up(&mut self, scene: &mut Scene) {
-        let answers = scene.world.with(self.listener.host, |client, _| std::mem::take(&mut client.answers));
+        let answers =
+            scene.world.with(self.listener.host, |client, _| std::mem::take(&mut client.answers));
         for answer in answers {
             match answer.opcode() {
                 opcode::READY => continue,
@@ -201,16 +216,19 @@ impl Watcher {
                 }
                 other => assert_eq!(other, opcode::EVENT),
             }
-            let Ok(Event::TopologyChange { change, address }) = Event::decode(&answer.body) else { panic!() };
+            let Ok(Event::TopologyChange { change, address }) = Event::decode(&answer.body) else {
+                panic!()
+            };
             let Some(known) = &mut self.known else { continue };
-            let news = if change == "NEW_NODE" { known.insert(address) } else { known.remove(&address) };
+            let news =
+                if change == "NEW_NODE" { known.insert(address) } else { known.remove(&address) };
             assert!(news, "told once more: {change} {address}");
         }
     }
 }
 
-/// Whatever comes in between, a client that has read who is there and goes by its events from then on knows who is there:
-/// nobody is told twice to have come, or to be gone who was not there.
+/// Whatever comes in between, a client that has read who is there and goes by its events from then
+/// on knows who is there: nobody is told twice to have come, or to be gone who was not there.
 #[test]
 fn changes_that_come_faster_than_they_are_told_add_up() {
     for_seeds(10, |seed| {
@@ -226,7 +244,8 @@ fn changes_that_come_faster_than_they_are_told_add_up() {
             }
             scene.world.run_for(SECOND);
             for _ in 0..1 + random.below(5) {
-                members = (2..9).filter(|_| random.below(2) == 0).map(|number| (number, round)).collect();
+                members =
+                    (2..9).filter(|_| random.below(2) == 0).map(|number| (number, round)).collect();
                 post(&mut scene, &members);
                 scene.world.run_for(random.below(400_000));
                 if random.below(2) == 0 {
@@ -247,7 +266,8 @@ fn changes_that_come_faster_than_they_are_told_add_up() {
             }
         }
         scene.world.run_for(SECOND);
-        let expected: BTreeSet<SocketAddr> = members.iter().map(|(number, _)| address(*number)).collect();
+        let expected: BTreeSet<SocketAddr> =
+            members.iter().map(|(number, _)| address(*number)).collect();
         for mut watcher in watchers {
             watcher.catch_up(&mut scene);
             assert_eq!(watcher.known.as_ref(), Some(&expected));
@@ -261,7 +281,8 @@ fn a_change_is_told_to_thousands_a_few_at_a_time_and_queries_go_on() {
     let mut scene = scene(1, |options| options.cores = 1);
     scene.add_client(|client| (client.outstanding, client.think_ns) = (4, 100_000));
     scene.work(10, 10 * SECOND);
-    let listeners: Vec<Listener> = (0..LISTENERS).map(|_| Listener::new(&mut scene, 4, HOSTS)).collect();
+    let listeners: Vec<Listener> =
+        (0..LISTENERS).map(|_| Listener::new(&mut scene, 4, HOSTS)).collect();
     scene.mail_clients(ClientMail::More(100_000));
     scene.world.run_for(10 * MILLISECOND);
     let right = |scene: &Scene| scene.sum(|client| client.tally.right);
@@ -309,36 +330,57 @@ fn a_client_that_reads_nothing_is_told_when_it_does() {
     assert_eq!(listener.heard(&mut scene), events(&expected));
 }
 
-/// However a request travels, the proxy must find it again when its answer comes: to know which rows were asked for.
+/// However a request travels, the proxy must find it again when its answer comes: to know which
+/// rows were asked for.
 #[test]
 fn peers_are_the_other_members_however_they_are_asked_for() {
-    for (version, aggregate) in [(3, false), (4, false), (5, false), (3, true), (4, true), (5, true)] {
+    for (version, aggregate) in
+        [(3, false), (4, false), (5, false), (3, true), (4, true), (5, true)]
+    {
         let mut scene = scene(1, |options| options.aggregate = vec![aggregate; 3]);
         let listener = Listener::new(&mut scene, version, &[]);
         let one = "SELECT peer FROM system.peers WHERE peer = '10.2.1.3'";
-        assert_eq!(peers(&listener.query(&mut scene, "SELECT peer FROM system.peers")), BTreeSet::new());
+        assert_eq!(
+            peers(&listener.query(&mut scene, "SELECT peer FROM system.peers")),
+            BTreeSet::new()
+        );
         post(&mut scene, &[(2, 1), (3, 1), (3, 2)]);
         scene.world.run_for(SECOND);
         for _ in 0..5 {
             for table in ["peers", "peers_v2"] {
-                let answer = listener.query(&mut scene, &format!("SELECT peer, host_id FROM system.{table}"));
+                let answer = listener
+                    .query(&mut scene, &format!("SELECT peer, host_id FROM system.{table}"));
                 assert_eq!(peers(&answer), [address(2), address(3)].into());
             }
             assert_eq!(peers(&listener.query(&mut scene, one)), [address(3)].into());
-            let (_, why) = listener.query(&mut scene, "SELECT peer FROM system.peers WHERE peer > '::1'").error();
+            let (_, why) = listener
+                .query(&mut scene, "SELECT peer FROM system.peers WHERE peer > '::1'")
+                .error();
             assert!(why.contains("proxies of a fleet"), "{why}");
         }
         let text = "SELECT peer FROM system.peers_v2 WHERE peer = ? AND peer_port = ?";
         let prepare = bytes::body(|out| encode::prepare(out, version, text, None));
         let statement = listener.ask(&mut scene, opcode::PREPARE, &prepare).prepared();
-        for (number, port, expected) in [(2, 9042i32, Some(2)), (3, 9042, Some(3)), (2, 7000, None), (1, 9042, None)] {
+        for (number, port, expected) in
+            [(2, 9042i32, Some(2)), (3, 9042, Some(3)), (2, 7000, None), (1, 9042, None)]
+        {
             let (ip, port) = ([10, 2, 1, number], port.to_be_bytes());
             let mut values = ValueList::positional(version);
             values.push(Value::Bytes(&ip)).push(Value::Bytes(&port));
             let flags = query_flag::SKIP_METADATA;
-            let params = QueryParams { flags, values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+            let params = QueryParams {
+                flags,
+                values: values.values(),
+                ..QueryParams::simple(Consistency::ONE)
+            };
             let execute = bytes::body(|out| {
-                encode::execute(out, version, &statement.id, statement.metadata_id.as_deref(), &params);
+                encode::execute(
+                    out,
+                    version,
+                    &statement.id,
+                    statement.metadata_id.as_deref(),
+                    &params,
+                );
             });
             let found = peers(&listener.ask(&mut scene, opcode::EXECUTE, &execute));
             assert_eq!(found, expected.map(address).into_iter().collect(), "version {version}");
@@ -359,7 +401,8 @@ fn peers_are_told_after_a_node_was_lost_or_had_forgotten_the_statement() {
     values.push(Value::Bytes(&[10, 2, 1, 3]));
     let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
     let execute = bytes::body(|out| encode::execute(out, 4, &statement.id, None, &params));
-    let is_execute = |request: &shunt_bench::stub::hook::Request<'_>| request.opcode == opcode::EXECUTE;
+    let is_execute =
+        |request: &shunt_bench::stub::hook::Request<'_>| request.opcode == opcode::EXECUTE;
     for action in [Action::Unprepared, Action::Close] {
         for node in 0..3 {
             scene.hook(node, Some(shunt_bench::stub::hook::once(action.clone(), is_execute)));
@@ -372,7 +415,10 @@ fn peers_are_told_after_a_node_was_lost_or_had_forgotten_the_statement() {
             }
         }
         scene.world.run_for(15 * SECOND);
-        assert_eq!(peers(&listener.ask(&mut scene, opcode::EXECUTE, &execute)), [address(3)].into());
+        assert_eq!(
+            peers(&listener.ask(&mut scene, opcode::EXECUTE, &execute)),
+            [address(3)].into()
+        );
     }
 }
 
@@ -388,7 +434,9 @@ fn a_member_shows_itself_at_the_address_that_the_others_tell() {
     assert_eq!(alone[0][..3], member[0][..3], "the host it was before");
     let port = Some(9042i32.to_be_bytes().to_vec());
     assert_eq!((alone[0][3] == port, member[0][3] == port), (false, true));
-    assert!(alone[0][4] != member[0][4] && member[0][4].as_ref().is_some_and(|tokens| tokens.len() > 9));
+    assert!(
+        alone[0][4] != member[0][4] && member[0][4].as_ref().is_some_and(|tokens| tokens.len() > 9)
+    );
     // Behind a balancer, say: the client has connected to another address than the fleet tells.
     let own = Member { address: address(77), incarnation: [1; 16] };
     let fleet = Arc::new(Fleet::new(vec![own], 0).unwrap());

@@ -1,5 +1,5 @@
-//! Every protocol version, compression and way of framing works on both sides: in peace nothing is refused, and queries
-//! with a key go to a node that has it.
+//! Every protocol version, compression and way of framing works on both sides: in peace nothing is
+//! refused, and queries with a key go to a node that has it.
 
 use shunt_bench::stub::AggregateLimits;
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
@@ -26,7 +26,8 @@ fn all_layouts(seed: u64, network: Options, change: impl Fn(&mut SceneOptions)) 
     for (version, compression) in LAYOUTS {
         for uses_keyspace in [false, true] {
             scene.add_client(|client: &mut ClientOptions| {
-                (client.version, client.compression, client.uses_keyspace) = (version, compression, uses_keyspace);
+                (client.version, client.compression, client.uses_keyspace) =
+                    (version, compression, uses_keyspace);
             });
         }
     }
@@ -37,7 +38,12 @@ fn all_layouts(seed: u64, network: Options, change: impl Fn(&mut SceneOptions)) 
 fn serves_everybody(mut scene: Scene, each: u64) -> Scene {
     scene.work(each, 300 * SECOND);
     assert_eq!(scene.sum(|client| client.tally.right), each * scene.clients.len() as u64);
-    assert_eq!(scene.sum(|client| client.tally.refused + client.tally.losses + client.tally.handshakes_failed), 0);
+    assert_eq!(
+        scene.sum(|client| client.tally.refused
+            + client.tally.losses
+            + client.tally.handshakes_failed),
+        0
+    );
     scene.check_memory();
     scene.check_at_rest();
     scene
@@ -68,17 +74,22 @@ fn frames_gather_while_others_are_unanswered_and_not_without_end() {
             (options.aggregate, options.config.gather_us) = (vec![true; 3], gather_us);
             let mut scene = Scene::new(options);
             for _ in 0..32 {
-                scene.add_client(|client| (client.think_ns, client.keyed_only) = (MILLISECOND, true));
+                scene.add_client(|client| {
+                    (client.think_ns, client.keyed_only) = (MILLISECOND, true)
+                });
             }
             scene.wait_ready(20 * SECOND);
             let scene = serves_everybody(scene, 100);
             let counts = scene.nodes.iter().map(|node| scene.world.host(*node).counts());
-            let (queries, frames) = counts
-                .fold((0, 0), |sum, counts| (sum.0 + counts.aggregated_queries, sum.1 + counts.aggregated_frames));
+            let (queries, frames) = counts.fold((0, 0), |sum, counts| {
+                (sum.0 + counts.aggregated_queries, sum.1 + counts.aggregated_frames)
+            });
             queries as f64 / frames as f64
         };
-        // Longer than the query's deadline of 2 s: what is held must leave when what it waits for is answered.
-        let (at_once, briefly, long) = (queries_per_frame(0), queries_per_frame(1_000), queries_per_frame(10_000_000));
+        // Longer than the query's deadline of 2 s: what is held must leave when what it waits for
+        // is answered.
+        let (at_once, briefly, long) =
+            (queries_per_frame(0), queries_per_frame(1_000), queries_per_frame(10_000_000));
         assert!(at_once * 1.2 < briefly && at_once * 1.2 < long, "{at_once} {briefly} {long}");
     });
 }
@@ -101,13 +112,15 @@ fn bytes_in_crumbs_on_both_sides() {
 fn values_larger_than_segments_and_frames() {
     for_seeds(1, |seed| {
         for aggregate in [false, true] {
-            let mut options = SceneOptions::new(seed, Options { partial_read: 0.3, ..Options::calm() });
+            let mut options =
+                SceneOptions::new(seed, Options { partial_read: 0.3, ..Options::calm() });
             options.aggregate = vec![aggregate; 3];
             options.aggregate_limits = AggregateLimits { count_max: 8, bytes_max: 20_000 };
             let mut scene = Scene::new(options);
             for (version, compression) in LAYOUTS {
                 scene.add_client(|client| {
-                    (client.version, client.compression, client.value_bytes) = (version, compression, 300_000);
+                    (client.version, client.compression, client.value_bytes) =
+                        (version, compression, 300_000);
                 });
             }
             scene.wait_ready(20 * SECOND);
@@ -122,7 +135,8 @@ fn queries_with_a_key_go_to_a_replica() {
         let mut scene = Scene::new(SceneOptions::new(seed, Options::calm()));
         for (version, compression) in LAYOUTS {
             scene.add_client(|client| {
-                (client.version, client.compression, client.keyed_only) = (version, compression, true);
+                (client.version, client.compression, client.keyed_only) =
+                    (version, compression, true);
             });
         }
         scene.wait_ready(20 * SECOND);
@@ -138,7 +152,9 @@ fn queries_with_a_key_go_to_a_replica() {
 fn thousands_of_requests_in_flight_on_one_connection() {
     let mut scene = Scene::new(SceneOptions::new(1, Options::calm()));
     scene.add_client(|client| (client.outstanding, client.think_ns) = (5_000, 0));
-    scene.add_client(|client| (client.outstanding, client.think_ns, client.version) = (5_000, 10, 5));
+    scene.add_client(|client| {
+        (client.outstanding, client.think_ns, client.version) = (5_000, 10, 5)
+    });
     scene.add_client(|client| client.think_ns = MILLISECOND);
     scene.wait_ready(20 * SECOND);
     serves_everybody(scene, 6_000);

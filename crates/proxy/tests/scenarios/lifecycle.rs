@@ -31,7 +31,10 @@ fn draining_answers_what_is_in_flight_and_stops() {
         add_clients(&mut scene, 8);
         scene.wait_ready(20 * SECOND);
         for node in 0..3 {
-            scene.hook(node, Some(hook::random(seed, vec![(1.0, Action::Delay(300 * MILLISECOND))])));
+            scene.hook(
+                node,
+                Some(hook::random(seed, vec![(1.0, Action::Delay(300 * MILLISECOND))])),
+            );
         }
         scene.mail_clients(ClientMail::More(10));
         scene.world.run_for(100 * MILLISECOND);
@@ -47,7 +50,10 @@ fn draining_answers_what_is_in_flight_and_stops() {
         assert!(scene.world.run_until(5 * SECOND, gone), "the cores did not stop");
         scene.world.run_for(SECOND);
         assert_eq!(scene.sum(|client| client.tally.refused), 0);
-        assert_eq!(scene.sum(|client| client.tally.right), scene.sum(|client| u64::from(client.asked())));
+        assert_eq!(
+            scene.sum(|client| client.tally.right),
+            scene.sum(|client| u64::from(client.asked()))
+        );
         scene.check_memory();
     });
 }
@@ -81,9 +87,11 @@ fn a_ring_that_stays_unknown_is_told_to_clients() {
 fn roles_log_in_with_their_own_password_only() {
     for_seeds(10, |seed| {
         let mut scene = scene(seed, |options| {
-            options.credentials = vec![("ann".into(), "secret".into()), ("bob".into(), "other".into())];
+            options.credentials =
+                vec![("ann".into(), "secret".into()), ("bob".into(), "other".into())];
         });
-        let logins = [("ann", "secret"), ("bob", "other"), ("ann", "other"), ("eve", "secret"), ("bob", "")];
+        let logins =
+            [("ann", "secret"), ("bob", "other"), ("ann", "other"), ("eve", "secret"), ("bob", "")];
         for (number, login) in logins.into_iter().enumerate() {
             scene.add_client(|client| {
                 client.login = Some(login);
@@ -92,9 +100,15 @@ fn roles_log_in_with_their_own_password_only() {
         }
         scene.mail_clients(ClientMail::More(50));
         scene.world.run_for(10 * SECOND);
-        for (client, (right, told)) in scene.clients.iter().zip([(50, 0), (50, 0), (0, 3), (0, 3), (0, 3)]) {
+        for (client, (right, told)) in
+            scene.clients.iter().zip([(50, 0), (50, 0), (0, 3), (0, 3), (0, 3)])
+        {
             let client = scene.world.host(*client);
-            assert_eq!(client.tally.right, right, "{:?}: {}", client.options.login, client.last_error);
+            assert_eq!(
+                client.tally.right, right,
+                "{:?}: {}",
+                client.options.login, client.last_error
+            );
             assert!(client.tally.handshakes_failed >= told);
             assert!(told == 0 || client.last_error.contains("incorrect"), "{}", client.last_error);
         }
@@ -125,7 +139,10 @@ fn a_node_joins_and_another_leaves_unnoticed() {
         scene.world.kill(scene.nodes[0]);
         scene.wait_idle(60 * SECOND);
         assert_eq!(scene.sum(|client| client.tally.right), 6 * 600, "{}", scene.log_of_metrics());
-        assert!(scene.world.host(scene.nodes[3]).counts().queries > before + 100, "the new node is not used");
+        assert!(
+            scene.world.host(scene.nodes[3]).counts().queries > before + 100,
+            "the new node is not used"
+        );
         scene.check_memory();
         scene.check_at_rest();
     });
@@ -145,11 +162,13 @@ fn schema_events_reach_those_who_registered() {
         scene.world.run_for(10 * MILLISECOND);
     }
     scene.wait_idle(20 * SECOND);
-    let events: Vec<u64> = scene.clients.iter().map(|client| scene.world.host(*client).tally.events).collect();
+    let events: Vec<u64> =
+        scene.clients.iter().map(|client| scene.world.host(*client).tally.events).collect();
     assert_eq!(events, [0, 0, 0, 0, 0, 0, 10, 10, 10]);
 }
 
-/// It happens after a change of `local_datacentre`, say: queries would not use these links, and USE would count on them.
+/// It happens after a change of `local_datacentre`, say: queries would not use these links, and USE
+/// would count on them.
 #[test]
 fn links_to_nodes_that_are_not_local_any_more_are_closed() {
     for_seeds(6, |seed| {
@@ -183,7 +202,11 @@ fn a_local_datacentre_that_vanishes_has_its_queries_refused() {
     scene.work(5, 60 * SECOND);
     for client in &scene.clients {
         let client = scene.world.host(*client);
-        assert!(client.tally.refused > 0 && client.last_error.contains("datacenter1"), "{}", client.last_error);
+        assert!(
+            client.tally.refused > 0 && client.last_error.contains("datacenter1"),
+            "{}",
+            client.last_error
+        );
     }
     let after: u64 = (0..3).map(|node| scene.world.host(scene.nodes[node]).counts().queries).sum();
     assert_eq!((served, scene.links(0).1), (after, 0));

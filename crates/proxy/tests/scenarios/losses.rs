@@ -1,4 +1,5 @@
-//! Nodes and links that vanish. What the client asked was idempotent, so it must not notice when one replica is left.
+//! Nodes and links that vanish. What the client asked was idempotent, so it must not notice when
+//! one replica is left.
 
 use shunt_bench::stub::{Action, hook};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
@@ -56,7 +57,10 @@ fn a_killed_node_that_comes_back_is_used_again() {
         let mut scene = unnoticed(scene);
         scene.world.run_for(15 * SECOND);
         scene.work(50, 10 * SECOND);
-        assert!(scene.world.host(scene.nodes[1]).counts().queries > 10, "the node is not used again");
+        assert!(
+            scene.world.host(scene.nodes[1]).counts().queries > 10,
+            "the node is not used again"
+        );
         unnoticed(scene);
     });
 }
@@ -65,7 +69,10 @@ fn a_killed_node_that_comes_back_is_used_again() {
 fn a_reset_link_costs_no_client_anything() {
     for_seeds(20, |seed| {
         let mut scene = busy(seed);
-        scene.hook(seed as usize % 3, Some(hook::once(Action::Close, |request| request.opcode == opcode::EXECUTE)));
+        scene.hook(
+            seed as usize % 3,
+            Some(hook::once(Action::Close, |request| request.opcode == opcode::EXECUTE)),
+        );
         unnoticed(scene);
     });
 }
@@ -126,7 +133,11 @@ fn all_nodes_gone_gives_errors_and_recovery_not_silence() {
             scene.restart_node(node);
         }
         scene.wait_idle(60 * SECOND);
-        assert_eq!(scene.sum(|client| client.tally.losses + client.tally.out_of_patience), 0, "connections were lost");
+        assert_eq!(
+            scene.sum(|client| client.tally.losses + client.tally.out_of_patience),
+            0,
+            "connections were lost"
+        );
         scene.world.run_for(15 * SECOND);
         let refused = scene.sum(|client| client.tally.refused);
         scene.work(50, 10 * SECOND);
@@ -141,7 +152,8 @@ fn a_stopped_node_delays_only_what_it_had() {
         let mut scene = busy(seed);
         scene.world.freeze(scene.nodes[2]);
         scene.wait_idle(60 * SECOND);
-        // What it had been given timed out; what came after went elsewhere once it was known to be silent.
+        // What it had been given timed out; what came after went elsewhere once it was known to be
+        // silent.
         let refused = scene.sum(|client| client.tally.refused);
         assert!(refused <= 6 * 10 * 3, "{refused} requests were refused");
         assert!(scene.sum(|client| client.tally.right) + refused == 6 * 400);
@@ -151,7 +163,11 @@ fn a_stopped_node_delays_only_what_it_had() {
         }
         scene.world.run_for(15 * SECOND);
         scene.work(50, 10 * SECOND);
-        assert_eq!(scene.sum(|client| client.tally.refused), refused, "a node known to be dead was asked");
+        assert_eq!(
+            scene.sum(|client| client.tally.refused),
+            refused,
+            "a node known to be dead was asked"
+        );
         scene.world.thaw(scene.nodes[2]);
         scene.world.run_for(15 * SECOND);
         scene.work(50, 10 * SECOND);
@@ -181,7 +197,8 @@ fn a_half_open_link_is_found_out() {
     });
 }
 
-/// Queries that a node lost for good count as in flight on it, and so would keep others away from it.
+/// Queries that a node lost for good count as in flight on it, and so would keep others away from
+/// it.
 #[test]
 fn a_node_that_lost_some_queries_gets_its_share_again() {
     for_seeds(5, |seed| {

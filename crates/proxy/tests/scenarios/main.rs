@@ -1,6 +1,11 @@
-//! Each test is one simulated scenario and says what clients notice, and what they must not notice, when nodes, links,
-//! ring and proxy change under them. `sim_proxy` mixes all of this by seed; here each thing happens alone, and exactly.
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
+//! Each test is one simulated scenario and says what clients notice, and what they must not notice,
+//! when nodes, links, ring and proxy change under them. `sim_proxy` mixes all of this by seed; here
+//! each thing happens alone, and exactly.
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test may say what it expects and stop there"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

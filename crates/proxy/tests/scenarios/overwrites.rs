@@ -1,7 +1,9 @@
-//! The same keys overwritten again and again while a node stands still, and comes back with what it was given.
+//! The same keys overwritten again and again while a node stands still, and comes back with what it
+//! was given.
 //!
-//! A node that is stopped has requests in its buffers, and when it goes on it carries them out, long after others were
-//! asked instead and answered. What it stamps only then is newer than all that was acknowledged meanwhile.
+//! A node that is stopped has requests in its buffers, and when it goes on it carries them out,
+//! long after others were asked instead and answered. What it stamps only then is newer than all
+//! that was acknowledged meanwhile.
 
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
 
@@ -11,7 +13,8 @@ use super::support::scene::{Scene, SceneOptions};
 /// They are so few that each is overwritten while the node stands still.
 const REGISTERS: u32 = 8;
 
-/// Clients overwrite registers, a node stops for longer than its links are waited for, the clients end, it goes on.
+/// Clients overwrite registers, a node stops for longer than its links are waited for, the clients
+/// end, it goes on.
 fn stopped_and_back(seed: u64, timestamps: bool) -> Scene {
     let mut options = SceneOptions::new(seed, Options::calm());
     options.aggregate = vec![seed.is_multiple_of(2); 3];

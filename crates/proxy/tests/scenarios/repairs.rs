@@ -51,7 +51,13 @@ fn forgotten_statements_are_prepared_again() {
 fn a_node_that_forgets_all_the_time_is_outlasted() {
     for_seeds(10, |seed| {
         let mut scene = scene(seed, true, false);
-        scene.hook(0, Some(hook::random(seed, vec![(if seed % 2 == 0 { 1.0 } else { 0.3 }, Action::Unprepared)])));
+        scene.hook(
+            0,
+            Some(hook::random(
+                seed,
+                vec![(if seed % 2 == 0 { 1.0 } else { 0.3 }, Action::Unprepared)],
+            )),
+        );
         scene.work(200, 60 * SECOND);
         assert_eq!(scene.sum(|client| client.tally.right), 6 * 200);
         scene.check_memory();
@@ -79,7 +85,8 @@ fn a_node_that_dies_while_a_statement_is_repaired() {
 fn a_node_that_turns_queries_away_is_not_the_clients_business() {
     for_seeds(10, |seed| {
         let mut scene = scene(seed, seed % 2 == 0, seed % 3 == 0);
-        let code = if seed % 2 == 0 { error_code::OVERLOADED } else { error_code::IS_BOOTSTRAPPING };
+        let code =
+            if seed % 2 == 0 { error_code::OVERLOADED } else { error_code::IS_BOOTSTRAPPING };
         scene.hook(0, Some(hook::random(seed, vec![(1.0, Action::Error(code))])));
         scene.work(200, 60 * SECOND);
         assert_eq!(scene.sum(|client| client.tally.right), 6 * 200, "{}", scene.log_of_metrics());
@@ -88,17 +95,23 @@ fn a_node_that_turns_queries_away_is_not_the_clients_business() {
     });
 }
 
-/// An error comes sooner than an answer, so a node that answers with errors has the fewest queries in flight.
+/// An error comes sooner than an answer, so a node that answers with errors has the fewest queries
+/// in flight.
 #[test]
 fn a_node_that_fails_fast_does_not_draw_the_traffic() {
     for_seeds(6, |seed| {
         let mut scene = scene(seed, false, seed % 2 == 0);
-        let codes = [error_code::SERVER_ERROR, error_code::OVERLOADED, error_code::IS_BOOTSTRAPPING];
-        scene.hook(0, Some(hook::random(seed, vec![(1.0, Action::Error(codes[seed as usize % 3]))])));
+        let codes =
+            [error_code::SERVER_ERROR, error_code::OVERLOADED, error_code::IS_BOOTSTRAPPING];
+        scene.hook(
+            0,
+            Some(hook::random(seed, vec![(1.0, Action::Error(codes[seed as usize % 3]))])),
+        );
         for node in 1..3 {
             scene.hook(node, Some(hook::random(seed, vec![(1.0, Action::Delay(5 * MILLISECOND))])));
         }
-        let asked = |scene: &Scene, node: usize| scene.world.host(scene.nodes[node]).counts().queries;
+        let asked =
+            |scene: &Scene, node: usize| scene.world.host(scene.nodes[node]).counts().queries;
         let before: Vec<u64> = (0..3).map(|node| asked(&scene, node)).collect();
         scene.work(500, 60 * SECOND);
         let now: Vec<u64> = (0..3).map(|node| asked(&scene, node) - before[node]).collect();
@@ -118,8 +131,9 @@ fn a_node_that_fails_fast_does_not_draw_the_traffic() {
 #[test]
 fn a_statement_that_is_known_is_not_spread_again() {
     let mut scene = scene(1, false, false);
-    let prepares =
-        |scene: &Scene| -> u64 { scene.nodes.iter().map(|node| scene.world.host(*node).counts().prepares).sum() };
+    let prepares = |scene: &Scene| -> u64 {
+        scene.nodes.iter().map(|node| scene.world.host(*node).counts().prepares).sum()
+    };
     scene.work(10, 20 * SECOND);
     let before = prepares(&scene);
     let of_one_client = 6;

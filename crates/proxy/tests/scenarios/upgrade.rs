@@ -1,5 +1,5 @@
-//! Nodes that take aggregated frames on a port of their own: links move there when it works, and whatever becomes of
-//! that port, no client notices.
+//! Nodes that take aggregated frames on a port of their own: links move there when it works, and
+//! whatever becomes of that port, no client notices.
 
 use std::net::SocketAddr;
 
@@ -45,7 +45,10 @@ fn serves_everybody(scene: &mut Scene) {
 }
 
 fn unnoticed(scene: &Scene) {
-    if scene.sum(|client| client.tally.refused + client.tally.losses + client.tally.handshakes_failed) > 0 {
+    if scene
+        .sum(|client| client.tally.refused + client.tally.losses + client.tally.handshakes_failed)
+        > 0
+    {
         scene.show_clients();
         panic!("the clients noticed");
     }
@@ -76,7 +79,8 @@ fn links_move_to_the_port_that_a_node_names() {
 #[test]
 fn a_login_holds_on_both_ports() {
     for_seeds(4, |seed| {
-        let mut scene = scene(seed, |options| options.credentials = vec![("ann".into(), "secret".into())]);
+        let mut scene =
+            scene(seed, |options| options.credentials = vec![("ann".into(), "secret".into())]);
         scene.world.run_for(2 * SECOND);
         serves_everybody(&mut scene);
         (0..3).for_each(|node| assert_links(&scene, node, true));
@@ -132,7 +136,9 @@ fn frames_that_something_on_the_way_does_not_let_through_are_not_sent_for_ever()
         serves_everybody(&mut scene);
         (0..3).for_each(|node| assert_links(&scene, node, true));
         for node in 0..3 {
-            let refuses = |request: &Request<'_>| if request.aggregated { Action::Close } else { Action::Answer };
+            let refuses = |request: &Request<'_>| {
+                if request.aggregated { Action::Close } else { Action::Answer }
+            };
             scene.hook(node, Some(Box::new(refuses)));
         }
         // What was on the way in a frame may be lost with its link.
@@ -146,7 +152,10 @@ fn frames_that_something_on_the_way_does_not_let_through_are_not_sent_for_ever()
         scene.work(60, 20 * SECOND);
         let tried = 3 * LAYOUTS.len() as u64;
         assert!(lost(&scene) - before <= tried, "{} lost", lost(&scene) - before);
-        assert!(scene.sum(|client| client.tally.right) - queries >= 60 * scene.clients.len() as u64 - tried);
+        assert!(
+            scene.sum(|client| client.tally.right) - queries
+                >= 60 * scene.clients.len() as u64 - tried
+        );
         (0..3).for_each(|node| scene.hook(node, None));
         scene.world.run_for(700 * SECOND);
         (0..3).for_each(|node| assert_links(&scene, node, true));

@@ -1,5 +1,5 @@
-//! What goes wrong in a run, drawn from its seed: proxies and nodes that are killed or stand still, cuts in one direction or both,
-//! statements that end either way, wall clocks that jump.
+//! What goes wrong in a run, drawn from its seed: proxies and nodes that are killed or stand still,
+//! cuts in one direction or both, statements that end either way, wall clocks that jump.
 
 use shunt_proxy::config::Commit;
 use shunt_proxy::weakened::Weakened;
@@ -88,7 +88,8 @@ pub fn settings(seed: u64, drift_ppm: u64) -> Settings {
             0..10_000 => 1_000_000 + random.below(drift_ppm + 1),
             _ => 1_000_000 - drift_ppm + random.below(2 * drift_ppm + 1),
         };
-        let wall_offset_us = Clock::default().wall_offset_us + random.below(7_200_000_000) as i64 - 3_600_000_000;
+        let wall_offset_us =
+            Clock::default().wall_offset_us + random.below(7_200_000_000) as i64 - 3_600_000_000;
         Clock { rate_ppm, boot_offset_ns: random.below(1_000_000) * SECOND, wall_offset_us }
     };
     let clocks = (0..proxies).map(|_| clock(&mut random)).collect();
@@ -136,7 +137,8 @@ impl Chaos {
         if kinds.is_empty() {
             kinds.push(FAULTS[random.index(FAULTS.len())]);
         }
-        let trouble = if random.chance(0.5) { 0.0 } else { 0.01 + 0.001 * random.below(120) as f64 };
+        let trouble =
+            if random.chance(0.5) { 0.0 } else { 0.01 + 0.001 * random.below(120) as f64 };
         let slow = if random.chance(0.7) { 0.0 } else { 0.03 };
         Chaos { random, kinds, ends: Vec::new(), trouble, slow, hunts: None, slow_records: 0.0 }
     }
@@ -155,7 +157,8 @@ impl Chaos {
         }
     }
 
-    /// Proxies fall again and again, where logs are opened above all, and statements end late or nobody knows how.
+    /// Proxies fall again and again, where logs are opened above all, and statements end late or
+    /// nobody knows how.
     pub fn of_openings(seed: u64) -> Chaos {
         let random = Random::new(seed ^ 0x6f70_656e);
         let kinds = vec![Fault::KillProxy, Fault::FreezeProxy, Fault::DrainProxy];
@@ -163,18 +166,35 @@ impl Chaos {
         Chaos { random, kinds, ends: Vec::new(), trouble: 0.1, slow: 0.1, hunts, slow_records: 0.0 }
     }
 
-    /// Records of transactions are late, leases run out because renewals are lost, and proxies stand still.
+    /// Records of transactions are late, leases run out because renewals are lost, and proxies
+    /// stand still.
     pub fn of_late_records(seed: u64) -> Chaos {
         let (random, kinds) = (Random::new(seed ^ 0x6c61_7465), vec![Fault::FreezeProxy]);
         let hunts = Some(Prey::LateRecords);
-        Chaos { random, kinds, ends: Vec::new(), trouble: 0.0, slow: 0.0, hunts, slow_records: 0.15 }
+        Chaos {
+            random,
+            kinds,
+            ends: Vec::new(),
+            trouble: 0.0,
+            slow: 0.0,
+            hunts,
+            slow_records: 0.15,
+        }
     }
 
     /// Proxies are killed just after a transaction has begun to write.
     pub fn of_writes(seed: u64) -> Chaos {
         let (random, kinds) = (Random::new(seed ^ 0x7772_6974), vec![Fault::KillProxy]);
         let hunts = Some(Prey::Writes);
-        Chaos { random, kinds, ends: Vec::new(), trouble: 0.2, slow: 0.05, hunts, slow_records: 0.0 }
+        Chaos {
+            random,
+            kinds,
+            ends: Vec::new(),
+            trouble: 0.2,
+            slow: 0.05,
+            hunts,
+            slow_records: 0.0,
+        }
     }
 
     /// Lets things go wrong for so long.
@@ -194,7 +214,8 @@ impl Chaos {
         }
     }
 
-    /// For a while, or until what is hunted is there and somebody falls for it. `true`: something else is to go wrong now.
+    /// For a while, or until what is hunted is there and somebody falls for it. `true`: something
+    /// else is to go wrong now.
     fn wait(&mut self, scene: &mut Scene) -> bool {
         let for_ns = 50 * MILLISECOND + self.random.below(500 * MILLISECOND);
         let Some(prey) = self.hunts else {
@@ -223,7 +244,11 @@ impl Chaos {
                 } else {
                     // Nobody tells whose it was.
                     for _ in 0..1 + self.random.index(2) {
-                        let fault = if self.random.chance(0.4) { Fault::FreezeProxy } else { Fault::KillProxy };
+                        let fault = if self.random.chance(0.4) {
+                            Fault::FreezeProxy
+                        } else {
+                            Fault::KillProxy
+                        };
                         self.begin(scene, fault);
                     }
                 }
@@ -261,7 +286,9 @@ impl Chaos {
 
     fn end_due(&mut self, scene: &mut Scene, all: bool) {
         let now_ns = scene.world.now_ns();
-        let (due, later) = std::mem::take(&mut self.ends).into_iter().partition(|(at_ns, _)| all || *at_ns <= now_ns);
+        let (due, later) = std::mem::take(&mut self.ends)
+            .into_iter()
+            .partition(|(at_ns, _)| all || *at_ns <= now_ns);
         self.ends = later;
         for (_, end) in due {
             match end {
@@ -308,7 +335,8 @@ impl Chaos {
             Fault::CutProxies => {
                 let other = self.random.index(scene.proxies.len());
                 if other != proxy {
-                    let sides = (0..cores.len()).flat_map(|one| (0..cores.len()).map(move |two| (one, two)));
+                    let sides = (0..cores.len())
+                        .flat_map(|one| (0..cores.len()).map(move |two| (one, two)));
                     let both = self.random.chance(0.4);
                     for (one, two) in sides {
                         self.cut(scene, Side::Core(proxy, one), Side::Core(other, two), both);
@@ -356,7 +384,10 @@ impl Chaos {
         for (from, to) in [(from, to), (to, from)].into_iter().take(if both { 2 } else { 1 }) {
             match (from, to) {
                 (Side::Core(one, core), Side::Core(other, place)) => {
-                    scene.world.cut_one_way(scene.proxies[one].cores[core], scene.proxies[other].cores[place]);
+                    scene.world.cut_one_way(
+                        scene.proxies[one].cores[core],
+                        scene.proxies[other].cores[place],
+                    );
                 }
                 (Side::Core(one, core), Side::Node(node)) => {
                     scene.world.cut_one_way(scene.proxies[one].cores[core], scene.nodes[node]);
@@ -375,7 +406,8 @@ impl Chaos {
             (Side::Core(one, core), Side::Core(other, place)) => {
                 scene.world.join(scene.proxies[one].cores[core], scene.proxies[other].cores[place]);
             }
-            (Side::Core(one, core), Side::Node(node)) | (Side::Node(node), Side::Core(one, core)) => {
+            (Side::Core(one, core), Side::Node(node))
+            | (Side::Node(node), Side::Core(one, core)) => {
                 scene.world.join(scene.proxies[one].cores[core], scene.nodes[node]);
             }
             (Side::Node(_), Side::Node(_)) => {}

@@ -1,5 +1,5 @@
-//! A simulated client: it tries, waits for, renews and releases locks through any proxy, one request at a time, and tells the
-//! [`super::witness`] what it was answered.
+//! A simulated client: it tries, waits for, renews and releases locks through any proxy, one
+//! request at a time, and tells the [`super::witness`] what it was answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,8 @@ pub struct LockClient {
     sweep: Vec<Lock>,
     /// Of a request that was given up nobody knows when it is carried out.
     tainted_until_ns: BTreeMap<Lock, u64>,
-    /// The proxy counts a hold from when it granted it: the client may hold a lock on which it does not count any more.
+    /// The proxy counts a hold from when it granted it: the client may hold a lock on which it does
+    /// not count any more.
     held_until_ns: BTreeMap<Lock, u64>,
     /// The fence of the hold that it has released last, or has asked to.
     released: BTreeMap<Lock, i64>,
@@ -108,7 +109,10 @@ impl LockClient {
     }
 
     pub fn show(&self) -> String {
-        format!("client {}: at {:?} {:?} sweep {:?}", self.number, self.proxies[self.at], self.sent, self.sweep)
+        format!(
+            "client {}: at {:?} {:?} sweep {:?}",
+            self.number, self.proxies[self.at], self.sent, self.sweep
+        )
     }
 
     /// Always the same: an earlier request that is carried out late must not make a hold shorter.
@@ -156,19 +160,27 @@ impl LockClient {
         let holds = self.witness.borrow().belief(lock, self.number, now_ns);
         match (holds, self.random.below(10)) {
             (Some(Belief { fence, .. }), 0..4) => (Asked::Release { fence }, 0),
-            (Some(Belief { fence, shared, .. }), 4..7) => (Asked::Renew { shared, ttl_ms, fence }, 0),
+            (Some(Belief { fence, shared, .. }), 4..7) => {
+                (Asked::Renew { shared, ttl_ms, fence }, 0)
+            }
             (Some(belief), _) => (Asked::Acquire { shared: belief.shared, ttl_ms }, 0),
             (None, 0) => (Asked::Release { fence: NO_FENCE }, 0),
             (None, 1) if self.rough => {
-                let locks: BTreeSet<Lock> = (0..2 + self.random.index(2)).map(|_| self.draw_lock()).collect();
-                let locks: Vec<Lock> = locks.into_iter().filter(|other| other.fast == lock.fast).collect();
+                let locks: BTreeSet<Lock> =
+                    (0..2 + self.random.index(2)).map(|_| self.draw_lock()).collect();
+                let locks: Vec<Lock> =
+                    locks.into_iter().filter(|other| other.fast == lock.fast).collect();
                 match locks.len() {
                     0..2 => (Asked::Acquire { shared: false, ttl_ms }, 0),
                     _ => (Asked::Batch { ttl_ms, locks }, 0),
                 }
             }
             (None, _) => {
-                let wait_ms = if self.random.chance(0.4) { self.random.below((ttl_ms - 1_000).min(1_500)) } else { 0 };
+                let wait_ms = if self.random.chance(0.4) {
+                    self.random.below((ttl_ms - 1_000).min(1_500))
+                } else {
+                    0
+                };
                 (Asked::Acquire { shared: self.random.chance(0.4), ttl_ms }, wait_ms)
             }
         }
@@ -208,7 +220,8 @@ impl LockClient {
         let now_ns = io.now_ns();
         let sent = self.sent.take().filter(|sent| sent.stream == answer.stream());
         let Some(sent) = sent else {
-            let what = format!("client {} was answered what it had not asked: {answer:?}", self.number);
+            let what =
+                format!("client {} was answered what it had not asked: {answer:?}", self.number);
             return self.witness.borrow_mut().violate(now_ns, &what);
         };
         self.witness.borrow_mut().answers += 1;
@@ -216,7 +229,11 @@ impl LockClient {
             opcode::ERROR => self.refused(io, &sent, answer),
             _ => self.told(now_ns, &sent, answer),
         }
-        let pause_ns = if self.random.chance(0.4) { self.random.below(500 * MILLISECOND) } else { 15 * MILLISECOND };
+        let pause_ns = if self.random.chance(0.4) {
+            self.random.below(500 * MILLISECOND)
+        } else {
+            15 * MILLISECOND
+        };
         self.act_later(io, MILLISECOND + pause_ns);
     }
 
@@ -236,7 +253,10 @@ impl LockClient {
                 self.taint(io.now_ns(), sent);
             }
             error_code::READ_TIMEOUT | error_code::OVERLOADED => {}
-            _ => self.witness.borrow_mut().violate(io.now_ns(), &format!("{code:#x} {text}: {sent:?}")),
+            _ => self
+                .witness
+                .borrow_mut()
+                .violate(io.now_ns(), &format!("{code:#x} {text}: {sent:?}")),
         }
     }
 
@@ -304,7 +324,11 @@ impl LockClient {
                         self.witness.borrow_mut().own(own);
                     }
                 }
-                (Asked::Acquire { .. } | Asked::Batch { .. } | Asked::Renew { .. }, false, false) => {
+                (
+                    Asked::Acquire { .. } | Asked::Batch { .. } | Asked::Renew { .. },
+                    false,
+                    false,
+                ) => {
                     self.lost(now_ns, lock, sent, answer);
                 }
                 (Asked::Release { fence }, _, _) => {
@@ -324,7 +348,8 @@ impl LockClient {
         {
             // None of those that it did not hold before.
             for lock in locks.clone() {
-                let may_hold = self.held_until_ns.get(&lock).is_some_and(|until_ns| *until_ns >= now_ns);
+                let may_hold =
+                    self.held_until_ns.get(&lock).is_some_and(|until_ns| *until_ns >= now_ns);
                 if !may_hold && self.witness.borrow().belief(lock, self.number, now_ns).is_none() {
                     self.is_free(now_ns, lock);
                 }
@@ -340,10 +365,12 @@ impl LockClient {
     }
 
     fn check_not_free(&mut self, now_ns: u64, lock: Lock, sent: &Sent) {
-        // That a durable lock was released may be forgotten when its proxy dies: then its time has to run out. And where clocks are too
-        // far apart two proxies may keep a lock at the same time, and one of them does not hear of the release.
+        // That a durable lock was released may be forgotten when its proxy dies: then its time has
+        // to run out. And where clocks are too far apart two proxies may keep a lock at the same
+        // time, and one of them does not hear of the release.
         if self.free.remove(&lock) && lock.fast && self.witness.borrow().exclusion {
-            let what = format!("client {} holds what it had released or never got: {sent:?}", self.number);
+            let what =
+                format!("client {} holds what it had released or never got: {sent:?}", self.number);
             self.witness.borrow_mut().violate(now_ns, &what);
         }
     }
@@ -352,8 +379,11 @@ impl LockClient {
     fn lost(&mut self, now_ns: u64, lock: Lock, sent: &Sent, answer: &Answer) {
         let mut witness = self.witness.borrow_mut();
         // Locks in memory are forgotten with their proxy, and granted to nobody before their time.
-        if let Some(belief) = witness.belief(lock, self.number, now_ns).filter(|_| witness.exclusion && !lock.fast) {
-            let what = format!("client {} lost {belief:?}: {sent:?} {:?}", self.number, answer.rows());
+        if let Some(belief) =
+            witness.belief(lock, self.number, now_ns).filter(|_| witness.exclusion && !lock.fast)
+        {
+            let what =
+                format!("client {} lost {belief:?}: {sent:?} {:?}", self.number, answer.rows());
             witness.violate(now_ns, &what);
         }
         drop(witness);
@@ -370,7 +400,8 @@ impl LockClient {
             self.taint(io.now_ns(), &sent);
         }
         if self.proxies.len() > 1 && self.random.chance(0.8) {
-            self.at = (self.at + 1 + self.random.index(self.proxies.len() - 1)) % self.proxies.len();
+            self.at =
+                (self.at + 1 + self.random.index(self.proxies.len() - 1)) % self.proxies.len();
         }
         io.set_timer(io.now_ns() + MILLISECOND + after_ns, CONNECT);
     }

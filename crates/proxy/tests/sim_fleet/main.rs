@@ -1,9 +1,14 @@
-//! A whole fleet in a simulated world, by the thousand: proxies with the real code, a ring whose statements end either way, clients
-//! that take locks. Nobody else holds what a client has, fences rise, every request is answered once, and when all is calm nothing
-//! is left and everything is served.
+//! A whole fleet in a simulated world, by the thousand: proxies with the real code, a ring whose
+//! statements end either way, clients that take locks. Nobody else holds what a client has, fences
+//! rise, every request is answered once, and when all is calm nothing is left and everything is
+//! served.
 //!
 //! `SHUNT_SIM_SEEDS=1000` runs that many; a failure prints the command that replays its seed.
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may stop where something is not as expected")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test may stop where something is not as expected"
+)]
 
 mod chaos;
 mod client;
@@ -56,14 +61,15 @@ fn two_proxies_without_faults() {
     assert!(witness.grants > 200, "{} grants, {} answers", witness.grants, witness.answers);
 }
 
-/// Nobody stays in a queue whose client has left, whichever proxy it had asked. And nobody else's request is taken back: without
-/// faults every other one is answered for certain.
+/// Nobody stays in a queue whose client has left, whichever proxy it had asked. And nobody else's
+/// request is taken back: without faults every other one is answered for certain.
 #[test]
 fn who_leaves_while_it_waits_leaves_the_queue() {
     let mut waited = 0;
     for seed in 0..20 {
         let cores = 1 + seed as usize % 2;
-        let mut scene = Scene::new(Settings { rough_clients: true, clients: 6, cores, ..settings(seed) });
+        let mut scene =
+            Scene::new(Settings { rough_clients: true, clients: 6, cores, ..settings(seed) });
         // By then the second proxy has its shards.
         scene.run_for(2 * SECOND);
         let in_doubt = scene.witness.borrow().in_doubt;
@@ -102,7 +108,9 @@ fn check(scene: &Scene) {
 #[test]
 fn whole_fleet_runs() {
     // Many more in a step of their own of `make test`.
-    for_seeds(10, |seed| check(&run(seed, if seed % 4 == 3 { 100_000 } else { 9_000 }, Weakened::default())));
+    for_seeds(10, |seed| {
+        check(&run(seed, if seed % 4 == 3 { 100_000 } else { 9_000 }, Weakened::default()))
+    });
 }
 
 #[test]
@@ -115,7 +123,8 @@ fn a_seed_replays_the_same_run() {
 
 #[test]
 fn runs_have_grants_take_overs_and_answers_in_doubt() {
-    let (mut grants, mut found_again, mut in_doubt, mut deaths, mut changes, mut deletions) = (0, 0, 0, 0, 0, 0);
+    let (mut grants, mut found_again, mut in_doubt, mut deaths, mut changes, mut deletions) =
+        (0, 0, 0, 0, 0, 0);
     for seed in 0..12 {
         let scene = run(seed, 9_000, Weakened::default());
         let (witness, ring) = (scene.witness.borrow(), scene.ring.lock().unwrap());
@@ -129,12 +138,19 @@ fn runs_have_grants_take_overs_and_answers_in_doubt() {
     let counts = format!(
         "{grants} grants, {found_again} found again, {in_doubt} in doubt, {deaths} dead, {changes} changes, {deletions} deletions"
     );
-    assert!(grants > 500 && found_again > 100 && in_doubt > 5 && deaths > 5 && changes > 30, "{counts}");
+    assert!(
+        grants > 500 && found_again > 100 && in_doubt > 5 && deaths > 5 && changes > 30,
+        "{counts}"
+    );
     assert!(deletions > 10, "{counts}");
 }
 
 /// What is seen in the first of these seeds in which a fleet without a step does what it must not.
-fn seen_without(seeds: std::ops::Range<u64>, weakened: Weakened, chaos: fn(u64) -> Chaos) -> Option<String> {
+fn seen_without(
+    seeds: std::ops::Range<u64>,
+    weakened: Weakened,
+    chaos: fn(u64) -> Chaos,
+) -> Option<String> {
     seeds.into_iter().find_map(|seed| {
         let mut scene = Scene::new(Settings { weakened, ..chaos::settings(seed, 9_000) });
         scene.run_for(2 * SECOND);
@@ -147,19 +163,25 @@ fn seen_without(seeds: std::ops::Range<u64>, weakened: Weakened, chaos: fn(u64) 
 #[test]
 fn without_grace_a_lock_in_memory_has_two_holders() {
     let of_fleet = Weakened { step: Some(Step::Grace), ..Weakened::default() };
-    let of_locks = Weakened { locks: Without { grace: true, ..Without::default() }, ..Weakened::default() };
+    let of_locks =
+        Weakened { locks: Without { grace: true, ..Without::default() }, ..Weakened::default() };
     for weakened in [of_fleet, of_locks] {
         let seen = seen_without(0..200, weakened, Chaos::drawn);
         // To one client twice, or to two.
         assert!(
-            seen.is_some_and(|what| what.contains("two holders") || what.contains("a second grant of what is held"))
+            seen.is_some_and(|what| what.contains("two holders")
+                || what.contains("a second grant of what is held"))
         );
     }
 }
 
 #[test]
 fn without_a_floor_of_tokens_fences_fall_where_wall_clocks_differ() {
-    let seen = seen_without(0..100, Weakened { step: Some(Step::TokenFloor), ..Weakened::default() }, Chaos::drawn);
+    let seen = seen_without(
+        0..100,
+        Weakened { step: Some(Step::TokenFloor), ..Weakened::default() },
+        Chaos::drawn,
+    );
     assert!(seen.is_some_and(|what| what.contains("fence")));
 }
 

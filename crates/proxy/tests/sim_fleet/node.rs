@@ -1,5 +1,5 @@
-//! A simulated node: it takes statements of proxies and carries them out on the data of the [`super::ring`], at once or late, and
-//! answers rightly, not at all, or that it does not know.
+//! A simulated node: it takes statements of proxies and carries them out on the data of the
+//! [`super::ring`], at once or late, and answers rightly, not at all, or that it does not know.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::envelope::{BODY_BYTES_MAX, HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
 use shunt_wire::cql::message::{
-    Consistency, ErrorDetails, ErrorMessage, Execute, Prepare, Query, QueryParams, ReplicaCounts, Value, encode,
-    error_code,
+    Consistency, ErrorDetails, ErrorMessage, Execute, Prepare, Query, QueryParams, ReplicaCounts,
+    Value, encode, error_code,
 };
 use shunt_wire::cql::reader::EnvelopeReader;
 
@@ -47,8 +47,13 @@ const LOCK: &[(&str, &[u8])] = &[
 ];
 
 /// The consistency levels whose statements see each other.
-const QUORUMS: [Consistency; 5] =
-    [Consistency::QUORUM, Consistency::ALL, Consistency::LOCAL_QUORUM, Consistency::SERIAL, Consistency::LOCAL_SERIAL];
+const QUORUMS: [Consistency; 5] = [
+    Consistency::QUORUM,
+    Consistency::ALL,
+    Consistency::LOCAL_QUORUM,
+    Consistency::SERIAL,
+    Consistency::LOCAL_SERIAL,
+];
 
 /// Where an answer goes.
 #[derive(Clone, Copy)]
@@ -88,7 +93,9 @@ impl Asked {
     /// Who renews its membership.
     fn renews(&self) -> Option<&[u8]> {
         match self {
-            Asked::OfFleet { kind: Kind::Renew | Kind::RenewLeaving, values, .. } => Some(&values[3]),
+            Asked::OfFleet { kind: Kind::Renew | Kind::RenewLeaving, values, .. } => {
+                Some(&values[3])
+            }
             _ => None,
         }
     }
@@ -96,7 +103,9 @@ impl Asked {
     fn class(&self) -> Class {
         use Kind::{ReadFleet, ReadLocks, ReadMember, ReadMembers};
         match self {
-            Asked::OfFleet { kind: ReadFleet | ReadMembers | ReadMember | ReadLocks, .. } => Class::Read,
+            Asked::OfFleet { kind: ReadFleet | ReadMembers | ReadMember | ReadLocks, .. } => {
+                Class::Read
+            }
             Asked::OfFleet { kind, .. } if kind.is_conditional() => Class::Conditional,
             Asked::OfTransactions(request) if request.is_read() => Class::Read,
             Asked::OfTransactions(request) if request.is_conditional() => Class::Conditional,
@@ -162,16 +171,25 @@ impl Node {
             opcode::STARTUP | opcode::REGISTER => send(io, to, opcode::READY, &[]),
             opcode::PREPARE => {
                 let text = Prepare::decode(version, body).expect("PREPARE").text;
-                let hash =
-                    text.bytes().fold(7u128, |hash, byte| hash.wrapping_mul(0x1000_0000_01b3) ^ u128::from(byte));
+                let hash = text.bytes().fold(7u128, |hash, byte| {
+                    hash.wrapping_mul(0x1000_0000_01b3) ^ u128::from(byte)
+                });
                 let id = hash.to_be_bytes();
                 self.texts.insert(id.to_vec(), text.to_owned());
                 let known = self.ring.lock().unwrap().tables.parsed(text);
                 let unknown = || ("shunt_meta", "t", Vec::new(), Vec::new(), Vec::new());
-                let (keyspace, table, bind, result, partition_key) = known.map_or_else(unknown, |known| known.shown());
+                let (keyspace, table, bind, result, partition_key) =
+                    known.map_or_else(unknown, |known| known.shown());
                 let (bind, result, partition_key) = (&bind[..], &result[..], &partition_key[..]);
-                let spec =
-                    PreparedSpec { id: &id, result_metadata_id: &[], keyspace, table, bind, partition_key, result };
+                let spec = PreparedSpec {
+                    id: &id,
+                    result_metadata_id: &[],
+                    keyspace,
+                    table,
+                    bind,
+                    partition_key,
+                    result,
+                };
                 prepared(&mut out, version, &spec);
                 send(io, to, opcode::RESULT, &out);
             }
@@ -182,7 +200,8 @@ impl Node {
                     None => {
                         let details = ErrorDetails::Unprepared { id };
                         let message = "unprepared";
-                        ErrorMessage { code: error_code::UNPREPARED, message, details }.put(&mut out, version);
+                        ErrorMessage { code: error_code::UNPREPARED, message, details }
+                            .put(&mut out, version);
                         send(io, to, opcode::ERROR, &out);
                     }
                 }
@@ -192,7 +211,8 @@ impl Node {
                 if text.contains("system.local") {
                     let columns = [("host_id", native::UUID), ("cluster_name", native::TEXT)];
                     let mut rows = RowsWriter::new(&mut out, "system", "local", &columns);
-                    rows.value(Some(&self.host_id.to_be_bytes())).value(Some(self.cluster_name.as_bytes()));
+                    rows.value(Some(&self.host_id.to_be_bytes()))
+                        .value(Some(self.cluster_name.as_bytes()));
                     rows.finish();
                     send(io, to, opcode::RESULT, &out);
                 } else {
@@ -205,7 +225,8 @@ impl Node {
 
     /// Draws what becomes of a statement.
     fn statement(&mut self, io: &mut Io, to: To, text: &str, params: &QueryParams<'_>) {
-        // The ring below keeps one copy of what is on two of three nodes, which is right for quorums alone.
+        // The ring below keeps one copy of what is on two of three nodes, which is right for
+        // quorums alone.
         if text.contains("shunt_meta.txn_") || text.contains("shunt_meta.lock") {
             assert!(QUORUMS.contains(&params.consistency), "{:?}: {text}", params.consistency);
         }
@@ -213,12 +234,14 @@ impl Node {
             let ring = self.ring.lock().unwrap();
             (ring.has_transactions, ring.has_modes)
         };
-        let has_transactions = has_transactions && (has_modes || !text.contains(" FROM shunt_meta.transactional"));
+        let has_transactions =
+            has_transactions && (has_modes || !text.contains(" FROM shunt_meta.transactional"));
         if let Some(answer) = schema::answer(text).filter(|_| has_transactions) {
             return self.of_schema(io, to, answer);
         }
         if text.contains(" FROM shunt.") || text.contains(" FROM shunt_meta.transactional") {
-            // A role is asked about: all may use the tables, which are empty. And no keyspace has transactions.
+            // A role is asked about: all may use the tables, which are empty. And no keyspace has
+            // transactions.
             let mut body = Vec::new();
             RowsWriter::new(&mut body, "shunt", "locks", &[("name", native::TEXT)]).finish();
             return send(io, to, opcode::RESULT, &body);
@@ -235,7 +258,11 @@ impl Node {
                 let timestamp_us = params.timestamp.unwrap_or(io.wall_us());
                 Asked::OfTransactions(known.request(&values, timestamp_us))
             }
-            None => Asked::OfFleet { kind: Kind::of(text), values, timestamp_us: params.timestamp.unwrap_or(0) },
+            None => Asked::OfFleet {
+                kind: Kind::of(text),
+                values,
+                timestamp_us: params.timestamp.unwrap_or(0),
+            },
         };
         let mut execute_ns = 50 * MICROSECOND + ring.random.below(500 * MICROSECOND);
         let goes_wrong = ring.trouble > 0.0;
@@ -249,7 +276,8 @@ impl Node {
         if slow_records > 0.0 && asked.is_record() && ring.random.chance(slow_records) {
             ring.tables.inside.records_late += 1;
             let is_soon = ring.random.chance(0.3);
-            let (least_ns, more_ns) = if is_soon { (0, 900 * MILLISECOND) } else { (2 * SECOND, 2 * SECOND) };
+            let (least_ns, more_ns) =
+                if is_soon { (0, 900 * MILLISECOND) } else { (2 * SECOND, 2 * SECOND) };
             execute_ns += least_ns + ring.random.below(more_ns);
         } else if slow_records > 0.0 && asked.renews().is_some_and(|inc| ring.loses_renewal(inc)) {
             return;
@@ -309,7 +337,14 @@ impl Node {
         }
     }
 
-    fn answer(&mut self, io: &mut Io, to: To, class: Class, answered: Answered, reply: Option<Reply>) {
+    fn answer(
+        &mut self,
+        io: &mut Io,
+        to: To,
+        class: Class,
+        answered: Answered,
+        reply: Option<Reply>,
+    ) {
         let mut body = Vec::new();
         let counts = ReplicaCounts { consistency: Consistency::QUORUM, received: 1, block_for: 2 };
         let op = match answered {
@@ -320,19 +355,26 @@ impl Node {
                 opcode::RESULT
             }
             Answered::Unavailable => {
-                let details = ErrorDetails::Unavailable { consistency: Consistency::QUORUM, required: 2, alive: 1 };
-                ErrorMessage { code: error_code::UNAVAILABLE, message: "unavailable", details }.put(&mut body, 4);
+                let details = ErrorDetails::Unavailable {
+                    consistency: Consistency::QUORUM,
+                    required: 2,
+                    alive: 1,
+                };
+                ErrorMessage { code: error_code::UNAVAILABLE, message: "unavailable", details }
+                    .put(&mut body, 4);
                 opcode::ERROR
             }
             _ if class == Class::Read => {
                 let details = ErrorDetails::ReadTimeout { counts, data_present: false };
-                ErrorMessage { code: error_code::READ_TIMEOUT, message: "timeout", details }.put(&mut body, 4);
+                ErrorMessage { code: error_code::READ_TIMEOUT, message: "timeout", details }
+                    .put(&mut body, 4);
                 opcode::ERROR
             }
             _ => {
                 let write_type = if class == Class::Conditional { "CAS" } else { "SIMPLE" };
                 let details = ErrorDetails::WriteTimeout { counts, write_type, contentions: None };
-                ErrorMessage { code: error_code::WRITE_TIMEOUT, message: "timeout", details }.put(&mut body, 4);
+                ErrorMessage { code: error_code::WRITE_TIMEOUT, message: "timeout", details }
+                    .put(&mut body, 4);
                 opcode::ERROR
             }
         };
@@ -342,7 +384,13 @@ impl Node {
 }
 
 /// Carries a statement out. A node's clock is the world's.
-fn carry_out(ring: &mut Ring, now_ns: u64, asked: Asked, reached: usize, answered: Answered) -> Reply {
+fn carry_out(
+    ring: &mut Ring,
+    now_ns: u64,
+    asked: Asked,
+    reached: usize,
+    answered: Answered,
+) -> Reply {
     match asked {
         Asked::OfTransactions(request) => {
             let Ring { tables, random, .. } = ring;
@@ -367,7 +415,8 @@ fn put(out: &mut Vec<u8>, reply: Reply) {
     match reply {
         Reply::Void => encode::void(out),
         Reply::Applied(applied) => {
-            let mut rows = RowsWriter::new(out, "shunt_meta", "t", &[("[applied]", native::BOOLEAN)]);
+            let mut rows =
+                RowsWriter::new(out, "shunt_meta", "t", &[("[applied]", native::BOOLEAN)]);
             rows.value(Some(&[u8::from(applied)]));
             rows.finish();
         }
@@ -435,7 +484,13 @@ impl Service for Node {
             Some(Job::Answer { to, op, body }) => send(io, to, op, &body),
             Some(Job::Execute { to, asked, reached, answered }) => {
                 let class = asked.class();
-                let reply = carry_out(&mut self.ring.lock().unwrap(), io.now_ns(), asked, reached, answered);
+                let reply = carry_out(
+                    &mut self.ring.lock().unwrap(),
+                    io.now_ns(),
+                    asked,
+                    reached,
+                    answered,
+                );
                 if answered == Answered::Rightly {
                     self.answer(io, to, class, answered, Some(reply));
                 }

@@ -1,5 +1,6 @@
-//! The data of a simulated ring: rows that proxies agree by, which change one statement after the other, and rows of locks on three
-//! replicas, of which the last write wins; writes reach replicas late or never, and a read asks two and repairs them.
+//! The data of a simulated ring: rows that proxies agree by, which change one statement after the
+//! other, and rows of locks on three replicas, of which the last write wins; writes reach replicas
+//! late or never, and a read asks two and repairs them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -41,15 +42,21 @@ impl Kind {
             () if begins("SELECT inc") && text.contains("inc = ?") => Kind::ReadMember,
             () if begins("SELECT inc") => Kind::ReadMembers,
             () if begins("INSERT INTO shunt_meta.member") => Kind::Join,
-            () if begins("UPDATE shunt_meta.member SET beat") && text.contains("leaving") => Kind::RenewLeaving,
+            () if begins("UPDATE shunt_meta.member SET beat") && text.contains("leaving") => {
+                Kind::RenewLeaving
+            }
             () if begins("UPDATE shunt_meta.member SET beat") => Kind::Renew,
             () if begins("UPDATE shunt_meta.member SET state = 2") => Kind::DeclareDead,
-            () if begins("UPDATE shunt_meta.member SET state = 3") && text.contains("beat") => Kind::Leave,
+            () if begins("UPDATE shunt_meta.member SET state = 3") && text.contains("beat") => {
+                Kind::Leave
+            }
             () if begins("UPDATE shunt_meta.member SET state = 3") => Kind::Seal,
             () if begins("DELETE FROM shunt_meta.member") => Kind::Purge,
             () if begins("UPDATE shunt_meta.fleet") => Kind::ChangeView,
             () if begins("INSERT INTO shunt_meta.lock") => Kind::WriteLock,
-            () if begins("DELETE FROM shunt_meta.lock") && text.contains("slot") => Kind::DeleteShares,
+            () if begins("DELETE FROM shunt_meta.lock") && text.contains("slot") => {
+                Kind::DeleteShares
+            }
             () if begins("DELETE FROM shunt_meta.lock") => Kind::DeleteLock,
             () if begins("SELECT name, slot") => Kind::ReadLocks,
             () => panic!("no statement of a proxy's: {text}"),
@@ -57,8 +64,19 @@ impl Kind {
     }
 
     pub fn is_conditional(self) -> bool {
-        use Kind::{DeleteLock, DeleteShares, ReadFleet, ReadLocks, ReadMember, ReadMembers, WriteLock};
-        !matches!(self, ReadFleet | ReadMembers | ReadMember | WriteLock | DeleteLock | DeleteShares | ReadLocks)
+        use Kind::{
+            DeleteLock, DeleteShares, ReadFleet, ReadLocks, ReadMember, ReadMembers, WriteLock,
+        };
+        !matches!(
+            self,
+            ReadFleet
+                | ReadMembers
+                | ReadMember
+                | WriteLock
+                | DeleteLock
+                | DeleteShares
+                | ReadLocks
+        )
     }
 }
 
@@ -222,9 +240,10 @@ impl Ring {
     pub fn execute(&mut self, now_ns: u64, kind: Kind, values: &Values) -> Reply {
         match kind {
             Kind::ReadFleet => Reply::Rows(kind, vec![self.fleet_row()]),
-            Kind::ReadMembers => {
-                Reply::Rows(kind, self.members.iter().map(|(inc, row)| member_row(inc, row)).collect())
-            }
+            Kind::ReadMembers => Reply::Rows(
+                kind,
+                self.members.iter().map(|(inc, row)| member_row(inc, row)).collect(),
+            ),
             Kind::ReadMember => {
                 let row = self.members.get(&values[1]).map(|row| member_row(&values[1], row));
                 Reply::Rows(kind, row.into_iter().collect())
@@ -236,7 +255,8 @@ impl Ring {
         }
     }
 
-    /// Draws if a renewal is lost: leases run out under those who go on, and who was declared dead hears of it late.
+    /// Draws if a renewal is lost: leases run out under those who go on, and who was declared dead
+    /// hears of it late.
     pub fn loses_renewal(&mut self, inc: &[u8]) -> bool {
         let is_dead = self.members.get(inc).is_none_or(|row| row.state != 1);
         self.random.chance(if is_dead { 0.8 } else { 0.2 })
@@ -245,7 +265,8 @@ impl Ring {
     fn change_view(&mut self, values: &Values) -> bool {
         let applies = self.fleet.epoch == values[6];
         if applies {
-            let [epoch, owners, floor, handed_over, format] = std::array::from_fn(|place| values[place].clone());
+            let [epoch, owners, floor, handed_over, format] =
+                std::array::from_fn(|place| values[place].clone());
             self.fleet = Fleet { epoch, owners, floor, handed_over, format };
             self.changes += 1;
         }
@@ -257,18 +278,27 @@ impl Ring {
         match kind {
             Kind::Join => {
                 let (beat, leaving) = (0i64.to_be_bytes().to_vec(), vec![0]);
-                let row = Member { address: name(2), state: 1, beat, limit: name(3), format: name(4), leaving };
+                let row = Member {
+                    address: name(2),
+                    state: 1,
+                    beat,
+                    limit: name(3),
+                    format: name(4),
+                    leaving,
+                };
                 let is_new = !self.members.contains_key(&values[1]);
                 self.members.entry(name(1)).or_insert(row);
                 is_new
             }
-            Kind::Renew | Kind::RenewLeaving => self.member(&values[3], 1, Some(&values[4])).is_some_and(|row| {
-                (row.beat, row.limit) = (name(0), name(1));
-                if kind == Kind::RenewLeaving {
-                    row.leaving = vec![1];
-                }
-                true
-            }),
+            Kind::Renew | Kind::RenewLeaving => {
+                self.member(&values[3], 1, Some(&values[4])).is_some_and(|row| {
+                    (row.beat, row.limit) = (name(0), name(1));
+                    if kind == Kind::RenewLeaving {
+                        row.leaving = vec![1];
+                    }
+                    true
+                })
+            }
             Kind::DeclareDead => {
                 let is_dead = self.ends(2, &values[1], 1, Some(&values[2]));
                 self.deaths += u64::from(is_dead);
@@ -276,7 +306,10 @@ impl Ring {
             }
             Kind::Seal => self.ends(3, &values[1], 2, None),
             Kind::Leave => self.ends(3, &values[1], 1, Some(&values[2])),
-            _ => self.member(&values[1], 3, None).is_some() && self.members.remove(&values[1]).is_some(),
+            _ => {
+                self.member(&values[1], 3, None).is_some()
+                    && self.members.remove(&values[1]).is_some()
+            }
         }
     }
 
@@ -302,19 +335,38 @@ impl Ring {
         let [ttl, lease] = times;
         let (serial, dc) = (b"SERIAL".to_vec(), Vec::new());
         let (epoch, owners) = (epoch.clone(), owners.clone());
-        vec![format.clone(), serial, dc, ttl, lease, epoch, owners, floor.clone(), handed_over.clone()]
+        vec![
+            format.clone(),
+            serial,
+            dc,
+            ttl,
+            lease,
+            epoch,
+            owners,
+            floor.clone(),
+            handed_over.clone(),
+        ]
     }
 
     /// Writes a row of a lock to so many replicas now; the others get it later, or never.
     pub fn write_lock(&mut self, now_ns: u64, values: &Values, timestamp_us: i64, reached: usize) {
-        let [bucket, name, slot, rest @ ..] = &values[..] else { panic!("a lock has a bucket, a name and a slot") };
+        let [bucket, name, slot, rest @ ..] = &values[..] else {
+            panic!("a lock has a bucket, a name and a slot")
+        };
         let key = (bucket.clone(), name.clone(), slot.clone());
         let stored = Stored { timestamp_us, values: rest.to_vec() };
         self.spread(now_ns, reached, || What::Row(key.clone(), stored.clone()));
     }
 
     /// Deletes rows of a lock, of all or of its sharers, on so many replicas.
-    pub fn delete_lock(&mut self, now_ns: u64, kind: Kind, values: &Values, up_to_us: i64, reached: usize) {
+    pub fn delete_lock(
+        &mut self,
+        now_ns: u64,
+        kind: Kind,
+        values: &Values,
+        up_to_us: i64,
+        reached: usize,
+    ) {
         let [bucket, name, ..] = &values[..] else { panic!("a lock has a bucket and a name") };
         let of_shares = kind == Kind::DeleteShares;
         let deletion = Deletion { bucket: bucket.clone(), name: name.clone(), of_shares, up_to_us };
@@ -344,21 +396,27 @@ impl Ring {
     }
 
     fn read_locks(&mut self, now_ns: u64, bucket: &[u8]) -> Vec<Values> {
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ns <= now_ns);
+        let (due, late) =
+            std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ns <= now_ns);
         self.late = late;
         for Late { replica, what, .. } in due {
             self.apply(replica, what);
         }
         let first = self.random.index(3);
-        let asked = [first, if self.reads_one { first } else { (first + 1 + self.random.index(2)) % 3 }];
+        let asked =
+            [first, if self.reads_one { first } else { (first + 1 + self.random.index(2)) % 3 }];
         let deletions: Vec<Deletion> =
             asked.iter().flat_map(|replica| self.replicas[*replica].deletions.clone()).collect();
-        for (replica, deletion) in asked.iter().flat_map(|replica| deletions.iter().map(move |of| (*replica, of))) {
+        for (replica, deletion) in
+            asked.iter().flat_map(|replica| deletions.iter().map(move |of| (*replica, of)))
+        {
             self.replicas[replica].delete(deletion.clone());
         }
         let mut merged: BTreeMap<Key, Stored> = BTreeMap::new();
         for replica in asked {
-            for (key, stored) in self.replicas[replica].rows.iter().filter(|(key, _)| key.0 == bucket) {
+            for (key, stored) in
+                self.replicas[replica].rows.iter().filter(|(key, _)| key.0 == bucket)
+            {
                 let place = merged.entry(key.clone()).or_insert_with(|| stored.clone());
                 if stored > place {
                     *place = stored.clone();
@@ -366,10 +424,13 @@ impl Ring {
             }
         }
         for (key, stored) in &merged {
-            asked.iter().for_each(|replica| self.replicas[*replica].put(key.clone(), stored.clone()));
+            asked
+                .iter()
+                .for_each(|replica| self.replicas[*replica].put(key.clone(), stored.clone()));
         }
         let row = |((_, name, slot), Stored { timestamp_us, values }): (Key, Stored)| {
-            let [owner, role, _, fence, ttl] = <[Vec<u8>; 5]>::try_from(values).expect("five values");
+            let [owner, role, _, fence, ttl] =
+                <[Vec<u8>; 5]>::try_from(values).expect("five values");
             vec![name, slot, owner, role, fence, ttl, timestamp_us.to_be_bytes().to_vec()]
         };
         merged.into_iter().map(row).collect()

@@ -1,5 +1,5 @@
-//! Puts a fleet together: nodes with the data of one ring, proxies of one or two cores with the real code, clients; and carries mail
-//! between the cores of a proxy.
+//! Puts a fleet together: nodes with the data of one ring, proxies of one or two cores with the
+//! real code, clients; and carries mail between the cores of a proxy.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -71,7 +71,8 @@ pub struct Proxy {
     starts: u64,
 }
 
-/// Timers of a core that has nothing to do: each purpose has one or two, and a connection that was just opened has one.
+/// Timers of a core that has nothing to do: each purpose has one or two, and a connection that was
+/// just opened has one.
 const TIMERS_MAX: usize = 30;
 
 type Post = Arc<Mutex<VecDeque<(usize, usize, CoreMail)>>>;
@@ -97,14 +98,25 @@ impl Scene {
     pub fn new(settings: Settings) -> Scene {
         let mut world = World::new(settings.seed, settings.network.clone());
         let ring: Shared = Arc::new(Mutex::new(Ring::new(settings.seed)));
-        let addresses: Vec<SocketAddr> = (1..=3).map(|index| ([10, 1, 0, index], 9042).into()).collect();
-        let stub = shunt_bench::stub::Ring { replication: 3, ..shunt_bench::stub::Ring::even(&addresses, 4) };
-        let nodes: Vec<HostId<Node>> =
-            (0..3).map(|index| world.add(&format!("node {index}"), node(&stub, &ring, index))).collect();
+        let addresses: Vec<SocketAddr> =
+            (1..=3).map(|index| ([10, 1, 0, index], 9042).into()).collect();
+        let stub = shunt_bench::stub::Ring {
+            replication: 3,
+            ..shunt_bench::stub::Ring::even(&addresses, 4)
+        };
+        let nodes: Vec<HostId<Node>> = (0..3)
+            .map(|index| world.add(&format!("node {index}"), node(&stub, &ring, index)))
+            .collect();
         for (node, address) in nodes.iter().zip(&addresses) {
             world.listen(*node, *address);
         }
-        let rate_ppm = settings.clocks.iter().map(|clock| clock.rate_ppm).max().unwrap_or(1_000_000).max(1_000_000);
+        let rate_ppm = settings
+            .clocks
+            .iter()
+            .map(|clock| clock.rate_ppm)
+            .max()
+            .unwrap_or(1_000_000)
+            .max(1_000_000);
         let witness = Rc::new(RefCell::new(Witness::new(settings.exclusion, rate_ppm)));
         let mut scene = Scene {
             world,
@@ -127,14 +139,25 @@ impl Scene {
         let Settings { clients, locks, rough_clients, seed, .. } = scene.settings;
         let proxies: Vec<SocketAddr> = scene.proxies.iter().map(|proxy| proxy.address).collect();
         for number in 0..clients {
-            let client =
-                LockClient::new(number, proxies.clone(), locks, rough_clients, seed, Rc::clone(&scene.witness));
+            let client = LockClient::new(
+                number,
+                proxies.clone(),
+                locks,
+                rough_clients,
+                seed,
+                Rc::clone(&scene.witness),
+            );
             scene.clients.push(scene.world.add(&format!("client {number}"), client));
         }
         for number in 0..scene.settings.transactors {
             let (history, witness) = (Rc::clone(&scene.history), Rc::clone(&scene.witness));
             let Settings { shifts_only, leases_only, exclusion, .. } = scene.settings;
-            let kind = Clients { rough: rough_clients, shifts_only, leases_only, wrong_clocks: !exclusion };
+            let kind = Clients {
+                rough: rough_clients,
+                shifts_only,
+                leases_only,
+                wrong_clocks: !exclusion,
+            };
             let client = Transactor::new(number, proxies.clone(), kind, seed, history, witness);
             scene.transactors.push(scene.world.add(&format!("transactor {number}"), client));
         }
@@ -150,7 +173,14 @@ impl Scene {
 
     fn add_proxy(&mut self, number: usize) {
         let address: SocketAddr = ([10, 2, 0, number as u8 + 1], 9042).into();
-        let proxy = Proxy { address, cores: Vec::new(), metrics: Vec::new(), is_up: true, drains: false, starts: 0 };
+        let proxy = Proxy {
+            address,
+            cores: Vec::new(),
+            metrics: Vec::new(),
+            is_up: true,
+            drains: false,
+            starts: 0,
+        };
         self.proxies.push(proxy);
         let (cores, metrics) = self.new_cores(number);
         for (index, core) in cores.into_iter().enumerate() {
@@ -181,7 +211,8 @@ impl Scene {
         });
         let store = Arc::new(PreparedStore::new());
         let log_limits = Arc::<LogLimits>::default();
-        let metrics: Vec<Arc<CoreMetrics>> = (0..cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
+        let metrics: Vec<Arc<CoreMetrics>> =
+            (0..cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
         let core = |index: usize| {
             let mailbox = |to: usize| -> Mailbox {
                 let post = Arc::clone(&self.post);
@@ -200,7 +231,8 @@ impl Scene {
                 cores: if cores > 1 { (0..cores).map(mailbox).collect() } else { Vec::new() },
                 state_file: None,
                 handover: None,
-                seed: self.settings.seed ^ (proxy.starts << 32 | (number as u64) << 16 | index as u64),
+                seed: self.settings.seed
+                    ^ (proxy.starts << 32 | (number as u64) << 16 | index as u64),
             });
             weakened::leave_out(&mut core, self.settings.weakened);
             weakened::hurry(&mut core);
@@ -277,7 +309,11 @@ impl Scene {
     }
 
     /// Lets time pass until the condition holds, which is looked at every few milliseconds.
-    pub fn run_until(&mut self, max_ns: u64, mut condition: impl FnMut(&mut Scene) -> bool) -> bool {
+    pub fn run_until(
+        &mut self,
+        max_ns: u64,
+        mut condition: impl FnMut(&mut Scene) -> bool,
+    ) -> bool {
         let end_ns = self.world.now_ns() + max_ns;
         loop {
             if condition(self) {
@@ -308,7 +344,8 @@ impl Scene {
         }
     }
 
-    /// Lets the clients take and release every lock once, when nobody holds one. `false`: not in time.
+    /// Lets the clients take and release every lock once, when nobody holds one. `false`: not in
+    /// time.
     pub fn sweep(&mut self, max_ns: u64) -> bool {
         self.mail_clients(|| ClientMail::Sweep);
         self.run_for(50 * MILLISECOND);
@@ -325,7 +362,11 @@ impl Scene {
 
     /// Requests that wait at any proxy, as they were counted last.
     pub fn waiting(&self) -> u64 {
-        self.proxies.iter().flat_map(|proxy| &proxy.metrics).map(|metrics| metrics.locks.waiting.get()).sum()
+        self.proxies
+            .iter()
+            .flat_map(|proxy| &proxy.metrics)
+            .map(|metrics| metrics.locks.waiting.get())
+            .sum()
     }
 
     /// Requests, holds and bytes that are left, of every core.
@@ -361,7 +402,8 @@ impl Scene {
 
     pub fn show(&self) -> String {
         let clients = self.clients.iter().map(|client| self.world.host(*client).show());
-        let clients = clients.chain(self.transactors.iter().map(|client| self.world.host(*client).show()));
+        let clients =
+            clients.chain(self.transactors.iter().map(|client| self.world.host(*client).show()));
         let proxies = self.proxies.iter().enumerate().map(|(number, proxy)| {
             let metrics = &proxy.metrics[0].locks;
             let (shards, lease) = (metrics.shards.get(), metrics.lease.get());
@@ -370,8 +412,9 @@ impl Scene {
         clients.chain(proxies).collect::<Vec<_>>().join("\n")
     }
 
-    /// Faults end; all is released, or its time runs out; everything is served again, and nothing is left for longer than this. Proxies go on to
-    /// read the fleet's rows, so that something may be in flight at any moment.
+    /// Faults end; all is released, or its time runs out; everything is served again, and nothing
+    /// is left for longer than this. Proxies go on to read the fleet's rows, so that something may
+    /// be in flight at any moment.
     pub fn come_to_rest(&mut self, patience_ns: u64) {
         self.mail_clients(|| ClientMail::Act(false));
         self.mail_clients(|| ClientMail::Peace);
@@ -388,7 +431,11 @@ impl Scene {
 
     /// All shards have a live owner.
     pub fn is_served(&self) -> bool {
-        let shards = self.proxies.iter().filter(|proxy| proxy.is_up).map(|proxy| proxy.metrics[0].locks.shards.get());
+        let shards = self
+            .proxies
+            .iter()
+            .filter(|proxy| proxy.is_up)
+            .map(|proxy| proxy.metrics[0].locks.shards.get());
         shards.sum::<u64>() == 64
     }
 }
@@ -409,7 +456,8 @@ fn state(stub: &shunt_bench::stub::Ring, has_transactions: bool) -> ClusterState
 fn without_modes(stub: &shunt_bench::stub::Ring) -> ClusterState {
     let nodes = cluster::nodes(stub);
     let factor = Factor { all: 3, transient: 0 };
-    let keyspace = |name: &str| Keyspace { name: name.into(), replication: Replication::Simple(factor) };
+    let keyspace =
+        |name: &str| Keyspace { name: name.into(), replication: Replication::Simple(factor) };
     let keyspaces = vec![keyspace("shunt_meta"), keyspace("shunt")];
     let routing = RoutingTable::build(nodes.clone(), keyspaces, Vec::new(), Some("datacenter1"));
     ClusterState {

@@ -25,14 +25,19 @@ pub enum Asked {
     },
 }
 
-/// The statement, of an owner. What may be said on both kinds of tables is said on those of shared locks if `of_both`.
+/// The statement, of an owner. What may be said on both kinds of tables is said on those of shared
+/// locks if `of_both`.
 pub fn text(lock: Lock, asked: &Asked, wait_ms: u64, owner: &str, of_both: bool) -> String {
     let name = name(lock);
     let fast = if lock.fast { "fast_" } else { "" };
     match asked {
         Asked::Acquire { shared, ttl_ms } => {
             let ttl = ttl_ms / 1_000;
-            let (wait, waited) = if wait_ms > 0 { (", wait_ms", format!(", {wait_ms}")) } else { ("", String::new()) };
+            let (wait, waited) = if wait_ms > 0 {
+                (", wait_ms", format!(", {wait_ms}"))
+            } else {
+                ("", String::new())
+            };
             match (shared, of_both) {
                 (false, false) => format!(
                     "INSERT INTO shunt.{fast}locks (name, owner{wait}) VALUES ('{name}', '{owner}'{waited}) IF NOT EXISTS USING TTL {ttl}"
@@ -51,12 +56,18 @@ pub fn text(lock: Lock, asked: &Asked, wait_ms: u64, owner: &str, of_both: bool)
             if *shared { 'S' } else { 'X' }
         ),
         Asked::Release { fence } if of_both => {
-            format!("DELETE FROM shunt.{fast}rwlocks WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}")
+            format!(
+                "DELETE FROM shunt.{fast}rwlocks WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}"
+            )
         }
         Asked::Release { fence } => {
-            format!("DELETE FROM shunt.{fast}locks WHERE name = '{name}' IF owner = '{owner}' AND fence = {fence}")
+            format!(
+                "DELETE FROM shunt.{fast}locks WHERE name = '{name}' IF owner = '{owner}' AND fence = {fence}"
+            )
         }
-        Asked::Look => format!("SELECT owner, fence, ttl_ms, waiters FROM shunt.{fast}locks WHERE name = '{name}'"),
+        Asked::Look => format!(
+            "SELECT owner, fence, ttl_ms, waiters FROM shunt.{fast}locks WHERE name = '{name}'"
+        ),
         Asked::Batch { ttl_ms, locks } => {
             let insert = |lock: &Lock| {
                 let name = self::name(*lock);

@@ -1,7 +1,9 @@
-//! What all clients together know: who believes to hold which lock until when, and the fences that they were told.
+//! What all clients together know: who believes to hold which lock until when, and the fences that
+//! they were told.
 //!
-//! A client counts its time from when it sent the request, by the clock of the world; where proxies' clocks are faster than that it
-//! counts less, as its own clock would if it were as fast as theirs.
+//! A client counts its time from when it sent the request, by the clock of the world; where
+//! proxies' clocks are faster than that it counts less, as its own clock would if it were as fast
+//! as theirs.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +105,9 @@ impl Witness {
         // A millisecond for what the proxy rounds.
         let ttl_ns = own.ttl_ms.saturating_sub(1) as u128 * 1_000_000;
         let until_ns = sent_ns + (ttl_ns * 1_000_000 / u128::from(self.rate_ppm)) as u64;
-        let until_ns = self.belief(lock, client, now_ns).map_or(until_ns, |known| known.until_ns.max(until_ns));
+        let until_ns = self
+            .belief(lock, client, now_ns)
+            .map_or(until_ns, |known| known.until_ns.max(until_ns));
         if until_ns <= now_ns {
             return;
         }
@@ -112,18 +116,22 @@ impl Witness {
                 *of == lock && *by != client && other.until_ns > now_ns && !(other.shared && shared)
             });
             if let Some(((_, by), other)) = other {
-                let what = format!("two holders of {lock:?}: client {by} by {other:?}, and {own:?}");
+                let what =
+                    format!("two holders of {lock:?}: client {by} by {other:?}, and {own:?}");
                 self.violate(now_ns, &what);
             }
         }
         self.beliefs.insert((lock, client), Belief { shared, fence, until_ns });
     }
 
-    /// Fences rise from grant to grant. Which of two grants was first is known where one was told before the other was asked for.
+    /// Fences rise from grant to grant. Which of two grants was first is known where one was told
+    /// before the other was asked for.
     fn check_fence(&mut self, own: &Own) {
         let Own { client, lock, shared, fence, is_new, sent_ns, now_ns, .. } = *own;
         let known = self.belief(lock, client, now_ns);
-        if let Some(known) = known.filter(|known| self.exclusion && (known.fence != fence || is_new)) {
+        if let Some(known) =
+            known.filter(|known| self.exclusion && (known.fence != fence || is_new))
+        {
             self.violate(now_ns, &format!("a second grant of what is held by {known:?}: {own:?}"));
         }
         let told = self.told.get(&lock).map(Vec::as_slice).unwrap_or_default();

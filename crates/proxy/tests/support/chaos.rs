@@ -62,7 +62,11 @@ impl Chaos {
             3 if self.freezes => scene.world.thaw(id),
             4 if self.cuts => {
                 let core = scene.cores[self.random.index(scene.cores.len())];
-                if self.random.chance(0.5) { scene.world.cut(core, id) } else { scene.world.join(core, id) }
+                if self.random.chance(0.5) {
+                    scene.world.cut(core, id)
+                } else {
+                    scene.world.join(core, id)
+                }
             }
             5 if self.forgets => scene.world.post(id, StubMail::ForgetStatements(node)),
             6 if self.node_faults => {
@@ -103,7 +107,8 @@ impl Chaos {
         all.into_iter().filter(|_| random.chance(0.3)).map(|action| (0.02, action)).collect()
     }
 
-    /// Makes everything work again. Connections that broke stay broken for those who have not noticed yet.
+    /// Makes everything work again. Connections that broke stay broken for those who have not
+    /// noticed yet.
     pub fn end(&mut self, scene: &mut Scene) {
         scene.world.calm();
         for node in 0..scene.nodes.len() {

@@ -1,5 +1,5 @@
-//! A simulated CQL client: connects, logs in, prepares, keeps requests in flight, checks every answer as it comes, and
-//! starts again when its connection is lost.
+//! A simulated CQL client: connects, logs in, prepares, keeps requests in flight, checks every
+//! answer as it comes, and starts again when its connection is lost.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -55,7 +55,8 @@ pub struct Client {
     conn: Option<ConnId>,
     cql: shunt_testing::Client,
     step_since_ns: u64,
-    /// The requests in flight by stream id; ordered, because iteration must not depend on anything but the seed.
+    /// The requests in flight by stream id; ordered, because iteration must not depend on anything
+    /// but the seed.
     pub in_flight: BTreeMap<i16, Operation>,
     /// Requests it may still send.
     left: u64,
@@ -105,7 +106,10 @@ impl Client {
 
     /// Sends as many requests as may be in flight.
     fn send(&mut self, io: &mut Io) {
-        while self.cql.is_ready() && self.left > 0 && self.in_flight.len() < self.options.outstanding {
+        while self.cql.is_ready()
+            && self.left > 0
+            && self.in_flight.len() < self.options.outstanding
+        {
             let stream = self.free_stream();
             let mut body = std::mem::take(&mut self.body);
             body.clear();
@@ -157,7 +161,11 @@ impl Client {
     fn answer(&mut self, io: &mut Io, answer: &Answer) {
         let operation = self.in_flight.remove(&answer.stream());
         let Some(operation) = operation else {
-            panic!("client {}: stream {} was answered and had not been asked", self.options.number, answer.stream());
+            panic!(
+                "client {}: stream {} was answered and had not been asked",
+                self.options.number,
+                answer.stream()
+            );
         };
         let IpAddr::V4(own_address) = self.options.proxy.ip() else { panic!("IPv4 only here") };
         let verdict = operation.judge(&self.model, own_address.octets(), answer);
@@ -192,7 +200,10 @@ impl Client {
         for (_, operation) in std::mem::take(&mut self.in_flight) {
             operation.settle(&mut self.model, Fate::Unknown, None, io.now_ns());
         }
-        io.set_timer(io.now_ns() + self.random.range(&(50 * MILLISECOND..500 * MILLISECOND)), CONNECT);
+        io.set_timer(
+            io.now_ns() + self.random.range(&(50 * MILLISECOND..500 * MILLISECOND)),
+            CONNECT,
+        );
     }
 
     fn give_up(&mut self, io: &mut Io) {
@@ -231,7 +242,11 @@ impl Client {
         }
         self.step_since_ns = io.now_ns();
         if let Some(header) = self.cql.startup_answer() {
-            assert_eq!(header.flags & flag::COMPRESSION, 0, "the answer to STARTUP is never compressed");
+            assert_eq!(
+                header.flags & flag::COMPRESSION,
+                0,
+                "the answer to STARTUP is never compressed"
+            );
         }
         if let Some(refusal) = self.cql.refusal() {
             let (code, text) = refusal.error();
@@ -280,7 +295,9 @@ impl Service for Client {
         let before = self.cql.step();
         // Only the handshake has something to say at once.
         let mut nothing = Vec::new();
-        let used = self.cql.receive(data, if before == Step::Ready { &mut nothing } else { io.output(conn) });
+        let used = self
+            .cql
+            .receive(data, if before == Step::Ready { &mut nothing } else { io.output(conn) });
         let used = used.unwrap_or_else(|fault| panic!("client {}: {fault}", self.options.number));
         self.follow_handshake(io, before);
         while self.conn == Some(conn)

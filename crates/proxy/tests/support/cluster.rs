@@ -23,7 +23,8 @@ pub(crate) fn nodes(ring: &Ring) -> Vec<Node> {
     nodes.collect()
 }
 
-/// The first state of a ring that has these nodes, needs no login, and has the table of the stub with these cells.
+/// The first state of a ring that has these nodes, needs no login, and has the table of the stub
+/// with these cells.
 pub(crate) fn state(ring: &Ring, nodes: Vec<Node>, cells: Cells) -> ClusterState {
     state_with(ring, nodes, cells, &["bench"], &[])
 }
@@ -37,10 +38,12 @@ pub(crate) fn state_with(
     others: &[Table],
 ) -> ClusterState {
     let factor = Factor { all: u16::from(ring.replication), transient: 0 };
-    let keyspace = |name: &&str| Keyspace { name: (*name).into(), replication: Replication::Simple(factor) };
+    let keyspace =
+        |name: &&str| Keyspace { name: (*name).into(), replication: Replication::Simple(factor) };
     let keyspaces = keyspaces.iter().map(keyspace).collect();
     let key = Column { name: "k".into(), cql_type: CqlType::Blob };
-    let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
+    let table =
+        Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
     let tables = std::iter::once(table).chain(others.iter().cloned()).collect();
     ClusterState {
         modes: Default::default(),

@@ -1,9 +1,9 @@
-//! Records what clients did to registers that they share, and finds out whether one register per key could have answered
-//! so.
+//! Records what clients did to registers that they share, and finds out whether one register per
+//! key could have answered so.
 //!
-//! The search is that of Wing and Gong with Lowe's memory of what was tried: of the operations that nothing else had to
-//! precede one is taken as the next, until all that were answered are in an order in which every read finds what was
-//! written last.
+//! The search is that of Wing and Gong with Lowe's memory of what was tried: of the operations that
+//! nothing else had to precede one is taken as the next, until all that were answered are in an
+//! order in which every read finds what was written last.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -22,8 +22,8 @@ pub struct Event {
     pub register: u32,
     pub asked: Asked,
     pub called_ns: u64,
-    /// `None`: it was not answered, or with an error that does not say whether the write was done. That may happen at
-    /// any time.
+    /// `None`: it was not answered, or with an error that does not say whether the write was done.
+    /// That may happen at any time.
     pub returned_ns: Option<u64>,
 }
 
@@ -107,13 +107,14 @@ struct Search {
     /// The operations in the order of their calls.
     events: Vec<Event>,
     done: Vec<bool>,
-    /// Sets of operations done, with the value they left: as the first not done, those done behind it, and the value.
+    /// Sets of operations done, with the value they left: as the first not done, those done behind
+    /// it, and the value.
     tried: HashSet<(usize, Vec<bool>, Option<u64>)>,
 }
 
 impl Search {
-    /// True if the operations that are left explain their answers, beginning with a register of this value; all before
-    /// `first` are done.
+    /// True if the operations that are left explain their answers, beginning with a register of
+    /// this value; all before `first` are done.
     fn explains(&mut self, mut first: usize, value: Option<u64>) -> bool {
         while self.done.get(first) == Some(&true) {
             first += 1;
@@ -168,15 +169,34 @@ mod tests {
         use Asked::{Read, Write};
         let (first, second) = (event(Write(1), 0, 10), event(Write(2), 20, 30));
         assert!(is_register(&[first, second, event(Read(Some(2)), 40, 50)]));
-        assert!(!is_register(&[first, second, event(Read(Some(1)), 40, 50)]), "the acknowledged value is lost");
+        assert!(
+            !is_register(&[first, second, event(Read(Some(1)), 40, 50)]),
+            "the acknowledged value is lost"
+        );
         assert!(!is_register(&[first, second, event(Read(None), 40, 50)]));
-        assert!(!is_register(&[first, event(Read(None), 5, 6), event(Read(Some(1)), 7, 8), event(Read(None), 9, 10)]));
+        assert!(!is_register(&[
+            first,
+            event(Read(None), 5, 6),
+            event(Read(Some(1)), 7, 8),
+            event(Read(None), 9, 10)
+        ]));
         let open = event(Write(1), 0, None);
-        assert!(is_register(&[open, second, event(Read(Some(1)), 40, 50)]), "it may come about late");
+        assert!(
+            is_register(&[open, second, event(Read(Some(1)), 40, 50)]),
+            "it may come about late"
+        );
         assert!(is_register(&[open, second, event(Read(Some(2)), 40, 50)]), "or never");
         let (one, two) = (event(Read(Some(1)), 40, 50), event(Read(Some(2)), 60, 70));
-        assert!(!is_register(&[open, second, event(Read(Some(2)), 31, 32), one, two]), "but only once");
+        assert!(
+            !is_register(&[open, second, event(Read(Some(2)), 31, 32), one, two]),
+            "but only once"
+        );
         assert!(is_register(&[event(Write(1), 0, 100), event(Write(2), 0, 100), one, two]));
-        assert!(!is_register(&[event(Write(1), 0, 45), event(Write(2), 0, 35), two, event(Read(Some(1)), 80, 90)]));
+        assert!(!is_register(&[
+            event(Write(1), 0, 45),
+            event(Write(2), 0, 35),
+            two,
+            event(Read(Some(1)), 80, 90)
+        ]));
     }
 }

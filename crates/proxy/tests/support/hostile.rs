@@ -53,7 +53,15 @@ const ACT: u64 = 2;
 impl Hostile {
     pub fn new(misbehaviour: Misbehaviour, proxy: SocketAddr, seed: u64) -> Hostile {
         let random = Random::new(seed ^ (misbehaviour as u64 + 1) << 48);
-        Hostile { misbehaviour, proxy, connections: 0, closed_on_it: 0, random, conn: None, rest: Vec::new() }
+        Hostile {
+            misbehaviour,
+            proxy,
+            connections: 0,
+            closed_on_it: 0,
+            random,
+            conn: None,
+            rest: Vec::new(),
+        }
     }
 
     fn query(&mut self, version: u8) -> Vec<u8> {

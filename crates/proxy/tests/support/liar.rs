@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use shunt_handover::message::{Message, Read, Ticket};
-use shunt_handover::session::{AgentHandshake, Established, Instance, OwnerId, Protocol, SharedKey};
+use shunt_handover::session::{
+    AgentHandshake, Established, Instance, OwnerId, Protocol, SharedKey,
+};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 pub struct Liar {
@@ -33,7 +35,13 @@ impl Liar {
     }
 
     /// Says to this owner that it has such a connection of a process before.
-    pub fn hold(&mut self, io: &mut Io, owner: OwnerId, ticket: Ticket, (local, peer): (SocketAddr, SocketAddr)) {
+    pub fn hold(
+        &mut self,
+        io: &mut Io,
+        owner: OwnerId,
+        ticket: Ticket,
+        (local, peer): (SocketAddr, SocketAddr),
+    ) {
         let (conn, open) = self.control(owner).expect("it has connected");
         let held = Message::Held { local, peer, from: Instance(77) };
         open.encoder.message(ticket, &held, io.output(conn)).unwrap();
@@ -54,7 +62,10 @@ impl Service for Liar {
         let Some((session, is_control)) = self.open.get_mut(&conn) else { return data.len() };
         let mut used = 0;
         if session.is_none() {
-            let Some((read, established)) = self.handshake.read(data, io.output(conn)).unwrap() else { return 0 };
+            let Some((read, established)) = self.handshake.read(data, io.output(conn)).unwrap()
+            else {
+                return 0;
+            };
             (used, *session) = (read, Some(Box::new(established)));
         }
         let Some(session) = session else { return used };
@@ -69,7 +80,11 @@ impl Service for Liar {
                 }
                 Read::Message(ticket, message) => {
                     *is_control = true;
-                    let name = format!("{message:?}").split([' ', '{']).next().unwrap_or_default().to_owned();
+                    let name = format!("{message:?}")
+                        .split([' ', '{'])
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned();
                     self.heard.push((session.owner, ticket, name));
                 }
                 Read::Body(..) => {}

@@ -5,8 +5,9 @@
 //!  Hostile (garbage, slow, deaf)         ->
 //! ```
 //!
-//! [`scene`] puts a world together, [`client`] checks every answer as it arrives, [`chaos`] breaks things by seed.
-//! [`registers`] are keys that all overwrite; their [`history`] must be that of registers.
+//! [`scene`] puts a world together, [`client`] checks every answer as it arrives, [`chaos`] breaks
+//! things by seed. [`registers`] are keys that all overwrite; their [`history`] must be that of
+//! registers.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod chaos;

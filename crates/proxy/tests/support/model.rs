@@ -1,7 +1,7 @@
 //! The keys of a simulated client: which writes were acknowledged, and which are of unknown fate.
 //!
-//! A key is written once, so that a late copy of a request that was sent twice cannot hide a loss: whatever was
-//! acknowledged must be there, whatever was refused may be there, and nothing else.
+//! A key is written once, so that a late copy of a request that was sent twice cannot hide a loss:
+//! whatever was acknowledged must be there, whatever was refused may be there, and nothing else.
 
 use super::history::History;
 

@@ -4,8 +4,8 @@ use shunt_reactor::sim::Random;
 use shunt_testing::{Answer, Statement};
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, QueryParams, ResultMessage, Row, Value, ValueList,
-    encode, error_code, put, query_flag,
+    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, QueryParams, ResultMessage, Row,
+    Value, ValueList, encode, error_code, put, query_flag,
 };
 
 use super::model::{Fate, Model};
@@ -14,11 +14,13 @@ use super::registers::found;
 /// The text of the errors that a stub node is told to give.
 const HOOKED: &str = "as the hook wants it";
 
-/// Texts of the statements that a client prepares when it connects, with the table's keyspace in them, or without it after
-/// USE.
+/// Texts of the statements that a client prepares when it connects, with the table's keyspace in
+/// them, or without it after USE.
 pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
     match uses_keyspace {
-        false => ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"),
+        false => {
+            ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?")
+        }
         true => ("INSERT INTO kv (k, v) VALUES (?, ?)", "SELECT v FROM kv WHERE k = ?"),
     }
 }
@@ -94,7 +96,8 @@ impl Maker<'_> {
     /// Draws the next request; appends its body and gives opcode and flags.
     pub fn draw(&mut self, now_ns: u64, body: &mut Vec<u8>) -> (Operation, u8, u8) {
         let traced = self.random.chance(0.05);
-        let payload = (self.version >= 4 && self.random.chance(0.05)).then(|| self.random.next().to_be_bytes());
+        let payload = (self.version >= 4 && self.random.chance(0.05))
+            .then(|| self.random.next().to_be_bytes());
         let mut flags = if traced { flag::TRACING } else { 0 };
         if let Some(payload) = payload {
             flags |= flag::CUSTOM_PAYLOAD;
@@ -175,7 +178,8 @@ impl Maker<'_> {
     fn write_batch(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
         let count = if self.keyed_only { 1 } else { 1 + self.random.below(3) };
         let numbers: Vec<u32> = (0..count).map(|_| self.add_key()).collect();
-        let values: Vec<ValueList> = numbers.iter().map(|number| self.key_and_value(*number)).collect();
+        let values: Vec<ValueList> =
+            numbers.iter().map(|number| self.key_and_value(*number)).collect();
         let prepared = BatchStatement::Prepared(&self.statements.insert.id);
         let (text, insert) = (self.random.chance(0.3), texts(self.uses_keyspace).0);
         let children = values.iter().enumerate().map(|(index, values)| BatchChild {
@@ -197,9 +201,21 @@ impl Maker<'_> {
         (kind, opcode::QUERY)
     }
 
-    pub(super) fn execute(&self, body: &mut Vec<u8>, statement: &Statement, values: &ValueList, flags: u32) {
+    pub(super) fn execute(
+        &self,
+        body: &mut Vec<u8>,
+        statement: &Statement,
+        values: &ValueList,
+        flags: u32,
+    ) {
         let params = QueryParams { flags, values: values.values(), ..self.simple() };
-        encode::execute(body, self.version, &statement.id, statement.metadata_id.as_deref(), &params);
+        encode::execute(
+            body,
+            self.version,
+            &statement.id,
+            statement.metadata_id.as_deref(),
+            &params,
+        );
     }
 
     fn key_and_value(&self, number: u32) -> ValueList {
@@ -211,7 +227,8 @@ impl Maker<'_> {
 }
 
 impl Operation {
-    /// Gives the keys that this writes their fate; an operation on a register counts as answered if the fate is known.
+    /// Gives the keys that this writes their fate; an operation on a register counts as answered if
+    /// the fate is known.
     pub fn settle(&self, model: &mut Model, fate: Fate, found: Option<u64>, now_ns: u64) {
         match (&self.kind, fate) {
             (Kind::WriteRegister(entry) | Kind::ReadRegister(entry), Fate::Acknowledged) => {
@@ -266,8 +283,8 @@ impl Operation {
             error.message
         );
         let said = format!("{:#x}: {}", error.code, error.message);
-        // What an overloaded node says of itself may come in the middle of a write. UNPREPARED is for a statement that a node
-        // was too slow to learn, and says that nobody has executed it.
+        // What an overloaded node says of itself may come in the middle of a write. UNPREPARED is
+        // for a statement that a node was too slow to learn, and says that nobody has executed it.
         let not_begun = match error.code {
             error_code::OVERLOADED => error.message != HOOKED,
             code => code == error_code::UNPREPARED,
@@ -281,11 +298,20 @@ impl Operation {
             | (Kind::Prepare, ResultMessage::Prepared(_)) => {}
             (Kind::Use, ResultMessage::SetKeyspace(keyspace)) => assert_eq!(*keyspace, "bench"),
             (Kind::Read(number, fate), ResultMessage::Rows(rows)) => {
-                let found: Vec<Vec<u8>> = rows.rows().map(|row| row.unwrap().get(0).unwrap().to_vec()).collect();
+                let found: Vec<Vec<u8>> =
+                    rows.rows().map(|row| row.unwrap().get(0).unwrap().to_vec()).collect();
                 let expected = model.value(*number);
                 match &found[..] {
-                    [value] => assert!(*value == expected, "key {number} has another value: {}", show(value)),
-                    [] => assert_ne!(*fate, Fate::Acknowledged, "acknowledged key {number} is not there"),
+                    [value] => assert!(
+                        *value == expected,
+                        "key {number} has another value: {}",
+                        show(value)
+                    ),
+                    [] => assert_ne!(
+                        *fate,
+                        Fate::Acknowledged,
+                        "acknowledged key {number} is not there"
+                    ),
                     more => panic!("{} rows for one key", more.len()),
                 }
             }
@@ -294,8 +320,13 @@ impl Operation {
                 assert_eq!(row.get(0), Some(&own_address[..]), "system.local must show the proxy");
             }
             (Kind::Peers, ResultMessage::Rows(rows)) => {
-                let node = |row: Row<'_>| row.get(0).is_none_or(|address| !address.starts_with(&own_address[..2]));
-                assert!(!rows.rows().any(|row| node(row.unwrap())), "system.peers must not show nodes");
+                let node = |row: Row<'_>| {
+                    row.get(0).is_none_or(|address| !address.starts_with(&own_address[..2]))
+                };
+                assert!(
+                    !rows.rows().any(|row| node(row.unwrap())),
+                    "system.peers must not show nodes"
+                );
             }
             (kind, result) => panic!("{result:?} is no answer to {kind:?}"),
         }

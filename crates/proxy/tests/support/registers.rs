@@ -23,7 +23,12 @@ fn value_of(bytes: &[u8]) -> u64 {
 
 impl Maker<'_> {
     /// Reads or overwrites one of so many registers, in one of the ways that there are.
-    pub(super) fn draw_register(&mut self, now_ns: u64, registers: u32, body: &mut Vec<u8>) -> (Kind, u8) {
+    pub(super) fn draw_register(
+        &mut self,
+        now_ns: u64,
+        registers: u32,
+        body: &mut Vec<u8>,
+    ) -> (Kind, u8) {
         let register = self.random.below(u64::from(registers)) as u32;
         let key = key(register);
         if self.random.chance(0.3) {
@@ -81,7 +86,8 @@ impl Scene {
         self.memory.lock().unwrap().iter().filter(|(key, _)| key.starts_with(PREFIX)).count()
     }
 
-    /// Checks that every register answered as one register would, and holds now what such a one would.
+    /// Checks that every register answered as one register would, and holds now what such a one
+    /// would.
     pub fn check_registers(&self, registers: u32) {
         let histories = self.clients.iter().map(|client| &self.world.host(*client).model.history);
         let mut history = History::merged(histories);

@@ -1,4 +1,5 @@
-//! Puts a world together: nodes with one memory, cores behind one address, clients; and looks at it afterwards.
+//! Puts a world together: nodes with one memory, cores behind one address, clients; and looks at it
+//! afterwards.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub struct SceneOptions {
 }
 
 impl SceneOptions {
-    /// The default: three nodes, one core, no logins, and deadlines that are short enough for short runs.
+    /// The default: three nodes, one core, no logins, and deadlines that are short enough for short
+    /// runs.
     pub fn new(seed: u64, network: Options) -> SceneOptions {
         SceneOptions {
             seed,
@@ -108,12 +110,14 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts nodes and cores, which are told of the ring if `knows_ring`; there are no clients yet.
+    /// Starts nodes and cores, which are told of the ring if `knows_ring`; there are no clients
+    /// yet.
     pub fn new(options: SceneOptions) -> Scene {
         let mut world = World::new(options.seed, options.network.clone());
         let memory: Memory = Memory::default();
-        let addresses: Vec<SocketAddr> =
-            (0..options.nodes).map(|index| format!("10.1.0.{}:9042", index + 1).parse().unwrap()).collect();
+        let addresses: Vec<SocketAddr> = (0..options.nodes)
+            .map(|index| format!("10.1.0.{}:9042", index + 1).parse().unwrap())
+            .collect();
         let ring = Ring { replication: 2.min(options.nodes as u8), ..Ring::even(&addresses, 4) };
         let nodes: Vec<HostId<Stub>> = (0..options.nodes)
             .map(|index| world.add(&format!("node {index}"), stub(&options, &ring, &memory, index)))
@@ -209,7 +213,8 @@ impl Scene {
             modes: Default::default(),
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
-            authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
+            authenticator: with_login
+                .then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
             ..cluster::state_with(&self.ring, nodes, cells, &self.keyspaces, &self.tables)
         };
         if self.options.modes_in_doubt {
@@ -225,15 +230,25 @@ impl Scene {
     pub fn add_table(&mut self, keyspace: &str, name: &str, columns: &[&'static str]) {
         let key = Column { name: columns[0].into(), cql_type: CqlType::Int };
         let cells = Cells::new(columns.iter().map(|column| (*column, ColumnKind::Single)), false);
-        self.tables.push(Table { keyspace: keyspace.into(), name: name.into(), partition_key: vec![key], cells });
+        self.tables.push(Table {
+            keyspace: keyspace.into(),
+            name: name.into(),
+            partition_key: vec![key],
+            cells,
+        });
         self.post_cluster();
         self.world.run_for(MILLISECOND);
     }
 
     /// Tells the cores that a table was created.
     pub fn post_schema_event(&mut self) {
-        let change =
-            SchemaChange { change: "CREATED", target: "TABLE", keyspace: "bench", name: Some("kv2"), arguments: None };
+        let change = SchemaChange {
+            change: "CREATED",
+            target: "TABLE",
+            keyspace: "bench",
+            name: Some("kv2"),
+            arguments: None,
+        };
         let mut body = Vec::new();
         encode::event(&mut body, &Event::SchemaChange(change));
         let body: Arc<[u8]> = body.into();
@@ -246,7 +261,8 @@ impl Scene {
     pub fn reload(&mut self, window_us: Window, gather_us: u64) {
         let cores = self.options.cores;
         let listen = vec![self.proxy];
-        let config = Arc::new(Config { window_us, gather_us, cores, listen, ..self.options.config.clone() });
+        let config =
+            Arc::new(Config { window_us, gather_us, cores, listen, ..self.options.config.clone() });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Reload(Arc::clone(&config)));
         }
@@ -310,7 +326,10 @@ impl Scene {
     pub fn show_clients(&self) {
         for client in &self.clients {
             let client = self.world.host(*client);
-            eprintln!("{:?}\n{:?} {:?}\n{}", client.options, client.tally, client.in_flight, client.last_error);
+            eprintln!(
+                "{:?}\n{:?} {:?}\n{}",
+                client.options, client.tally, client.in_flight, client.last_error
+            );
         }
         eprintln!("{}", self.log_of_metrics());
     }
@@ -361,10 +380,18 @@ impl Scene {
                 match memory.get(&model.key(number)) {
                     Some(value) => {
                         assert!(value == model.value(number), "key {number} has another value");
-                        assert_ne!(model.fate(number), super::model::Fate::NotBegun, "it was written all the same");
+                        assert_ne!(
+                            model.fate(number),
+                            super::model::Fate::NotBegun,
+                            "it was written all the same"
+                        );
                         known += 1;
                     }
-                    None => assert_ne!(model.fate(number), super::model::Fate::Acknowledged, "a write was lost"),
+                    None => assert_ne!(
+                        model.fate(number),
+                        super::model::Fate::Acknowledged,
+                        "a write was lost"
+                    ),
                 }
             }
         }
@@ -378,15 +405,22 @@ impl Scene {
             let connections = self.world.io(*core).connections();
             // One message that is not complete, and what one read of 128 KB brings beside it.
             let message_bytes = self.options.config.frame_bytes_max as usize + (160 << 10);
-            assert!(held.unread <= connections * message_bytes, "{held:?} of {connections} connections");
-            // Reading from a client stops at its bound; what comes after that are answers to what is in flight.
-            assert!(held.backlog_most <= self.options.config.client_backlog_bytes + (4 << 20), "{held:?}");
+            assert!(
+                held.unread <= connections * message_bytes,
+                "{held:?} of {connections} connections"
+            );
+            // Reading from a client stops at its bound; what comes after that are answers to what
+            // is in flight.
+            assert!(
+                held.backlog_most <= self.options.config.client_backlog_bytes + (4 << 20),
+                "{held:?}"
+            );
             assert!(held.retained <= 64 << 20, "{held:?}");
         }
     }
 
-    /// Checks that soon nothing is in flight in the proxy and it holds no bytes for anybody. There must be no hostile
-    /// clients.
+    /// Checks that soon nothing is in flight in the proxy and it holds no bytes for anybody. There
+    /// must be no hostile clients.
     pub fn check_at_rest(&mut self) {
         // Statements may still be on their way to nodes that nobody waits for.
         self.world.run_for(5 * SECOND);
@@ -399,7 +433,11 @@ impl Scene {
         }
         if self.options.hands_over {
             let clients: u64 = self.metrics.iter().map(|metrics| metrics.clients.get()).sum();
-            assert_eq!(self.known_clients.len() as u64, clients, "those that are connected are known, and no others");
+            assert_eq!(
+                self.known_clients.len() as u64,
+                clients,
+                "those that are connected are known, and no others"
+            );
         }
         for (core, metrics) in self.cores.iter().zip(&self.metrics) {
             assert!(self.world.host(*core).has_handed_back());
@@ -434,12 +472,16 @@ fn handover(options: &SceneOptions, clients: &Clients, core: usize) -> HandoverO
 fn agents(world: &mut World, options: &SceneOptions, proxy: SocketAddr) -> Vec<HostId<Agent>> {
     let count = if options.hands_over { options.nodes } else { 0 };
     let start = |index| {
-        // As the product has it: whatever a kernel may have taken in of a client that nobody reads can come back.
+        // As the product has it: whatever a kernel may have taken in of a client that nobody reads
+        // can come back.
         let mut loop_options = LoopOptions::default();
         loop_options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
         let agent = agent(options, proxy, index, index as u64);
         let host = world.add_with(&format!("agent {index}"), loop_options, agent);
-        world.listen(host, SocketAddr::new([10, 1, 0, index as u8 + 1].into(), options.config.handover_agent_port));
+        world.listen(
+            host,
+            SocketAddr::new([10, 1, 0, index as u8 + 1].into(), options.config.handover_agent_port),
+        );
         host
     };
     (0..count).map(start).collect()

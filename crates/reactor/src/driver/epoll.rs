@@ -1,6 +1,7 @@
-//! Level-triggered epoll: the driver that is always there. One `recv` per readable connection and turn, one `send` per
-//! connection with output. Interest in reading is withdrawn lazily: only when an event arrives for a connection that
-//! is not to be read, so that a short pause costs no system call.
+//! Level-triggered epoll: the driver that is always there. One `recv` per readable connection and
+//! turn, one `send` per connection with output. Interest in reading is withdrawn lazily: only when
+//! an event arrives for a connection that is not to be read, so that a short pause costs no system
+//! call.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -31,7 +32,8 @@ struct Socket {
     interest: Interest,
 }
 
-/// The events that epoll has been asked to report. Errors and hang-ups are reported as long as the socket is registered.
+/// The events that epoll has been asked to report. Errors and hang-ups are reported as long as the
+/// socket is registered.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 struct Interest {
     registered: bool,
@@ -56,7 +58,10 @@ pub(crate) struct Epoll {
 
 impl Epoll {
     /// `wake` becomes readable when there is mail.
-    pub(crate) fn new(wake: BorrowedFd<'_>, datagrams: Option<Arc<UdpSocket>>) -> io::Result<Epoll> {
+    pub(crate) fn new(
+        wake: BorrowedFd<'_>,
+        datagrams: Option<Arc<UdpSocket>>,
+    ) -> io::Result<Epoll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         let mut datagram = Vec::new();
@@ -74,12 +79,18 @@ impl Epoll {
             Some(ns @ 1..) if !self.coarse => self.poll_precisely(ns),
             _ => {
                 let timeout = timeout_ns.map(clock::timespec);
-                epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref())
-                    .map(|_| ())
-                    .map_err(io::Error::from)
+                epoll::wait(
+                    &self.epoll,
+                    rustix::buffer::spare_capacity(&mut self.events),
+                    timeout.as_ref(),
+                )
+                .map(|_| ())
+                .map_err(io::Error::from)
             }
         };
-        outcome.or_else(|error| if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) })
+        outcome.or_else(|error| {
+            if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+        })
     }
 
     /// `epoll_pwait2`, which rustix offers only to those who need no older kernel.
@@ -89,8 +100,9 @@ impl Epoll {
             tv_nsec: (timeout_ns % 1_000_000_000) as _,
         };
         let no_mask = std::ptr::null::<libc::sigset_t>();
-        // SAFETY: the events buffer has room for EVENTS_MAX entries of the kernel's layout, which is rustix's `Event`;
-        // the timeout outlives the call; without a signal mask its size is not looked at.
+        // SAFETY: the events buffer has room for EVENTS_MAX entries of the kernel's layout, which
+        // is rustix's `Event`; the timeout outlives the call; without a signal mask its size is not
+        // looked at.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -147,7 +159,8 @@ impl Epoll {
         self.sockets[index] = Socket { fd: Some(fd), interest: Interest::default() };
     }
 
-    /// Hands over what has come to the socket of datagrams. An error of one that was sent is told here, and is of no use.
+    /// Hands over what has come to the socket of datagrams. An error of one that was sent is told
+    /// here, and is of no use.
     fn receive_datagrams<S: Service>(&mut self, io: &mut Io, service: &mut S) {
         let Some(socket) = &self.datagrams else { return };
         for _ in 0..RECEIVED_PER_TURN {
@@ -171,7 +184,9 @@ impl Epoll {
         let socket = &self.sockets[index as usize];
         let Some(fd) = &socket.fd else { return };
         if io.connections[index as usize].wants_read() {
-            io.receive(index, service, |buffer, bytes_max| socket::receive_behind(fd, buffer, bytes_max));
+            io.receive(index, service, |buffer, bytes_max| {
+                socket::receive_behind(fd, buffer, bytes_max)
+            });
         } else {
             self.unwanted(io, index, flags, service);
         }
@@ -204,10 +219,16 @@ impl Epoll {
         true
     }
 
-    /// An event for a connection that is paused, or that nobody will read any more: stop asking for it. What is
-    /// reported without asking means that the connection is dead.
+    /// An event for a connection that is paused, or that nobody will read any more: stop asking for
+    /// it. What is reported without asking means that the connection is dead.
     #[cold]
-    fn unwanted<S: Service>(&mut self, io: &mut Io, index: u32, flags: EventFlags, service: &mut S) {
+    fn unwanted<S: Service>(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        flags: EventFlags,
+        service: &mut S,
+    ) {
         if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
             io.ended(index, CloseReason::Reset, service);
             // Nothing is reported any more until the socket is closed at the end of the turn.
@@ -299,7 +320,12 @@ impl Driver for Epoll {
         self.sockets[index as usize].fd.as_ref().map_or(0, moving::unacknowledged)
     }
 
-    fn restore(&mut self, io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, io::ErrorKind> {
+    fn restore(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        mut frozen: Frozen,
+    ) -> Result<Frozen, io::ErrorKind> {
         let fd = io.moves.restore(&mut frozen)?;
         // Asked for nothing: a reset is reported all the same.
         epoll::add(&self.epoll, &fd, event_data(io, index), EventFlags::empty())

@@ -1,6 +1,6 @@
-//! The drivers move bytes between [`Io`] and the world: `epoll` and `uring` for sockets, `sim` for a simulated
-//! network. Each reports what happened through the functions of `engine.rs`, `input.rs` and `output.rs`, then calls
-//! [`finish_turn`].
+//! The drivers move bytes between [`Io`] and the world: `epoll` and `uring` for sockets, `sim` for
+//! a simulated network. Each reports what happened through the functions of `engine.rs`, `input.rs`
+//! and `output.rs`, then calls [`finish_turn`].
 
 pub(crate) mod clock;
 pub(crate) mod epoll;
@@ -18,27 +18,31 @@ use crate::io::Io;
 use crate::moving::{Frozen, FrozenLimits, NotFrozen};
 use crate::service::{ConnId, Service};
 
-/// The functions of a driver that the end of a turn needs. `index` is the slot in the connection table.
+/// The functions of a driver that the end of a turn needs. `index` is the slot in the connection
+/// table.
 pub(crate) trait Driver {
-    /// Start connecting; report with [`Io::established`], [`Io::ended`] or [`Io::fail`]. The time limit is not the
-    /// driver's concern.
+    /// Start connecting; report with [`Io::established`], [`Io::ended`] or [`Io::fail`]. The time
+    /// limit is not the driver's concern.
     fn connect(&mut self, io: &mut Io, index: u32, to: SocketAddr);
-    /// [`Io::unsent`] is new: write it once; report with [`Io::wrote`] or [`Io::fail`], now or in a later turn.
+    /// [`Io::unsent`] is new: write it once; report with [`Io::wrote`] or [`Io::fail`], now or in a
+    /// later turn.
     fn send(&mut self, io: &mut Io, index: u32);
     /// Read again, if reading had stopped.
     fn resume(&mut self, io: &mut Io, index: u32);
     /// Announce the end of the stream to the peer.
     fn shutdown(&mut self, io: &mut Io, index: u32);
-    /// Close, with a reset if `reset`; then [`Io::release_slot`], now or once nothing refers to the slot.
+    /// Close, with a reset if `reset`; then [`Io::release_slot`], now or once nothing refers to the
+    /// slot.
     fn close(&mut self, io: &mut Io, index: u32, reset: bool);
-    /// Lets the socket of an open connection go, unless the kernel holds more than `room` of it. Returns what the kernel
-    /// held. After an error the socket is as before.
+    /// Lets the socket of an open connection go, unless the kernel holds more than `room` of it.
+    /// Returns what the kernel held. After an error the socket is as before.
     fn freeze(&mut self, io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen>;
     /// Bytes that the kernel has of an open connection and its peer has not acknowledged.
     fn unacknowledged(&mut self, index: u32) -> usize;
-    /// Makes a socket of this for the slot and does not read from it yet. Returns what is not in the socket: all that is
-    /// unread, and the unsent part of the output.
-    fn restore(&mut self, io: &mut Io, index: u32, frozen: Frozen) -> Result<Frozen, io::ErrorKind>;
+    /// Makes a socket of this for the slot and does not read from it yet. Returns what is not in
+    /// the socket: all that is unread, and the unsent part of the output.
+    fn restore(&mut self, io: &mut Io, index: u32, frozen: Frozen)
+    -> Result<Frozen, io::ErrorKind>;
 }
 
 /// The functions that [`run`](crate::run) needs beyond that from a driver of real sockets.
@@ -94,7 +98,9 @@ pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
 #[cold]
 fn freeze<D: Driver>(io: &mut Io, driver: &mut D, conn: ConnId) {
     // Closed since, or frozen already: nothing follows.
-    if !io.is_open(conn) || matches!(io.connections[conn.index as usize].state, State::Frozen | State::Parked) {
+    if !io.is_open(conn)
+        || matches!(io.connections[conn.index as usize].state, State::Frozen | State::Parked)
+    {
         return;
     }
     let outcome = io.may_freeze(conn).and_then(|room| driver.freeze(io, conn.index, room));

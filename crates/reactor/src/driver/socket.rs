@@ -5,26 +5,33 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt,
+};
 
-/// An idle peer that is dead is noticed after about 30 + 3 * 10 seconds of silence, or, where that is longer, after what a
-/// peer may leave unacknowledged: Linux counts that time instead of the probes.
+/// An idle peer that is dead is noticed after about 30 + 3 * 10 seconds of silence, or, where that
+/// is longer, after what a peer may leave unacknowledged: Linux counts that time instead of the
+/// probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before a connection that was made ends
-/// with `TimedOut`. Keepalive is for idle connections and not sent while something is unacknowledged: without this, a peer that
-/// vanished then held its connection for the 15 minutes that Linux goes on sending. A peer whose program only stands still
-/// acknowledges, until what it does not read has closed its window; then Linux counts the time of the closed window, whatever
-/// the peer answers to its probes, until there is room for what is to be sent next.
+/// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before a
+/// connection that was made ends with `TimedOut`. Keepalive is for idle connections and not sent
+/// while something is unacknowledged: without this, a peer that vanished then held its connection
+/// for the 15 minutes that Linux goes on sending. A peer whose program only stands still
+/// acknowledges, until what it does not read has closed its window; then Linux counts the time of
+/// the closed window, whatever the peer answers to its probes, until there is room for what is to
+/// be sent next.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
-/// The same for one that was accepted. It is longer because of who reads slowly: a receive buffer that has grown to 32 MiB
-/// opens its window by 2 MiB at a time, and whoever takes less than that in this time would be taken for dead.
+/// The same for one that was accepted. It is longer because of who reads slowly: a receive buffer
+/// that has grown to 32 MiB opens its window by 2 MiB at a time, and whoever takes less than that
+/// in this time would be taken for dead.
 const UNACKNOWLEDGED_BY_CLIENT: Duration = Duration::from_secs(300);
 
-/// Sets the options of every TCP connection that was accepted: no delay, keepalive, an end to what is not acknowledged.
+/// Sets the options of every TCP connection that was accepted: no delay, keepalive, an end to what
+/// is not acknowledged.
 pub(crate) fn prepare_accepted(socket: &OwnedFd) -> io::Result<()> {
     prepare(socket, UNACKNOWLEDGED_BY_CLIENT)
 }
@@ -67,13 +74,18 @@ pub(crate) fn connect_outcome(socket: &OwnedFd) -> io::Result<()> {
 
 /// Reads once, at most `bytes_max`, behind what is in `buffer`, as far as there is capacity.
 #[inline]
-pub(crate) fn receive_behind(socket: impl AsFd, buffer: &mut Vec<u8>, bytes_max: usize) -> io::Result<usize> {
+pub(crate) fn receive_behind(
+    socket: impl AsFd,
+    buffer: &mut Vec<u8>,
+    bytes_max: usize,
+) -> io::Result<usize> {
     let spare = buffer.spare_capacity_mut();
     let room = spare.len().min(bytes_max);
     let (filled, _) = rustix::net::recv(socket, &mut spare[..room], RecvFlags::DONTWAIT)?.0;
     let count = filled.len();
     let length = buffer.len() + count;
-    // SAFETY: the kernel has initialised the first `count` bytes of the spare capacity, which starts at the length.
+    // SAFETY: the kernel has initialised the first `count` bytes of the spare capacity, which
+    // starts at the length.
     unsafe { buffer.set_len(length) };
     Ok(count)
 }
@@ -103,7 +115,8 @@ pub(crate) fn reset_on_close(socket: &OwnedFd) {
 mod tests {
     use super::*;
 
-    /// Acknowledged or idle, no node that vanished stays longer than the other; clients have more time to read.
+    /// Acknowledged or idle, no node that vanished stays longer than the other; clients have more
+    /// time to read.
     #[test]
     fn a_connection_that_is_made_has_an_end_to_silence() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -115,6 +128,9 @@ mod tests {
         let (accepted, _) = listener.accept().expect("accept");
         let accepted = OwnedFd::from(accepted);
         prepare_accepted(&accepted).expect("options");
-        assert_eq!(sockopt::tcp_user_timeout(&accepted).expect("option"), UNACKNOWLEDGED_BY_CLIENT.as_millis() as u32);
+        assert_eq!(
+            sockopt::tcp_user_timeout(&accepted).expect("option"),
+            UNACKNOWLEDGED_BY_CLIENT.as_millis() as u32
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Models of the mailbox: every order in which posters and their loop can meet, within a bound of preemptions.
+//! Models of the mailbox: every order in which posters and their loop can meet, within a bound of
+//! preemptions.
 //!
-//! `cargo test -p shunt-reactor --features loom --lib models`. A loop that sleeps with mail is found as a deadlock. So that
-//! nothing is left out unnoticed, each model says which outcomes it has to have seen.
+//! `cargo test -p shunt-reactor --features loom --lib models`. A loop that sleeps with mail is
+//! found as a deadlock. So that nothing is left out unnoticed, each model says which outcomes it
+//! has to have seen.
 
 #![allow(clippy::unwrap_used, reason = "a model may panic")]
 
@@ -39,10 +41,12 @@ fn turn(inbox: &mut Inbox<u32>) -> Option<u32> {
     }
 }
 
-/// Never: mail is lost, doubled or overtakes mail of the same poster, or a loop sleeps with mail in its queue.
+/// Never: mail is lost, doubled or overtakes mail of the same poster, or a loop sleeps with mail in
+/// its queue.
 ///
-/// Caught: `collect` reads the eventfd after it took the queue; `collect` swaps the queue with one that is not empty; `push`
-/// looks whether the queue is empty before it has the lock it pushes under; `push` rings first; `push` does not ring.
+/// Caught: `collect` reads the eventfd after it took the queue; `collect` swaps the queue with one
+/// that is not empty; `push` looks whether the queue is empty before it has the lock it pushes
+/// under; `push` rings first; `push` does not ring.
 #[test]
 fn all_mail_arrives_in_order_and_wakes_the_loop() {
     let seen = outcomes(|| {
@@ -63,7 +67,8 @@ fn all_mail_arrives_in_order_and_wakes_the_loop() {
     assert_eq!(seen, [vec![10, 11, 20], vec![10, 20, 11], vec![20, 10, 11]].into());
 }
 
-/// Never: a queue holds more than it may, or a poster is told that mail was refused which arrives, or the reverse.
+/// Never: a queue holds more than it may, or a poster is told that mail was refused which arrives,
+/// or the reverse.
 ///
 /// Caught: `push` looks whether there is room before it has the lock it pushes under.
 #[test]
@@ -95,7 +100,8 @@ fn what_does_not_fit_is_given_back() {
 
 /// Never: mail is accepted and then kept by nobody's queue, as long as a poster lives.
 ///
-/// Caught: the inbox takes the queue under one lock and closes it under the next; it does not close it.
+/// Caught: the inbox takes the queue under one lock and closes it under the next; it does not close
+/// it.
 #[test]
 fn what_a_closing_mailbox_accepts_it_drops() {
     let seen = outcomes(|| {
@@ -107,7 +113,11 @@ fn what_a_closing_mailbox_accepts_it_drops() {
         });
         drop(inbox);
         let accepted = posters.map(|poster| poster.join().unwrap());
-        assert_eq!(std::sync::Arc::strong_count(&mail), 1, "mail is left in a queue that nobody empties");
+        assert_eq!(
+            std::sync::Arc::strong_count(&mail),
+            1,
+            "mail is left in a queue that nobody empties"
+        );
         assert!(mailer.is_closed() && mailer.post(mail).is_err());
         accepted
     });

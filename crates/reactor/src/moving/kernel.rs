@@ -1,19 +1,23 @@
-//! Reads an established connection out of the kernel and makes one of what was read, with TCP_REPAIR. The order of the calls
-//! matters: much can be set in one state of the socket only.
+//! Reads an established connection out of the kernel and makes one of what was read, with
+//! TCP_REPAIR. The order of the calls matters: much can be set in one state of the socket only.
 //!
-//! No packet is taken in while a connection is read, but the kernel goes on to send by itself: what waits for the device to
-//! take more or for its time (a softirq or a timer on another processor sends it), probes, and acknowledgements. Were a byte
-//! sent that the frozen state takes for unsent, the client would acknowledge what the restored socket has never sent, and
-//! each such acknowledgement is dropped: the connection would stand still for good. The other way round no harm is done: what
-//! is taken for sent and was not is sent again, as if it were lost. So, in this order:
+//! No packet is taken in while a connection is read, but the kernel goes on to send by itself: what
+//! waits for the device to take more or for its time (a softirq or a timer on another processor
+//! sends it), probes, and acknowledgements. Were a byte sent that the frozen state takes for
+//! unsent, the client would acknowledge what the restored socket has never sent, and each such
+//! acknowledgement is dropped: the connection would stand still for good. The other way round no
+//! harm is done: what is taken for sent and was not is sent again, as if it were lost. So, in this
+//! order:
 //!
-//! 1. How many bytes were ever sent, and then how many wait, is looked at while no queue is chosen: only what is sent leaves
-//!    the latter then.
-//! 2. The receive queue is read, and then the send queue is chosen, until the end: with that the kernel marks what it would
-//!    send as sent, and sends nothing (`tcp_write_xmit`). Probes it still sends.
-//! 3. All that waits is marked so. From here on there is nothing left that could be sent for the first time.
-//! 4. If still as many bytes were ever sent as in the beginning, exactly those that waited then are unsent. If not, all that
-//!    the client's window has room for counts as sent.
+//! 1. How many bytes were ever sent, and then how many wait, is looked at while no queue is chosen:
+//!    only what is sent leaves the latter then.
+//! 2. The receive queue is read, and then the send queue is chosen, until the end: with that the
+//!    kernel marks what it would send as sent, and sends nothing (`tcp_write_xmit`). Probes it
+//!    still sends.
+//! 3. All that waits is marked so. From here on there is nothing left that could be sent for the
+//!    first time.
+//! 4. If still as many bytes were ever sent as in the beginning, exactly those that waited then are
+//!    unsent. If not, all that the client's window has room for counts as sent.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,9 +29,11 @@ use super::repair::{self, Info, Queue};
 use super::{Frozen, FrozenLimits, Intake, NotFrozen, TcpState, Window};
 use crate::driver::socket;
 
-/// The window of a socket before it is connected. By half of it, but 536 bytes at most, the kernel judges at the connect how large full segments are; without one it
-/// takes 88. The first larger one then counts as full, and by the memory that it takes beside its bytes the kernel judges all: what takes no more of it than that
-/// one is not put together when memory is short, but dropped, in the middle of what the peer was promised. So it was after some 170 requests of 100 bytes.
+/// The window of a socket before it is connected. By half of it, but 536 bytes at most, the kernel
+/// judges at the connect how large full segments are; without one it takes 88. The first larger one
+/// then counts as full, and by the memory that it takes beside its bytes the kernel judges all:
+/// what takes no more of it than that one is not put together when memory is short, but dropped, in
+/// the middle of what the peer was promised. So it was after some 170 requests of 100 bytes.
 const FIRST_WINDOW: u32 = 64 << 10;
 
 /// What must not have changed while a connection was read. No queue has to be chosen to look at it.
@@ -49,13 +55,18 @@ struct Unsent {
     sent: u64,
 }
 
-/// Reads the connection out. With `Ok` the kernel has forgotten it without sending anything; with an error it goes on.
+/// Reads the connection out. With `Ok` the kernel has forgotten it without sending anything; with
+/// an error it goes on.
 pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
     let refused = |error: io::Error| NotFrozen::Io(error.kind());
     let info = repair::info(socket).map_err(refused)?;
     if !info.is_established() {
         // A peer that has no more to say takes what is left all the same.
-        let left = if info.is_half_closed() { repair::send_queue_bytes(socket).map_err(refused)?.0 } else { 0 };
+        let left = if info.is_half_closed() {
+            repair::send_queue_bytes(socket).map_err(refused)?.0
+        } else {
+            0
+        };
         return Err(if left > 0 { NotFrozen::TooLong(left) } else { NotFrozen::NotEstablished });
     }
     if info.has_microsecond_timestamps() {
@@ -65,14 +76,16 @@ pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, Not
     is_short(repair::send_queue_bytes(socket).map_err(refused)?.0, room.output_bytes_max)?;
     is_short(repair::receive_queue_bytes(socket).map_err(refused)?, room.unread_bytes_max)?;
     repair::begin(socket).map_err(refused)?;
-    let outcome = repair::drop_packets(socket).map_err(refused).and_then(|()| read_out(socket, room));
+    let outcome =
+        repair::drop_packets(socket).map_err(refused).and_then(|()| read_out(socket, room));
     if outcome.is_ok() {
-        // Under repair this sends nothing either. A close would do it too, but only once no child that is about to be
-        // started holds a copy of the descriptor.
+        // Under repair this sends nothing either. A close would do it too, but only once no child
+        // that is about to be started holds a copy of the descriptor.
         let _ = rustix::net::connect_unspec(socket);
     } else {
-        // In this order: a packet that comes under repair would find the socket as it was before. Neither can fail on a
-        // socket for which the other direction succeeded; if one did, the connection would end by its time limits.
+        // In this order: a packet that comes under repair would find the socket as it was before.
+        // Neither can fail on a socket for which the other direction succeeded; if one did, the
+        // connection would end by its time limits.
         let _ = repair::end(socket, false);
         let _ = repair::take_packets(socket);
     }
@@ -100,7 +113,8 @@ fn is_short(bytes: usize, bytes_max: usize) -> Result<(), NotFrozen> {
     if bytes > bytes_max { Err(NotFrozen::TooLong(bytes)) } else { Ok(()) }
 }
 
-/// `None` if something has changed meanwhile: a packet that had passed the filter before it was there, or a timer.
+/// `None` if something has changed meanwhile: a packet that had passed the filter before it was
+/// there, or a timer.
 fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<Option<Frozen>> {
     let (local, peer) = repair::addresses(socket)?;
     repair::choose(socket, Queue::Receive)?;
@@ -110,15 +124,18 @@ fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<O
     let write_sequence = repair::sequence(socket)?;
     let mut unacknowledged = send_queue(socket, before.send_bytes)?;
     let mss = repair::mss(socket)?;
-    let complete = unacknowledged.len() == before.send_bytes && unread.len() == before.receive_bytes;
+    let complete =
+        unacknowledged.len() == before.send_bytes && unread.len() == before.receive_bytes;
     if !complete || Snapshot::of(socket)? != before {
         return Ok(None);
     }
     // Only now: a connection that stays would have to find out that nothing of it has arrived.
     repair::mark_as_sent(socket)?;
     let window = repair::window(socket)?;
-    // What is acknowledged from now on carries a time that the restored socket's must not be before.
-    let timestamp = if before.info.has_timestamps() { Some(repair::timestamp(socket)?) } else { None };
+    // What is acknowledged from now on carries a time that the restored socket's must not be
+    // before.
+    let timestamp =
+        if before.info.has_timestamps() { Some(repair::timestamp(socket)?) } else { None };
     let counts = repair::counts(socket)?;
     if Snapshot::of(socket)? != before {
         return Ok(None);
@@ -135,12 +152,14 @@ fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<O
         window,
     };
     let beyond_window = before.send_bytes.saturating_sub(window.send as usize);
-    let unsent_bytes = if counts.sent == unsent.sent { unsent.bytes } else { unsent.bytes.min(beyond_window) };
+    let unsent_bytes =
+        if counts.sent == unsent.sent { unsent.bytes } else { unsent.bytes.min(beyond_window) };
     let unsent = unacknowledged.split_off(before.send_bytes.saturating_sub(unsent_bytes));
     Ok(Some(Frozen { state, unacknowledged, unsent, unread }))
 }
 
-/// The last `count` bytes of the send queue: it may begin with a segment of which a part was acknowledged.
+/// The last `count` bytes of the send queue: it may begin with a segment of which a part was
+/// acknowledged.
 fn send_queue(socket: &OwnedFd, count: usize) -> io::Result<Vec<u8>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -171,8 +190,9 @@ impl Unsent {
     }
 }
 
-/// Makes a connected socket of the state. What is not acknowledged goes into it as sent, as far as there is room; the rest
-/// is put before what is unsent, as if it had never been. What is unread stays in `frozen`, and the socket goes on behind it.
+/// Makes a connected socket of the state. What is not acknowledged goes into it as sent, as far as
+/// there is room; the rest is put before what is unsent, as if it had never been. What is unread
+/// stays in `frozen`, and the socket goes on behind it.
 pub(crate) fn restore(frozen: &mut Frozen, intake: Intake) -> Result<OwnedFd, io::ErrorKind> {
     make(frozen, intake).map_err(|error| error.kind())
 }
@@ -191,10 +211,11 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
     repair::choose(&socket, Queue::Receive)?;
     let (unread, last) = frozen.unread.split_at(frozen.unread.len().saturating_sub(1));
     repair::set_sequence(&socket, state.receive_sequence.wrapping_add(unread.len() as u32))?;
-    // The connect computes the size of segments, and takes them for as small as they can be if it is not told.
+    // The connect computes the size of segments, and takes them for as small as they can be if it
+    // is not told.
     repair::set_mss(&socket, state.mss)?;
-    // What came between the connect and the timestamp, for instance, would be acknowledged with a timestamp from which the
-    // peer would not come back.
+    // What came between the connect and the timestamp, for instance, would be acknowledged with a
+    // timestamp from which the peer would not come back.
     repair::drop_packets(&socket)?;
     socket::prepare_accepted(&socket)?;
     rustix::net::sockopt::set_socket_oobinline(&socket, true)?; // as of a listener
@@ -203,7 +224,12 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
         socket::limit_receive(&socket, bytes)?;
     }
     let next = repair::sequence(&socket)?;
-    let first = Window { send_update: next, receive: FIRST_WINDOW, receive_update: next, ..Window::default() };
+    let first = Window {
+        send_update: next,
+        receive: FIRST_WINDOW,
+        receive_update: next,
+        ..Window::default()
+    };
     repair::set_window(&socket, first)?;
     rustix::net::bind(&socket, &state.local)?;
     rustix::net::connect(&socket, &state.peer).map_err(|error| match error {
@@ -211,7 +237,13 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
         rustix::io::Errno::ADDRNOTAVAIL => io::ErrorKind::AddrInUse.into(),
         error => io::Error::from(error),
     })?;
-    repair::set_agreed(&socket, state.mss, state.window_scales, state.sack, state.timestamp.is_some())?;
+    repair::set_agreed(
+        &socket,
+        state.mss,
+        state.window_scales,
+        state.sack,
+        state.timestamp.is_some(),
+    )?;
     if let Some(timestamp) = state.timestamp {
         repair::set_timestamp(&socket, next_timestamp(timestamp))?;
     }
@@ -237,27 +269,29 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Tells a peer whose window was closed that it is open, or it would ask by a timer alone, which doubles each time that nobody
-/// is there to answer. The kernel tells it when something is read: the last byte of what is unread, which was put in for that.
-/// The window probe does not tell it, for it is an old segment to the peer, but the kernel takes it for told by that, so
-/// that this comes first.
+/// Tells a peer whose window was closed that it is open, or it would ask by a timer alone, which
+/// doubles each time that nobody is there to answer. The kernel tells it when something is read:
+/// the last byte of what is unread, which was put in for that. The window probe does not tell it,
+/// for it is an old segment to the peer, but the kernel takes it for told by that, so that this
+/// comes first.
 fn tell_window(socket: &OwnedFd) -> io::Result<()> {
     repair::end(socket, false)?;
     rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut [0][..], RecvFlags::DONTWAIT))?;
     repair::begin(socket)
 }
 
-/// A window as it can be set: the kernel takes none that was told by a segment beyond our own window. There is such a segment
-/// where that window was closed for want of memory, after more had come behind a hole. The number only keeps older segments
-/// from telling the window, and the end of the repair sets it back by itself.
+/// A window as it can be set: the kernel takes none that was told by a segment beyond our own
+/// window. There is such a segment where that window was closed for want of memory, after more had
+/// come behind a hole. The number only keeps older segments from telling the window, and the end of
+/// the repair sets it back by itself.
 fn settable(window: Window, next: u32) -> Window {
     let end = next.wrapping_add(window.receive);
     let is_beyond = window.send_update.wrapping_sub(end).cast_signed() > 0;
     Window { send_update: if is_beyond { end } else { window.send_update }, ..window }
 }
 
-/// A timestamp that is not before the last one that was sent. The kernel tells its clock without the lowest bit, and takes
-/// that bit as a sign that its unit is the microsecond.
+/// A timestamp that is not before the last one that was sent. The kernel tells its clock without
+/// the lowest bit, and takes that bit as a sign that its unit is the microsecond.
 fn next_timestamp(timestamp: u32) -> u32 {
     timestamp.wrapping_add(2) & !1
 }

@@ -1,8 +1,9 @@
-//! Connections that leave one loop and go on in another, on the same host or on a different one, without their peer noticing.
+//! Connections that leave one loop and go on in another, on the same host or on a different one,
+//! without their peer noticing.
 //!
-//! [`Io::freeze`](crate::Io::freeze) takes a connection out of its loop: what is left of it is a [`Frozen`], plain data that
-//! can be sent anywhere. [`Io::restore`](crate::Io::restore) makes a connection of it again. Which means are used is the
-//! loop's [`Mover`]:
+//! [`Io::freeze`](crate::Io::freeze) takes a connection out of its loop: what is left of it is a
+//! [`Frozen`], plain data that can be sent anywhere. [`Io::restore`](crate::Io::restore) makes a
+//! connection of it again. Which means are used is the loop's [`Mover`]:
 //!
 //! ```text
 //!  Mover::Kernel   TCP_REPAIR: the socket is read out, closed without a packet, and made anew. Needs CAP_NET_ADMIN.
@@ -10,9 +11,10 @@
 //!  (simulation)    the simulated network moves the end of its wire; always available there.
 //! ```
 //!
-//! Sequence numbers count as TCP does, modulo 2^32. At any time `receive_sequence + unread.len()` is the next byte that is
-//! expected from the peer, and `send_sequence + unacknowledged.len()` the next byte to be sent: whoever takes bytes from
-//! the front of a queue must advance its sequence number, as [`Frozen::take_unread`] does.
+//! Sequence numbers count as TCP does, modulo 2^32. At any time `receive_sequence + unread.len()`
+//! is the next byte that is expected from the peer, and `send_sequence + unacknowledged.len()` the
+//! next byte to be sent: whoever takes bytes from the front of a queue must advance its sequence
+//! number, as [`Frozen::take_unread`] does.
 
 pub(crate) mod kernel;
 mod limits;
@@ -50,9 +52,11 @@ pub struct TcpState {
     pub local: SocketAddr,
     /// The client's address.
     pub peer: SocketAddr,
-    /// Sequence number of the first byte that is not acknowledged, which is the first of [`Frozen::unacknowledged`].
+    /// Sequence number of the first byte that is not acknowledged, which is the first of
+    /// [`Frozen::unacknowledged`].
     pub send_sequence: u32,
-    /// Sequence number of the first byte that is not read, which is the first of [`Frozen::unread`].
+    /// Sequence number of the first byte that is not read, which is the first of
+    /// [`Frozen::unread`].
     pub receive_sequence: u32,
     /// Largest segment that the peer takes, bytes.
     pub mss: u16,
@@ -66,15 +70,16 @@ pub struct TcpState {
     pub window: Window,
 }
 
-/// A connection that has been taken out of a loop, with its queues. While it is like this nobody answers the peer: if it
-/// is dropped, the peer finds out by its own time limits.
+/// A connection that has been taken out of a loop, with its queues. While it is like this nobody
+/// answers the peer: if it is dropped, the peer finds out by its own time limits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frozen {
     /// The state of TCP.
     pub state: TcpState,
     /// Sent and not acknowledged.
     pub unacknowledged: Vec<u8>,
-    /// To be sent after these: what the kernel had not sent, then what it had not taken from the loop.
+    /// To be sent after these: what the kernel had not sent, then what it had not taken from the
+    /// loop.
     pub unsent: Vec<u8>,
     /// Received and not consumed by the service.
     pub unread: Vec<u8>,
@@ -87,7 +92,8 @@ impl Frozen {
         Frozen { state, unacknowledged: Vec::new(), unsent: Vec::new(), unread: Vec::new() }
     }
 
-    /// Takes out what is unread, for who will consume it without the connection. The connection goes on behind it.
+    /// Takes out what is unread, for who will consume it without the connection. The connection
+    /// goes on behind it.
     pub fn take_unread(&mut self) -> Vec<u8> {
         let unread = std::mem::take(&mut self.unread);
         self.state.receive_sequence = self.state.receive_sequence.wrapping_add(unread.len() as u32);
@@ -98,12 +104,14 @@ impl Frozen {
 /// Why a connection was not frozen. It is as it was before, and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotFrozen {
-    /// It is still connecting, or one of the two sides has ended its stream or reset the connection.
+    /// It is still connecting, or one of the two sides has ended its stream or reset the
+    /// connection.
     NotEstablished,
-    /// A queue is longer than the loop's [`FrozenLimits`] allow, with so many bytes. They get fewer as the peer takes them.
+    /// A queue is longer than the loop's [`FrozenLimits`] allow, with so many bytes. They get fewer
+    /// as the peer takes them.
     TooLong(usize),
-    /// The loop has no mover, its driver cannot let a socket go, the connection has a sent log, or it uses something of
-    /// TCP that cannot be moved.
+    /// The loop has no mover, its driver cannot let a socket go, the connection has a sent log, or
+    /// it uses something of TCP that cannot be moved.
     Unsupported,
     /// Bytes or acknowledgements went on arriving while the state was read.
     Moved,
@@ -114,32 +122,43 @@ pub enum NotFrozen {
 impl fmt::Display for NotFrozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotFrozen::NotEstablished => f.write_str("the connection is not established in both directions"),
-            NotFrozen::TooLong(bytes) => write!(f, "more bytes are queued than may move with a connection: {bytes}"),
+            NotFrozen::NotEstablished => {
+                f.write_str("the connection is not established in both directions")
+            }
+            NotFrozen::TooLong(bytes) => {
+                write!(f, "more bytes are queued than may move with a connection: {bytes}")
+            }
             NotFrozen::Unsupported => f.write_str("this loop or connection cannot be moved"),
-            NotFrozen::Moved => f.write_str("packets went on arriving while the connection was read out"),
-            NotFrozen::Io(kind) => write!(f, "the operating system refused to let the connection go: {kind}"),
+            NotFrozen::Moved => {
+                f.write_str("packets went on arriving while the connection was read out")
+            }
+            NotFrozen::Io(kind) => {
+                write!(f, "the operating system refused to let the connection go: {kind}")
+            }
         }
     }
 }
 
 impl std::error::Error for NotFrozen {}
 
-/// How the connections of a loop are frozen and restored. In the simulation all can be, whatever this says.
+/// How the connections of a loop are frozen and restored. In the simulation all can be, whatever
+/// this says.
 #[derive(Clone, Debug, Default)]
 pub enum Mover {
     /// Not at all: [`NotFrozen::Unsupported`].
     #[default]
     None,
-    /// By TCP_REPAIR, to any host. No packet of the connection may reach this host's kernel any more once
-    /// [`Io::freeze`](crate::Io::freeze) was called: it would answer with a reset.
+    /// By TCP_REPAIR, to any host. No packet of the connection may reach this host's kernel any
+    /// more once [`Io::freeze`](crate::Io::freeze) was called: it would answer with a reset.
     Kernel,
-    /// By passing the descriptor on, to any process of this host that uses the same depot. Queues stay in the kernel.
+    /// By passing the descriptor on, to any process of this host that uses the same depot. Queues
+    /// stay in the kernel.
     Twin(Twin),
 }
 
 impl Mover {
-    /// Takes a connection out of its socket, which can be closed without a word after that. After an error it goes on.
+    /// Takes a connection out of its socket, which can be closed without a word after that. After
+    /// an error it goes on.
     pub(crate) fn freeze(&self, socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
         match self {
             Mover::None => Err(NotFrozen::Unsupported),
@@ -149,14 +168,21 @@ impl Mover {
     }
 
     /// Makes a socket of a connection. What is not in the socket stays in `frozen`.
-    pub(crate) fn restore(&self, frozen: &mut Frozen, intake: Intake) -> Result<OwnedFd, io::ErrorKind> {
+    pub(crate) fn restore(
+        &self,
+        frozen: &mut Frozen,
+        intake: Intake,
+    ) -> Result<OwnedFd, io::ErrorKind> {
         match self {
             Mover::None => Err(io::ErrorKind::Unsupported),
             Mover::Kernel => kernel::restore(frozen, intake),
             Mover::Twin(twin) => {
                 let socket = twin.restore(frozen)?;
-                let limited = intake.bytes.map_or(Ok(()), |bytes| crate::driver::socket::limit_receive(&socket, bytes));
-                let held = if intake.promises_no_more { repair::promise_no_more(&socket) } else { Ok(()) };
+                let limited = intake
+                    .bytes
+                    .map_or(Ok(()), |bytes| crate::driver::socket::limit_receive(&socket, bytes));
+                let held =
+                    if intake.promises_no_more { repair::promise_no_more(&socket) } else { Ok(()) };
                 limited.and(held).map_err(|error| error.kind())?;
                 Ok(socket)
             }
@@ -164,7 +190,8 @@ impl Mover {
     }
 }
 
-/// Bytes that the kernel has of a connection and its peer has not acknowledged; none of one that is broken.
+/// Bytes that the kernel has of a connection and its peer has not acknowledged; none of one that is
+/// broken.
 pub(crate) fn unacknowledged(socket: &OwnedFd) -> usize {
     repair::send_queue_bytes(socket).map_or(0, |(all, _)| all)
 }
@@ -174,8 +201,9 @@ pub(crate) fn unacknowledged(socket: &OwnedFd) -> usize {
 pub struct Intake {
     /// Bytes, with what they take of the kernel's memory; none: as of any other connection.
     pub bytes: Option<usize>,
-    /// The peer is promised no more room than it was when the connection was frozen: where it goes next there may be less. Linux takes back a promise that it has no
-    /// memory for, and drops what comes beyond with all that it acknowledges.
+    /// The peer is promised no more room than it was when the connection was frozen: where it goes
+    /// next there may be less. Linux takes back a promise that it has no memory for, and drops what
+    /// comes beyond with all that it acknowledges.
     pub promises_no_more: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The socket options of a TCP connection under repair (`TCP_REPAIR`, `include/uapi/linux/tcp.h`). Nothing here decides;
-//! `kernel` has the order of the calls.
+//! The socket options of a TCP connection under repair (`TCP_REPAIR`, `include/uapi/linux/tcp.h`).
+//! Nothing here decides; `kernel` has the order of the calls.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -25,7 +25,8 @@ const HAS_SACK: u8 = 2;
 const HAS_WINDOW_SCALES: u8 = 4;
 const HAS_MICROSECOND_TIMESTAMPS: u8 = 64;
 
-/// The first words of `struct tcp_info`, and which are `tcpi_bytes_received` and `tcpi_bytes_sent` (Linux 4.19).
+/// The first words of `struct tcp_info`, and which are `tcpi_bytes_received` and `tcpi_bytes_sent`
+/// (Linux 4.19).
 const COUNTED_WORDS: usize = 26;
 const RECEIVED_WORD: usize = 16;
 const SENT_WORD: usize = 25;
@@ -74,7 +75,8 @@ impl Info {
         self.options & HAS_MICROSECOND_TIMESTAMPS != 0
     }
 
-    /// Shifts of the send and the receive window. Two shifts of nothing are the same on the wire as no scaling.
+    /// Shifts of the send and the receive window. Two shifts of nothing are the same on the wire as
+    /// no scaling.
     pub(super) fn window_scales(self) -> Option<(u8, u8)> {
         // Two bit fields of four bits, the send shift first, in the order of the machine.
         let halves = (self.scales & 15, self.scales >> 4);
@@ -128,20 +130,32 @@ unsafe impl Plain for RawWindow {}
 fn get<T: Plain>(socket: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `value`, which has that size; both outlive the call.
-    let outcome =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut length) };
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which has that size; both
+    // outlive the call.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
     if outcome != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all bytes were zeroed before the kernel wrote some of them, and any bytes are a value of a `Plain` type.
+    // SAFETY: all bytes were zeroed before the kernel wrote some of them, and any bytes are a value
+    // of a `Plain` type.
     Ok(unsafe { value.assume_init() })
 }
 
 fn set<T: Copy>(socket: &OwnedFd, level: i32, name: i32, values: &[T]) -> io::Result<()> {
     let length = size_of_val(values) as libc::socklen_t;
-    // SAFETY: the kernel reads at most `length` bytes of `values`, which is as long and outlives the call.
-    let outcome = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, values.as_ptr().cast(), length) };
+    // SAFETY: the kernel reads at most `length` bytes of `values`, which is as long and outlives
+    // the call.
+    let outcome = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, values.as_ptr().cast(), length)
+    };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -164,7 +178,8 @@ pub(super) fn begin(socket: &OwnedFd) -> io::Result<()> {
 /// Ends the repair. A window probe makes the peer tell its window and what it has received.
 pub(super) fn end(socket: &OwnedFd, probe: bool) -> io::Result<()> {
     set_tcp(socket, libc::TCP_REPAIR, if probe { OFF_WITH_PROBE } else { OFF_WITHOUT_PROBE })?;
-    // The end of a repair takes this away; without it a listener cannot be opened beside the connection.
+    // The end of a repair takes this away; without it a listener cannot be opened beside the
+    // connection.
     set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &[1i32])
 }
 
@@ -182,7 +197,8 @@ pub(super) fn take_packets(socket: &OwnedFd) -> io::Result<()> {
 }
 
 pub(super) fn info(socket: &OwnedFd) -> io::Result<Info> {
-    let [state, _, _, _, _, options, scales, _]: [u8; 8] = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let [state, _, _, _, _, options, scales, _]: [u8; 8] =
+        get(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Ok(Info { state, options, scales })
 }
 
@@ -256,7 +272,8 @@ pub(super) fn peek(socket: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
 pub(super) fn fill(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
-        match rustix::net::send(socket, &bytes[filled..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        match rustix::net::send(socket, &bytes[filled..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        {
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => break,
@@ -299,7 +316,8 @@ pub(super) fn set_window(socket: &OwnedFd, window: Window) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR_WINDOW, &[raw])
 }
 
-/// The peer is promised no more room than it was already, but for the least that the kernel allows: some 2 KiB, and from Linux 6.10 on twice of what comes.
+/// The peer is promised no more room than it was already, but for the least that the kernel allows:
+/// some 2 KiB, and from Linux 6.10 on twice of what comes.
 pub(super) fn promise_no_more(socket: &OwnedFd) -> io::Result<()> {
     set_tcp(socket, libc::TCP_WINDOW_CLAMP, 1)
 }

@@ -1,14 +1,14 @@
-//! A mover for one host that needs no privilege: the descriptor of a connection is left with a depot, a Unix datagram socket
-//! served by a thread, and whoever restores the connection fetches it there by its addresses (`SCM_RIGHTS`). What the kernel
-//! has queued stays in the socket.
+//! A mover for one host that needs no privilege: the descriptor of a connection is left with a
+//! depot, a Unix datagram socket served by a thread, and whoever restores the connection fetches it
+//! there by its addresses (`SCM_RIGHTS`). What the kernel has queued stays in the socket.
 //!
 //! ```text
 //!  freeze:  PUT local peer  + the connection, a socket for the answer -->  depot  --> TAKEN or FULL
 //!  restore: GET local peer  + a socket for the answer                 -->  depot  --> HERE + the connection, or ABSENT
 //! ```
 //!
-//! It is for tests and trials: the peer's packets never stop being answered, and a connection that nobody fetches is closed
-//! in time by the depot, which its peer notices.
+//! It is for tests and trials: the peer's packets never stop being answered, and a connection that
+//! nobody fetches is closed in time by the depot, which its peer notices.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use super::limits::{ANSWER_WITHIN, DEPOSITS_MAX, KEPT_FOR};
@@ -56,9 +56,10 @@ struct Inner {
 }
 
 impl Twin {
-    /// Opens a depot at this path, on a thread of this process, for its own loops and those of processes of the same user
-    /// that [`join`](Twin::join) it. It lasts as long as one of the clones of what is returned. A socket that an earlier
-    /// depot has left at the path is replaced; fails if there is anything else, or a depot that is alive.
+    /// Opens a depot at this path, on a thread of this process, for its own loops and those of
+    /// processes of the same user that [`join`](Twin::join) it. It lasts as long as one of the
+    /// clones of what is returned. A socket that an earlier depot has left at the path is replaced;
+    /// fails if there is anything else, or a depot that is alive.
     pub fn host(path: &Path) -> io::Result<Twin> {
         let depot = Depot::open(path)?;
         Ok(Twin::of(path, connect(path)?, Some(depot)))
@@ -69,10 +70,12 @@ impl Twin {
         Ok(Twin::of(path, connect(path)?, None))
     }
 
-    /// Uses the depot at this path, and opens one if there is none: whoever comes first has it for all.
+    /// Uses the depot at this path, and opens one if there is none: whoever comes first has it for
+    /// all.
     pub fn open(path: &Path) -> io::Result<Twin> {
-        let is_none =
-            |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        let is_none = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        };
         match Twin::join(path) {
             Err(error) if is_none(&error) => {}
             joined => return joined,
@@ -89,8 +92,13 @@ impl Twin {
     }
 
     pub(super) fn freeze(&self, socket: &OwnedFd) -> Result<Frozen, NotFrozen> {
-        let state = state_of(socket).map_err(|error| NotFrozen::Io(error.kind()))?.ok_or(NotFrozen::NotEstablished)?;
-        match self.ask(PUT, &state, Some(socket.as_fd())).map_err(|error| NotFrozen::Io(error.kind()))? {
+        let state = state_of(socket)
+            .map_err(|error| NotFrozen::Io(error.kind()))?
+            .ok_or(NotFrozen::NotEstablished)?;
+        match self
+            .ask(PUT, &state, Some(socket.as_fd()))
+            .map_err(|error| NotFrozen::Io(error.kind()))?
+        {
             (TAKEN, _) => Ok(Frozen::without_queues(state)),
             (FULL, _) => Err(NotFrozen::Io(io::ErrorKind::QuotaExceeded)),
             _ => Err(NotFrozen::Io(io::ErrorKind::InvalidData)),
@@ -110,12 +118,22 @@ impl Twin {
     }
 
     /// Sends one request to the depot and waits for the answer: one byte, and perhaps a descriptor.
-    fn ask(&self, kind: u8, state: &TcpState, connection: Option<BorrowedFd<'_>>) -> io::Result<(u8, Option<OwnedFd>)> {
-        let (here, there) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    fn ask(
+        &self,
+        kind: u8,
+        state: &TcpState,
+        connection: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(u8, Option<OwnedFd>)> {
+        let (here, there) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         let mut message = vec![kind];
         message.extend_from_slice(format!("{} {}", state.local, state.peer).as_bytes());
-        let descriptors: Vec<BorrowedFd<'_>> = [Some(there.as_fd()), connection].into_iter().flatten().collect();
+        let descriptors: Vec<BorrowedFd<'_>> =
+            [Some(there.as_fd()), connection].into_iter().flatten().collect();
         {
             let mut socket = self.0.socket.lock().unwrap_or_else(PoisonError::into_inner);
             match send(socket.as_fd(), &message, &descriptors) {
@@ -173,7 +191,8 @@ impl Depot {
         if let Err(error) = rustix::net::bind(&socket, &address) {
             // A socket without a process behind it is what a killed one has left.
             let left = error == Errno::ADDRINUSE
-                && connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+                && connect(path)
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
             if !left {
                 return Err(error.into());
             }
@@ -216,7 +235,8 @@ fn serve(socket: &OwnedFd, stop: &OwnedFd) {
         if rustix::io::read(stop, &mut [0; 8]).is_ok() {
             return;
         }
-        // What cannot be received (no descriptors left, say) is lost, and whoever asked waits in vain for a while.
+        // What cannot be received (no descriptors left, say) is lost, and whoever asked waits in
+        // vain for a while.
         if let Ok((message, descriptors)) = receive(socket.as_fd()) {
             answer(&mut deposits, &message, descriptors);
         }
@@ -273,11 +293,14 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut message = vec![0; MESSAGE_BYTES_MAX];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received =
-        retry_on_intr(|| rustix::net::recvmsg(socket, &mut [io::IoSliceMut::new(&mut message)], &mut control, flags))?;
+    let received = retry_on_intr(|| {
+        rustix::net::recvmsg(socket, &mut [io::IoSliceMut::new(&mut message)], &mut control, flags)
+    })?;
     let descriptors = control
         .drain()
-        .filter_map(|part| if let RecvAncillaryMessage::ScmRights(rights) = part { Some(rights) } else { None })
+        .filter_map(|part| {
+            if let RecvAncillaryMessage::ScmRights(rights) = part { Some(rights) } else { None }
+        })
         .flatten()
         .collect();
     message.truncate(received.bytes);
@@ -286,7 +309,8 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 
 /// Waits until one of them is readable or has ended; false if none is at that time.
 fn readable(sockets: &[BorrowedFd<'_>], until: Instant) -> io::Result<bool> {
-    let mut watched: Vec<PollFd<'_>> = sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+    let mut watched: Vec<PollFd<'_>> =
+        sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
     loop {
         let left = until.saturating_duration_since(Instant::now());
         // Rounded up, so that the time has come when nothing else has.

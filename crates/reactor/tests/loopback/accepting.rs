@@ -20,7 +20,8 @@ fn balanced_over_two_loops(choice: IoChoice) {
     let cores = [Loop::start(choice, echo), Loop::start(choice, echo)];
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let _acceptor = Acceptor::start(vec![listener], cores.iter().map(Loop::slot).collect()).unwrap();
+    let _acceptor =
+        Acceptor::start(vec![listener], cores.iter().map(Loop::slot).collect()).unwrap();
     let loads = || cores.each_ref().map(|core| core.load.load(Relaxed));
 
     let mut clients: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();
@@ -48,8 +49,10 @@ fn origins_are_told(choice: IoChoice) {
         0
     });
     let core = Loop::start(choice, handler);
-    let listeners: Vec<_> = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| listen(at.parse().unwrap()).unwrap()).into();
-    let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+    let listeners: Vec<_> =
+        ["127.0.0.1:0", "127.0.0.2:0"].map(|at| listen(at.parse().unwrap()).unwrap()).into();
+    let addresses: Vec<_> =
+        listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
     let _acceptor = Acceptor::start(listeners, vec![core.slot()]).unwrap();
     for (position, address) in addresses.into_iter().enumerate().rev() {
         let client = connect(address);

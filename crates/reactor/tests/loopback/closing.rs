@@ -1,4 +1,5 @@
-//! The ends of a connection: who is told, what is still delivered, and what a stale id can do (nothing).
+//! The ends of a connection: who is told, what is still delivered, and what a stale id can do
+//! (nothing).
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -103,7 +104,8 @@ fn close_is_bounded(choice: IoChoice) {
     drop(client);
 }
 
-/// Bytes that another peer does not take hold nobody else's end up until something happens on the loop.
+/// Bytes that another peer does not take hold nobody else's end up until something happens on the
+/// loop.
 fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     let mut first: Option<ConnId> = None;
     let (handler, told) = reporting(move |io, event, tell| match event {
@@ -129,7 +131,8 @@ fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
-/// Bytes that the peer still sends are taken and thrown away, as after any other close: it may read only when it is done.
+/// Bytes that the peer still sends are taken and thrown away, as after any other close: it may read
+/// only when it is done.
 fn a_close_right_after_a_resume(choice: IoChoice) {
     let mut conns = Vec::new();
     let (handler, told) = reporting(move |io, event, tell| {
@@ -207,7 +210,8 @@ fn abort_while_a_send_is_stuck(choice: IoChoice) {
     stuck.peek(&mut [0]).unwrap();
     server.core.post(0);
     let mut received = Vec::new();
-    // A reset, or the end if all that had arrived was read before it came; in any case not everything.
+    // A reset, or the end if all that had arrived was read before it came; in any case not
+    // everything.
     let _ = stuck.read_to_end(&mut received);
     assert!(received.len() < 32 << 20 && pattern(32 << 20, 1).starts_with(&received));
     until("no connection", || {

@@ -76,8 +76,12 @@ fn a_refused_connect(choice: IoChoice) {
 
 /// A listener whose queue is full leaves a connect without an answer, as long as both values live.
 fn silent_address() -> (SocketAddr, (TcpListener, TcpStream)) {
-    let listener =
-        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    let listener = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::STREAM,
+        None,
+    )
+    .unwrap();
     rustix::net::bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let listener = TcpListener::from(listener);

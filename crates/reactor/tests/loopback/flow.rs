@@ -282,7 +282,8 @@ fn output_is_one_write_per_turn(choice: IoChoice) {
     assert!(writes >= 20 && writes <= reads, "{writes} writes for {reads} reads");
 }
 
-/// More than the kernel takes at once, so that the rest is held while the socket becomes writable again and again.
+/// More than the kernel takes at once, so that the rest is held while the socket becomes writable
+/// again and again.
 fn held_output_leaves_once_it_is_let_go(choice: IoChoice) {
     const BYTES: usize = 8 << 20;
     let (handler, told) = reporting(|io, event, tell| match event {

@@ -28,8 +28,8 @@ enum Told {
 /// Where a block was put: sequence number and position.
 type Place = (u32, usize);
 
-/// On mail 0 writes one block and retains it twice; on mail 1 checks all blocks; on mail 2 releases all once; on mail 3
-/// reports what is retained. When the connection is lost, hands out the log.
+/// On mail 0 writes one block and retains it twice; on mail 1 checks all blocks; on mail 2 releases
+/// all once; on mail 3 reports what is retained. When the connection is lost, hands out the log.
 fn keeper(choice: IoChoice, address: SocketAddr) -> (Loop, Receiver<Told>) {
     let mut link: Option<ConnId> = None;
     let mut places: Vec<Place> = Vec::new();
@@ -56,7 +56,9 @@ fn keeper(choice: IoChoice, address: SocketAddr) -> (Loop, Receiver<Told>) {
                 }
                 tell(Told::Checked);
             }
-            Event::Mail(2) => places.iter().for_each(|(number, _)| io.release(link.unwrap(), *number)),
+            Event::Mail(2) => {
+                places.iter().for_each(|(number, _)| io.release(link.unwrap(), *number))
+            }
             Event::Mail(_) => tell(Told::Retained(io.retained_bytes(link.unwrap()))),
             Event::Closed(conn, _) => tell(Told::Log(io.take_sent_log(conn), places.clone())),
             _ => {}
@@ -137,7 +139,8 @@ fn the_log_of_a_lost_connection(choice: IoChoice) {
     core.join();
 }
 
-/// The peer says that it is done while it takes a block. What it has not taken will be sent again elsewhere.
+/// The peer says that it is done while it takes a block. What it has not taken will be sent again
+/// elsewhere.
 fn nothing_is_sent_after_the_log_was_taken(choice: IoChoice) {
     const BYTES: usize = 32 << 20;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shunt_reactor::{
-    Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Mailer, Service, listen, mailbox,
-    probe_uring, run,
+    Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Mailer, Service,
+    listen, mailbox, probe_uring, run,
 };
 
 /// Everything a service can be told; the answer counts only for `Received`.
@@ -88,7 +88,10 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    pub(crate) fn start(choice: IoChoice, handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static) -> Loop {
+    pub(crate) fn start(
+        choice: IoChoice,
+        handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static,
+    ) -> Loop {
         Loop::start_with(choice, patient(), handler)
     }
 
@@ -100,7 +103,8 @@ impl Loop {
         let (mailer, inbox) = mailbox(4096).unwrap();
         let load = Arc::new(AtomicUsize::new(0));
         let options = LoopOptions { load: Some(load.clone()), ..options };
-        let thread = std::thread::spawn(move || run(choice, options, &mut Script(handler), inbox).unwrap());
+        let thread =
+            std::thread::spawn(move || run(choice, options, &mut Script(handler), inbox).unwrap());
         Loop { mailer, load, thread: Some(thread) }
     }
 
@@ -142,7 +146,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(choice: IoChoice, handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static) -> Server {
+    pub(crate) fn start(
+        choice: IoChoice,
+        handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static,
+    ) -> Server {
         Server::start_with(choice, patient(), handler)
     }
 

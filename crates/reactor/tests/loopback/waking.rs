@@ -6,7 +6,12 @@ use shunt_reactor::IoChoice;
 
 use crate::support::*;
 
-for_each_driver!(mail_from_many_threads, a_full_mailbox_says_so, timers_in_order, a_timer_set_by_a_timer);
+for_each_driver!(
+    mail_from_many_threads,
+    a_full_mailbox_says_so,
+    timers_in_order,
+    a_timer_set_by_a_timer
+);
 
 fn mail_from_many_threads(choice: IoChoice) {
     const EACH: u64 = 5000;
@@ -86,7 +91,10 @@ fn timers_in_order(choice: IoChoice) {
     let due: Vec<(u64, u64)> = (0..5).map(|_| next(&told)).collect();
     assert_eq!(due.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     let after_us = due.iter().map(|(_, at_ns)| (at_ns - set_ns) / 1000);
-    assert!(after_us.zip([0, 1000, 1000, 2000, 3000]).all(|(after, wanted)| after >= wanted), "a timer was early");
+    assert!(
+        after_us.zip([0, 1000, 1000, 2000, 3000]).all(|(after, wanted)| after >= wanted),
+        "a timer was early"
+    );
 }
 
 fn a_timer_set_by_a_timer(choice: IoChoice) {

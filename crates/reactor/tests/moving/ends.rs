@@ -1,5 +1,5 @@
-//! Connections that are at an end, or whose peer does not read, before they are frozen, while they are nowhere, and after
-//! they were restored; and freezes that are refused.
+//! Connections that are at an end, or whose peer does not read, before they are frozen, while they
+//! are nowhere, and after they were restored; and freezes that are refused.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,8 +10,8 @@ use shunt_reactor::moving::{Frozen, Mover, NotFrozen};
 use shunt_reactor::{CloseReason, IoChoice, probe_uring};
 
 use crate::support::{
-    Accept, Do, Node, Told, accept, accept_from, accept_to_stay, give_up_network_administration, in_namespace, pattern,
-    set_tcp,
+    Accept, Do, Node, Told, accept, accept_from, accept_to_stay, give_up_network_administration,
+    in_namespace, pattern, set_tcp,
 };
 
 const HERE: &str = "127.0.0.1:0";
@@ -57,7 +57,10 @@ fn what_was_agreed_on_is_kept() {
             node.restore(first);
             let mut second = node.freeze();
             assert!(
-                second.state.timestamp.is_some_and(|after| after.wrapping_sub(state.timestamp.unwrap()) < 1 << 31)
+                second
+                    .state
+                    .timestamp
+                    .is_some_and(|after| after.wrapping_sub(state.timestamp.unwrap()) < 1 << 31)
                     == has("tcp_timestamps")
             );
             second.state.timestamp = state.timestamp;
@@ -76,7 +79,11 @@ fn a_connection_that_is_nowhere_is_silent_and_its_queues_move() {
         let frozen = node.freeze();
         client.write_all(b"nobody hears this yet").unwrap();
         client.set_nonblocking(true).unwrap();
-        assert_eq!(client.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock, "neither bytes nor an end");
+        assert_eq!(
+            client.read(&mut [0; 9]).unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "neither bytes nor an end"
+        );
         client.set_nonblocking(false).unwrap();
         let frozen = Frozen { unsent: b"written elsewhere".to_vec(), unread: Vec::new(), ..frozen };
         node.restore(frozen);
@@ -171,7 +178,10 @@ fn a_reset_while_the_connection_is_nowhere_is_found_out_by_the_restore() {
         node.post(Do::Restore(Box::new(frozen)));
         match node.next() {
             Told::Restored => assert_eq!(node.next(), Told::Closed(CloseReason::Reset)),
-            other => assert_eq!(other, Told::Closed(CloseReason::ConnectFailed(ErrorKind::ConnectionReset))),
+            other => assert_eq!(
+                other,
+                Told::Closed(CloseReason::ConnectFailed(ErrorKind::ConnectionReset))
+            ),
         }
     });
 }
@@ -193,7 +203,10 @@ fn stuck(node: &Node, bytes: &[u8]) -> (Accept, Frozen) {
     loop {
         let frozen = node.freeze();
         // There is something to send, and all that may be under way is there.
-        if frozen.unacknowledged.is_empty() && !frozen.unsent.is_empty() && frozen.unsent.len() < bytes.len() {
+        if frozen.unacknowledged.is_empty()
+            && !frozen.unsent.is_empty()
+            && frozen.unsent.len() < bytes.len()
+        {
             return (accepted, frozen);
         }
         node.restore(frozen);
@@ -204,7 +217,8 @@ fn stuck(node: &Node, bytes: &[u8]) -> (Accept, Frozen) {
 fn a_window_that_is_closed_before_and_after_the_move_opens_for_all_bytes() {
     in_namespace(|| {
         let node = Node::start(Mover::Kernel);
-        let (Accept { mut client, acceptor: _acceptor }, frozen) = stuck(&node, &pattern(0, 50_000));
+        let (Accept { mut client, acceptor: _acceptor }, frozen) =
+            stuck(&node, &pattern(0, 50_000));
         node.restore(frozen);
         assert!(read(&mut client, 50_000) == pattern(0, 50_000));
         goes_on(&node, &mut client);
@@ -215,7 +229,8 @@ fn a_window_that_is_closed_before_and_after_the_move_opens_for_all_bytes() {
 fn a_window_that_opens_while_the_connection_is_nowhere_is_found_open() {
     in_namespace(|| {
         let node = Node::start(Mover::Kernel);
-        let (Accept { mut client, acceptor: _acceptor }, frozen) = stuck(&node, &pattern(0, 50_000));
+        let (Accept { mut client, acceptor: _acceptor }, frozen) =
+            stuck(&node, &pattern(0, 50_000));
         let arrived = 50_000 - frozen.unsent.len();
         assert!(read(&mut client, arrived) == pattern(0, arrived));
         node.restore(frozen);
@@ -282,7 +297,10 @@ fn without_the_capability_the_reason_is_told_and_the_connection_goes_on() {
         goes_on(&node, &mut client);
         let other = Node::start(Mover::Kernel);
         other.post(Do::Restore(Box::new(frozen)));
-        assert_eq!(other.next(), Told::Closed(CloseReason::ConnectFailed(ErrorKind::PermissionDenied)));
+        assert_eq!(
+            other.next(),
+            Told::Closed(CloseReason::ConnectFailed(ErrorKind::PermissionDenied))
+        );
     });
 }
 

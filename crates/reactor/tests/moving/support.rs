@@ -1,5 +1,5 @@
-//! A network namespace for a test, a loop that does what it is told by mail and tells what it is told, and a listener that
-//! hides from its clients that a connection is nowhere.
+//! A network namespace for a test, a loop that does what it is told by mail and tells what it is
+//! told, and a listener that hides from its clients that a connection is nowhere.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,8 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use shunt_reactor::moving::{Frozen, Mover, NotFrozen};
 use shunt_reactor::{
-    Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Mailer, Service, listen, mailbox, run,
+    Accepted, Acceptor, CloseReason, ConnId, CoreSlot, Io, IoChoice, LoopOptions, Mailer, Service,
+    listen, mailbox, run,
 };
 
 /// How long anything may take that comes: it only ends a test for which it never does.
@@ -22,11 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// A connection that the loop has closed waits for its peer longer than a client may stand still.
 const LINGER_NS: u64 = 600_000_000_000;
 
-/// Runs the test on a thread in a network namespace of its own, with a loopback device; says so if that cannot be had.
+/// Runs the test on a thread in a network namespace of its own, with a loopback device; says so if
+/// that cannot be had.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let run = move || {
-        // SAFETY: only this thread, and those it starts, leave the network of the others; memory and files stay shared.
+        // SAFETY: only this thread, and those it starts, leave the network of the others; memory
+        // and files stay shared.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             println!(
                 "skipped: no network namespace can be made here (needs root): {}",
@@ -36,7 +39,9 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
         }
         let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
         if !up.is_ok_and(|status| status.success()) {
-            println!("skipped: the loopback device cannot be brought up here (needs `ip` of iproute2)");
+            println!(
+                "skipped: the loopback device cannot be brought up here (needs `ip` of iproute2)"
+            );
             return;
         }
         test();
@@ -194,7 +199,8 @@ impl Node {
         Node::start_service(IoChoice::Epoll, mover, 0, true)
     }
 
-    /// With `hops` it echoes, freezes and restores the connection while it does so, and tells when it was done so often.
+    /// With `hops` it echoes, freezes and restores the connection while it does so, and tells when
+    /// it was done so often.
     pub(crate) fn start_with(choice: IoChoice, mover: Mover, hops: u32) -> Node {
         Node::start_service(choice, mover, hops, hops > 0)
     }
@@ -204,7 +210,8 @@ impl Node {
         let (sender, told) = channel();
         let options = LoopOptions { mover, linger_ns: LINGER_NS, ..LoopOptions::default() };
         let mut service = Mailed { conn: None, hops, echo, refused: Vec::new(), told: sender };
-        let thread = Some(std::thread::spawn(move || run(choice, options, &mut service, inbox).unwrap()));
+        let thread =
+            Some(std::thread::spawn(move || run(choice, options, &mut service, inbox).unwrap()));
         Node { mailer, told, thread }
     }
 
@@ -277,8 +284,8 @@ pub(crate) struct Accept {
     pub(crate) acceptor: Acceptor,
 }
 
-/// A connection that will move. From now on the listener takes no packets, so that those of a connection that is nowhere
-/// are not answered with a reset: they find the listener, and vanish.
+/// A connection that will move. From now on the listener takes no packets, so that those of a
+/// connection that is nowhere are not answered with a reset: they find the listener, and vanish.
 pub(crate) fn accept(node: &Node, address: &str) -> Accept {
     accept_from(node, address, None)
 }
@@ -322,7 +329,8 @@ fn connect(address: SocketAddr, receive_bytes: Option<usize>) -> TcpStream {
 fn drop_all(listener: &TcpListener) {
     let mut nothing = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
-    // SAFETY: the kernel copies the program, which and whose length are those of `nothing`, during the call.
+    // SAFETY: the kernel copies the program, which and whose length are those of `nothing`, during
+    // the call.
     let outcome = unsafe {
         libc::setsockopt(
             listener.as_raw_fd(),
@@ -337,7 +345,9 @@ fn drop_all(listener: &TcpListener) {
 
 /// Bytes that tell where in a stream they belong.
 pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
-    (from..from + count).map(|position| ((position as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+    (from..from + count)
+        .map(|position| ((position as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
+        .collect()
 }
 
 /// Waits until the condition holds.

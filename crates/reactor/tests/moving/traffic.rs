@@ -1,4 +1,5 @@
-//! A connection that is frozen and restored on its host a thousand times while its peer sends and receives.
+//! A connection that is frozen and restored on its host a thousand times while its peer sends and
+//! receives.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +16,8 @@ const HOPS: u32 = 1_000;
 /// Bytes on their way in both directions together: less than may be queued.
 const ON_THE_WAY: usize = 24 << 10;
 
-/// A client that sends a pattern, a little more at a time than fits into one segment, and checks that it comes back.
+/// A client that sends a pattern, a little more at a time than fits into one segment, and checks
+/// that it comes back.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     back: Arc<AtomicUsize>,
@@ -50,7 +52,10 @@ impl Traffic {
                     if count == 0 {
                         return received;
                     }
-                    assert!(buffer[..count] == pattern(received, count), "wrong bytes behind the first {received}");
+                    assert!(
+                        buffer[..count] == pattern(received, count),
+                        "wrong bytes behind the first {received}"
+                    );
                     received += count;
                     back.store(received, Ordering::Relaxed);
                 }
@@ -126,7 +131,8 @@ fn a_connection_with_none_of_these_moves_two_hundred_times() {
         for name in ["tcp_timestamps", "tcp_sack", "tcp_window_scaling"] {
             set_tcp(name, "0");
         }
-        // What is on its way while it moves is lost, and its sender finds that out by a timer alone: 0.2 s each time, on a machine that is fast.
+        // What is on its way while it moves is lost, and its sender finds that out by a timer
+        // alone: 0.2 s each time, on a machine that is fast.
         exchange_over(200, "[::1]:0");
     });
 }

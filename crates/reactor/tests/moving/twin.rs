@@ -1,4 +1,5 @@
-//! The mover without privilege: descriptors that move between loops and between processes by way of a depot.
+//! The mover without privilege: descriptors that move between loops and between processes by way of
+//! a depot.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -107,14 +108,23 @@ fn the_other_process() {
 fn to_line(frozen: &Frozen) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(frozen.unacknowledged, []);
-    format!("{} {} <{}> <{}>", frozen.state.local, frozen.state.peer, hex(&frozen.unsent), hex(&frozen.unread))
+    format!(
+        "{} {} <{}> <{}>",
+        frozen.state.local,
+        frozen.state.peer,
+        hex(&frozen.unsent),
+        hex(&frozen.unread)
+    )
 }
 
 fn from_line(line: &str) -> Frozen {
     let [local, peer, unsent, unread] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
     let bytes = |hex: &str| -> Vec<u8> {
         let digits = hex.trim_matches(['<', '>']).as_bytes();
-        digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+        digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
     };
     let state = TcpState {
         local: local.parse().unwrap(),
@@ -164,7 +174,11 @@ fn a_connection_that_its_peer_has_ended_is_not_frozen() {
 fn without_its_depot_a_connection_stays_where_it_is() {
     let place = Place::new("gone");
     let depot = Twin::host(&place.0).unwrap();
-    assert_eq!(Twin::host(&place.0).unwrap_err().kind(), ErrorKind::AddrInUse, "a depot that is alive");
+    assert_eq!(
+        Twin::host(&place.0).unwrap_err().kind(),
+        ErrorKind::AddrInUse,
+        "a depot that is alive"
+    );
     let node = Node::start(Mover::Twin(Twin::join(&place.0).unwrap()));
     let Accept { mut client, acceptor: _acceptor } = accept_to_stay(&node, HERE);
     drop(depot);

@@ -4,8 +4,9 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use std::collections::HashMap;
 
-/// A service whose callbacks are checked. The checks: no callback for a connection that is not open, `connected` and
-/// `accepted` once and first, unconsumed bytes come again in front, nothing is presented while paused.
+/// A service whose callbacks are checked. The checks: no callback for a connection that is not
+/// open, `connected` and `accepted` once and first, unconsumed bytes come again in front, nothing
+/// is presented while paused.
 pub struct Checked<S> {
     pub inner: S,
     /// Bytes presented last and not consumed, by connection that is open.
@@ -27,7 +28,10 @@ impl<S> Checked<S> {
 
     fn must_be_open(&self, io: &Io, conn: ConnId, what: &str) {
         assert!(io.is_open(conn), "{what} for {conn:?}, which is not open");
-        assert!(self.known.get(&conn).is_some_and(|known| known.open), "{what} for {conn:?}, not announced");
+        assert!(
+            self.known.get(&conn).is_some_and(|known| known.open),
+            "{what} for {conn:?}, not announced"
+        );
     }
 }
 
@@ -67,7 +71,8 @@ impl<S: Service> Service for Checked<S> {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         assert!(io.is_open(conn), "the id is valid during closed()");
         let was_open = self.known.entry(conn).or_default().open;
-        let connecting = matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut);
+        let connecting =
+            matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut);
         assert_eq!(was_open, !connecting, "{conn:?} {reason:?}");
         self.known.get_mut(&conn).unwrap().open = false;
         self.closed.push((conn, reason));
@@ -84,7 +89,10 @@ impl<S: Service> Service for Checked<S> {
         if let Ok(frozen) = &outcome {
             let known = self.known.get_mut(&conn).unwrap();
             known.open = false;
-            assert!(frozen.unread.starts_with(&known.rest), "what was not consumed is not the first that is unread");
+            assert!(
+                frozen.unread.starts_with(&known.rest),
+                "what was not consumed is not the first that is unread"
+            );
         }
         self.inner.frozen(io, conn, outcome);
     }

@@ -1,5 +1,6 @@
-//! An echo server that consumes whole frames only and pauses readers whose answers pile up, and a client that sends
-//! numbered frames of random length, starts again on another connection after a loss, and checks every byte.
+//! An echo server that consumes whole frames only and pauses readers whose answers pile up, and a
+//! client that sends numbered frames of random length, starts again on another connection after a
+//! loss, and checks every byte.
 
 use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -145,7 +146,8 @@ impl Service for Client {
             self.conn = None;
             return length;
         }
-        // One frame a call: the rest must be presented again, which takes a pause and a resume without new bytes.
+        // One frame a call: the rest must be presented again, which takes a pause and a resume
+        // without new bytes.
         io.pause_reading(conn);
         io.resume_reading(conn);
         length

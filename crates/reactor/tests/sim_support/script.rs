@@ -1,4 +1,5 @@
-//! A service without a will of its own: it records what it is told, and the test acts through its `Io`.
+//! A service without a will of its own: it records what it is told, and the test acts through its
+//! `Io`.
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
@@ -24,7 +25,13 @@ pub struct Script {
 
 impl Script {
     pub fn new() -> Script {
-        Script { seen: Vec::new(), appetite: usize::MAX, least: 0, pause_after_received: false, turns: 0 }
+        Script {
+            seen: Vec::new(),
+            appetite: usize::MAX,
+            least: 0,
+            pause_after_received: false,
+            turns: 0,
+        }
     }
 
     pub fn accepted_conn(&self) -> Option<ConnId> {

@@ -1,4 +1,5 @@
-//! A service whose connections are moved by the test: it echoes frames as [`Echo`] does and keeps what was frozen.
+//! A service whose connections are moved by the test: it echoes frames as [`Echo`] does and keeps
+//! what was frozen.
 
 use super::echo::Echo;
 use shunt_reactor::moving::{Frozen, NotFrozen};

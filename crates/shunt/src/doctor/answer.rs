@@ -35,7 +35,8 @@ pub(super) fn time_us(uuid: &[u8]) -> Option<i64> {
     Some(((i64::from(high & 0x0fff) << 48 | mid << 32 | low) - UUID_EPOCH) / 10)
 }
 
-/// The replicas in a value of `system_schema.keyspaces.replication` (`map<text, text>`), of one datacentre or of all.
+/// The replicas in a value of `system_schema.keyspaces.replication` (`map<text, text>`), of one
+/// datacentre or of all.
 pub(super) fn replicas(map: &[u8], datacentre: Option<&str>) -> Option<u32> {
     let (mut simple, mut sum, mut of_one) = (None, 0, 0);
     for (key, value) in entries(map)? {
@@ -73,11 +74,18 @@ mod tests {
 
     #[test]
     fn replicas_are_those_that_count_for_the_fleet() {
-        let simple = map(&[("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", "3")]);
+        let simple = map(&[
+            ("class", "org.apache.cassandra.locator.SimpleStrategy"),
+            ("replication_factor", "3"),
+        ]);
         assert_eq!((replicas(&simple, None), replicas(&simple, Some("dc1"))), (Some(3), Some(3)));
-        let datacentres = map(&[("class", "NetworkTopologyStrategy"), ("dc1", "3/1"), ("dc2", "5")]);
+        let datacentres =
+            map(&[("class", "NetworkTopologyStrategy"), ("dc1", "3/1"), ("dc2", "5")]);
         let of = |name| replicas(&datacentres, name);
-        assert_eq!((of(None), of(Some("dc1")), of(Some("dc2")), of(Some("dc3"))), (Some(7), Some(2), Some(5), Some(0)));
+        assert_eq!(
+            (of(None), of(Some("dc1")), of(Some("dc2")), of(Some("dc3"))),
+            (Some(7), Some(2), Some(5), Some(0))
+        );
         assert_eq!(replicas(&datacentres[..20], None), None);
     }
 

@@ -113,7 +113,10 @@ mod tests {
             if is_json {
                 let lines: Vec<serde_json::Value> =
                     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-                assert_eq!((&lines[1]["of"], &lines[1]["what"]), (&"a\"b".into(), &"line\nbreak".into()));
+                assert_eq!(
+                    (&lines[1]["of"], &lines[1]["what"]),
+                    (&"a\"b".into(), &"line\nbreak".into())
+                );
             } else {
                 assert!(
                     text.lines().count() == 3

@@ -1,4 +1,5 @@
-//! What a node's settings (`system_views.settings`) mean for locks. A setting that is not there is of a version that has none.
+//! What a node's settings (`system_views.settings`) mean for locks. A setting that is not there is
+//! of a version that has none.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,9 @@ pub(super) fn check(
     node: &str,
     report: &mut Report,
 ) {
-    let of = |name: &str| settings.get(name).and_then(Option::as_deref).filter(|value| !matches!(*value, "" | "null"));
+    let of = |name: &str| {
+        settings.get(name).and_then(Option::as_deref).filter(|value| !matches!(*value, "" | "null"))
+    };
     match of("paxos_variant") {
         Some("v2") => report.ok("paxos", node, "paxos_variant is v2"),
         Some(other) => report.warning(
@@ -59,7 +62,8 @@ pub(super) fn check(
     }
 }
 
-/// A duration as cassandra.yaml has it (`3h`, `180m`, `10800s`, `500ms`, `1d`), or a number of milliseconds.
+/// A duration as cassandra.yaml has it (`3h`, `180m`, `10800s`, `500ms`, `1d`), or a number of
+/// milliseconds.
 fn duration_ms(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -80,7 +84,8 @@ mod tests {
     use super::*;
 
     fn checked(settings: &[(&str, Option<&str>)]) -> (Level, String) {
-        let owned = settings.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned)));
+        let owned =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned)));
         let mut report = Report::new(false);
         check(&owned.collect(), Some(14_400), "n", &mut report);
         (report.worst(), report.text())
@@ -101,7 +106,12 @@ mod tests {
             ("commitlog_sync", "periodic", Level::Warning, "loses power"),
             ("max_hint_window", "14400s", Level::Error, "hint window"),
             ("max_hint_window", "1 fortnight", Level::Warning, "not understood"),
-            ("maximum_timestamp_fail_threshold", "5s", Level::Error, "maximum_timestamp_fail_threshold is 5s"),
+            (
+                "maximum_timestamp_fail_threshold",
+                "5s",
+                Level::Error,
+                "maximum_timestamp_fail_threshold is 5s",
+            ),
         ] {
             let mut bad = good;
             let place = bad.iter().position(|(known, _)| *known == name).expect("known");
@@ -113,8 +123,13 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        let cases =
-            [("3h", Some(10_800_000)), ("10800000", Some(10_800_000)), ("5ms", Some(5)), ("h", None), ("3w", None)];
+        let cases = [
+            ("3h", Some(10_800_000)),
+            ("10800000", Some(10_800_000)),
+            ("5ms", Some(5)),
+            ("h", None),
+            ("3w", None),
+        ];
         for (text, ms) in cases {
             assert_eq!(duration_ms(text), ms, "{text}");
         }

@@ -1,5 +1,6 @@
-//! Whether the ring has what a fleet is to be made on. It is looked at before anything is made: a keyspace whose replicas are nowhere
-//! would be left behind, with no way to write the fleet's row into it.
+//! Whether the ring has what a fleet is to be made on. It is looked at before anything is made: a
+//! keyspace whose replicas are nowhere would be left behind, with no way to write the fleet's row
+//! into it.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +25,21 @@ struct Nodes {
 pub(super) fn check(client: &mut Client, init: &Init) -> Result<(), Failed> {
     let nodes = read(client)?;
     let contact = client.address().to_string();
-    nodes
-        .have(init.datacentre.as_deref(), init.replicas, &contact)
-        .map_err(|message| Failed { code: Some(error_code::INVALID), message: format!("{message}. Nothing was made") })
+    nodes.have(init.datacentre.as_deref(), init.replicas, &contact).map_err(|message| Failed {
+        code: Some(error_code::INVALID),
+        message: format!("{message}. Nothing was made"),
+    })
 }
 
 fn read(client: &mut Client) -> Result<Nodes, Failed> {
     let mut nodes = Nodes::default();
     for table in ["system.local", "system.peers"] {
-        let rows = client.query(&format!("SELECT data_center FROM {table}"), &[], Consistency::ONE, None)?;
+        let rows = client.query(
+            &format!("SELECT data_center FROM {table}"),
+            &[],
+            Consistency::ONE,
+            None,
+        )?;
         // A row without one is what is left of a node that is gone.
         for name in (0..rows.rows.len()).filter_map(|row| rows.get(row, "data_center")) {
             let name = String::from_utf8_lossy(name).into_owned();
@@ -51,7 +58,10 @@ impl Nodes {
         let Some(name) = datacentre else {
             let count = self.counts.values().sum::<usize>();
             if count < wanted {
-                return Err(format!("the ring has {} for {wanted} replicas: give --replicas {count}", of_nodes(count)));
+                return Err(format!(
+                    "the ring has {} for {wanted} replicas: give --replicas {count}",
+                    of_nodes(count)
+                ));
             }
             return Ok(());
         };

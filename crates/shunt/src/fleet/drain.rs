@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use shunt_fleet::{FleetRow, MemberRow, Outcome, State, Statement};
 use shunt_proxy::control::client::Failed;
-use shunt_proxy::membership::tool;
+use shunt_proxy::fleet::membership::tool;
 
 use super::{Drain, read};
 use crate::exit::Exit;
@@ -27,7 +27,9 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     let member = find(&members, &drain.member)?.clone();
     let is_other = |other: &&MemberRow| other.incarnation != member.incarnation && can_take(other);
     if members.iter().find(is_other).is_none() {
-        eprintln!("warning: no other member can take its locks over: nobody serves them until one joins");
+        eprintln!(
+            "warning: no other member can take its locks over: nobody serves them until one joins"
+        );
     }
     let tell = Statement::TellToLeave(member.incarnation);
     let (address, shards) = (&member.address, shards_of(&fleet, &member));
@@ -35,18 +37,27 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     let (until, levels) = (Instant::now() + wait, tell.consistencies(fleet.level));
     let told = tool::ask_until_known(&mut client, name, &tell, &levels, tool::DOUBT_MAX.min(wait));
     match told.map_err(|failed| Failed { message: in_doubt(address, &failed), ..failed })? {
-        // An attempt whose answer was lost may have told it, and it may have left since: its row says what has become of it.
+        // An attempt whose answer was lost may have told it, and it may have left since: its row
+        // says what has become of it.
         (Outcome::Applied, _) | (Outcome::NotApplied, true) => {
             print(&format!("{address} is told to leave; it has {shards} shards\n"));
         }
-        (Outcome::NotApplied, false) => return refuse(format!("{address} has left by now, or was declared dead")),
-        (other, _) => return refuse(format!("nobody knows if {address} was told to leave, ask again: {other:?}")),
+        (Outcome::NotApplied, false) => {
+            return refuse(format!("{address} has left by now, or was declared dead"));
+        }
+        (other, _) => {
+            return refuse(format!(
+                "nobody knows if {address} was told to leave, ask again: {other:?}"
+            ));
+        }
     }
     let mut answered = Instant::now();
     loop {
         client.pause(LOOK);
         let found = read(&mut client, name);
-        let row = found.as_ref().map(|(_, members)| members.iter().find(|row| row.incarnation == member.incarnation));
+        let row = found
+            .as_ref()
+            .map(|(_, members)| members.iter().find(|row| row.incarnation == member.incarnation));
         match row.map(|row| row.map_or(Became::Left, Became::of)) {
             Ok(Became::Left) => {
                 print(&format!("{address} has left the fleet\n"));
@@ -62,10 +73,17 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
             _ if Instant::now() < until => {}
             _ => {
                 let seen = match &found {
-                    Ok((fleet, _)) => format!("is still leaving and has {} shards", shards_of(fleet, &member)),
-                    Err(failed) => format!("may be leaving yet, for its row cannot be read: {}", failed.message),
+                    Ok((fleet, _)) => {
+                        format!("is still leaving and has {} shards", shards_of(fleet, &member))
+                    }
+                    Err(failed) => format!(
+                        "may be leaving yet, for its row cannot be read: {}",
+                        failed.message
+                    ),
                 };
-                eprintln!("{address} {seen}; see its log. What was told stands: it leaves when it can");
+                eprintln!(
+                    "{address} {seen}; see its log. What was told stands: it leaves when it can"
+                );
                 return Ok(Exit::Failed);
             }
         }
@@ -111,7 +129,10 @@ impl Became {
 
 fn in_doubt(address: &str, failed: &Failed) -> String {
     if failed.code.is_none() || tool::is_open(failed) {
-        return format!("nobody knows if {address} was told to leave, ask again: {}", failed.message);
+        return format!(
+            "nobody knows if {address} was told to leave, ask again: {}",
+            failed.message
+        );
     }
     failed.message.clone()
 }
@@ -131,7 +152,8 @@ fn can_take(member: &MemberRow) -> bool {
 /// The live member that is meant.
 fn find<'a>(members: &'a [MemberRow], wanted: &str) -> Result<&'a MemberRow, Failed> {
     let live = || members.iter().filter(|member| member.state == State::Live);
-    let meant = |member: &&MemberRow| member.address == wanted || member.incarnation.to_string() == wanted;
+    let meant =
+        |member: &&MemberRow| member.address == wanted || member.incarnation.to_string() == wanted;
     let found: Vec<&MemberRow> = live().filter(meant).collect();
     let failed = |message| Failed { code: Some(0), message };
     match found[..] {
@@ -157,27 +179,49 @@ mod tests {
 
     fn member(number: u8, address: &str, state: State) -> MemberRow {
         let (address, incarnation) = (address.to_owned(), Incarnation([number; 16]));
-        MemberRow { incarnation, address, state, beat: 1, ts_limit_us: 1, format: 1, leaving: false }
+        MemberRow {
+            incarnation,
+            address,
+            state,
+            beat: 1,
+            ts_limit_us: 1,
+            format: 1,
+            leaving: false,
+        }
     }
 
     #[test]
     fn who_was_declared_dead_has_not_left_whatever_it_was_told() {
         let became = |state, leaving| Became::of(&MemberRow { leaving, ..member(1, "a:1", state) });
         assert_eq!(became(State::Live, true), Became::Leaving);
-        assert_eq!((became(State::Sealed, true), became(State::Sealed, false)), (Became::Left, Became::Dead));
-        assert_eq!((became(State::Dead, true), became(State::Dead, false)), (Became::Dead, Became::Dead));
+        assert_eq!(
+            (became(State::Sealed, true), became(State::Sealed, false)),
+            (Became::Left, Became::Dead)
+        );
+        assert_eq!(
+            (became(State::Dead, true), became(State::Dead, false)),
+            (Became::Dead, Became::Dead)
+        );
     }
 
     #[test]
     fn a_member_is_found_by_address_or_incarnation_and_only_if_that_is_one_live_member() {
-        let mut members =
-            vec![member(1, "a:1", State::Sealed), member(2, "a:1", State::Live), member(3, "b:1", State::Live)];
-        let found = |members: &[MemberRow], wanted: &str| find(members, wanted).map(|found| found.incarnation.0[0]);
+        let mut members = vec![
+            member(1, "a:1", State::Sealed),
+            member(2, "a:1", State::Live),
+            member(3, "b:1", State::Live),
+        ];
+        let found = |members: &[MemberRow], wanted: &str| {
+            find(members, wanted).map(|found| found.incarnation.0[0])
+        };
         assert_eq!(found(&members, "a:1"), Ok(2));
         assert_eq!(found(&members, &Incarnation([3; 16]).to_string()), Ok(3));
-        let gone = found(&members, &Incarnation([1; 16]).to_string()).map_err(|failed| failed.message);
+        let gone =
+            found(&members, &Incarnation([1; 16]).to_string()).map_err(|failed| failed.message);
         assert!(gone.is_err_and(|why| why.contains("a:1, b:1")));
         members.push(member(4, "a:1", State::Live));
-        assert!(found(&members, "a:1").is_err_and(|failed| failed.message.contains("2 live members")));
+        assert!(
+            found(&members, "a:1").is_err_and(|failed| failed.message.contains("2 live members"))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `shunt fleet status`: who is a member and who was, and whose the locks are. For people, or as JSON for programs.
+//! `shunt fleet status`: who is a member and who was, and whose the locks are. For people, or as
+//! JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -22,7 +23,11 @@ pub(super) fn run(status: &Status) -> Result<String, Failed> {
 /// Its field names are in docs/fleet.md: who reads them relies on them.
 fn as_json(name: &str, fleet: &FleetRow, members: &[MemberRow]) -> String {
     let object = |fields: Vec<(&str, Json)>| -> Json {
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+        fields
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<Map<_, _>>()
+            .into()
     };
     let shown = |member: &MemberRow| {
         object(vec![
@@ -56,13 +61,20 @@ fn as_text(name: &str, fleet: &FleetRow, members: &[MemberRow]) -> String {
         fleet.max_ttl_ms,
         fleet.level.name()
     );
-    let _ = writeln!(text, "{:<22} {:<8} {:>6} {:>10}  incarnation", "address", "state", "shards", "beat");
+    let _ = writeln!(
+        text,
+        "{:<22} {:<8} {:>6} {:>10}  incarnation",
+        "address", "state", "shards", "beat"
+    );
     for member in members {
         let state = member.state.word(member.leaving);
         let shards = fleet.view.shards_of(member.incarnation).len();
         let (address, beat, incarnation) = (&member.address, member.beat, member.incarnation);
         // Whoever may write rows may write anything.
-        let _ = write!(Printable(&mut text), "{address:<22} {state:<8} {shards:>6} {beat:>10}  {incarnation}");
+        let _ = write!(
+            Printable(&mut text),
+            "{address:<22} {state:<8} {shards:>6} {beat:>10}  {incarnation}"
+        );
         text.push('\n');
     }
     text
@@ -99,7 +111,8 @@ mod tests {
     #[test]
     fn who_has_left_is_told_from_who_died() {
         let text = as_text("main", &row(), &members());
-        let states: Vec<&str> = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let states: Vec<&str> =
+            text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();
         assert_eq!(states, ["live", "leaving", "dead", "left", "sealed"]);
     }
 

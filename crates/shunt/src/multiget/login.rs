@@ -34,7 +34,9 @@ impl ServerLogin {
                 let password = private_file("password-file", path, missing, why)?;
                 if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
                     let (path, bytes) = (path.display(), password.len());
-                    let why = format_args!("the password has {bytes} bytes; 1 to {PASSWORD_BYTES_MAX} are possible");
+                    let why = format_args!(
+                        "the password has {bytes} bytes; 1 to {PASSWORD_BYTES_MAX} are possible"
+                    );
                     return Err(Fault::new("password-file", format_args!("{path}: {why}")));
                 }
                 Some(password)

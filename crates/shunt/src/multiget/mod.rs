@@ -1,4 +1,5 @@
-//! `shunt multiget`: a sidecar that applications speak RESP to, and a shim beside each server that answers its datagrams.
+//! `shunt multiget`: a sidecar that applications speak RESP to, and a shim beside each server that
+//! answers its datagrams.
 
 mod login;
 mod serve;
@@ -20,7 +21,8 @@ pub(crate) struct Multiget {
 
 #[derive(Debug, Subcommand)]
 enum MultigetCommand {
-    /// Take commands of applications: MGET, DEL, MSET and the like are split over servers, others are passed on
+    /// Take commands of applications: MGET, DEL, MSET and the like are split over servers, others
+    /// are passed on
     Serve(Box<serve::Serve>),
     /// Answer datagrams with the values of the server beside it
     Shim(Box<shim::Shim>),
@@ -45,13 +47,19 @@ pub(crate) fn check(multiget: &Multiget, sources: &Sources) -> Exit {
     checked(faults.finish(sources).map(|()| Vec::new()))
 }
 
-fn datagrams(flag: &str, address: std::net::SocketAddr, cores: usize) -> Result<Vec<std::net::UdpSocket>, Failure> {
+fn datagrams(
+    flag: &str,
+    address: std::net::SocketAddr,
+    cores: usize,
+) -> Result<Vec<std::net::UdpSocket>, Failure> {
     if cores > 1 && address.port() != 0 {
-        // Sockets of several loops share the address, and the kernel lets those of another process of the same user join them. A socket that shares
-        // with nobody finds out.
-        std::net::UdpSocket::bind(address).map_err(|error| crate::admin::cannot_listen(flag, address, &error))?;
+        // Sockets of several loops share the address, and the kernel lets those of another process
+        // of the same user join them. A socket that shares with nobody finds out.
+        std::net::UdpSocket::bind(address)
+            .map_err(|error| crate::admin::cannot_listen(flag, address, &error))?;
     }
-    shunt_reactor::bind_datagrams(address, cores).map_err(|error| crate::admin::cannot_listen(flag, address, &error))
+    shunt_reactor::bind_datagrams(address, cores)
+        .map_err(|error| crate::admin::cannot_listen(flag, address, &error))
 }
 
 #[cfg(test)]
@@ -61,7 +69,8 @@ mod tests {
     #[test]
     fn an_address_is_not_shared_with_another_process() {
         // Its port is free once the socket is closed.
-        let free = || std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let free =
+            || std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let address = free().expect("a port is free");
         let first = datagrams("--listen", address, 2).expect("nobody has it");
         for cores in [1, 2] {

@@ -14,7 +14,9 @@ use super::datagrams;
 use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
-use crate::relay::{Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random, resolve, serve};
+use crate::relay::{
+    Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random, resolve, serve,
+};
 
 /// What options are that only shims need, unless they are given.
 const RESEND: Duration = Duration::from_millis(20);
@@ -33,8 +35,8 @@ pub(super) struct Serve {
         help_heading = "Addresses"
     )]
     listen: Vec<SocketAddr>,
-    /// Redis or Valkey servers. Which keys are whose is their order, the same for everybody; with =HOST:PORT behind it where its shim is, if not at --shim-port of
-    /// the same address
+    /// Redis or Valkey servers. Which keys are whose is their order, the same for everybody; with
+    /// =HOST:PORT behind it where its shim is, if not at --shim-port of the same address
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     server: Vec<String>,
     /// Port of the shims
@@ -43,14 +45,18 @@ pub(super) struct Serve {
     /// Address that datagrams leave from, on the network of the shims
     #[arg(long, value_name = "ADDR", default_value_t = FROM, help_heading = "Addresses")]
     from: SocketAddr,
-    /// Who splits a multiget and puts the answers together: `tcp`, this sidecar, and there are no shims; `cli`, this sidecar, by datagrams to shims; `coordinator`, the
-    /// shim of one of the servers, started with --peer; `netmc`, the network splits at --switch, and this sidecar puts together
+    /// Who splits a multiget and puts the answers together: `tcp`, this sidecar, and there are no
+    /// shims; `cli`, this sidecar, by datagrams to shims; `coordinator`, the shim of one of the
+    /// servers, started with --peer; `netmc`, the network splits at --switch, and this sidecar puts
+    /// together
     #[arg(long, value_name = "MODE", default_value = "tcp", help_heading = "Multigets")]
     mode: Splits,
-    /// With --mode netmc: where multigets are sent, which is --vip of `shunt switch load --role multiget-client` on this host, or multiget-gateway on another
+    /// With --mode netmc: where multigets are sent, which is --vip of `shunt switch load --role
+    /// multiget-client` on this host, or multiget-gateway on another
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Multigets")]
     switch: Option<SocketAddr>,
-    /// The servers are nodes of a Redis Cluster, which say themselves who has which keys and who else there is. Start their shims with --cluster, too
+    /// The servers are nodes of a Redis Cluster, which say themselves who has which keys and who
+    /// else there is. Start their shims with --cluster, too
     #[arg(long, help_heading = "Multigets")]
     cluster: bool,
     /// Connections of applications; more are closed at once
@@ -93,15 +99,20 @@ impl Serve {
                 "mode",
                 "netmc: give --switch, where multigets are sent to be split (--vip of `shunt switch load`)",
             )),
-            (Splits::Tcp | Splits::Cli | Splits::Coordinator, Some(switch)) => {
-                Err(Fault::new("switch", format_args!("nothing is sent to {switch} without --mode netmc")))
-            }
+            (Splits::Tcp | Splits::Cli | Splits::Coordinator, Some(switch)) => Err(Fault::new(
+                "switch",
+                format_args!("nothing is sent to {switch} without --mode netmc"),
+            )),
             (Splits::Netmc, Some(switch)) if switch.is_ipv4() != self.from.is_ipv4() => {
-                let why = format_args!("{} cannot reach --switch {switch}: give one of its kind", self.from);
+                let why = format_args!(
+                    "{} cannot reach --switch {switch}: give one of its kind",
+                    self.from
+                );
                 Err(Fault::new("from", why))
             }
             (Splits::Netmc, Some(switch)) if servers.iter().any(|(_, shim)| *shim == switch) => {
-                let why = format_args!("{switch} is a shim of --server: give an address of its own");
+                let why =
+                    format_args!("{switch} is a shim of --server: give an address of its own");
                 Err(Fault::new("switch", why))
             }
             (Splits::Netmc, Some(switch)) => Ok(Mode::Netmc { switch }),
@@ -123,18 +134,28 @@ impl Serve {
         }
         if self.server.len() > SERVERS_MAX {
             let count = self.server.len();
-            faults.add("server", format_args!("{count} are named, at most {SERVERS_MAX} are possible"));
+            faults.add(
+                "server",
+                format_args!("{count} are named, at most {SERVERS_MAX} are possible"),
+            );
         }
         servers
     }
 
     /// A server with its shim, beside those that there are.
-    fn server(&self, text: &str, others: &[(SocketAddr, SocketAddr)]) -> Result<(SocketAddr, SocketAddr), Fault> {
+    fn server(
+        &self,
+        text: &str,
+        others: &[(SocketAddr, SocketAddr)],
+    ) -> Result<(SocketAddr, SocketAddr), Fault> {
         let refused = |why: String| Err(Fault::new("server", why));
         let has_shims = self.has_shims();
-        let (server, shim) = text.split_once('=').map_or((text, None), |(server, shim)| (server, Some(shim)));
+        let (server, shim) =
+            text.split_once('=').map_or((text, None), |(server, shim)| (server, Some(shim)));
         if let Some(shim) = shim.filter(|_| !has_shims) {
-            return refused(format!("{text}: with --mode tcp no shim is asked; leave ={shim} out, or give --mode cli"));
+            return refused(format!(
+                "{text}: with --mode tcp no shim is asked; leave ={shim} out, or give --mode cli"
+            ));
         }
         let server = resolve("server", server)?;
         let shim = match shim {
@@ -142,7 +163,8 @@ impl Serve {
             None => SocketAddr::new(server.ip(), self.shim_port),
         };
         if has_shims && shim.is_ipv4() != self.from.is_ipv4() {
-            let why = format_args!("{} cannot reach the shim {shim}: give one of its kind", self.from);
+            let why =
+                format_args!("{} cannot reach the shim {shim}: give one of its kind", self.from);
             return Err(Fault::new("from", why));
         }
         if others.iter().any(|(other, _)| *other == server) {
@@ -166,7 +188,8 @@ impl Serve {
             return;
         }
         if self.resend_ms < Duration::from_millis(1) {
-            faults.add("resend-ms", "everything would be asked for again at once; 1ms is the least");
+            faults
+                .add("resend-ms", "everything would be asked for again at once; 1ms is the least");
         } else if self.resend_ms >= self.timeout_ms {
             let (resend, timeout) = (self.resend_ms, self.timeout_ms);
             faults.add(
@@ -191,7 +214,8 @@ impl Serve {
         }
     }
 
-    /// Finds everything that would be refused; and reads the servers, how connections to them begin, and who splits.
+    /// Finds everything that would be refused; and reads the servers, how connections to them
+    /// begin, and who splits.
     pub(super) fn read(&self, faults: &mut Faults) -> Option<(Servers, Login, Mode)> {
         self.common.check(faults);
         self.check_together(faults);
@@ -236,7 +260,11 @@ impl Serve {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
-            shown: SidecarAdmin::new(services.iter().map(Sidecar::metrics).collect(), servers.clone(), mode),
+            shown: SidecarAdmin::new(
+                services.iter().map(Sidecar::metrics).collect(),
+                servers.clone(),
+                mode,
+            ),
             mover: Mover::None,
         };
         serve(&self.common, role, services, |listening| {
@@ -244,7 +272,13 @@ impl Serve {
                 crate::print(&format!("listening for applications on {address}\n"));
             }
             let servers: Vec<SocketAddr> = servers.iter().map(|(server, _)| *server).collect();
-            info!(?listening, ?servers, mode = mode.name(), version = env!("CARGO_PKG_VERSION"), "started");
+            info!(
+                ?listening,
+                ?servers,
+                mode = mode.name(),
+                version = env!("CARGO_PKG_VERSION"),
+                "started"
+            );
         })
     }
 }

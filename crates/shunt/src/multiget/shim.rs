@@ -23,9 +23,15 @@ pub(super) struct Shim {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9700", help_heading = "Addresses")]
     listen: SocketAddr,
     /// The Redis or Valkey beside it
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379", help_heading = "Addresses")]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:6379",
+        help_heading = "Addresses"
+    )]
     server: String,
-    /// Shims of all servers, in the order of the sidecars' --server and with --listen of this one among them: it asks them for sidecars with --mode coordinator
+    /// Shims of all servers, in the order of the sidecars' --server and with --listen of this one
+    /// among them: it asks them for sidecars with --mode coordinator
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., help_heading = "Addresses")]
     peer: Vec<String>,
     /// The server is a node of a Redis Cluster
@@ -37,8 +43,8 @@ pub(super) struct Shim {
     /// Requests a second from each address in these; more are dropped
     #[arg(long, value_name = "N", default_value = "200000", help_heading = "Limits")]
     rate_max: u32,
-    /// Requests a second from all other addresses together. Their answers have at most three times the bytes of the request, so that a forged source is no
-    /// amplifier; 0: they are dropped
+    /// Requests a second from all other addresses together. Their answers have at most three times
+    /// the bytes of the request, so that a forged source is no amplifier; 0: they are dropped
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     others_rate_max: u32,
     /// How long the server may take for an answer
@@ -53,8 +59,8 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    /// Finds everything that would be refused; and reads the server, the shims that it coordinates, and how connections to
-    /// the server begin.
+    /// Finds everything that would be refused; and reads the server, the shims that it coordinates,
+    /// and how connections to the server begin.
     pub(super) fn read(&self, faults: &mut Faults) -> Option<(SocketAddr, Vec<SocketAddr>, Login)> {
         self.common.check(faults);
         let server = faults.take(resolve("server", &self.server));
@@ -77,7 +83,10 @@ impl Shim {
             return peers;
         }
         if peers.len() > SERVERS_MAX {
-            faults.add("peer", format_args!("{} are named, at most {SERVERS_MAX} are possible", peers.len()));
+            faults.add(
+                "peer",
+                format_args!("{} are named, at most {SERVERS_MAX} are possible", peers.len()),
+            );
         }
         if !peers.contains(&self.listen) {
             let why = "of this shim is not among them; give all shims, as sidecars name them";
@@ -96,8 +105,10 @@ impl Shim {
         self.common.begin(faults, sources)?;
         let Some((server, peers, login)) = read else { return Ok(Exit::Configuration) };
         let sockets = datagrams("--listen", self.listen, self.common.cores)?;
-        let listening = sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
-        // The kernel gives each port of a source to one loop, so each has the whole rate of its sources, and a share of that of others.
+        let listening =
+            sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
+        // The kernel gives each port of a source to one loop, so each has the whole rate of its
+        // sources, and a share of that of others.
         let cores = u32::try_from(self.common.cores).unwrap_or(u32::MAX);
         let options = ShimOptions {
             allow: self.allow.clone(),
@@ -132,7 +143,9 @@ impl Shim {
             mover: Mover::None,
         };
         serve(&self.common, role, services, |_| {
-            crate::print(&format!("listening for datagrams on {listening}, for the server {server}\n"));
+            crate::print(&format!(
+                "listening for datagrams on {listening}, for the server {server}\n"
+            ));
             info!(%listening, %server, version = env!("CARGO_PKG_VERSION"), "started");
         })
     }

@@ -40,8 +40,10 @@ pub(crate) struct NodeCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Copy the data to a new directory, also while nodes run on it
-    #[command(after_help = "Example:\n  shunt node snapshot --data /var/lib/shunt /backup/shunt-1\n  \
-                            shunt node --data /backup/shunt-1 --listen 127.0.0.1:9142")]
+    #[command(
+        after_help = "Example:\n  shunt node snapshot --data /var/lib/shunt /backup/shunt-1\n  \
+                            shunt node --data /backup/shunt-1 --listen 127.0.0.1:9142"
+    )]
     Snapshot(Snapshot),
     /// Verify the data: every checksum, every key, every row; no node may run on it
     #[command(after_help = "Example:\n  shunt node check /var/lib/shunt")]
@@ -54,7 +56,8 @@ pub(crate) struct Snapshot {
     /// Data to copy
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Where to, a directory that does not exist; on the same file system files are linked, not copied
+    /// Where to, a directory that does not exist; on the same file system files are linked, not
+    /// copied
     #[arg(value_name = "NEW_DIR")]
     pub(crate) to: PathBuf,
 }
@@ -90,13 +93,16 @@ pub(crate) struct NodeOptions {
     pub(crate) common: CommonOptions,
 }
 
-/// Options of whatever runs nodes, for itself or with a proxy. `--listen` is one as well, which each words in its own way.
+/// Options of whatever runs nodes, for itself or with a proxy. `--listen` is one as well, which
+/// each words in its own way.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CommonOptions {
-    /// Address of metrics, health and status, with accepted host names after commas, or `off` [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
+    /// Address of metrics, health and status, with accepted host names after commas, or `off`
+    /// [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
     pub(crate) admin: Option<Given<Admin>>,
-    /// Listen on an address that other machines reach: there are no logins, so whoever connects may do everything
+    /// Listen on an address that other machines reach: there are no logins, so whoever connects may
+    /// do everything
     #[arg(long, help_heading = "Addresses")]
     pub(crate) insecure: bool,
     /// How the data is kept.
@@ -118,8 +124,8 @@ pub(crate) struct CommonSettings {
 }
 
 impl CommonOptions {
-    /// Reads all of them, and `--listen`. The log is at `level`, and the admin pages are on the host that `admin` names for
-    /// that address, unless these are given.
+    /// Reads all of them, and `--listen`. The log is at `level`, and the admin pages are on the
+    /// host that `admin` names for that address, unless these are given.
     pub(crate) fn check(
         &self,
         listen: &Given<Listen>,
@@ -131,7 +137,11 @@ impl CommonOptions {
         let default = Admin(Some(SocketAddr::new(admin(listen), ADMIN_PORT).into()));
         CommonSettings {
             listen,
-            admin: self.admin.as_ref().map_or(default, |given| checked.take("admin", given, Admin(None))).0,
+            admin: self
+                .admin
+                .as_ref()
+                .map_or(default, |given| checked.take("admin", given, Admin(None)))
+                .0,
             store: self.storage.store(checked),
             insecure: self.insecure,
             log: self.log.with_default(level, checked),
@@ -139,9 +149,12 @@ impl CommonOptions {
     }
 }
 
-/// Begins a process with these settings if nothing is wrong with them: starts its log, and refuses to be reached by
-/// those it is not for. Says what is wrong, and returns the status to end with.
-pub(crate) fn begin<S>(checked: Result<S, SettingsError>, common: fn(&S) -> &CommonSettings) -> Result<S, Exit> {
+/// Begins a process with these settings if nothing is wrong with them: starts its log, and refuses
+/// to be reached by those it is not for. Says what is wrong, and returns the status to end with.
+pub(crate) fn begin<S>(
+    checked: Result<S, SettingsError>,
+    common: fn(&S) -> &CommonSettings,
+) -> Result<S, Exit> {
     let settings = checked.map_err(|problems| {
         eprint!("{problems}");
         Exit::Configuration
@@ -156,8 +169,9 @@ pub(crate) fn begin<S>(checked: Result<S, SettingsError>, common: fn(&S) -> &Com
 }
 
 impl CommonSettings {
-    /// Refuses an address that other machines may reach, unless that was asked for. To be asked before anything is opened
-    /// or bound: a node that nobody meant to show must not be seen for a moment.
+    /// Refuses an address that other machines may reach, unless that was asked for. To be asked
+    /// before anything is opened or bound: a node that nobody meant to show must not be seen for a
+    /// moment.
     fn refuse_strangers(&self) -> Result<(), Failure> {
         let listen = self.listen;
         if listen.ip().to_canonical().is_loopback() {
@@ -226,7 +240,8 @@ impl StorageOptions {
             ..EngineOptions::default()
         };
         let row_cache_bytes = memory("row-cache-bytes", &self.row_cache_bytes);
-        let ssd_bytes = self.row_cache_ssd_bytes.as_ref().map(|given| size("row-cache-ssd-bytes", given));
+        let ssd_bytes =
+            self.row_cache_ssd_bytes.as_ref().map(|given| size("row-cache-ssd-bytes", given));
         let ssd = self.row_cache_ssd.clone().zip(ssd_bytes);
         let is_idle = ssd.is_some() && row_cache_bytes == 0 && self.row_cache_bytes.0.is_ok();
         let row_cache = (row_cache_bytes > 0).then(|| RowCacheOptions {
@@ -236,8 +251,7 @@ impl StorageOptions {
         });
         let reserve_bytes = size("reserve-bytes", &self.reserve_bytes);
         if is_idle {
-            let why =
-                "it does nothing without a row cache in memory: give --row-cache-bytes more than 0, or leave it out";
+            let why = "it does nothing without a row cache in memory: give --row-cache-bytes more than 0, or leave it out";
             checked.add("row-cache-ssd", why);
         }
         StoreOptions { engine, row_cache, reserve_bytes, ..StoreOptions::default() }
@@ -273,12 +287,24 @@ impl NodeOptions {
     pub(crate) fn check(&self) -> Result<NodeSettings, SettingsError> {
         let mut checked = Checked::default();
         let default_cores = crate::settings::default_cores();
-        let cores = self.cores.as_ref().map_or(default_cores, |given| checked.take("cores", given, default_cores));
+        let cores = self
+            .cores
+            .as_ref()
+            .map_or(default_cores, |given| checked.take("cores", given, default_cores));
         let drain_ms = checked.take("drain-timeout-ms", &self.drain_timeout_ms, Millis(0)).0;
         let clients_max = checked.take("clients-max", &self.clients_max, 1);
         let settings = NodeSettings {
-            common: self.common.check(&self.listen, "info", |_| Ipv4Addr::LOCALHOST.into(), &mut checked),
-            drain_timeout: Duration::from_millis(checked.within("drain-timeout-ms", drain_ms, 0..=DAY_MS)),
+            common: self.common.check(
+                &self.listen,
+                "info",
+                |_| Ipv4Addr::LOCALHOST.into(),
+                &mut checked,
+            ),
+            drain_timeout: Duration::from_millis(checked.within(
+                "drain-timeout-ms",
+                drain_ms,
+                0..=DAY_MS,
+            )),
             clients_max: checked.within("clients-max", clients_max, 1..=CLIENTS_MAX),
             cores: checked.within("cores", cores, 1..=CORES_MAX),
             data: self.data.clone().unwrap_or_default(),

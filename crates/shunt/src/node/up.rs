@@ -1,4 +1,5 @@
-//! `shunt up`: nodes and the proxy, or a fleet of them, in one process, for a first look and for development.
+//! `shunt up`: nodes and the proxy, or a fleet of them, in one process, for a first look and for
+//! development.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,13 +34,15 @@ const CLIENTS_MAX: usize = 10_000;
 /// `shunt up`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UpOptions {
-    /// Nodes, each with its part of the data; cannot change once there is data [default: 3, or as many as the data has]
+    /// Nodes, each with its part of the data; cannot change once there is data [default: 3, or as
+    /// many as the data has]
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<Given<u8>>,
     /// Where the data is kept between runs; made if it does not exist
     #[arg(long, value_name = "DIR", default_value = "shunt-data", help_heading = "Data")]
     pub(crate) data: PathBuf,
-    /// Proxies, which are one fleet; of --listen, --admin and --locks-http each has the next address, 127.0.0.1, 127.0.0.2, ...
+    /// Proxies, which are one fleet; of --listen, --admin and --locks-http each has the next
+    /// address, 127.0.0.1, 127.0.0.2, ...
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) proxies: Given<u8>,
     /// Address of the proxy for clients, or of the first
@@ -48,7 +51,9 @@ pub(crate) struct UpOptions {
     /// Address of locks over HTTP, or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", help_heading = "Addresses")]
     pub(crate) locks_http: Given<LocksHttp>,
-    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1, 127.0.0.2, ... [default: the first after that of --listen that --admin and --locks-http do not use]
+    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1,
+    /// 127.0.0.2, ... [default: the first after that of --listen that --admin and --locks-http do
+    /// not use]
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
     pub(crate) node_port: Option<Given<u16>>,
     /// What `shunt node` has as well.
@@ -78,12 +83,19 @@ impl UpOptions {
         let locks_http = checked.take("locks-http", &self.locks_http, LocksHttp(None)).0;
         let first = first_host(common.listen);
         let others = [common.admin.as_ref().map(|admin| admin.listen), locks_http];
-        let others = others.into_iter().flatten().filter(|one| one.ip().is_unspecified() || one.ip() == first);
-        let beside = port_beside(common.listen.port(), &others.map(|one| one.port()).collect::<Vec<_>>());
+        let others = others
+            .into_iter()
+            .flatten()
+            .filter(|one| one.ip().is_unspecified() || one.ip() == first);
+        let beside =
+            port_beside(common.listen.port(), &others.map(|one| one.port()).collect::<Vec<_>>());
         let settings = UpSettings {
             proxies: checked.within("proxies", proxies, 1..=PROXIES_MAX),
             nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
-            node_port: self.node_port.as_ref().map_or(beside, |given| checked.take("node-port", given, 0)),
+            node_port: self
+                .node_port
+                .as_ref()
+                .map_or(beside, |given| checked.take("node-port", given, 0)),
             locks_http,
             common,
         };
@@ -91,7 +103,8 @@ impl UpOptions {
     }
 }
 
-/// The host that nodes and the admin page begin at: so two users of a machine need an address each, and no more.
+/// The host that nodes and the admin page begin at: so two users of a machine need an address each,
+/// and no more.
 fn first_host(listen: SocketAddr) -> IpAddr {
     match listen.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_loopback() => ip.into(),
@@ -123,7 +136,11 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
 }
 
 /// Starts the nodes, then the proxy; they end the other way round.
-fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<Vec<Box<dyn Part>>, Failure> {
+fn start(
+    options: &UpOptions,
+    settings: &UpSettings,
+    events: &Events,
+) -> Result<Vec<Box<dyn Part>>, Failure> {
     let telling = Telling::new(events);
     let listeners = listeners(settings)?;
     let mut parts = NodesOptions::new(options.data.clone(), addresses(&options.data, settings)?);
@@ -144,7 +161,8 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
         let others = started.is_empty().then(|| nodes.admin() as Arc<dyn shunt_admin::Part>);
         // Of several proxies in one log, each line says whose it is, at any level.
         let address = bound.listening().map(tracing::field::display);
-        let _entered = (settings.proxies > 1).then(|| tracing::error_span!("proxy", address).entered());
+        let _entered =
+            (settings.proxies > 1).then(|| tracing::error_span!("proxy", address).entered());
         started.push(proxy::start(bound, others.into_iter().collect(), None, events)?);
     }
     announce(&options.data, settings.common.listen, nodes.addresses(), &started, fleet.is_some());
@@ -154,7 +172,8 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
         died: "a node has died, so the proxy ends",
     };
     let listen = settings.common.listen;
-    let proxies = started.into_iter().map(|one| (one.listening.first().copied().unwrap_or(listen), one.part));
+    let proxies =
+        started.into_iter().map(|one| (one.listening.first().copied().unwrap_or(listen), one.part));
     Ok(vec![Box::new(Proxies::new(proxies)), Box::new(NodesPart::new(nodes, telling, manner))])
 }
 
@@ -180,7 +199,8 @@ fn bind(
     };
     let problems = config.problems();
     if !problems.is_empty() {
-        let line = |problem: &Problem| format!("--{}: {}", problem.key.replace('_', "-"), problem.message);
+        let line =
+            |problem: &Problem| format!("--{}: {}", problem.key.replace('_', "-"), problem.message);
         let message = problems.iter().map(line).collect::<Vec<_>>().join("\nerror: ");
         return Err(Failure { exit: Exit::Configuration, message });
     }
@@ -200,7 +220,9 @@ fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
     let proxies = settings.proxies;
     let refuse = |message| Failure { exit: Exit::Configuration, message };
     if proxies > 1 && listen.port() == 0 {
-        return Err(refuse(format!("--listen {listen}: the proxies of a fleet need a port, all of them the same")));
+        return Err(refuse(format!(
+            "--listen {listen}: the proxies of a fleet need a port, all of them the same"
+        )));
     }
     let of = |number: u8, flag: &str, first: SocketAddr| {
         next(first, number).ok_or_else(|| {
@@ -209,13 +231,19 @@ fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
         })
     };
     let admin_of = |number, admin: &AdminAddress| {
-        Ok::<_, Failure>(AdminAddress { listen: of(number, "--admin", admin.listen)?, names: admin.names.clone() })
+        Ok::<_, Failure>(AdminAddress {
+            listen: of(number, "--admin", admin.listen)?,
+            names: admin.names.clone(),
+        })
     };
     let all = |number| {
         Ok(Listeners {
             clients: of(number, "--listen", listen)?,
             admin: admin.as_ref().map(|admin| admin_of(number, admin)).transpose()?,
-            locks_http: settings.locks_http.map(|http| of(number, "--locks-http", http)).transpose()?,
+            locks_http: settings
+                .locks_http
+                .map(|http| of(number, "--locks-http", http))
+                .transpose()?,
         })
     };
     (0..proxies).map(all).collect()
@@ -240,14 +268,19 @@ fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<Str
     let config = Config { listen: vec![settings.common.listen], ..Config::default() };
     if let Err(problem) = config.member_address() {
         // Asked for so: any address, or any port. The announcement says it too.
-        tracing::info!("there are no locks, and statements on the tables of shunt write rows: {}", problem.message);
+        tracing::info!(
+            "there are no locks, and statements on the tables of shunt write rows: {}",
+            problem.message
+        );
         return Ok(None);
     }
     let contacts: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     // The nodes of one process have no replicas of each other.
     match crate::fleet::make(&contacts, FLEET, 1) {
         Ok(()) => Ok(Some(FLEET.to_owned())),
-        Err(failed) if settings.proxies > 1 => Err(Failure::internal("the fleet could not be made", failed.message)),
+        Err(failed) if settings.proxies > 1 => {
+            Err(Failure::internal("the fleet could not be made", failed.message))
+        }
         Err(failed) => {
             tracing::warn!("there are no locks: {}", failed.message);
             Ok(None)
@@ -263,7 +296,8 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
         None => layout::nodes_of(data).map_err(failed)?.unwrap_or(NODES_DEFAULT),
     };
     let last = u8::try_from(nodes).ok().filter(|nodes| *nodes <= NODES_MAX);
-    let last = last.ok_or_else(|| failed(format!("{} has the data of {nodes} nodes", data.display())))?;
+    let last =
+        last.ok_or_else(|| failed(format!("{} has the data of {nodes} nodes", data.display())))?;
     let listen = settings.common.listen;
     let first = SocketAddr::new(first_host(listen), settings.node_port);
     let found: Option<Vec<SocketAddr>> = (0..last).map(|number| next(first, number)).collect();
@@ -277,12 +311,23 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
 }
 
 /// Says where everything is and what to type first. A closed standard output is no reason to end.
-fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &[Started], has_locks: bool) {
-    let proxies: Vec<SocketAddr> =
-        started.iter().map(|one| reachable(one.listening.first().copied().unwrap_or(listen))).collect();
+fn announce(
+    data: &Path,
+    listen: SocketAddr,
+    nodes: &[SocketAddr],
+    started: &[Started],
+    has_locks: bool,
+) {
+    let proxies: Vec<SocketAddr> = started
+        .iter()
+        .map(|one| reachable(one.listening.first().copied().unwrap_or(listen)))
+        .collect();
     let proxy = proxies.first().copied().unwrap_or(listen);
-    let what =
-        if proxies.len() == 1 { "the proxy".to_owned() } else { format!("a fleet of {} proxies", proxies.len()) };
+    let what = if proxies.len() == 1 {
+        "the proxy".to_owned()
+    } else {
+        format!("a fleet of {} proxies", proxies.len())
+    };
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "Shunt is up: {} and {what} in one process.\n", count(nodes.len()));
     let _ = writeln!(out, "  clients connect to  {}", list(&proxies));
@@ -313,7 +358,8 @@ A first session, with any CQL client (`pip install cqlsh` in a virtual environme
   SELECT * FROM demo.users;
 "
     );
-    if let ([_, second, ..], Some(last), Some(node)) = (&proxies[..], proxies.last(), nodes.first()) {
+    if let ([_, second, ..], Some(last), Some(node)) = (&proxies[..], proxies.last(), nodes.first())
+    {
         let _ = writeln!(
             out,
             "A lock that is taken through one proxy, seen through another, and kept when one leaves:
@@ -376,9 +422,20 @@ mod tests {
                 ["127.0.0.1:10000", "127.0.0.2:10000", "127.0.0.3:10000"],
                 "127.0.0.1:9180",
             ),
-            (&["--listen", "127.0.0.1:9179"], ["127.0.0.1:9181", "127.0.0.2:9181", "127.0.0.3:9181"], "127.0.0.1:9180"),
             (
-                &["--listen", "127.0.0.1:9041", "--admin", "0.0.0.0:9042", "--locks-http", "127.0.0.1:9043"],
+                &["--listen", "127.0.0.1:9179"],
+                ["127.0.0.1:9181", "127.0.0.2:9181", "127.0.0.3:9181"],
+                "127.0.0.1:9180",
+            ),
+            (
+                &[
+                    "--listen",
+                    "127.0.0.1:9041",
+                    "--admin",
+                    "0.0.0.0:9042",
+                    "--locks-http",
+                    "127.0.0.1:9043",
+                ],
                 ["127.0.0.1:9044", "127.0.0.2:9044", "127.0.0.3:9044"],
                 "0.0.0.0:9042",
             ),
@@ -387,14 +444,22 @@ mod tests {
                 ["127.0.0.1:65534", "127.0.0.2:65534", "127.0.0.3:65534"],
                 "127.0.0.1:9180",
             ),
-            (&["--listen", "[::1]:0"], ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.3:0"], "127.0.0.1:9180"),
+            (
+                &["--listen", "[::1]:0"],
+                ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.3:0"],
+                "127.0.0.1:9180",
+            ),
             (
                 &["--listen", "127.0.5.1:9042", "--node-port", "7", "--admin", "127.0.0.9:8"],
                 ["127.0.5.1:7", "127.0.5.2:7", "127.0.5.3:7"],
                 "127.0.0.9:8",
             ),
         ] {
-            assert_eq!(places(options), Ok((nodes.map(str::to_owned).to_vec(), Some(admin.to_owned()))), "{options:?}");
+            assert_eq!(
+                places(options),
+                Ok((nodes.map(str::to_owned).to_vec(), Some(admin.to_owned()))),
+                "{options:?}"
+            );
         }
         assert_eq!(places(&["--admin", "off"]).unwrap().1, None);
         let refused = places(&["--listen", "127.255.255.253:9042"]).unwrap_err();

@@ -26,10 +26,10 @@ pub(super) struct ControlThread {
 
 /// Starts the thread; however it ends, it is told.
 pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::internal("the control plane's runtime could not be made", error))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+            Failure::internal("the control plane's runtime could not be made", error)
+        })?;
     let teller = parts.teller.clone();
     let work = move || {
         runtime.block_on(live(parts));
@@ -41,8 +41,8 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
         .map_err(|error| Failure::internal("the control thread could not be started", error))
 }
 
-/// Lives until the control plane ends, which it does after the last core. What it does beside that are tasks of their own,
-/// and a panic of one of them is one of the thread.
+/// Lives until the control plane ends, which it does after the last core. What it does beside that
+/// are tasks of their own, and a panic of one of them is one of the thread.
 async fn live(parts: ControlThread) {
     let ControlThread { plane, admin, view, require_ring_ms, teller } = parts;
     let mut beside = JoinSet::new();
@@ -85,7 +85,9 @@ mod tests {
     use crate::supervise::Events;
 
     /// The thread, with a mailbox that panics, and its pages if they are wanted.
-    fn started(pages: Option<Arc<Pages>>) -> (mpsc::Sender<ControlRequest>, std::sync::mpsc::Receiver<Notice>) {
+    fn started(
+        pages: Option<Arc<Pages>>,
+    ) -> (mpsc::Sender<ControlRequest>, std::sync::mpsc::Receiver<Notice>) {
         let (teller, told) = Events::new().teller();
         let (requests, receiver) = mpsc::channel(1);
         // Nobody listens there, so that it goes on to look for the ring.
@@ -99,7 +101,8 @@ mod tests {
             metrics: Arc::default(),
             seed: 1,
         };
-        let admin = pages.map(|pages| (admin::listen("--admin", ([127, 0, 0, 1], 0).into()).unwrap(), pages));
+        let admin = pages
+            .map(|pages| (admin::listen("--admin", ([127, 0, 0, 1], 0).into()).unwrap(), pages));
         start(ControlThread { plane, admin, view, require_ring_ms: 0, teller }).unwrap();
         (requests, told)
     }

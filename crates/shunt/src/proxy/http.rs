@@ -1,11 +1,11 @@
-//! The thread of locks over HTTP. It is a client of the proxy, so it shares nothing with the cores, and keeps the control plane
-//! from nothing.
+//! The thread of locks over HTTP. It is a client of the proxy, so it shares nothing with the cores,
+//! and keeps the control plane from nothing.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use shunt_admin::Part;
-use shunt_http::{LocksHttp, Order};
+use shunt_locks_http::{LocksHttp, Order};
 use shunt_proxy::config::Config;
 use tokio::sync::watch;
 use tracing::warn;
@@ -13,22 +13,26 @@ use tracing::warn;
 use crate::exit::Failure;
 use crate::supervise::threads;
 
-/// Starts the thread; however it ends, `ended` is called, with why if it should not have. Returns the way to give it orders,
-/// and what is seen of it.
-/// `proxy`: where this proxy listens for clients.
+/// Starts the thread; however it ends, `ended` is called, with why if it should not have. Returns
+/// the way to give it orders, and what is seen of it. `proxy`: where this proxy listens for
+/// clients.
 pub(super) fn start(
     listener: TcpListener,
     proxy: SocketAddr,
     config: watch::Receiver<Arc<Config>>,
     ended: impl FnOnce(Option<String>) + Send + 'static,
 ) -> Result<(watch::Sender<Order>, Arc<dyn Part>), Failure> {
-    let failed = |error| Failure::internal("the runtime of locks over HTTP could not be made", error);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let failed =
+        |error| Failure::internal("the runtime of locks over HTTP could not be made", error);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let listener = {
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener).map_err(failed)?
     };
-    if let Some(address) = listener.local_addr().ok().filter(|address| !address.ip().to_canonical().is_loopback()) {
+    if let Some(address) =
+        listener.local_addr().ok().filter(|address| !address.ip().to_canonical().is_loopback())
+    {
         warn!(%address, "locks over HTTP can be reached from other machines, and logins travel there in clear text");
     }
     let (orders, order) = watch::channel(Order::Serve);
@@ -38,7 +42,8 @@ pub(super) fn start(
         runtime.block_on(http.serve(listener));
         Ok(())
     };
-    threads::spawn("locks-http", work, ended)
-        .map_err(|error| Failure::internal("the thread of locks over HTTP could not be started", error))?;
+    threads::spawn("locks-http", work, ended).map_err(|error| {
+        Failure::internal("the thread of locks over HTTP could not be started", error)
+    })?;
     Ok((orders, part))
 }

@@ -1,4 +1,5 @@
-//! `shunt proxy`: binds, wires the parts together, starts the threads, and hands over to the supervisor.
+//! `shunt proxy`: binds, wires the parts together, starts the threads, and hands over to the
+//! supervisor.
 //!
 //! ```text
 //! accept thread -> core threads (event loops) <- mail - control thread (ring, admin)
@@ -61,8 +62,13 @@ pub(crate) fn run(settings: Settings) -> Exit {
     }
 }
 
-/// Says on standard output what was bound and how to connect. A closed standard output is no reason to end.
-pub(crate) fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>, locks_http: Option<SocketAddr>) {
+/// Says on standard output what was bound and how to connect. A closed standard output is no reason
+/// to end.
+pub(crate) fn announce(
+    listening: &[SocketAddr],
+    admin: Option<SocketAddr>,
+    locks_http: Option<SocketAddr>,
+) {
     let mut out = std::io::stdout().lock();
     for address in listening {
         let _ = writeln!(out, "listening for CQL clients on {address}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use shunt_http::Order;
+use shunt_locks_http::Order;
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::{Config, Problem};
 use shunt_proxy::control::CoreMail;
@@ -18,7 +18,8 @@ use crate::logging::FilterHandle;
 use crate::settings::SettingsError;
 use crate::supervise::Part;
 
-/// How long cores may take to close their clients after the drain's time is over; they wait for nobody then.
+/// How long cores may take to close their clients after the drain's time is over; they wait for
+/// nobody then.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A message of one of the proxy's threads.
@@ -120,7 +121,9 @@ impl ProxyPart {
         let is_ending = self.acceptor.is_none();
         match notice {
             Notice::RingTimeout if !is_ending => {
-                error!("no contact point answered within require_ring_ms, so the proxy ends as told");
+                error!(
+                    "no contact point answered within require_ring_ms, so the proxy ends as told"
+                );
                 Some(Exit::NoRing)
             }
             Notice::Unfit(why) if !is_ending => {
@@ -131,9 +134,14 @@ impl ProxyPart {
             Notice::CoreEnded { index, failure } => {
                 self.cores_running = self.cores_running.saturating_sub(1);
                 match failure {
-                    Some(failure) => error!(core = index, %failure, "a core has died, so the proxy ends"),
+                    Some(failure) => {
+                        error!(core = index, %failure, "a core has died, so the proxy ends")
+                    }
                     None if is_ending => return None,
-                    None => error!(core = index, "a core has ended without being told to, so the proxy ends"),
+                    None => error!(
+                        core = index,
+                        "a core has ended without being told to, so the proxy ends"
+                    ),
                 }
                 Some(Exit::Internal)
             }
@@ -158,7 +166,8 @@ impl ProxyPart {
         }
     }
 
-    /// A proxy that ends hands over its locks by way of the nodes. Where it reaches none and holds no lock it waits for nothing.
+    /// A proxy that ends hands over its locks by way of the nodes. Where it reaches none and holds
+    /// no lock it waits for nothing.
     fn leave_untold(&mut self) {
         let is_draining = self.acceptor.is_none() && !self.leaves_silently;
         if is_draining
@@ -184,7 +193,8 @@ impl ProxyPart {
         self.retry();
     }
 
-    /// Delivers what waits, as far as there is room, in order for each core. Mail to a core that has ended is dropped.
+    /// Delivers what waits, as far as there is room, in order for each core. Mail to a core that
+    /// has ended is dropped.
     fn retry(&mut self) {
         let mut full = vec![false; self.mailers.len()];
         for (core, mail) in std::mem::take(&mut self.waiting) {
@@ -235,7 +245,8 @@ impl Part for ProxyPart {
             }
         };
         let reloaded = self.config.borrow().reloaded(&new);
-        // It was valid whole; what of it can be taken over now may not go with what needs a restart.
+        // It was valid whole; what of it can be taken over now may not go with what needs a
+        // restart.
         let problems = reloaded.config.problems();
         for Problem { key, message: why } in &problems {
             error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
@@ -340,11 +351,13 @@ mod tests {
     #[test]
     fn locks_over_http_end_with_the_proxy_and_not_before_it() {
         let http = Some(([127, 0, 0, 1], 0).into());
-        let mut part = started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
+        let mut part =
+            started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
         assert!(part.http.is_some() && part.look().is_none());
         assert_eq!(end(&mut part), []);
         assert!(part.http.is_none());
-        let mut part = started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
+        let mut part =
+            started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
         let died = Notice::HttpEnded { failure: None };
         assert_eq!(part.take(died), Some(Exit::Internal), "nobody told it to");
         assert!(!part.has_ended());

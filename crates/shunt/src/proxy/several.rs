@@ -1,9 +1,11 @@
 //! Several proxies as one part of the process: the fleet of `shunt up`.
 //!
-//! A proxy that an operator has told to leave its fleet drains and ends alone, and the others go on. The last one that serves ends the
-//! process with it, as `shunt proxy` ends. What this may never do; the tests below have one of each:
+//! A proxy that an operator has told to leave its fleet drains and ends alone, and the others go
+//! on. The last one that serves ends the process with it, as `shunt proxy` ends. What this may
+//! never do; the tests below have one of each:
 //! - *End the process, or another proxy, for an order to one of them*, as long as another serves.
-//! - *Hang* at one that drains alone: it has the limits that it has when the process ends, and is given up after them.
+//! - *Hang* at one that drains alone: it has the limits that it has when the process ends, and is
+//!   given up after them.
 //! - *Hide that a thread has died*: also of a proxy that drains alone, and of one that has ended.
 
 use std::net::SocketAddr;
@@ -38,7 +40,9 @@ impl<P: Part> One<P> {
                 self.phase = Phase::Draining { until: now + limit };
                 limit
             }
-            Phase::Draining { until } | Phase::Closing { until } => until.saturating_duration_since(now),
+            Phase::Draining { until } | Phase::Closing { until } => {
+                until.saturating_duration_since(now)
+            }
             Phase::Ended => Duration::ZERO,
         }
     }
@@ -202,7 +206,11 @@ mod tests {
 
     fn three() -> ([FakePart; 3], Proxies<FakePart>) {
         let fakes = [(); 3].map(|()| FakePart::default());
-        let numbered = fakes.iter().cloned().zip(1..).map(|(fake, host)| (([127, 0, 0, host], 9042).into(), fake));
+        let numbered = fakes
+            .iter()
+            .cloned()
+            .zip(1..)
+            .map(|(fake, host)| (([127, 0, 0, host], 9042).into(), fake));
         let proxies = Proxies::new(numbered);
         (fakes, proxies)
     }
@@ -278,11 +286,17 @@ mod tests {
         b.tells(Exit::Done);
         assert_eq!(proxies.look_at(Instant::now()), None);
         assert_eq!(proxies.drain(Some("SIGTERM")), DRAIN);
-        assert_eq!([a.diary(), b.diary(), c.diary()], [["SIGTERM"], ["drain"], ["SIGTERM"]].map(Vec::from));
+        assert_eq!(
+            [a.diary(), b.diary(), c.diary()],
+            [["SIGTERM"], ["drain"], ["SIGTERM"]].map(Vec::from)
+        );
         a.ends();
         assert_eq!(proxies.cut_off(), CLOSE);
         proxies.give_up();
-        assert_eq!((a.diary().len(), b.diary(), c.diary().len()), (1, vec!["drain", "cut off", "given up"], 3));
+        assert_eq!(
+            (a.diary().len(), b.diary(), c.diary().len()),
+            (1, vec!["drain", "cut off", "given up"], 3)
+        );
         // By then it is not for this to say when what is due.
         assert_eq!(proxies.look_at(Instant::now() + 10 * DRAIN), None);
         assert_eq!(b.diary().len(), 3);

@@ -10,13 +10,14 @@ use shunt_proxy::admin::Admin;
 use shunt_proxy::config::{Config, Handover};
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
 use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::fleet::membership::state_file::StateFile;
 use shunt_proxy::log_limits::LogLimits;
-use shunt_proxy::membership::state_file::StateFile;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
-    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, limit_receive, mailbox, probe_uring, run,
+    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, limit_receive, mailbox, probe_uring,
+    run,
 };
 use tokio::sync::{mpsc, watch};
 use tracing::info;
@@ -30,7 +31,8 @@ use crate::open_files;
 use crate::relay::cql::HandsOver;
 use crate::supervise::{Events, Teller, threads};
 
-/// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
+/// Mail and fresh connections that may wait for one core; the accepting thread waits when it is
+/// full.
 const MAILBOX_CAPACITY: usize = 4096;
 /// Requests of all cores that may wait for the control plane.
 const REQUESTS_CAPACITY: usize = 1024;
@@ -63,16 +65,18 @@ impl Bound {
     }
 }
 
-/// Binds the addresses: before anything is started, so that a taken port leaves nothing half started.
+/// Binds the addresses: before anything is started, so that a taken port leaves nothing half
+/// started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config)?;
     let admin = config.admin.clone().map(admin::bind).transpose()?;
-    let locks_http = config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
+    let locks_http =
+        config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
     Ok(Bound { config, listeners, admin, locks_http })
 }
 
-/// Starts it.
-/// `others` are shown on the admin pages beside the proxy; without `reload` there is nothing to read again.
+/// Starts it. `others` are shown on the admin pages beside the proxy; without `reload` there is
+/// nothing to read again.
 pub(crate) fn start(
     bound: Bound,
     others: Vec<Arc<dyn Part>>,
@@ -80,11 +84,14 @@ pub(crate) fn start(
     events: &Events,
 ) -> Result<Started, Failure> {
     let Bound { config, listeners, admin: admin_listener, locks_http: http_listener } = bound;
-    let admin_address = admin_listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    let admin_address =
+        admin_listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let http_address = http_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let listening: Vec<SocketAddr> =
+        listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
-    let state_file = state_file.map_err(|error| Failure { exit: Exit::Configuration, message: error.to_string() })?;
+    let state_file = state_file
+        .map_err(|error| Failure { exit: Exit::Configuration, message: error.to_string() })?;
     open_files::allow_clients(config.clients_max);
 
     let (teller, notices) = events.teller();
@@ -92,7 +99,8 @@ pub(crate) fn start(
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
     let prepared = Arc::<PreparedStore>::default();
-    let cores = start_cores(&config, usable_driver(config.io), &prepared, &requests, &teller, state_file)?;
+    let cores =
+        start_cores(&config, usable_driver(config.io), &prepared, &requests, &teller, state_file)?;
     drop(requests);
 
     let (view_sender, view) = ClusterView::new();
@@ -108,7 +116,8 @@ pub(crate) fn start(
     let http = http_listener.zip(listening.first().copied().map(super::reachable));
     let http_teller = teller.clone();
     let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
-    let http = http.map(|(listener, proxy)| http::start(listener, proxy, config_receiver.clone(), ended));
+    let http =
+        http.map(|(listener, proxy)| http::start(listener, proxy, config_receiver.clone(), ended));
     let (http, http_part) = http.transpose()?.unzip();
     let plane = ControlOptions {
         config: config_receiver,
@@ -121,7 +130,11 @@ pub(crate) fn start(
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
     let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
     let (admin_listener, names) = admin_listener.unzip();
-    let all_pages = Pages::with_names(env!("CARGO_PKG_VERSION"), all_parts.collect(), names.unwrap_or_default());
+    let all_pages = Pages::with_names(
+        env!("CARGO_PKG_VERSION"),
+        all_parts.collect(),
+        names.unwrap_or_default(),
+    );
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,
@@ -131,12 +144,16 @@ pub(crate) fn start(
         teller,
     })?;
 
-    let slot = |core: &StartedCore| CoreSlot { mailer: core.mailer.clone(), load: Arc::clone(&core.metrics.load) };
+    let slot = |core: &StartedCore| CoreSlot {
+        mailer: core.mailer.clone(),
+        load: Arc::clone(&core.metrics.load),
+    };
     let acceptor = Acceptor::start(listeners, cores.iter().map(slot).collect())
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
-    let running = Running { config: config_sender, pages, acceptor, mailers, metrics, http, notices };
+    let running =
+        Running { config: config_sender, pages, acceptor, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
     Ok(Started { listening, admin: admin_address, locks_http: http_address, part })
 }
@@ -149,7 +166,9 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
         }
         Ok(listener)
     };
-    let bind = |address| bind(address).map_err(|error: io::Error| admin::cannot_listen("--listen", *address, &error));
+    let bind = |address| {
+        bind(address).map_err(|error: io::Error| admin::cannot_listen("--listen", *address, &error))
+    };
     config.listen.iter().map(bind).collect()
 }
 
@@ -183,8 +202,10 @@ fn start_cores(
 ) -> Result<Vec<StartedCore>, Failure> {
     let log_limits = Arc::<LogLimits>::default();
     let hands_over = HandsOver::new(config)?;
-    let make =
-        |_| mailbox(MAILBOX_CAPACITY).map_err(|error| Failure::internal("a core's mailbox could not be made", error));
+    let make = |_| {
+        mailbox(MAILBOX_CAPACITY)
+            .map_err(|error| Failure::internal("a core's mailbox could not be made", error))
+    };
     let boxes = (0..config.cores).map(make).collect::<Result<Vec<_>, _>>()?;
     let mailers: Vec<Mailer<CoreMail>> = boxes.iter().map(|(mailer, _)| mailer.clone()).collect();
     let start = |(index, (mailer, inbox))| {
@@ -205,9 +226,12 @@ fn start_cores(
             seed: random_seed(),
         });
         let load = Some(Arc::clone(&metrics.load));
-        let connections_max = config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
-        let restored_intake = Intake { bytes: hands_over.as_ref().map(|_| OWNER_RECEIVE_BYTES), ..Intake::default() };
-        let options = LoopOptions { load, connections_max, mover, restored_intake, ..LoopOptions::default() };
+        let connections_max =
+            config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
+        let restored_intake =
+            Intake { bytes: hands_over.as_ref().map(|_| OWNER_RECEIVE_BYTES), ..Intake::default() };
+        let options =
+            LoopOptions { load, connections_max, mover, restored_intake, ..LoopOptions::default() };
         spawn_core(index, core, driver, options, inbox, teller.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
@@ -225,11 +249,14 @@ fn spawn_core(
     teller: Teller<Notice>,
 ) -> std::io::Result<()> {
     let serve = move || {
-        // Gone when it ends: the core holds a sender of the control plane's requests, which ends when the last is gone.
+        // Gone when it ends: the core holds a sender of the control plane's requests, which ends
+        // when the last is gone.
         let mut core = core;
         run(driver, options, &mut core, inbox).map_err(|error| error.to_string())
     };
-    threads::spawn(&format!("core-{index}"), serve, move |failure| teller.tell(Notice::CoreEnded { index, failure }))
+    threads::spawn(&format!("core-{index}"), serve, move |failure| {
+        teller.tell(Notice::CoreEnded { index, failure })
+    })
 }
 
 fn mailbox_of(mailer: Mailer<CoreMail>) -> Mailbox {

@@ -11,7 +11,10 @@ use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
 use super::steering::Means;
-use super::{Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, patience, resolve, secret, serve};
+use super::{
+    Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, patience, resolve, secret,
+    serve,
+};
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 
@@ -39,7 +42,8 @@ impl Protocol {
 /// `shunt agent`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentCommand {
-    /// Address for dispatchers or proxies; whoever has the key may have requests answered there, so keep it on a network of its own
+    /// Address for dispatchers or proxies; whoever has the key may have requests answered there, so
+    /// keep it on a network of its own
     #[arg(long, value_name = "ADDR", required = true, help_heading = "Addresses")]
     listen: SocketAddr,
     /// The server, on this host
@@ -51,10 +55,12 @@ pub(crate) struct AgentCommand {
     /// Answers of at least so many bytes are offered to the dispatcher for hand-over, or `off`
     #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = threshold, help_heading = "Limits")]
     handover_threshold: Threshold,
-    /// How long an answer of unknown size is held back, so that it may turn out to be large; after that it is relayed
+    /// How long an answer of unknown size is held back, so that it may turn out to be large; after
+    /// that it is relayed
     #[arg(long, value_name = "MS", default_value = "20ms", value_parser = duration, help_heading = "Times")]
     hold_ms: Duration,
-    /// Virtual address and port of dispatchers, whose clients' connections may be taken for large answers; repeatable. Without it all is relayed. With it there is one event loop
+    /// Virtual address and port of dispatchers, whose clients' connections may be taken for large
+    /// answers; repeatable. Without it all is relayed. With it there is one event loop
     #[arg(long = "vip", value_name = "ADDR:PORT", help_heading = "Hand-over")]
     vips: Vec<SocketAddr>,
     /// How they get here.
@@ -161,7 +167,10 @@ impl AgentCommand {
         };
         serve(&self.common, role, services, |listening| {
             for address in listening {
-                crate::print(&format!("listening for dispatchers on {address}, protocol {:?}\n", self.protocol));
+                crate::print(&format!(
+                    "listening for dispatchers on {address}, protocol {:?}\n",
+                    self.protocol
+                ));
             }
             info!(?listening, %upstream, version = env!("CARGO_PKG_VERSION"), "started");
         })

@@ -20,7 +20,8 @@ pub(crate) struct HandsOver {
 impl HandsOver {
     /// What the configuration says; `None`: hand-over is off.
     pub(crate) fn new(config: &Config) -> Result<Option<Self>, Failure> {
-        let path = config.handover_key_file.as_deref().filter(|_| config.handover == Handover::Auto);
+        let path =
+            config.handover_key_file.as_deref().filter(|_| config.handover == Handover::Auto);
         let Some(path) = path else { return Ok(None) };
         let key = secret::key("handover-key-file", path)?;
         Ok(Some(Self { key, instance: secret::instance(), clients: Clients::default() }))

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shunt_dispatch::{Anywhere, DispatchAdmin, DispatchMail, DispatchOptions, Dispatcher, Handover, Steer};
+use shunt_dispatch::{
+    Anywhere, DispatchAdmin, DispatchMail, DispatchOptions, Dispatcher, Handover, Steer,
+};
 use shunt_handover::Clients;
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
@@ -12,7 +14,8 @@ use tracing::{info, warn};
 
 use super::steering::Means;
 use super::{
-    Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience, resolve, secret, serve,
+    Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience, resolve,
+    secret, serve,
 };
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
@@ -21,16 +24,29 @@ use crate::faults::{Faults, Sources};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DispatchCommand {
     /// Addresses for clients
-    #[arg(long, value_name = "ADDR", required = true, value_delimiter = ',', help_heading = "Addresses")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        required = true,
+        value_delimiter = ',',
+        help_heading = "Addresses"
+    )]
     listen: Vec<SocketAddr>,
     /// Agents, the primary first: it alone gets requests other than GET and HEAD
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     backend: Vec<String>,
-    /// Who this dispatcher is to the agents: after a restart it has its connections back by that. Each needs a name of its own [default: the host's name]
+    /// Who this dispatcher is to the agents: after a restart it has its connections back by that.
+    /// Each needs a name of its own [default: the host's name]
     #[arg(long, value_name = "NAME", help_heading = "Hand-over")]
     name: Option<String>,
     /// Whether large answers go over the client's own connection, from the agent's host
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "off", help_heading = "Hand-over")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "off",
+        help_heading = "Hand-over"
+    )]
     handover: When,
     /// How they get there.
     #[command(flatten)]
@@ -50,13 +66,16 @@ pub(crate) struct DispatchCommand {
     /// How long a client may send nothing of a body, or take nothing of an answer
     #[arg(long, value_name = "MS", default_value = "30s", value_parser = patience, help_heading = "Times")]
     body_timeout_ms: Duration,
-    /// Bytes a second, within that time, below which a body counts as not coming; 0: any byte counts
+    /// Bytes a second, within that time, below which a body counts as not coming; 0: any byte
+    /// counts
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = bytes, help_heading = "Limits")]
     body_rate_min: u64,
-    /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which say what was wrong
+    /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which
+    /// say what was wrong
     #[arg(long, value_name = "MS", default_value = "75s", value_parser = patience, help_heading = "Times")]
     answer_timeout_ms: Duration,
-    /// How long after SIGTERM new connections are still taken, while `/readyz` says that none are to come: longer than whoever spreads them takes to see it
+    /// How long after SIGTERM new connections are still taken, while `/readyz` says that none are
+    /// to come: longer than whoever spreads them takes to see it
     #[arg(long, value_name = "MS", default_value = "0", value_parser = duration, help_heading = "Times")]
     drain_delay_ms: Duration,
     /// Options that the agent has as well.
@@ -72,7 +91,8 @@ pub(crate) struct DispatchCommand {
 enum When {
     /// Never
     Off,
-    /// Where an agent offers an answer; where this host cannot, the log says so once, and all is relayed
+    /// Where an agent offers an answer; where this host cannot, the log says so once, and all is
+    /// relayed
     Auto,
 }
 
@@ -115,7 +135,8 @@ impl DispatchCommand {
         self.body_rate_min.saturating_mul(millis).div_ceil(1000)
     }
 
-    /// Everything that would be refused, without starting anything; and what is not possible on this host.
+    /// Everything that would be refused, without starting anything; and what is not possible on
+    /// this host.
     pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
         self.read(faults);
         let steering = if self.handover == When::Auto { self.steering().err() } else { None };
@@ -129,7 +150,8 @@ impl DispatchCommand {
         let Some(key) = key else { return Ok(Exit::Configuration) };
         let listeners = listen(&self.listen)?;
         let (instance, first) = (secret::instance(), self.listen[0]);
-        let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let listening: Vec<SocketAddr> =
+            listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let mut handover_is = "auto".to_owned();
         let clients = Clients::default();
         let service = |core| {

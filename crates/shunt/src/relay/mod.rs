@@ -1,5 +1,5 @@
-//! `shunt dispatch` and `shunt agent`: answers of stock servers, asked for by a dispatcher or proxy and got by an agent beside each. How their event loops are run,
-//! `shunt multiget` does, too.
+//! `shunt dispatch` and `shunt agent`: answers of stock servers, asked for by a dispatcher or proxy
+//! and got by an agent beside each. How their event loops are run, `shunt multiget` does, too.
 
 mod agent;
 pub(crate) mod cql;
@@ -32,7 +32,8 @@ use crate::logging;
 use crate::open_files;
 use crate::supervise::{Events, Hangup, Supervisor, threads};
 
-/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
+/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is
+/// full.
 const MAILBOX_CAPACITY: usize = 4096;
 /// Most event loops.
 const CORES_MAX: usize = 1024;
@@ -79,7 +80,8 @@ pub(crate) fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
 /// The option that dispatcher and agent have beside [`Common`].
 #[derive(Args, Clone, Debug)]
 struct Key {
-    /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner alone
+    /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner
+    /// alone
     #[arg(long, value_name = "FILE", help_heading = "Key")]
     key_file: std::path::PathBuf,
 }
@@ -87,10 +89,12 @@ struct Key {
 /// Options that all commands of event loops have.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// TOML file with options, `_` for `-` in their names; what the command line gives goes before it
+    /// TOML file with options, `_` for `-` in their names; what the command line gives goes before
+    /// it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
-    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`; list accepted host names after commas
+    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`; list accepted host
+    /// names after commas
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
     /// Event loops, one thread each
@@ -144,7 +148,8 @@ pub(crate) struct Role<M> {
     pub(crate) shown: Arc<dyn Shown>,
 }
 
-/// Runs a service on each loop until the process is told to end. `announce`: what is said on standard output when it listens.
+/// Runs a service on each loop until the process is told to end. `announce`: what is said on
+/// standard output when it listens.
 pub(crate) fn serve<S>(
     common: &Common,
     role: Role<S::Mail>,
@@ -164,25 +169,33 @@ where
     let each = role.connections_max.div_ceil(services.len().max(1));
     let mut datagrams = role.datagrams.into_iter();
     for (index, mut service) in services.into_iter().enumerate() {
-        let (mailer, inbox) =
-            mailbox(MAILBOX_CAPACITY).map_err(|error| Failure::internal("a mailbox could not be made", error))?;
+        let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
+            .map_err(|error| Failure::internal("a mailbox could not be made", error))?;
         let load = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let mut options = LoopOptions { load: Some(load.clone()), connections_max: each, ..LoopOptions::default() };
+        let mut options = LoopOptions {
+            load: Some(load.clone()),
+            connections_max: each,
+            ..LoopOptions::default()
+        };
         options.mover = role.mover.clone();
         options.datagrams = datagrams.next().map(Arc::new);
         if role.is_agent {
             options.restored_intake = Intake { bytes: Some(RECEIVE_BYTES), promises_no_more: true };
             options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
         }
-        let work = move || run(IoChoice::Epoll, options, &mut service, inbox).map_err(|error| error.to_string());
+        let work = move || {
+            run(IoChoice::Epoll, options, &mut service, inbox).map_err(|error| error.to_string())
+        };
         let teller = teller.clone();
         let told = move |failure| teller.tell(Notice::LoopEnded { index, failure });
-        threads::spawn(&format!("relay-{index}"), work, told)
-            .map_err(|error| Failure::internal("the thread of an event loop could not be started", error))?;
+        threads::spawn(&format!("relay-{index}"), work, told).map_err(|error| {
+            Failure::internal("the thread of an event loop could not be started", error)
+        })?;
         slots.push(CoreSlot { mailer: mailer.clone(), load });
         mailers.push(mailer);
     }
-    let listening: Vec<SocketAddr> = role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let listening: Vec<SocketAddr> =
+        role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let acceptor = Acceptor::start(role.listeners, slots)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
@@ -199,20 +212,24 @@ where
     // Owners may have to come back to an agent that ends, for their connections.
     let accepts_until = if role.is_agent { AcceptsUntil::Ended } else { AcceptsUntil::Told };
     let accepting = (acceptor, accepts_until);
-    let part = LoopsPart::new(role.name, role.shown, accepting, mailers, role.orders, notices, times);
+    let part =
+        LoopsPart::new(role.name, role.shown, accepting, mailers, role.orders, notices, times);
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 
 pub(crate) fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: &SocketAddr| {
-        shunt_reactor::listen(*address).map_err(|error| admin::cannot_listen("--listen", *address, &error))
+        shunt_reactor::listen(*address)
+            .map_err(|error| admin::cannot_listen("--listen", *address, &error))
     };
     addresses.iter().map(bind).collect()
 }
 
 /// The address that `HOST:PORT` names; looked up once, at the start.
 pub(crate) fn resolve(flag: &'static str, text: &str) -> Result<SocketAddr, Fault> {
-    let failed = |why: String| Fault::new(flag, format_args!("{text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"));
+    let failed = |why: String| {
+        Fault::new(flag, format_args!("{text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"))
+    };
     let mut found = text.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
     found.next().ok_or_else(|| failed("the name has no address".to_owned()))
 }
@@ -231,13 +248,19 @@ const PATIENCE_MS_MIN: u64 = 10;
 
 /// A deadline of others.
 pub(crate) fn patience(text: &str) -> Result<Duration, String> {
-    let too_short = || format!("nothing is done in so short a time; {PATIENCE_MS_MIN}ms is the least");
-    duration(text).and_then(|time| if time.as_millis() < PATIENCE_MS_MIN.into() { Err(too_short()) } else { Ok(time) })
+    let too_short =
+        || format!("nothing is done in so short a time; {PATIENCE_MS_MIN}ms is the least");
+    duration(text).and_then(|time| {
+        if time.as_millis() < PATIENCE_MS_MIN.into() { Err(too_short()) } else { Ok(time) }
+    })
 }
 
 /// A number of connections.
 pub(crate) fn clients(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|clients| *clients > 0).ok_or_else(|| "a number from 1 is expected".to_owned())
+    text.parse()
+        .ok()
+        .filter(|clients| *clients > 0)
+        .ok_or_else(|| "a number from 1 is expected".to_owned())
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

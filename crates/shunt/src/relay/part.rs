@@ -79,7 +79,8 @@ pub(super) enum AcceptsUntil {
 /// How long the steps of a drain take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DrainTimes {
-    /// Until no new connection is taken: whoever sends them here may not have seen yet that this process drains.
+    /// Until no new connection is taken: whoever sends them here may not have seen yet that this
+    /// process drains.
     pub(super) delay: Duration,
     /// From then on, for answers that are under way.
     pub(super) limit: Duration,
@@ -96,7 +97,8 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         times: DrainTimes,
     ) -> Self {
         let (acceptor, running) = (Some(acceptor), mailers.len());
-        let (is_leaving, accepting_died, waiting, takes_new_until) = (false, false, Vec::new(), None);
+        let (is_leaving, accepting_died, waiting, takes_new_until) =
+            (false, false, Vec::new(), None);
         Self {
             name,
             shown,
@@ -114,7 +116,8 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         }
     }
 
-    /// Finishes what is under way, and takes no new connection from now on but what the loops need for that.
+    /// Finishes what is under way, and takes no new connection from now on but what the loops need
+    /// for that.
     fn leave(&mut self) {
         (self.takes_new_until, self.is_leaving) = (None, true);
         if self.accepts_until == AcceptsUntil::Told {
@@ -146,7 +149,9 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
     /// Delivers what waits, as far as there is room. An order to a loop that has ended is dropped.
     fn retry(&mut self) {
         let mailers = &self.mailers;
-        self.waiting.retain(|(index, mail)| mailers[*index].post(*mail).is_err() && !mailers[*index].is_closed());
+        self.waiting.retain(|(index, mail)| {
+            mailers[*index].post(*mail).is_err() && !mailers[*index].is_closed()
+        });
     }
 }
 
@@ -170,9 +175,14 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
             };
             self.running = self.running.saturating_sub(1);
             match failure {
-                Some(failure) => error!(index, %failure, "an event loop has died, so the {} ends", self.name),
+                Some(failure) => {
+                    error!(index, %failure, "an event loop has died, so the {} ends", self.name)
+                }
                 None if self.is_leaving => continue,
-                None => error!(index, "an event loop has ended without being told to, so the {} ends", self.name),
+                None => error!(
+                    index,
+                    "an event loop has ended without being told to, so the {} ends", self.name
+                ),
             }
             return Some(Exit::Internal);
         }
@@ -187,7 +197,10 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     }
 
     fn reload(&mut self) {
-        info!("nothing is read again while the {} runs: start it anew, which its clients outlive", self.name);
+        info!(
+            "nothing is read again while the {} runs: start it anew, which its clients outlive",
+            self.name
+        );
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
@@ -237,7 +250,8 @@ mod tests {
 
     #[test]
     fn loops_that_drain_get_new_connections_only_if_they_need_them_to_end() {
-        for (accepts_until, gets_more) in [(AcceptsUntil::Told, false), (AcceptsUntil::Ended, true)] {
+        for (accepts_until, gets_more) in [(AcceptsUntil::Told, false), (AcceptsUntil::Ended, true)]
+        {
             let any: SocketAddr = ([127, 0, 0, 1], 0).into();
             let listener = listen(any).expect("a port is free");
             let address = listener.local_addr().expect("it is bound");
@@ -249,7 +263,8 @@ mod tests {
             let times = DrainTimes { delay: Duration::ZERO, limit: Duration::from_secs(1) };
             let shown = AgentAdmin::new(Vec::new(), address, Vec::new());
             let accepting = (acceptor, accepts_until);
-            let mut part = LoopsPart::new("agent", shown, accepting, vec![mailer], orders, notices, times);
+            let mut part =
+                LoopsPart::new("agent", shown, accepting, vec![mailer], orders, notices, times);
             assert!(TcpStream::connect(address).is_ok());
             part.drain(None);
             assert_eq!((TcpStream::connect(address).is_ok(), part.look()), (gets_more, None));

@@ -20,8 +20,14 @@ fn failed(flag: &'static str, path: &Path, why: &dyn std::fmt::Display) -> Fault
     Fault::new(flag, format_args!("{}: {why}", path.display()))
 }
 
-/// Reads a file that nobody else may, without the line end behind it. `missing` says what to do if it cannot be read, `open` why nobody else may.
-pub(crate) fn private_file(flag: &'static str, path: &Path, missing: &str, open: &str) -> Result<Vec<u8>, Fault> {
+/// Reads a file that nobody else may, without the line end behind it. `missing` says what to do if
+/// it cannot be read, `open` why nobody else may.
+pub(crate) fn private_file(
+    flag: &'static str,
+    path: &Path,
+    missing: &str,
+    open: &str,
+) -> Result<Vec<u8>, Fault> {
     let read = || {
         let mode = std::fs::metadata(path)?.permissions().mode();
         std::fs::read(path).map(|bytes| (mode, bytes))
@@ -54,14 +60,17 @@ pub(super) fn instance() -> Instance {
     Instance(u64::from_be_bytes(bytes))
 }
 
-/// Who an event loop of a dispatcher is to the agents: the same after a restart, and another for each name (the host's, if it has none), address and loop.
+/// Who an event loop of a dispatcher is to the agents: the same after a restart, and another for
+/// each name (the host's, if it has none), address and loop.
 pub(super) fn owner(name: Option<&str>, listen: std::net::SocketAddr, core: usize) -> OwnerId {
     let system = rustix::system::uname();
     let name = name.map_or(system.nodename().to_bytes(), str::as_bytes);
     let text = format!("{listen} {core}");
     let bytes = name.iter().chain(text.as_bytes());
     // FNV-1a: it has to be the same in every release.
-    OwnerId(bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)))
+    OwnerId(bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    }))
 }
 
 #[cfg(test)]
@@ -85,9 +94,18 @@ mod tests {
             (b"", 0o600, "0 bytes"),
         ] {
             let fault = key("key-file", file(text, mode).path()).unwrap_err();
-            assert!(fault.message.contains(expected) && fault.flag == "key-file", "{}", fault.message);
+            assert!(
+                fault.message.contains(expected) && fault.flag == "key-file",
+                "{}",
+                fault.message
+            );
         }
-        assert!(key("key-file", Path::new("/nowhere/at/all")).unwrap_err().message.contains("/dev/urandom"));
+        assert!(
+            key("key-file", Path::new("/nowhere/at/all"))
+                .unwrap_err()
+                .message
+                .contains("/dev/urandom")
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Steering for the dispatcher and the agent: the kernel's tables, and the hardware addresses of agents.
+//! Steering for the dispatcher and the agent: the kernel's tables, and the hardware addresses of
+//! agents.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +30,8 @@ pub(super) struct Means {
     /// Where `shunt switch load` has pinned the tables of the kernel
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
     handover_pins: PathBuf,
-    /// For trials on one host, without privileges: connections go through a Unix socket at this path, which the dispatcher and its agents share
+    /// For trials on one host, without privileges: connections go through a Unix socket at this
+    /// path, which the dispatcher and its agents share
     #[arg(long, value_name = "FILE", help_heading = "Hand-over")]
     handover_socket: Option<PathBuf>,
 }
@@ -37,13 +39,16 @@ pub(super) struct Means {
 impl Means {
     /// Finds what does nothing: all of it, if nothing is handed over.
     pub(super) fn check(&self, hands_over: bool, without: &str, faults: &mut Faults) {
-        let (socket, pins) = (self.handover_socket.is_none(), self.handover_pins == Path::new(DEFAULT_PINS));
+        let (socket, pins) =
+            (self.handover_socket.is_none(), self.handover_pins == Path::new(DEFAULT_PINS));
         if !hands_over {
             faults.refuse_idle("handover-socket", socket, without);
             faults.refuse_idle("handover-pins", pins, without);
         } else if !socket && !pins {
-            faults
-                .add("handover-pins", "with --handover-socket the kernel's tables are not used: leave one of them out");
+            faults.add(
+                "handover-pins",
+                "with --handover-socket the kernel's tables are not used: leave one of them out",
+            );
         }
     }
 
@@ -85,7 +90,8 @@ impl Kernel {
 
     /// The hardware address of a host of this network.
     fn mac(&mut self, address: IpAddr) -> Option<Mac> {
-        // All of the kernel's are read at once: not for each connection to a host that is not there.
+        // All of the kernel's are read at once: not for each connection to a host that is not
+        // there.
         let after = if self.macs.contains_key(&address) { KNOWN } else { UNKNOWN };
         if self.looked_up.is_none_or(|at| at.elapsed() > after) {
             // The kernel knows it, for there is a connection to the agent.
@@ -142,7 +148,9 @@ impl Own for Kernel {
 
     fn let_end(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.let_end(&flow(of), Duration::from_millis(lease_ms));
-        done.unwrap_or_else(|error| warn!(%error, "a client does not hear that its connection has ended"));
+        done.unwrap_or_else(
+            |error| warn!(%error, "a client does not hear that its connection has ended"),
+        );
     }
 
     fn disown(&mut self, of: Flow) {

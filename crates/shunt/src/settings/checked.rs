@@ -1,4 +1,5 @@
-//! Values of commands that have flags only (`shunt node`, `shunt up`), taken one by one, with all that is wrong gathered.
+//! Values of commands that have flags only (`shunt node`, `shunt up`), taken one by one, with all
+//! that is wrong gathered.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -20,10 +21,16 @@ impl Checked {
     }
 
     /// A number that must be within bounds.
-    pub(crate) fn within<N: PartialOrd + Display>(&mut self, flag: &str, number: N, allowed: RangeInclusive<N>) -> N {
+    pub(crate) fn within<N: PartialOrd + Display>(
+        &mut self,
+        flag: &str,
+        number: N,
+        allowed: RangeInclusive<N>,
+    ) -> N {
         if !allowed.contains(&number) {
             let (start, end) = (allowed.start(), allowed.end());
-            self.0.push(format!("--{flag}: {number} is out of range; allowed are {start} to {end}"));
+            self.0
+                .push(format!("--{flag}: {number} is out of range; allowed are {start} to {end}"));
         }
         number
     }

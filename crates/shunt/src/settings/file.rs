@@ -1,5 +1,6 @@
 //! Reads the configuration file: TOML, one value per key, a table's name being a prefix of its keys
-//! (`[log]` `format = "json"` is `log_format = "json"`). An unknown key is an error that names the nearest known one.
+//! (`[log]` `format = "json"` is `log_format = "json"`). An unknown key is an error that names the
+//! nearest known one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -42,8 +43,8 @@ pub(crate) struct FileError {
     pub(crate) message: String,
 }
 
-/// Parses the text of a file, as far as it can be read, puts its values into `config` and finds everything that is wrong
-/// with it.
+/// Parses the text of a file, as far as it can be read, puts its values into `config` and finds
+/// everything that is wrong with it.
 pub(crate) fn parse(text: &str, config: &mut Config) -> File {
     let (table, broken) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, config, file: File::default() };
@@ -55,14 +56,16 @@ pub(crate) fn parse(text: &str, config: &mut Config) -> File {
         };
         reader.error(span, message);
     }
-    let broken_lines: BTreeSet<usize> = reader.file.errors.iter().map(|error| error.place.line).collect();
+    let broken_lines: BTreeSet<usize> =
+        reader.file.errors.iter().map(|error| error.place.line).collect();
     let syntax = reader.file.errors.len();
     reader.table("", table.into_inner());
     let mut file = reader.file;
     file.is_whole = broken.is_empty();
     // What else is wrong in a broken line comes of its being broken.
     let others = file.errors.split_off(syntax);
-    file.errors.extend(others.into_iter().filter(|error| !broken_lines.contains(&error.place.line)));
+    file.errors
+        .extend(others.into_iter().filter(|error| !broken_lines.contains(&error.place.line)));
     file.errors.sort_by_key(|error| error.place);
     file
 }
@@ -78,7 +81,8 @@ impl<'t> Reader<'t, '_> {
     fn table(&mut self, prefix: &str, table: DeTable<'t>) {
         for (key, value) in table {
             let name = format!("{prefix}{}", key.get_ref());
-            let is_prefix = OPTIONS.iter().any(|option| option.key.starts_with(&format!("{name}_")));
+            let is_prefix =
+                OPTIONS.iter().any(|option| option.key.starts_with(&format!("{name}_")));
             if let (DeValue::Table(_), true) = (value.get_ref(), is_prefix) {
                 if let DeValue::Table(inner) = value.into_inner() {
                     self.table(&format!("{name}_"), inner);
@@ -99,7 +103,8 @@ impl<'t> Reader<'t, '_> {
         };
         let place = place_of(self.text, key.clone());
         if let Some(before) = self.file.places.insert(option.key, place) {
-            let message = format!("`{name}` is given twice, first in line {}", before.line.min(place.line));
+            let message =
+                format!("`{name}` is given twice, first in line {}", before.line.min(place.line));
             return self.error(key, message);
         }
         for message in option.read(self.config, &written(value.get_ref())) {
@@ -124,7 +129,9 @@ fn written(value: &DeValue<'_>) -> Written {
         }
         DeValue::Float(number) => fraction(number.as_str()),
         DeValue::Boolean(truth) => Written::Truth(*truth),
-        DeValue::Array(items) => Written::List(items.iter().map(|item| written(item.get_ref())).collect()),
+        DeValue::Array(items) => {
+            Written::List(items.iter().map(|item| written(item.get_ref())).collect())
+        }
         DeValue::Table(_) | DeValue::Datetime(_) => Written::Table,
     }
 }
@@ -132,7 +139,8 @@ fn written(value: &DeValue<'_>) -> Written {
 /// The key that is most like a name, if it is like enough.
 fn nearest(name: &str) -> Option<&'static str> {
     let likeness = |key: &&str| strsim::jaro_winkler(name, key);
-    let nearest = OPTIONS.iter().map(|option| option.key).max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest =
+        OPTIONS.iter().map(|option| option.key).max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     nearest.filter(|key| likeness(key) >= LIKENESS_MIN)
 }
 
@@ -148,7 +156,10 @@ fn unknown(name: &str, nearest: Option<&str>) -> String {
 pub(crate) fn place_of(text: &str, span: Range<usize>) -> Place {
     let before = text.get(..span.start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Place { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+    Place {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+    }
 }
 
 /// A parser's message without its line breaks.
@@ -181,7 +192,10 @@ mod tests {
         let (.., message) = error_of("zzz = 1");
         assert_eq!(message, "unknown key `zzz`; `shunt proxy --help` lists all");
         let (line, _, message) = error_of("[log]\nformt = \"json\"");
-        assert_eq!((line, message.as_str()), (2, "unknown key `log_formt`; did you mean `log_format`?"));
+        assert_eq!(
+            (line, message.as_str()),
+            (2, "unknown key `log_formt`; did you mean `log_format`?")
+        );
     }
 
     #[test]
@@ -190,7 +204,10 @@ mod tests {
         assert_eq!((line, column), (1, 9));
         assert!(message == "`cores`: expected a whole number from 1, found `two`", "{message}");
         let (_, _, message) = error_of("io = \"kqueue\"");
-        assert!(message.ends_with("expected \"auto\", \"epoll\" or \"uring\", found `kqueue`"), "{message}");
+        assert!(
+            message.ends_with("expected \"auto\", \"epoll\" or \"uring\", found `kqueue`"),
+            "{message}"
+        );
         let (_, column, message) = error_of("listen = \"127.0.0.1\"");
         assert!(
             column == 10
@@ -206,7 +223,8 @@ mod tests {
 
     #[test]
     fn all_errors_are_told_at_once_in_order() {
-        let lines = |text| parse(text).errors.iter().map(|error| error.place.line).collect::<Vec<_>>();
+        let lines =
+            |text| parse(text).errors.iter().map(|error| error.place.line).collect::<Vec<_>>();
         assert_eq!(lines("x1 = 1\ncores = true\ny1 = 2"), [1, 2, 3]);
         // A broken line does not hide the others.
         assert_eq!(lines("x1 = 1\nquery_timeout_ms = 12s\ncores = true\nlog = \n"), [1, 2, 3, 4]);

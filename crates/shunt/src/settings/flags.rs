@@ -22,7 +22,9 @@ pub(super) fn flag(key: &str) -> String {
 fn argument(option: &ConfigOption) -> Arg {
     let help = match option.default {
         DefaultText::Words("") => option.help.to_owned(),
-        DefaultText::Value(default) | DefaultText::Words(default) => format!("{} [default: {default}]", option.help),
+        DefaultText::Value(default) | DefaultText::Words(default) => {
+            format!("{} [default: {default}]", option.help)
+        }
     };
     let argument = Arg::new(option.key)
         .long(flag(option.key))
@@ -47,7 +49,8 @@ impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |option: &'static ConfigOption| {
             let mut texts = matches.get_many::<String>(option.key)?.cloned().map(Written::Text);
-            let written = if option.is_list { Written::List(texts.collect()) } else { texts.next()? };
+            let written =
+                if option.is_list { Written::List(texts.collect()) } else { texts.next()? };
             Some((option, written))
         };
         Ok(Self(OPTIONS.iter().filter_map(given).collect()))

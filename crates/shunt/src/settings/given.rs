@@ -1,5 +1,5 @@
-//! Values of the flags of `shunt node` and `shunt up`: each is kept together with what is wrong with it, so that all that
-//! is wrong can be told at once.
+//! Values of the flags of `shunt node` and `shunt up`: each is kept together with what is wrong
+//! with it, so that all that is wrong can be told at once.
 
 use std::str::FromStr;
 

@@ -1,4 +1,5 @@
-//! From flags, file and defaults to one validated [`Config`]. Precedence: flag, then file, then default.
+//! From flags, file and defaults to one validated [`Config`]. Precedence: flag, then file, then
+//! default.
 
 #[cfg(feature = "node")]
 mod checked;
@@ -13,7 +14,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 #[cfg(feature = "node")]
-pub(crate) use shunt_proxy::config::{Admin, AdminAddress, Bytes, Listen, LocksHttp, Millis, default_cores};
+pub(crate) use shunt_proxy::config::{
+    Admin, AdminAddress, Bytes, Listen, LocksHttp, Millis, default_cores,
+};
 use shunt_proxy::config::{Config, Handover, Multiget, Problem, Secret};
 
 use crate::logging;
@@ -28,7 +31,8 @@ pub(crate) use given::Given;
 /// The options together with the file they may also come from.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Configuration file (TOML); its keys are the options below with `_` for `-`, flags go before it
+    /// Configuration file (TOML); its keys are the options below with `_` for `-`, flags go before
+    /// it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The options of the command line.
@@ -54,15 +58,19 @@ impl fmt::Display for SettingsError {
 }
 
 impl Settings {
-    /// Reads the file, puts the flags over it, fills in defaults and checks the outcome. Called again on reload.
+    /// Reads the file, puts the flags over it, fills in defaults and checks the outcome. Called
+    /// again on reload.
     ///
     /// # Errors
-    /// Everything that is wrong: first with the file, then with flags, then with what both make together.
+    /// Everything that is wrong: first with the file, then with flags, then with what both make
+    /// together.
     pub(crate) fn load(&self) -> Result<Config, SettingsError> {
         let mut config = Config::default();
-        let (file, mut lines) = self.config.as_deref().map_or_else(no_file, |path| read(path, &mut config));
+        let (file, mut lines) =
+            self.config.as_deref().map_or_else(no_file, |path| read(path, &mut config));
         let given = self.flags.keys();
-        let mut faulty: BTreeSet<&str> = file.faulty.iter().copied().filter(|key| !given.contains(key)).collect();
+        let mut faulty: BTreeSet<&str> =
+            file.faulty.iter().copied().filter(|key| !given.contains(key)).collect();
         for (option, written) in &self.flags.0 {
             for message in option.read(&mut config, written) {
                 faulty.insert(option.key);
@@ -82,9 +90,13 @@ impl Settings {
         }
         let mut problems = complete_login(&mut config);
         problems.extend(config.problems());
-        problems.extend(logging::filter(&config.log).err().map(|message| Problem { key: "log", message }));
-        // Of a key that could not be read nothing is known, and of what was not given only with the whole file.
-        let is_known = |key: &str| given.contains(&key) || file.is_whole || file.places.contains_key(key);
+        problems.extend(
+            logging::filter(&config.log).err().map(|message| Problem { key: "log", message }),
+        );
+        // Of a key that could not be read nothing is known, and of what was not given only with the
+        // whole file.
+        let is_known =
+            |key: &str| given.contains(&key) || file.is_whole || file.places.contains_key(key);
         problems.retain(|problem| !faulty.contains(problem.key) && is_known(problem.key));
         lines.extend(problems.iter().map(|problem| self.locate(problem, &given, &file)));
         if lines.is_empty() { Ok(config) } else { Err(SettingsError(lines)) }
@@ -116,7 +128,9 @@ fn read(path: &Path, config: &mut Config) -> (File, Vec<String>) {
     match std::fs::read_to_string(path) {
         Ok(text) => {
             let file = file::parse(&text, config);
-            let line = |e: &file::FileError| format!("{name}:{}:{}: {}", e.place.line, e.place.column, e.message);
+            let line = |e: &file::FileError| {
+                format!("{name}:{}:{}: {}", e.place.line, e.place.column, e.message)
+            };
             let lines = file.errors.iter().map(line).collect();
             (file, lines)
         }
@@ -132,8 +146,15 @@ fn complete_login(config: &mut Config) -> Vec<Problem> {
             return problem("password_file", "give either this or `password`, not both".to_owned());
         }
         match std::fs::read_to_string(path) {
-            Ok(text) => config.password = Some(Secret::new(text.lines().next().unwrap_or_default())),
-            Err(error) => return problem("password_file", format!("{} cannot be read: {error}", path.display())),
+            Ok(text) => {
+                config.password = Some(Secret::new(text.lines().next().unwrap_or_default()))
+            }
+            Err(error) => {
+                return problem(
+                    "password_file",
+                    format!("{} cannot be read: {error}", path.display()),
+                );
+            }
         }
     }
     match (&config.username, &config.password) {

@@ -1,4 +1,5 @@
-//! The main thread of whatever runs until it is told to end: `shunt proxy`, `shunt node`, `shunt up`.
+//! The main thread of whatever runs until it is told to end: `shunt proxy`, `shunt node`, `shunt
+//! up`.
 //!
 //! ```text
 //! signals thread ---- signals ----> supervisor <---- look! ---- threads of the parts
@@ -6,23 +7,28 @@
 //!                                       v
 //!                                     parts
 //! ```
-//! A role is the list of its [parts](Part), in the order in which they end: who is served by another ends before it, so that
-//! of `shunt up` is the proxy, then the nodes. An order to end drains one part after the other. Each has a limit for that,
-//! after which it cuts off who still waits, and a second one to close, after which it is given up.
+//! A role is the list of its [parts](Part), in the order in which they end: who is served by
+//! another ends before it, so that of `shunt up` is the proxy, then the nodes. An order to end
+//! drains one part after the other. Each has a limit for that, after which it cuts off who still
+//! waits, and a second one to close, after which it is given up.
 //!
-//! Signals that arrive within [`ONE_ORDER`] of the first are one order with it: an orchestrator and a terminal both send one,
-//! or the group of processes gets one and the process another. A later one ends the process at once.
+//! Signals that arrive within [`ONE_ORDER`] of the first are one order with it: an orchestrator and
+//! a terminal both send one, or the group of processes gets one and the process another. A later
+//! one ends the process at once.
 //!
 //! What the supervisor may never do; `tests.rs` has a test of each:
-//! - *Lose an acknowledged write.* A part is told to end only when those before it have ended or were given up, and no process
-//!   ends before each of its parts was told to and had its time, whatever became of the others. Only a later signal ends it
-//!   sooner, like a crash, from which each keyspace is as safe as its durability says.
-//! - *End with 0 when a thread has died*, be it while serving or while draining, or when a part was given up. Most threads
-//!   do not tell that they die, so each part is asked for the dead every [`LOOK_EVERY`]. `docs/internals/threads.md` lists
-//!   the threads, and how the death of each is noticed.
-//! - *Hang.* Once it is told to end, the limits of the parts add up to the longest that it takes, and a later signal is taken
-//!   at any moment of that. So this thread waits for no client, core or store, not even by dropping the parts. Two things
-//!   take it a moment: the proxy's accepting thread is joined, which looks for that order at every turn, and SIGHUP reads a file.
+//! - *Lose an acknowledged write.* A part is told to end only when those before it have ended or
+//!   were given up, and no process ends before each of its parts was told to and had its time,
+//!   whatever became of the others. Only a later signal ends it sooner, like a crash, from which
+//!   each keyspace is as safe as its durability says.
+//! - *End with 0 when a thread has died*, be it while serving or while draining, or when a part was
+//!   given up. Most threads do not tell that they die, so each part is asked for the dead every
+//!   [`LOOK_EVERY`]. `docs/internals/threads.md` lists the threads, and how the death of each is
+//!   noticed.
+//! - *Hang.* Once it is told to end, the limits of the parts add up to the longest that it takes,
+//!   and a later signal is taken at any moment of that. So this thread waits for no client, core or
+//!   store, not even by dropping the parts. Two things take it a moment: the proxy's accepting
+//!   thread is joined, which looks for that order at every turn, and SIGHUP reads a file.
 
 mod signals;
 pub(crate) mod threads;
@@ -44,11 +50,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a part that could not do something tries it again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A part of a running process, as the supervisor sees it. None of the methods waits for clients, cores or stores.
+/// A part of a running process, as the supervisor sees it. None of the methods waits for clients,
+/// cores or stores.
 pub(crate) trait Part {
-    /// Takes what its threads have told, looks for those that ended without a word, and tries again what could not be done
-    /// before. Of the first that died, or another reason not to go on, it says so in the log and returns the status to end
-    /// with; it is called again for the rest.
+    /// Takes what its threads have told, looks for those that ended without a word, and tries again
+    /// what could not be done before. Of the first that died, or another reason not to go on, it
+    /// says so in the log and returns the status to end with; it is called again for the rest.
     fn look(&mut self) -> Option<Exit>;
 
     /// Whether there is something to be tried again.
@@ -59,8 +66,8 @@ pub(crate) trait Part {
     /// Reads the configuration again, after SIGHUP while it serves.
     fn reload(&mut self);
 
-    /// Takes nothing new, and finishes what it has. `signal` is who asked for it, unless it was the death of a thread.
-    /// Returns how long that may take.
+    /// Takes nothing new, and finishes what it has. `signal` is who asked for it, unless it was the
+    /// death of a thread. Returns how long that may take.
     fn drain(&mut self, signal: Option<&'static str>) -> Duration;
 
     /// That time is over: whoever still waits is cut off. Returns how long closing may take.
@@ -120,7 +127,8 @@ impl Events {
     /// # Errors
     /// The system refuses a thread or a handler.
     pub(crate) fn catch_signals(&self) -> Result<(), Failure> {
-        signals::catch(self.sender.clone()).map_err(|error| Failure::internal("signals cannot be caught", error))
+        signals::catch(self.sender.clone())
+            .map_err(|error| Failure::internal("signals cannot be caught", error))
     }
 }
 
@@ -194,7 +202,9 @@ impl Supervisor {
         let look = if self.parts.iter().any(|part| part.has_retry()) { RETRY } else { LOOK_EVERY };
         match self.phase {
             Phase::Serving => look,
-            Phase::Draining { until } | Phase::Closing { until } => look.min(until.saturating_duration_since(now)),
+            Phase::Draining { until } | Phase::Closing { until } => {
+                look.min(until.saturating_duration_since(now))
+            }
         }
     }
 
@@ -239,7 +249,8 @@ impl Supervisor {
             self.end(Some(signal), now);
             return true;
         };
-        // Both were taken down by the one thread that hears signals, when they arrived: a busy supervisor changes nothing.
+        // Both were taken down by the one thread that hears signals, when they arrived: a busy
+        // supervisor changes nothing.
         let is_later = at.saturating_duration_since(first) >= ONE_ORDER;
         match is_later {
             true => warn!(signal, "second signal, ending without waiting any longer"),
@@ -254,7 +265,8 @@ impl Supervisor {
         }
     }
 
-    /// The process ends with this status instead of 0. That a thread has died is worse than anything else.
+    /// The process ends with this status instead of 0. That a thread has died is worse than
+    /// anything else.
     fn fail(&mut self, exit: Exit, now: Instant) {
         if self.exit == Exit::Done || exit == Exit::Internal {
             self.exit = exit;

@@ -1,5 +1,5 @@
-//! The signals that end a process or make it read its configuration again: heard by a thread that does nothing else, so that
-//! each is taken down when it arrives, whatever the others are at.
+//! The signals that end a process or make it read its configuration again: heard by a thread that
+//! does nothing else, so that each is taken down when it arrives, whatever the others are at.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;

@@ -1,4 +1,5 @@
-//! The supervisor with parts that do what they are told to do wrong, on a clock that only the test moves.
+//! The supervisor with parts that do what they are told to do wrong, on a clock that only the test
+//! moves.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -103,13 +104,29 @@ impl Scene {
         let diary = Rc::<RefCell<Vec<String>>>::default();
         let fake = |name, ends| {
             let (failures, diary) = (VecDeque::new(), Rc::clone(&diary));
-            let fake = Fake { name, ends, failures, has_ended: false, has_retry: false, was_dropped: false, diary };
+            let fake = Fake {
+                name,
+                ends,
+                failures,
+                has_ended: false,
+                has_retry: false,
+                was_dropped: false,
+                diary,
+            };
             Rc::new(RefCell::new(fake))
         };
         let fakes = [fake("a", ends[0]), fake("b", ends[1])];
-        let parts = fakes.iter().map(|fake| Box::new(FakePart(Rc::clone(fake))) as Box<dyn Part>).collect();
+        let parts =
+            fakes.iter().map(|fake| Box::new(FakePart(Rc::clone(fake))) as Box<dyn Part>).collect();
         let now = Instant::now();
-        Self { supervisor: Supervisor::new(parts, hangup), fakes, diary, start: now, now, exit: None }
+        Self {
+            supervisor: Supervisor::new(parts, hangup),
+            fakes,
+            diary,
+            start: now,
+            now,
+            exit: None,
+        }
     }
 
     fn step(&mut self, event: Option<Event>) {
@@ -214,11 +231,15 @@ fn signals_within_a_second_of_the_first_are_one_order() {
 /// They count from the first, so that whoever repeats the order often does not repeat it for ever.
 #[test]
 fn a_signal_after_a_second_ends_at_once_wherever_it_is() {
-    let to_where: [&dyn Fn(&mut Scene); 4] =
-        [&|scene| scene.pass(SECOND / 2), &|scene| scene.pass(DRAIN), &|scene| scene.ends(0), &|scene| {
+    let to_where: [&dyn Fn(&mut Scene); 4] = [
+        &|scene| scene.pass(SECOND / 2),
+        &|scene| scene.pass(DRAIN),
+        &|scene| scene.ends(0),
+        &|scene| {
             scene.ends(0);
             scene.pass(DRAIN);
-        }];
+        },
+    ];
     for (index, go) in to_where.into_iter().enumerate() {
         let mut scene = never();
         scene.signal("SIGTERM");
@@ -335,7 +356,8 @@ fn what_does_not_end_is_given_up_and_the_next_part_has_its_time() {
     assert_eq!(scene.pass_until_the_end(), 2 * (DRAIN + CLOSE));
     assert_eq!(scene.exit, Some(Exit::Internal));
     let expected =
-        ["a drain SIGTERM", "a cut off", "a given up", "b drain -", "b cut off", "b given up"].map(str::to_owned);
+        ["a drain SIGTERM", "a cut off", "a given up", "b drain -", "b cut off", "b given up"]
+            .map(str::to_owned);
     assert_eq!(scene.diary(), expected);
 }
 
@@ -379,8 +401,8 @@ fn a_part_that_could_not_do_something_is_called_again_soon() {
     assert!(scene.supervisor.due(scene.now) <= RETRY / 2, "the limit is sooner");
 }
 
-/// Whatever becomes of the parts and whatever ends the process: each is told to end, in order, and has its time; no failure
-/// ends with 0; there is an end.
+/// Whatever becomes of the parts and whatever ends the process: each is told to end, in order, and
+/// has its time; no failure ends with 0; there is an end.
 #[test]
 fn nothing_that_parts_do_breaks_what_is_promised() {
     let all = [Ends::AtOnce, Ends::Dying, Ends::CutOff, Ends::Never];
@@ -404,9 +426,14 @@ fn nothing_that_parts_do_breaks_what_is_promised() {
             };
             let ((time_a, of_a), (time_b, of_b)) = (of_one(a), of_one(b));
             assert_eq!(time, time_a + time_b, "{case}");
-            let expected =
-                of_a.iter().map(|what| format!("a {what}")).chain(of_b.iter().map(|what| format!("b {what}")));
-            let happened = scene.diary().into_iter().map(|line| line.replace(" -", "").replace(" SIGTERM", ""));
+            let expected = of_a
+                .iter()
+                .map(|what| format!("a {what}"))
+                .chain(of_b.iter().map(|what| format!("b {what}")));
+            let happened = scene
+                .diary()
+                .into_iter()
+                .map(|line| line.replace(" -", "").replace(" SIGTERM", ""));
             assert!(happened.eq(expected), "{case}");
             let is_bad = [a, b].iter().any(|ends| matches!(ends, Ends::Dying | Ends::Never));
             let status = match index {
@@ -422,7 +449,9 @@ fn nothing_that_parts_do_breaks_what_is_promised() {
 /// All of it with events from a channel, which are there before it looks.
 #[test]
 fn it_runs_on_events_and_leaves_parts_alone_at_the_end() {
-    for (ends, later, expected) in [(Ends::AtOnce, false, Exit::Done), (Ends::Never, true, Exit::Interrupted)] {
+    for (ends, later, expected) in
+        [(Ends::AtOnce, false, Exit::Done), (Ends::Never, true, Exit::Interrupted)]
+    {
         let scene = Scene::new([ends; 2], Hangup::Reload);
         let events = Events::new();
         let (teller, told) = events.teller();

@@ -2,8 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Starts a thread at `work`, whose log lines say what the caller's say of where they come from. However it ends, `told` is called, when
-/// nothing of `work` is left: with why, if it failed or panicked.
+/// Starts a thread at `work`, whose log lines say what the caller's say of where they come from.
+/// However it ends, `told` is called, when nothing of `work` is left: with why, if it failed or
+/// panicked.
 ///
 /// # Errors
 /// The system has no thread left.

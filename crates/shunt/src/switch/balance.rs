@@ -6,8 +6,9 @@
 //! | anything else, or nothing from a host that is there | keeps those that it has: its process drains, starts, stands still, or is gone, and what its host has handed over goes on |
 //! | nothing from its host, [`LOST`] times in a row | gone: its connections are placed elsewhere, where they are reset |
 //!
-//! With none that is ready, or without this process, the table stays as it is, and so it does until each dispatcher has said something or has been silent
-//! for as long as that takes: it must never take a dispatcher away because it cannot see it yet, nor the last one because it cannot see any.
+//! With none that is ready, or without this process, the table stays as it is, and so it does until
+//! each dispatcher has said something or has been silent for as long as that takes: it must never
+//! take a dispatcher away because it cannot see it yet, nor the last one because it cannot see any.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -30,7 +31,8 @@ const LOST: u32 = 3;
 /// `shunt switch balance`.
 #[derive(Args, Debug)]
 pub(super) struct Balance {
-    /// A dispatcher: the address of its host in the gateway's network, and the port of its --admin; repeatable
+    /// A dispatcher: the address of its host in the gateway's network, and the port of its --admin;
+    /// repeatable
     #[arg(long = "dispatcher", value_name = "ADDR:PORT", required = true, num_args = 1.., value_delimiter = ',')]
     dispatchers: Vec<SocketAddr>,
     /// How often each is asked, and how long it has to answer
@@ -116,7 +118,10 @@ impl Balance {
                 .keys()
                 .map(|dispatcher| (*dispatcher, scope.spawn(|| ask(*dispatcher, self.interval_ms))))
                 .collect();
-            asked.into_iter().map(|(dispatcher, asked)| (dispatcher, asked.join().unwrap_or(Said::Nothing))).collect()
+            asked
+                .into_iter()
+                .map(|(dispatcher, asked)| (dispatcher, asked.join().unwrap_or(Said::Nothing)))
+                .collect()
         });
         // Whoever answered, or refused to, has been asked for its hardware address.
         let macs = neighbours().unwrap_or_default();
@@ -140,19 +145,26 @@ fn words(known: &Known) -> &'static str {
 }
 
 fn targets(known: &BTreeMap<SocketAddr, Known>, interface: u32) -> Vec<Target> {
-    known.values().filter_map(|one| Some(Target { mac: one.mac?, state: one.state?, interface })).collect()
+    known
+        .values()
+        .filter_map(|one| Some(Target { mac: one.mac?, state: one.state?, interface }))
+        .collect()
 }
 
-/// Two of these would take away what the other has set, again and again. The lock lasts as long as what is returned.
+/// Two of these would take away what the other has set, again and again. The lock lasts as long as
+/// what is returned.
 fn alone(pins: &Path) -> Result<File, String> {
-    let directory = File::open(pins).map_err(|error| format!("{}: cannot be opened: {error}", pins.display()))?;
+    let directory = File::open(pins)
+        .map_err(|error| format!("{}: cannot be opened: {error}", pins.display()))?;
     match directory.try_lock() {
         Ok(()) => Ok(directory),
         Err(TryLockError::WouldBlock) => Err(format!(
             "{}: another `shunt switch balance` has this gateway: end it first, and give one process all dispatchers",
             pins.display()
         )),
-        Err(TryLockError::Error(error)) => Err(format!("{}: cannot be locked: {error}", pins.display())),
+        Err(TryLockError::Error(error)) => {
+            Err(format!("{}: cannot be locked: {error}", pins.display()))
+        }
     }
 }
 
@@ -165,11 +177,13 @@ fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
         Err(_) => return Said::Nothing,
     };
     let mut answer = || -> std::io::Result<[u8; 12]> {
-        let left = || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+        let left =
+            || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
         let left = || left().ok_or(ErrorKind::TimedOut);
         connection.set_write_timeout(Some(left()?))?;
         // So little that the kernel takes it at once.
-        let request = format!("GET /readyz HTTP/1.1\r\nHost: {dispatcher}\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET /readyz HTTP/1.1\r\nHost: {dispatcher}\r\nConnection: close\r\n\r\n");
         connection.write_all(request.as_bytes())?;
         let (mut status, mut count) = ([0; 12], 0);
         while count < status.len() {
@@ -182,7 +196,11 @@ fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
         Ok(status)
     };
     // A host that took the connection is there, whatever its process does.
-    if answer().is_ok_and(|status| &status == b"HTTP/1.1 200") { Said::Ready } else { Said::NotReady }
+    if answer().is_ok_and(|status| &status == b"HTTP/1.1 200") {
+        Said::Ready
+    } else {
+        Said::NotReady
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `shunt switch`: the programs that steer packets of connections which were handed over, and those that split multigets.
+//! `shunt switch`: the programs that steer packets of connections which were handed over, and those
+//! that split multigets.
 
 mod balance;
 mod multiget;
@@ -9,7 +10,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use shunt_steering::{
-    Count, DEFAULT_PINS, Error, Gateway, Placed, Role, Splitter, State, Steering, clean, give_to, load, problems,
+    Count, DEFAULT_PINS, Error, Gateway, Placed, Role, Splitter, State, Steering, clean, give_to,
+    load, problems,
 };
 
 use self::balance::Balance;
@@ -29,9 +31,11 @@ pub(crate) struct Switch {
 enum Action {
     /// Attach the programs to an interface. They stay, whatever becomes of any process
     Load(Load),
-    /// Show which connections are elsewhere or here, or where a gateway sends them, or the servers of multigets, and what was counted
+    /// Show which connections are elsewhere or here, or where a gateway sends them, or the servers
+    /// of multigets, and what was counted
     Status(Pins),
-    /// On a gateway: ask dispatchers whether they are ready, and send new connections to those that are. Runs until it is ended
+    /// On a gateway: ask dispatchers whether they are ready, and send new connections to those that
+    /// are. Runs until it is ended
     Balance(Balance),
     /// Detach the programs and forget all entries. Connections that were handed over end
     Clean(Pins),
@@ -49,10 +53,12 @@ struct Load {
     /// What this host does
     #[arg(long, value_enum)]
     role: RoleName,
-    /// The interface by which clients' packets come; of a multiget's client the one by which they leave
+    /// The interface by which clients' packets come; of a multiget's client the one by which they
+    /// leave
     #[arg(long, value_name = "NAME")]
     interface: String,
-    /// A virtual address and port that dispatchers listen on, or that multigets are sent to; repeatable. Of all roles but a dispatcher's
+    /// A virtual address and port that dispatchers listen on, or that multigets are sent to;
+    /// repeatable. Of all roles but a dispatcher's
     #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq_any([("role", "backend"), ("role", "gateway"), ("role", "multiget-client"), ("role", "multiget-gateway")]))]
     vips: Vec<SocketAddr>,
     #[command(flatten)]
@@ -84,10 +90,12 @@ pub(crate) fn run(command: &Switch) -> Exit {
         Action::Load(load) => load.run(),
         Action::Status(pins) => status(pins),
         Action::Balance(balance) => balance.run(),
-        Action::Clean(pins) => clean(&pins.pins).map_err(|error| error.to_string()).map(|found| match found {
-            true => format!("removed what was loaded at {}\n", pins.pins.display()),
-            false => format!("nothing was loaded at {}\n", pins.pins.display()),
-        }),
+        Action::Clean(pins) => {
+            clean(&pins.pins).map_err(|error| error.to_string()).map(|found| match found {
+                true => format!("removed what was loaded at {}\n", pins.pins.display()),
+                false => format!("nothing was loaded at {}\n", pins.pins.display()),
+            })
+        }
     };
     match done {
         Ok(text) => {
@@ -115,10 +123,15 @@ impl Load {
             return Err(idle.join("\nerror: "));
         }
         let user = self.user.as_deref().map(user_id).transpose()?;
-        let (certain, possible): (Vec<_>, Vec<_>) =
-            problems(&self.interface, role, &self.vips).into_iter().partition(|problem| problem.is_certain);
+        let (certain, possible): (Vec<_>, Vec<_>) = problems(&self.interface, role, &self.vips)
+            .into_iter()
+            .partition(|problem| problem.is_certain);
         if !certain.is_empty() {
-            return Err(certain.into_iter().map(|problem| problem.text).collect::<Vec<_>>().join("\nerror: "));
+            return Err(certain
+                .into_iter()
+                .map(|problem| problem.text)
+                .collect::<Vec<_>>()
+                .join("\nerror: "));
         }
         let pins = &self.pins.pins;
         let told = |error: Error| error.to_string();
@@ -144,7 +157,9 @@ impl Load {
 impl Load {
     /// Options that this role has no use for: whoever gives them believes that it has.
     fn idle(&self, role: Role) -> Vec<String> {
-        let is_idle = |flag: &str| format!("--{flag}: it does nothing with this --role: leave it out, or give another");
+        let is_idle = |flag: &str| {
+            format!("--{flag}: it does nothing with this --role: leave it out, or give another")
+        };
         let vips = (role == Role::Dispatcher && !self.vips.is_empty()).then_some("vip");
         vips.into_iter().chain(self.servers.idle(role)).map(is_idle).collect()
     }
@@ -155,7 +170,8 @@ fn user_id(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }
-    let users = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("--user: /etc/passwd: {error}"))?;
+    let users = std::fs::read_to_string("/etc/passwd")
+        .map_err(|error| format!("--user: /etc/passwd: {error}"))?;
     let found = users.lines().map(|line| line.split(':')).find_map(|mut parts| {
         let name = parts.next()?;
         (name == text).then(|| parts.nth(1)?.parse().ok()).flatten()
@@ -172,8 +188,12 @@ fn status(pins: &Pins) -> Result<String, String> {
     }
     let steering = Steering::open(&pins.pins).map_err(|error| error.to_string())?;
     let (steered, owned) = (steering.steered(), steering.owned());
-    let mut text =
-        format!("pinned at {}\n{} elsewhere, {} here\n", steering.pins().display(), steered.len(), owned.len());
+    let mut text = format!(
+        "pinned at {}\n{} elsewhere, {} here\n",
+        steering.pins().display(),
+        steered.len(),
+        owned.len()
+    );
     for (flows, place) in [(&steered, "elsewhere"), (&owned, "here")] {
         for flow in flows.iter().take(SHOWN_MAX) {
             let _ = writeln!(text, "  {place:10} {} <- {}", flow.local, flow.peer);
@@ -190,7 +210,8 @@ fn status(pins: &Pins) -> Result<String, String> {
 
 fn of_gateway(gateway: &Gateway) -> String {
     let targets = gateway.targets();
-    let mut text = format!("pinned at {}\n{} dispatchers\n", gateway.pins().display(), targets.len());
+    let mut text =
+        format!("pinned at {}\n{} dispatchers\n", gateway.pins().display(), targets.len());
     for (_, target) in targets {
         let state = match target.state {
             State::TakesNew => "takes new",

@@ -1,4 +1,5 @@
-//! What `shunt switch` needs besides where multigets are split: the servers, and where their hosts are.
+//! What `shunt switch` needs besides where multigets are split: the servers, and where their hosts
+//! are.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -8,7 +9,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use shunt_multiget::shim::Prefix;
 use shunt_steering::{
-    Mac, Parts, Rate, Role, SERVERS_MAX, Shim, Sources, Split, Splitter, find_hosts, interface_index, load_splitter,
+    Mac, Parts, Rate, Role, SERVERS_MAX, Shim, Sources, Split, Splitter, find_hosts,
+    interface_index, load_splitter,
 };
 
 /// How long hosts may take to say where they are.
@@ -20,17 +22,21 @@ const RATE_MAX: u32 = 200_000;
 /// Options of `shunt switch load` for who splits multigets.
 #[derive(Args, Debug)]
 pub(super) struct Servers {
-    /// Who splits multigets: where a server's shim takes datagrams, in the order that sidecars have; with =MAC behind it the hardware address of its host or of the
-    /// router towards it, if this host is not to ask for that
+    /// Who splits multigets: where a server's shim takes datagrams, in the order that sidecars
+    /// have; with =MAC behind it the hardware address of its host or of the router towards it, if
+    /// this host is not to ask for that
     #[arg(long = "server", value_name = "ADDR:PORT", num_args = 1.., value_delimiter = ',', required_if_eq_any([("role", "multiget-client"), ("role", "multiget-gateway")]))]
     servers: Vec<Server>,
-    /// Who splits multigets: the interface by which servers are reached; without it the one of --interface
+    /// Who splits multigets: the interface by which servers are reached; without it the one of
+    /// --interface
     #[arg(long, value_name = "NAME")]
     servers_interface: Option<String>,
-    /// A gateway of multigets: networks of those whose datagrams are split; of others they are dropped
+    /// A gateway of multigets: networks of those whose datagrams are split; of others they are
+    /// dropped
     #[arg(long, value_name = "PREFIX", num_args = 1.., value_delimiter = ',', required_if_eq("role", "multiget-gateway"))]
     allow: Vec<Prefix>,
-    /// A gateway of multigets: requests a second from each address, of IPv6 from each /64; more are dropped. 0: no bound
+    /// A gateway of multigets: requests a second from each address, of IPv6 from each /64; more are
+    /// dropped. 0: no bound
     #[arg(long, value_name = "N", default_value_t = RATE_MAX)]
     rate_max: u32,
     /// Who splits multigets: what each server is sent of the keys
@@ -56,8 +62,10 @@ impl FromStr for Server {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (address, mac) = text.split_once('=').map_or((text, None), |(address, mac)| (address, Some(mac)));
-        let address = address.parse().map_err(|_| "give ADDR:PORT, such as 10.0.0.7:9700".to_owned())?;
+        let (address, mac) =
+            text.split_once('=').map_or((text, None), |(address, mac)| (address, Some(mac)));
+        let address =
+            address.parse().map_err(|_| "give ADDR:PORT, such as 10.0.0.7:9700".to_owned())?;
         let mac = mac.map(Mac::from_str).transpose().map_err(|error| error.to_string())?;
         Ok(Self { address, mac })
     }
@@ -92,14 +100,19 @@ impl Servers {
             PartsName::Full => Parts::Full,
         };
         let allow: Vec<(IpAddr, u8)> = self.allow.iter().map(Prefix::bits).collect();
-        let rate = if role == Role::MultigetGateway { Rate::new(self.rate_max) } else { Rate::default() };
+        let rate =
+            if role == Role::MultigetGateway { Rate::new(self.rate_max) } else { Rate::default() };
         let sources = Sources { allow: &allow, rate };
-        load_splitter(interface, role, vips, &shims, parts, sources, pins).map_err(|error| error.to_string())
+        load_splitter(interface, role, vips, &shims, parts, sources, pins)
+            .map_err(|error| error.to_string())
     }
 
     fn shims(&self, vips: &[SocketAddr]) -> Result<Vec<Shim>, String> {
         if self.servers.len() > SERVERS_MAX {
-            return Err(format!("--server: {} are named, at most {SERVERS_MAX} are possible", self.servers.len()));
+            return Err(format!(
+                "--server: {} are named, at most {SERVERS_MAX} are possible",
+                self.servers.len()
+            ));
         }
         for (at, server) in self.servers.iter().enumerate() {
             let address = server.address;
@@ -109,10 +122,14 @@ impl Servers {
                 ));
             }
             if vips.contains(&address) {
-                return Err(format!("--vip {address} is that of a server, too: give an address of its own"));
+                return Err(format!(
+                    "--vip {address} is that of a server, too: give an address of its own"
+                ));
             }
             if vips.iter().any(|vip| vip.is_ipv4() != address.is_ipv4()) {
-                return Err(format!("--server {address} is of another kind than --vip: give both IPv4, or both IPv6"));
+                return Err(format!(
+                    "--server {address} is of another kind than --vip: give both IPv4, or both IPv6"
+                ));
             }
         }
         let interface = match &self.servers_interface {
@@ -150,7 +167,10 @@ pub(super) fn status(splitter: &Splitter) -> String {
         let _ = writeln!(text, "  {number:<10} {} at {}", shim.address, shim.mac);
     }
     if let Some(requests) = splitter.rate().requests() {
-        let _ = writeln!(text, "{requests} requests a second from each address at most, of IPv6 from each /64");
+        let _ = writeln!(
+            text,
+            "{requests} requests a second from each address at most, of IPv6 from each /64"
+        );
     }
     for (count, name) in Split::ALL {
         let name = if count.is_reason() { format!("rejected {name}") } else { name.to_owned() };

@@ -1,6 +1,7 @@
-//! A data directory that was damaged while no node ran on it: bits that flipped, files that are gone or cut off, one at a
-//! time, in every file there is. Either the node starts and everything is as it was written, or what cannot be read is an
-//! error, or it does not start and names the file. If anything came of it, `shunt node check` names the file too.
+//! A data directory that was damaged while no node ran on it: bits that flipped, files that are
+//! gone or cut off, one at a time, in every file there is. Either the node starts and everything is
+//! as it was written, or what cannot be read is an error, or it does not start and names the file.
+//! If anything came of it, `shunt node check` names the file too.
 //!
 //! `SHUNT_DAMAGE_FLIPS` sets the number of flips for each file, and twice as many for files of
 //! rows.
@@ -40,7 +41,8 @@ impl Damage {
 pub(crate) fn copy_all(from: &Path, to: &Path) {
     fs::create_dir(to).expect("directory");
     for entry in fs::read_dir(from).expect("directory") {
-        let (path, kind) = entry.map(|entry| (entry.path(), entry.file_type().expect("kind"))).expect("entry");
+        let (path, kind) =
+            entry.map(|entry| (entry.path(), entry.file_type().expect("kind"))).expect("entry");
         let target = to.join(path.file_name().expect("name"));
         if kind.is_dir() {
             copy_all(&path, &target);
@@ -84,8 +86,11 @@ fn damage_is_never_served_and_always_named() {
     println!("damage: {flips} flips in each file, SHUNT_CRASH_SEED={seed}");
     let mut random = Random::new(seed);
     let directory = directory(Kind::Node);
-    let (data, log, copy) =
-        (directory.path().join("data"), directory.path().join("log"), directory.path().join("copy"));
+    let (data, log, copy) = (
+        directory.path().join("data"),
+        directory.path().join("log"),
+        directory.path().join("copy"),
+    );
     let mut plain = Plain::default();
     let running = Running::start(Kind::Node, &data, &log);
     Plain::prepare(&mut running.client());
@@ -97,31 +102,43 @@ fn damage_is_never_served_and_always_named() {
         let bits = 8 * data.join(&file).metadata().expect("file").len();
         // Most of what is flipped in rows is found by who reads them, and not by who starts.
         let flips = if is_table(&file) { 2 * flips } else { flips };
-        let flips = (0..flips).filter(|_| bits > 0).map(|_| Damage::Flip(random.below(bits.max(1))));
+        let flips =
+            (0..flips).filter(|_| bits > 0).map(|_| Damage::Flip(random.below(bits.max(1))));
         for damage in flips.chain([Damage::CutOff, Damage::Gone]).collect::<Vec<_>>() {
             println!("{damage:?} {}", file.display());
             copy_all(&data, &copy);
             damage.to(&copy.join(&file));
             let said = check(&copy);
             let name = file.file_name().and_then(|name| name.to_str()).expect("name");
-            // RocksDB names the manifest where a bit of a name in a table's block of properties puts them out of their order.
-            let is_named = |text: &str| text.contains(name) || is_table(&file) && text.contains(OUT_OF_ORDER);
+            // RocksDB names the manifest where a bit of a name in a table's block of properties
+            // puts them out of their order.
+            let is_named =
+                |text: &str| text.contains(name) || is_table(&file) && text.contains(OUT_OF_ORDER);
             let named = said.as_ref().is_some_and(|said| is_named(said));
             match Running::try_start(Kind::Node.command(&copy), &log) {
                 None => {
                     let why = fs::read_to_string(&log).expect("log");
                     if !is_named(&why) {
-                        problems.push(format!("{damage:?} {}: refused and not named: {why}", file.display()));
+                        problems.push(format!(
+                            "{damage:?} {}: refused and not named: {why}",
+                            file.display()
+                        ));
                     }
                     if !named {
-                        problems.push(format!("{damage:?} {}: refused, check says {said:?}: {why}", file.display()));
+                        problems.push(format!(
+                            "{damage:?} {}: refused, check says {said:?}: {why}",
+                            file.display()
+                        ));
                     }
                     refused += 1;
                 }
                 Some(running) => {
                     let errors = plain.verify(&mut running.client());
                     if !errors.is_empty() && !named {
-                        problems.push(format!("{damage:?} {}: {errors:?}, check says {said:?}", file.display()));
+                        problems.push(format!(
+                            "{damage:?} {}: {errors:?}, check says {said:?}",
+                            file.display()
+                        ));
                     }
                     failed += usize::from(!errors.is_empty());
                     harmless += usize::from(errors.is_empty());
@@ -130,7 +147,9 @@ fn damage_is_never_served_and_always_named() {
             fs::remove_dir_all(&copy).expect("remove");
         }
     }
-    println!("{refused} times refused to start, {failed} times reads failed, {harmless} times nothing came of it");
+    println!(
+        "{refused} times refused to start, {failed} times reads failed, {harmless} times nothing came of it"
+    );
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(refused > 10 && failed > 0);
 }

@@ -1,6 +1,6 @@
-//! System calls on the data directory that fail, at random points: `strace` makes them in an unmodified node. No
-//! acknowledged write is lost and no wrong answer given; the node refuses writes saying why, and goes on to read. Started
-//! again on a sound disk it works as before.
+//! System calls on the data directory that fail, at random points: `strace` makes them in an
+//! unmodified node. No acknowledged write is lost and no wrong answer given; the node refuses
+//! writes saying why, and goes on to read. Started again on a sound disk it works as before.
 //!
 //! `SHUNT_FAULT_ROUNDS` sets the number of nodes that meet a fault.
 
@@ -22,7 +22,8 @@ const VOLLEYS: usize = 60;
 /// RocksDB numbers its files; no more than these are made in a round.
 const FILES_MAX: usize = 120;
 
-/// The faults: system calls, the error, up to which call the first may be, whether all after it fail too.
+/// The faults: system calls, the error, up to which call the first may be, whether all after it
+/// fail too.
 const FAULTS: [(&str, &str, u64, bool); 10] = [
     ("fdatasync,fsync", "EIO", 60, false),
     ("fdatasync,fsync", "EIO", 60, true),
@@ -41,7 +42,11 @@ fn files(data: &Path) -> Vec<String> {
     let (node, engine) = (data.join("node-0"), data.join("node-0/db"));
     let mut files = Vec::new();
     for number in 1..FILES_MAX {
-        files.extend([format!("{number:06}.log"), format!("{number:06}.sst"), format!("MANIFEST-{number:06}")]);
+        files.extend([
+            format!("{number:06}.log"),
+            format!("{number:06}.sst"),
+            format!("MANIFEST-{number:06}"),
+        ]);
     }
     let mut files: Vec<_> = files.iter().map(|name| engine.join(name)).collect();
     files.extend(["schema.json", "schema.new"].map(|name| data.join(name)));
@@ -53,12 +58,19 @@ fn files(data: &Path) -> Vec<String> {
 fn failing(data: &Path, trace: &Path, calls: &str, error: &str, when: &str) -> Command {
     let node = Kind::Node.command(data);
     let mut command = Command::new("strace");
-    command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", &format!("trace={calls}")]).arg("-o").arg(trace);
+    command
+        .args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", &format!("trace={calls}")])
+        .arg("-o")
+        .arg(trace);
     files(data).iter().for_each(|path| {
         command.args(["-P", path]);
     });
     command.args(["-e", &format!("inject={calls}:error={error}:when={when}")]);
-    command.arg(node.get_program()).args(node.get_args()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .arg(node.get_program())
+        .args(node.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     command
 }
 
@@ -72,7 +84,9 @@ fn can_trace() -> bool {
 #[test]
 fn a_disk_that_fails_loses_nothing_and_is_named() {
     if !can_trace() {
-        println!("skipped: strace cannot be used here (Debian package strace; a container may not allow it)");
+        println!(
+            "skipped: strace cannot be used here (Debian package strace; a container may not allow it)"
+        );
         return;
     }
     let (seed, rounds) = (seed(), from_environment("SHUNT_FAULT_ROUNDS").unwrap_or(ROUNDS));
@@ -103,9 +117,17 @@ fn meet(calls: &str, error: &str, when: &str) {
             let injected = std::fs::read_to_string(&trace).expect("trace").contains("INJECTED");
             let mut client = running.client();
             let unread = plain.verify(&mut client);
-            println!("  injected: {injected}; refusals: {:?}; reads failed: {}", plain.refusals, unread.len());
+            println!(
+                "  injected: {injected}; refusals: {:?}; reads failed: {}",
+                plain.refusals,
+                unread.len()
+            );
             assert!(calls == "pread64" || unread.is_empty(), "{unread:?}");
-            assert!(unread.iter().chain(&plain.refusals).all(|why| says_what(why)), "{unread:?} {:?}", plain.refusals);
+            assert!(
+                unread.iter().chain(&plain.refusals).all(|why| says_what(why)),
+                "{unread:?} {:?}",
+                plain.refusals
+            );
             if error == "ENOSPC" && !when.ends_with('+') {
                 writes_again(&mut plain, &mut client);
             }
@@ -128,13 +150,19 @@ fn meet(calls: &str, error: &str, when: &str) {
 
 /// The system's word for what is wrong is in the message.
 pub(crate) fn says_what(why: &str) -> bool {
-    ["Input/output error", "No space left on device", "bytes are free"].iter().any(|word| why.contains(word))
+    ["Input/output error", "No space left on device", "bytes are free"]
+        .iter()
+        .any(|word| why.contains(word))
 }
 
 pub(crate) fn writes_again(plain: &mut Plain, client: &mut Client) {
     let begun = Instant::now();
     while !plain.one(client) {
-        assert!(begun.elapsed() < Duration::from_secs(180), "no writes are taken again: {:?}", plain.refusals);
+        assert!(
+            begun.elapsed() < Duration::from_secs(180),
+            "no writes are taken again: {:?}",
+            plain.refusals
+        );
         std::thread::park_timeout(Duration::from_millis(50));
     }
 }

@@ -1,9 +1,9 @@
-//! Nodes on a small disk that really fills up, with short writes and all. Writes are refused and reads answered; a copy that
-//! finds no room leaves nothing behind; with room again writes go on, and nothing that was acknowledged is lost, neither
-//! then nor after a kill on the full disk.
+//! Nodes on a small disk that really fills up, with short writes and all. Writes are refused and
+//! reads answered; a copy that finds no room leaves nothing behind; with room again writes go on,
+//! and nothing that was acknowledged is lost, neither then nor after a kill on the full disk.
 //!
-//! The disk is a tmpfs in a mount namespace of its own, in which this executable starts itself again. Where the kernel
-//! does not let one be made, the test says so and proves nothing.
+//! The disk is a tmpfs in a mount namespace of its own, in which this executable starts itself
+//! again. Where the kernel does not let one be made, the test says so and proves nothing.
 
 use std::io::Write;
 use std::path::Path;
@@ -53,7 +53,8 @@ fn a_disk_that_fills_up_loses_nothing() {
 fn fill_and_recover(disk: &Path) {
     let (data, copy, ballast) = (disk.join("data"), disk.join("copy"), disk.join("ballast"));
     // Not on the disk that fills up.
-    let outside = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("directory");
+    let outside =
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("directory");
     let log = outside.path().join("log");
     fill(&ballast);
     let running = Running::start(Kind::Node, &data, &log);
@@ -98,7 +99,8 @@ fn fill_and_recover(disk: &Path) {
 /// A copy takes the room of what is in memory alone, which may be there. Without it nothing stays.
 fn copying_leaves_nothing(data: &Path, copy: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
-    let output = command.args(["node", "snapshot", "--data"]).arg(data).arg(copy).output().expect("start");
+    let output =
+        command.args(["node", "snapshot", "--data"]).arg(data).arg(copy).output().expect("start");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     println!("copied: {} {said}", output.status);
     match output.status.code() {

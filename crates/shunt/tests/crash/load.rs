@@ -83,7 +83,9 @@ impl Loads {
     /// Makes keyspace and tables.
     pub(crate) fn prepare(&self, client: &mut Client) {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-        client.run(&format!("CREATE KEYSPACE k WITH replication = {replication} AND durability = 'batch'"));
+        client.run(&format!(
+            "CREATE KEYSPACE k WITH replication = {replication} AND durability = 'batch'"
+        ));
         for table in TABLES {
             client.run(&format!("CREATE TABLE k.{table}"));
         }
@@ -98,7 +100,9 @@ impl Loads {
         std::thread::scope(|scope| {
             for (load, seen) in self.loads.iter_mut().zip(&mut seen) {
                 scope.spawn(move || {
-                    let Ok(mut client) = Client::try_open(address, Handshake::new(4)) else { return };
+                    let Ok(mut client) = Client::try_open(address, Handshake::new(4)) else {
+                        return;
+                    };
                     while load.step(&mut client, seen) {}
                 });
             }

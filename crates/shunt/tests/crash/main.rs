@@ -1,8 +1,9 @@
-//! The whole embedded node is killed with SIGKILL at random moments under load, many times over one directory. It starts
-//! again without a word of complaint, all that it had acknowledged is there, and nothing is there by half. A control
-//! without durability shows that the test can see a loss.
+//! The whole embedded node is killed with SIGKILL at random moments under load, many times over one
+//! directory. It starts again without a word of complaint, all that it had acknowledged is there,
+//! and nothing is there by half. A control without durability shows that the test can see a loss.
 //!
-//! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and the moments.
+//! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and
+//! the moments.
 
 mod damage;
 mod faults;
@@ -34,18 +35,22 @@ const START_MS_MAX: u64 = 60;
 const CHECKED_EVERY: u64 = 10;
 
 fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
 }
 
 fn seed() -> u64 {
     from_environment("SHUNT_CRASH_SEED").unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
         now.as_secs()
     })
 }
 
-/// A killed process loses nothing that the kernel has, so memory is as good as a disk, and many times the writes are under
-/// way. `shunt up` is tried on the disk all the same, where a sync takes long.
+/// A killed process loses nothing that the kernel has, so memory is as good as a disk, and many
+/// times the writes are under way. `shunt up` is tried on the disk all the same, where a sync takes
+/// long.
 fn directory(kind: Kind) -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if kind == Kind::Node && memory.is_dir() {
@@ -105,7 +110,8 @@ fn nodes_behind_their_proxy_that_are_killed_lose_nothing() {
     survives(Kind::Up, ROUNDS.1);
 }
 
-/// Those that were written just before the log was synced are not lost, and on a busy machine these may be all.
+/// Those that were written just before the log was synced are not lost, and on a busy machine these
+/// may be all.
 #[test]
 fn the_control_without_durability_sees_a_loss() {
     assert!(
@@ -120,7 +126,9 @@ fn loses_without_durability() -> bool {
     let running = Running::start(Kind::Node, &data, &log);
     let mut client = running.client();
     let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-    client.run(&format!("CREATE KEYSPACE p WITH replication = {replication} AND durability = 'periodic'"));
+    client.run(&format!(
+        "CREATE KEYSPACE p WITH replication = {replication} AND durability = 'periodic'"
+    ));
     client.run("CREATE TABLE p.t (id int PRIMARY KEY)");
     let written = 500;
     (0..written).for_each(|id| client.run(&format!("INSERT INTO p.t (id) VALUES ({id})")));

@@ -1,6 +1,6 @@
-//! The troubles that an operator meets at a bad hour: a directory that cannot be written to, belongs to another
-//! version, is open already, is half a copy, has a long name, or is to be copied into itself; orders at once and
-//! signals at the wrong time.
+//! The troubles that an operator meets at a bad hour: a directory that cannot be written to,
+//! belongs to another version, is open already, is half a copy, has a long name, or is to be copied
+//! into itself; orders at once and signals at the wrong time.
 
 use std::fs;
 use std::path::Path;
@@ -50,9 +50,10 @@ fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
 
     // Of a later version; the copy has no socket.
     let copy = directory.path().join("copy");
-    for (file, from, to) in
-        [("node-0/FORMAT", "storage 1", "storage 2"), ("schema.json", "\"format\": 2", "\"format\": 9")]
-    {
+    for (file, from, to) in [
+        ("node-0/FORMAT", "storage 1", "storage 2"),
+        ("schema.json", "\"format\": 2", "\"format\": 9"),
+    ] {
         copy_all(&data, &copy);
         let text = fs::read_to_string(copy.join(file)).expect("read");
         assert!(text.contains(from), "{text}");
@@ -62,10 +63,13 @@ fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
         fs::remove_dir_all(&copy).expect("remove");
     }
     // Half a copy: without one of the nodes, and without the files at the top.
-    for gone in ["node-0", "nodes", "schema.json", "node-0/db", "node-0/db/CURRENT", "node-0/catalogue"] {
+    for gone in
+        ["node-0", "nodes", "schema.json", "node-0/db", "node-0/db/CURRENT", "node-0/catalogue"]
+    {
         copy_all(&data, &copy);
         let path = copy.join(gone);
-        if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.expect("remove");
+        if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }
+            .expect("remove");
         for _ in 0..2 {
             let said = refusal(Kind::Node, &copy, &other);
             assert!(said.contains(gone), "{gone}: {said}");
@@ -90,15 +94,23 @@ fn copies_are_whole_or_not_there() {
         let said = snapshot(&data, &inside).expect_err("copied into itself");
         assert!(said.contains("inside of the data directory") && !inside.exists(), "{said}");
     }
-    let said = snapshot(&data, &directory.path().join("nowhere/copy")).expect_err("copied to nowhere");
+    let said =
+        snapshot(&data, &directory.path().join("nowhere/copy")).expect_err("copied to nowhere");
     assert!(said.contains("nowhere"), "{said}");
     // At once, to one place and to two.
     let (one, two) = (directory.path().join("one"), directory.path().join("two"));
     std::thread::scope(|scope| {
-        let asked: Vec<_> = [&one, &one, &two].map(|to| scope.spawn(|| snapshot(&data, to))).into_iter().collect();
-        let answers: Vec<_> = asked.into_iter().map(|asked| asked.join().expect("thread")).collect();
+        let asked: Vec<_> =
+            [&one, &one, &two].map(|to| scope.spawn(|| snapshot(&data, to))).into_iter().collect();
+        let answers: Vec<_> =
+            asked.into_iter().map(|asked| asked.join().expect("thread")).collect();
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 2, "{answers:?}");
-        assert!(answers.iter().flat_map(|answer| answer.as_ref().err()).all(|why| why.contains("is there already")));
+        assert!(
+            answers
+                .iter()
+                .flat_map(|answer| answer.as_ref().err())
+                .all(|why| why.contains("is there already"))
+        );
     });
     // A kill leaves the socket behind; nobody answers there, so the copy is made without the node.
     running.kill();
@@ -119,7 +131,8 @@ fn a_signal_while_it_starts_does_no_harm() {
     let mut random = Random::new(seed());
     // From the very first start on, when there is nothing yet.
     for kind in [Kind::Up; 8] {
-        let mut child = kind.command(&data).stderr(std::process::Stdio::null()).spawn().expect("start");
+        let mut child =
+            kind.command(&data).stderr(std::process::Stdio::null()).spawn().expect("start");
         std::thread::park_timeout(std::time::Duration::from_millis(random.below(80)));
         let kill = format!("kill -TERM {}", child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
@@ -137,11 +150,17 @@ fn a_directory_that_cannot_be_written_to_is_named() {
     let (data, log) = (directory.path().join("data"), directory.path().join("log"));
     let (running, _) = filled(&data, &log);
     assert_eq!(running.stop(), Some(0));
-    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" || exit 77; exec \"$@\"";
+    let script =
+        "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" || exit 77; exec \"$@\"";
     let inside = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", script]).arg(&data);
-        command.arg(env!("CARGO_BIN_EXE_shunt")).args(arguments).arg(&data).output().expect("unshare")
+        command
+            .arg(env!("CARGO_BIN_EXE_shunt"))
+            .args(arguments)
+            .arg(&data)
+            .output()
+            .expect("unshare")
     };
     let output = inside(&["node", "--listen", "127.0.0.1:0", "--admin", "off", "--data"]);
     if matches!(output.status.code(), Some(1 | 77)) {
@@ -149,7 +168,10 @@ fn a_directory_that_cannot_be_written_to_is_named() {
         return;
     }
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(5) && said.contains("LOCK: Read-only file system"), "{said}");
+    assert!(
+        output.status.code() == Some(5) && said.contains("LOCK: Read-only file system"),
+        "{said}"
+    );
     // A backup on a medium that cannot be written to can be checked.
     let output = inside(&["node", "check"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

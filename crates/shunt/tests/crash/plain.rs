@@ -1,5 +1,5 @@
-//! A load for a node whose disk fails: every row and batch is written once, so that whatever happens there are three kinds
-//! of them: acknowledged, refused or unanswered, and never tried.
+//! A load for a node whose disk fails: every row and batch is written once, so that whatever
+//! happens there are three kinds of them: acknowledged, refused or unanswered, and never tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -66,7 +66,9 @@ impl Plain {
     /// Makes keyspace and tables.
     pub(crate) fn prepare(client: &mut Client) {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-        client.run(&format!("CREATE KEYSPACE f WITH replication = {replication} AND durability = 'batch'"));
+        client.run(&format!(
+            "CREATE KEYSPACE f WITH replication = {replication} AND durability = 'batch'"
+        ));
         client.run("CREATE TABLE f.row (id int PRIMARY KEY, pad text)");
         client.run("CREATE TABLE f.part (id int, part int, PRIMARY KEY ((id, part)))");
     }
@@ -79,7 +81,8 @@ impl Plain {
         }
     }
 
-    /// Writes over several connections until each has sent so many volleys or is refused again and again.
+    /// Writes over several connections until each has sent so many volleys or is refused again and
+    /// again.
     pub(crate) fn run(&mut self, address: SocketAddr, volleys: usize) {
         let shared = Mutex::new(self);
         std::thread::scope(|scope| {
@@ -90,7 +93,8 @@ impl Plain {
                     let mut refused = 0;
                     for volley in 0..volleys {
                         let schema = connection == 0 && volley % 8 == 7;
-                        refused = if volley_of(shared, &mut client, schema) { 0 } else { refused + 1 };
+                        refused =
+                            if volley_of(shared, &mut client, schema) { 0 } else { refused + 1 };
                         if refused == REFUSALS_MAX {
                             break;
                         }
@@ -122,11 +126,13 @@ impl Plain {
 
     /// Writes that were acknowledged.
     pub(crate) fn acknowledged(&self) -> usize {
-        self.rows.acknowledged.len() + self.batches.acknowledged.len() + self.tables.acknowledged.len()
+        self.rows.acknowledged.len()
+            + self.batches.acknowledged.len()
+            + self.tables.acknowledged.len()
     }
 
-    /// Everything that is read is as it was written and nothing that was acknowledged is missing. The disk may keep some
-    /// of it from being read: these are counted, as errors.
+    /// Everything that is read is as it was written and nothing that was acknowledged is missing.
+    /// The disk may keep some of it from being read: these are counted, as errors.
     pub(crate) fn verify(&self, client: &mut Client) -> Vec<String> {
         let mut errors = Vec::new();
         let mut read = |text: &str| match client.query(text).outcome() {
@@ -138,28 +144,41 @@ impl Plain {
         };
         match read("SELECT id, pad FROM f.row") {
             Some(rows) => {
-                let rows = rows.iter().map(|row| (number(row[0].as_ref()).expect("an id"), row[1].clone()));
+                let rows = rows
+                    .iter()
+                    .map(|row| (number(row[0].as_ref()).expect("an id"), row[1].clone()));
                 let rows: BTreeMap<i64, Option<Vec<u8>>> = rows.collect();
-                rows.iter().for_each(|(id, value)| assert_eq!(*value, Some(pad(*id).into_bytes()), "row {id}"));
+                rows.iter().for_each(|(id, value)| {
+                    assert_eq!(*value, Some(pad(*id).into_bytes()), "row {id}")
+                });
                 self.rows.same(&rows.into_keys().collect(), "rows");
             }
             // One by one: what is elsewhere can be read.
             None => {
                 for id in self.rows.acknowledged.iter().step_by(7) {
-                    let Some(rows) = read(&format!("SELECT pad FROM f.row WHERE id = {id}")) else { continue };
+                    let Some(rows) = read(&format!("SELECT pad FROM f.row WHERE id = {id}")) else {
+                        continue;
+                    };
                     assert_eq!(rows, [[Some(pad(*id).into_bytes())]], "row {id}");
                 }
             }
         }
         if let Some(rows) = read("SELECT id, part FROM f.part") {
             let mut parts: BTreeMap<i64, i64> = BTreeMap::new();
-            rows.iter().for_each(|row| *parts.entry(number(row[0].as_ref()).expect("an id")).or_default() += 1);
+            rows.iter().for_each(|row| {
+                *parts.entry(number(row[0].as_ref()).expect("an id")).or_default() += 1
+            });
             parts.iter().for_each(|(id, parts)| assert_eq!(*parts, PARTS, "half of batch {id}"));
             self.batches.same(&parts.into_keys().collect(), "batches");
         }
-        if let Some(rows) = read("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'f'") {
+        if let Some(rows) =
+            read("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'f'")
+        {
             let names = rows.into_iter().filter_map(|row| String::from_utf8(row[0].clone()?).ok());
-            self.tables.same(&names.filter_map(|name| name.strip_prefix('t')?.parse().ok()).collect(), "tables");
+            self.tables.same(
+                &names.filter_map(|name| name.strip_prefix('t')?.parse().ok()).collect(),
+                "tables",
+            );
         }
         errors
     }

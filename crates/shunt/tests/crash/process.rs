@@ -36,7 +36,8 @@ impl Kind {
     pub(crate) fn command(self, data: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
         match self {
-            // Few clients: a machine with a low limit of open files would be warned about, and a start is to say nothing.
+            // Few clients: a machine with a low limit of open files would be warned about, and a
+            // start is to say nothing.
             Kind::Node => {
                 let command = command.args(["node", "--cores", "2", "--listen", "127.0.0.1:0"]);
                 command.args(["--log", "warn", "--clients-max", "1000"])
@@ -74,7 +75,11 @@ impl Running {
     /// Starts nodes whose log goes to a file, and waits until they take clients.
     pub(crate) fn start(kind: Kind, data: &Path, log: &Path) -> Self {
         Self::try_start(kind.command(data), log).unwrap_or_else(|| {
-            panic!("{} does not start: {}", data.display(), std::fs::read_to_string(log).unwrap_or_default())
+            panic!(
+                "{} does not start: {}",
+                data.display(),
+                std::fs::read_to_string(log).unwrap_or_default()
+            )
         })
     }
 
@@ -87,7 +92,12 @@ impl Running {
         for line in lines.map_while(Result::ok) {
             if line.contains("clients connect to") || line.starts_with("listening for CQL") {
                 let last = line.rsplit(' ').next().unwrap_or_default();
-                return Some(Self { child, log: log.to_owned(), begun, clients: last.parse().expect("address") });
+                return Some(Self {
+                    child,
+                    log: log.to_owned(),
+                    begun,
+                    clients: last.parse().expect("address"),
+                });
             }
         }
         child.wait().expect("wait");
@@ -137,7 +147,9 @@ impl Drop for Running {
 /// for, a node or a proxy has given the request up. It may have been carried out all the same.
 pub(crate) fn is_given_up(answer: &Answer, asked: Instant) -> bool {
     let of_time = [error_code::OVERLOADED, error_code::WRITE_TIMEOUT, error_code::READ_TIMEOUT];
-    asked.elapsed() >= LIMIT && answer.opcode() == opcode::ERROR && of_time.contains(&answer.error().0)
+    asked.elapsed() >= LIMIT
+        && answer.opcode() == opcode::ERROR
+        && of_time.contains(&answer.error().0)
 }
 
 /// `shunt node check`: nothing if the data is sound, else what it says.

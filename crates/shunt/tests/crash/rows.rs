@@ -11,7 +11,8 @@ use crate::model::{Fact, Random, Seen};
 /// Statements sent at once.
 const VOLLEY_MAX: u64 = 8;
 
-/// Rows that are inserted, overwritten and deleted; several statements under way at once, one per row.
+/// Rows that are inserted, overwritten and deleted; several statements under way at once, one per
+/// row.
 pub(crate) struct Singles {
     writer: i64,
     random: Random,
@@ -67,18 +68,25 @@ impl Load for Singles {
 
     fn verify(&mut self, client: &mut Client, _: Place, seen: &mut Seen) {
         for (row, fact) in self.versions.iter_mut().enumerate() {
-            let text = format!("SELECT v, pad FROM k.single WHERE w = {} AND id = {row}", self.writer);
+            let text =
+                format!("SELECT v, pad FROM k.single WHERE w = {} AND id = {row}", self.writer);
             let version = client.rows(&text).first().and_then(|values| {
                 let version = number(values[0].as_ref());
-                assert_eq!(values[1].as_ref().map(Vec::len), version.map(Self::pad), "row {row}: half of a row");
+                assert_eq!(
+                    values[1].as_ref().map(Vec::len),
+                    version.map(Self::pad),
+                    "row {row}: half of a row"
+                );
                 version
             });
-            seen.kept += u64::from(fact.found(version, &format!("row {row} of writer {}", self.writer)));
+            seen.kept +=
+                u64::from(fact.found(version, &format!("row {row} of writer {}", self.writer)));
         }
     }
 }
 
-/// Batches that put one version into each partition of a group, and delete a range of rows in every second version.
+/// Batches that put one version into each partition of a group, and delete a range of rows in every
+/// second version.
 pub(crate) struct Batches {
     random: Random,
     groups: Vec<Vec<Fact<i64>>>,
@@ -99,10 +107,14 @@ impl Batches {
         for part in 0..PARTS {
             let partition = group * PARTS + part;
             for row in 0..2 {
-                text += &format!("INSERT INTO k.grouped (p, c, v) VALUES ({partition}, {row}, {version}); ");
+                text += &format!(
+                    "INSERT INTO k.grouped (p, c, v) VALUES ({partition}, {row}, {version}); "
+                );
             }
             text += &match version % 2 {
-                0 => format!("INSERT INTO k.grouped (p, c, v) VALUES ({partition}, 2, {version}); "),
+                0 => {
+                    format!("INSERT INTO k.grouped (p, c, v) VALUES ({partition}, 2, {version}); ")
+                }
                 _ => format!("DELETE FROM k.grouped WHERE p = {partition} AND c >= 2; "),
             };
         }
@@ -112,7 +124,8 @@ impl Batches {
     /// The version of a partition, all of whose rows have to be of it.
     fn version(client: &mut Client, partition: usize) -> i64 {
         let rows = client.rows(&format!("SELECT c, v FROM k.grouped WHERE p = {partition}"));
-        let found: Vec<_> = rows.iter().map(|row| (number(row[0].as_ref()), number(row[1].as_ref()))).collect();
+        let found: Vec<_> =
+            rows.iter().map(|row| (number(row[0].as_ref()), number(row[1].as_ref()))).collect();
         let version = found.first().map_or(0, |(_, version)| version.expect("a version"));
         let rows = match version {
             0 => 0,
@@ -128,7 +141,8 @@ impl Batches {
 impl Load for Batches {
     fn step(&mut self, client: &mut Client, seen: &mut Seen) -> bool {
         let first = self.random.below(GROUPS as u64) as usize;
-        let groups: Vec<usize> = (0..=self.random.below(3) as usize).map(|offset| (first + offset) % GROUPS).collect();
+        let groups: Vec<usize> =
+            (0..=self.random.below(3) as usize).map(|offset| (first + offset) % GROUPS).collect();
         let mut texts = Vec::new();
         for group in &groups {
             self.groups[*group].iter_mut().for_each(|part| part.sent(self.next));
@@ -158,7 +172,10 @@ impl Load for Batches {
                 let version = Self::version(client, partition);
                 let node = place.owner(partition as i32);
                 let same = *of_node[node].get_or_insert(version);
-                assert_eq!(version, same, "partition {partition}: half of a batch in the store of node {node}");
+                assert_eq!(
+                    version, same,
+                    "partition {partition}: half of a batch in the store of node {node}"
+                );
                 seen.kept += u64::from(fact.found(version, &format!("partition {partition}")));
             }
             let versions: BTreeSet<i64> = of_node.into_iter().flatten().collect();
@@ -189,7 +206,8 @@ impl Truncates {
 
 impl Load for Truncates {
     fn step(&mut self, client: &mut Client, seen: &mut Seen) -> bool {
-        let change = if self.random.one_in(12) { Change::Truncate } else { Change::Insert(self.next) };
+        let change =
+            if self.random.one_in(12) { Change::Truncate } else { Change::Insert(self.next) };
         self.next += 1;
         let text = match change {
             Change::Truncate => "TRUNCATE k.emptied".to_owned(),
@@ -222,7 +240,10 @@ impl Load for Truncates {
                 Some(Change::Truncate) => more.clear(),
                 _ => {}
             }
-            assert!(now == known || now == more, "node {node} has {now:?}; acknowledged was {known:?}");
+            assert!(
+                now == known || now == more,
+                "node {node} has {now:?}; acknowledged was {known:?}"
+            );
             if known != more {
                 emptied.insert(now == more);
             }

@@ -1,4 +1,5 @@
-//! Loads with several writers for one thing: counters and conditional statements. And the schema, which has one.
+//! Loads with several writers for one thing: counters and conditional statements. And the schema,
+//! which has one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,8 @@ const COUNTERS: usize = 8;
 #[derive(Default)]
 pub(crate) struct Sums([(i64, i64); COUNTERS]);
 
-/// Counters that several connections add to; a statement adds to two columns, which are therefore equal.
+/// Counters that several connections add to; a statement adds to two columns, which are therefore
+/// equal.
 pub(crate) struct Counters {
     random: Random,
     sums: Arc<Mutex<Sums>>,
@@ -37,7 +39,9 @@ impl Load for Counters {
             .map(|_| (self.random.below(COUNTERS as u64) as usize, 1 + self.random.below(9) as i64))
             .collect();
         added.iter().for_each(|(id, by)| lock(&self.sums).0[*id].1 += by);
-        let text = |(id, by): &(usize, i64)| format!("UPDATE k.counted SET a = a + {by}, b = b + {by} WHERE id = {id}");
+        let text = |(id, by): &(usize, i64)| {
+            format!("UPDATE k.counted SET a = a + {by}, b = b + {by} WHERE id = {id}")
+        };
         let texts: Vec<String> = added.iter().map(text).collect();
         let answers = asked(client, &texts);
         for (answer, (id, by)) in answers.iter().cloned().zip(added) {
@@ -59,7 +63,10 @@ impl Load for Counters {
         }
         for (id, (sum, found)) in lock(&self.sums).0.iter_mut().zip(found).enumerate() {
             let (least, most) = *sum;
-            assert!((least..=most).contains(&found), "counter {id} is {found}, not from {least} to {most}");
+            assert!(
+                (least..=most).contains(&found),
+                "counter {id} is {found}, not from {least} to {most}"
+            );
             seen.kept += u64::from(found > least);
             *sum = (found, found);
         }
@@ -103,12 +110,17 @@ impl Conditional {
     }
 
     fn slots(&mut self, client: &mut Client, seen: &mut Seen) -> bool {
-        let slots: Vec<i64> = (0..=self.random.below(5) as i64).map(|offset| self.next + offset).collect();
+        let slots: Vec<i64> =
+            (0..=self.random.below(5) as i64).map(|offset| self.next + offset).collect();
         // All connections try the same slots, in the same order.
         self.next += slots.len() as i64;
         lock(&self.races).tried.extend(&slots);
-        let text =
-            |slot: &i64| format!("INSERT INTO k.taken (slot, winner) VALUES ({slot}, {}) IF NOT EXISTS", self.client);
+        let text = |slot: &i64| {
+            format!(
+                "INSERT INTO k.taken (slot, winner) VALUES ({slot}, {}) IF NOT EXISTS",
+                self.client
+            )
+        };
         let texts: Vec<String> = slots.iter().map(text).collect();
         let answers = asked(client, &texts);
         for (slot, answer) in slots.into_iter().zip(&answers) {
@@ -129,10 +141,14 @@ impl Conditional {
         let answers = asked(client, &[text]);
         if let Some(Ok(rows)) = answers[0].as_ref().map(Answer::outcome) {
             let applied = rows[0][0].as_deref() == Some(&[1]);
-            let now = if applied { value + 1 } else { number(rows[0][1].as_ref()).expect("a value") };
+            let now =
+                if applied { value + 1 } else { number(rows[0][1].as_ref()).expect("a value") };
             let mut races = lock(&self.races);
             races.registers[id] = races.registers[id].max(now);
-            assert!(!applied || races.steps.insert((id, value)), "register {id} went on from {value} twice");
+            assert!(
+                !applied || races.steps.insert((id, value)),
+                "register {id} went on from {value} twice"
+            );
             seen.acknowledged += 1;
             seen.refused += u64::from(!applied);
         }
@@ -156,19 +172,23 @@ impl Load for Conditional {
         let tried: Vec<i64> = std::mem::take(&mut races.tried).into_iter().collect();
         for slots in tried.chunks(100) {
             let list = slots.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-            let rows = client.rows(&format!("SELECT slot, winner FROM k.taken WHERE slot IN ({list})"));
+            let rows =
+                client.rows(&format!("SELECT slot, winner FROM k.taken WHERE slot IN ({list})"));
             let found: BTreeMap<_, _> =
                 rows.iter().map(|row| (number(row[0].as_ref()), number(row[1].as_ref()))).collect();
             for slot in slots {
                 match (found.get(&Some(*slot)), races.winners.get(slot)) {
-                    (Some(found), Some(known)) => assert_eq!(*found, Some(*known), "slot {slot} has another winner"),
+                    (Some(found), Some(known)) => {
+                        assert_eq!(*found, Some(*known), "slot {slot} has another winner")
+                    }
                     (Some(found), None) => races.won(*slot, found.expect("a winner")),
                     (None, known) => assert_eq!(known, None, "slot {slot} has lost its winner"),
                 }
             }
         }
         for row in client.rows("SELECT id, v FROM k.raised") {
-            let (id, found) = (number(row[0].as_ref()).expect("an id") as usize, number(row[1].as_ref()));
+            let (id, found) =
+                (number(row[0].as_ref()).expect("an id") as usize, number(row[1].as_ref()));
             let least = races.registers[id];
             assert!(found >= Some(least), "register {id} is {found:?}, it has been {least}");
             races.registers[id] = found.unwrap_or_default();
@@ -212,8 +232,12 @@ impl Load for Schema {
         let chosen = self.random.below(self.tables.len() as u64) as usize;
         let Some((table, fact)) = self.tables.iter_mut().nth(chosen) else { return true };
         let (text, stage) = match fact.known() {
-            Stage::Absent => (format!("CREATE TABLE k.t{table} (id int PRIMARY KEY, v int)"), Stage::Created),
-            Stage::Created => (format!("INSERT INTO k.t{table} (id, v) VALUES (1, {table})"), Stage::HasRow),
+            Stage::Absent => {
+                (format!("CREATE TABLE k.t{table} (id int PRIMARY KEY, v int)"), Stage::Created)
+            }
+            Stage::Created => {
+                (format!("INSERT INTO k.t{table} (id, v) VALUES (1, {table})"), Stage::HasRow)
+            }
             Stage::HasRow => (format!("ALTER TABLE k.t{table} ADD w int"), Stage::Altered),
             Stage::Altered => (format!("DROP TABLE k.t{table}"), Stage::Absent),
         };
@@ -231,8 +255,12 @@ impl Load for Schema {
 
     fn verify(&mut self, client: &mut Client, _: Place, seen: &mut Seen) {
         let text = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'k'";
-        let names: BTreeSet<Vec<u8>> = client.rows(text).into_iter().filter_map(|row| row[0].clone()).collect();
-        let ours = names.iter().filter(|name| name[0] == b't' && name[1..].iter().all(u8::is_ascii_digit)).count();
+        let names: BTreeSet<Vec<u8>> =
+            client.rows(text).into_iter().filter_map(|row| row[0].clone()).collect();
+        let ours = names
+            .iter()
+            .filter(|name| name[0] == b't' && name[1..].iter().all(u8::is_ascii_digit))
+            .count();
         let mut there = 0;
         for (table, fact) in &mut self.tables {
             let stage = stage(client, *table, names.contains(format!("t{table}").as_bytes()));

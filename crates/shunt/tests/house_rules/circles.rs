@@ -1,7 +1,9 @@
-//! Files that use one another in a circle cannot be read one after the other: a circle has at most four of them.
+//! Files that use one another in a circle cannot be read one after the other: a circle has at most
+//! four of them.
 //!
-//! A file uses another if it names it, or something in it, in a path that begins with `crate`, `super`, `self` or a child
-//! module. What is re-exported belongs to the file that re-exports it, unless that is the root of the crate. Declarations (`mod x;`) and tests do not count.
+//! A file uses another if it names it, or something in it, in a path that begins with `crate`,
+//! `super`, `self` or a child module. What is re-exported belongs to the file that re-exports it,
+//! unless that is the root of the crate. Declarations (`mod x;`) and tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,8 +38,11 @@ fn uses_of(name: &str) -> BTreeMap<Module, BTreeSet<Module>> {
 
 fn used_in(module: &Module, text: &str, modules: &BTreeSet<Module>) -> BTreeSet<Module> {
     let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let code: String =
-        product.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join(" ");
+    let code: String = product
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join(" ");
     let mut paths = Vec::new();
     let mut rest = String::new();
     for statement in code.split_inclusive(';') {
@@ -50,8 +55,16 @@ fn used_in(module: &Module, text: &str, modules: &BTreeSet<Module>) -> BTreeSet<
         }
     }
     let words = rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
-    paths.extend(words.filter(|word| word.starts_with("crate::") || word.starts_with("super::")).map(str::to_owned));
-    paths.iter().filter_map(|path| resolve(module, path, modules)).filter(|used| used != module).collect()
+    paths.extend(
+        words
+            .filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
+            .map(str::to_owned),
+    );
+    paths
+        .iter()
+        .filter_map(|path| resolve(module, path, modules))
+        .filter(|used| used != module)
+        .collect()
 }
 
 /// The paths in a `use` tree, braces multiplied out.
@@ -59,7 +72,11 @@ fn expand(tree: &str, prefix: &str, paths: &mut Vec<String>) {
     let tree = tree.trim();
     let Some((head, rest)) = tree.split_once('{') else {
         let leaf = tree.split(" as ").next().unwrap_or_default().trim();
-        paths.push(if leaf == "self" { prefix.trim_end_matches("::").to_owned() } else { format!("{prefix}{leaf}") });
+        paths.push(if leaf == "self" {
+            prefix.trim_end_matches("::").to_owned()
+        } else {
+            format!("{prefix}{leaf}")
+        });
         return;
     };
     let inner = rest.trim_end().strip_suffix('}').unwrap_or(rest);
@@ -135,7 +152,13 @@ fn circles(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Modul
         uses.keys().map(|module| (module, reached(module, uses))).collect();
     let in_circle = uses.keys().filter(|module| reached[module].contains(*module));
     in_circle
-        .map(|module| reached[module].iter().filter(|other| reached[other].contains(module)).cloned().collect())
+        .map(|module| {
+            reached[module]
+                .iter()
+                .filter(|other| reached[other].contains(module))
+                .cloned()
+                .collect()
+        })
         .collect()
 }
 
@@ -161,10 +184,16 @@ fn circles_are_found_through_braces_parents_and_children() {
     let module = |path: &str| -> Module { path.split("::").map(str::to_owned).collect() };
     let modules: BTreeSet<Module> = ["a", "a::b", "c"].map(module).into();
     let used = |from: &str, text: &str| used_in(&module(from), text, &modules);
-    assert_eq!(used("c", "use crate::{a::{self, b::Thing}, c};"), [module("a"), module("a::b")].into());
+    assert_eq!(
+        used("c", "use crate::{a::{self, b::Thing}, c};"),
+        [module("a"), module("a::b")].into()
+    );
     assert_eq!(used("a::b", "use std::fs;\nfn f() { super::super::c::g() }"), [module("c")].into());
     assert_eq!(used("a", "pub(crate) use b::Thing;"), [module("a::b")].into());
-    assert_eq!(used("a", "// use crate::c;\nmod b;\n#[cfg(test)]\nmod tests { use crate::c; }"), BTreeSet::new());
+    assert_eq!(
+        used("a", "// use crate::c;\nmod b;\n#[cfg(test)]\nmod tests { use crate::c; }"),
+        BTreeSet::new()
+    );
     let uses: BTreeMap<Module, BTreeSet<Module>> = [
         (module("a"), [module("a::b")].into()),
         (module("a::b"), [module("c")].into()),

@@ -1,10 +1,12 @@
-//! Rules of the proxy's data path: what a query and its answer pass, from a client's bytes to the node and back.
+//! Rules of the proxy's data path: what a query and its answer pass, from a client's bytes to the
+//! node and back.
 
 use std::fs;
 
 use super::{assert_none, root, rust_files};
 
-/// The steps in their order, and the state that they work on. Everything here is passed by every query.
+/// The steps in their order, and the state that they work on. Everything here is passed by every
+/// query.
 const DATA_PATH: [&str; 20] = [
     "service.rs",
     "intake.rs",
@@ -29,7 +31,7 @@ const DATA_PATH: [&str; 20] = [
 ];
 
 /// Rooms that a request or an answer comes to now and then; nobody may wait there either.
-const ROOMS: [&str; 4] = ["answers", "client", "link", "second"];
+const ROOMS: [&str; 4] = ["answers", "client", "link", "retry"];
 
 /// Fields that the core may have: the owners, and a few that belong to nobody.
 const CORE_FIELDS_MAX: usize = 12;
@@ -62,12 +64,16 @@ fn nothing_blocks_beside_the_data_path() {
     for room in ROOMS {
         let directory = root().join("crates/proxy/src").join(room);
         let prefix = directory.strip_prefix(root()).unwrap().to_owned();
-        let files: Vec<_> = rust_files().into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect();
+        let files: Vec<_> =
+            rust_files().into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect();
         assert!(!files.is_empty(), "{} is gone: name its successor here", prefix.display());
         for (path, text) in files {
             let product = text.split("#[cfg(test)]").next().unwrap_or_default();
             for word in ["Mutex", "RwLock", "thread::", "async ", "blocking_"] {
-                if product.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(word)) {
+                if product
+                    .lines()
+                    .any(|line| !line.trim_start().starts_with("//") && line.contains(word))
+                {
                     offenders.push(format!("{} uses {word}", path.display()));
                 }
             }
@@ -76,15 +82,16 @@ fn nothing_blocks_beside_the_data_path() {
     assert_none("beside the data path", offenders);
 }
 
-/// A method of the core may write every field of it, so there are next to none: steps are functions that take the owners
-/// they need.
+/// A method of the core may write every field of it, so there are next to none: steps are functions
+/// that take the owners they need.
 #[test]
 fn the_core_has_owners_and_no_methods() {
     let with_methods: Vec<String> = rust_files()
         .into_iter()
         .filter(|(path, text)| {
-            let is_core =
-                |line: &str| line == "impl Core {" || line.starts_with("impl ") && line.ends_with(" for Core {");
+            let is_core = |line: &str| {
+                line == "impl Core {" || line.starts_with("impl ") && line.ends_with(" for Core {")
+            };
             path.starts_with("crates/proxy/src") && text.lines().any(is_core)
         })
         .map(|(path, _)| path.display().to_string())

@@ -1,5 +1,5 @@
-//! `shunt bench run` and `compare` from the command line: a scenario of its own file, run to its end and broken off, and two
-//! binaries side by side.
+//! `shunt bench run` and `compare` from the command line: a scenario of its own file, run to its
+//! end and broken off, and two binaries side by side.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::support::{Stub, eventually, in_time, output, shunt, signal};
 
-/// A stub and a proxy, each an arm. Ports of a scenario are fixed, so each test has its own. The arrivals of the second
-/// point are few enough for a machine that has become ten times slower since the first.
+/// A stub and a proxy, each an arm. Ports of a scenario are fixed, so each test has its own. The
+/// arrivals of the second point are few enough for a machine that has become ten times slower since
+/// the first.
 fn scenario(directory: &Path, name: &str, duration: f64) -> String {
     let path = directory.join(format!("{name}.toml"));
     let text = format!(
@@ -63,12 +64,25 @@ fn a_scenario_is_measured_compared_and_judged() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("results.jsonl");
         let file = scenario(directory.path(), "small", 0.2);
-        let (code, said, complained) =
-            output(&["bench", "run", &file, "--port", "23142", "--out", &out.display().to_string()]);
+        let (code, said, complained) = output(&[
+            "bench",
+            "run",
+            &file,
+            "--port",
+            "23142",
+            "--out",
+            &out.display().to_string(),
+        ]);
         assert_eq!(code, 0, "{said}{complained}");
-        assert!(complained.contains("'Gone' is left out: no-such-proxy is not installed"), "{complained}");
+        assert!(
+            complained.contains("'Gone' is left out: no-such-proxy is not installed"),
+            "{complained}"
+        );
         let lines = lines(&out);
-        assert_eq!((lines[0]["kind"].as_str(), lines[0]["smoke"].as_bool()), (Some("run"), Some(false)));
+        assert_eq!(
+            (lines[0]["kind"].as_str(), lines[0]["smoke"].as_bool()),
+            (Some("run"), Some(false))
+        );
         let arms = &of_kind(&lines, "scenario")[0]["arms"];
         assert_eq!(
             (&arms[1]["missing"], arms[2]["missing"].as_str()),
@@ -76,7 +90,9 @@ fn a_scenario_is_measured_compared_and_judged() {
         );
         let measured = of_kind(&lines, "measurement");
         let figures = measured.iter().map(|measurement| &measurement["figures"]);
-        let are_whole = figures.clone().all(|figures| is_more(&figures["cpu_us"]) && is_more(&figures["p99_us"]));
+        let are_whole = figures
+            .clone()
+            .all(|figures| is_more(&figures["cpu_us"]) && is_more(&figures["p99_us"]));
         // Rounds, points, arms.
         if measured.len() != 2 * 2 * 2 || !are_whole {
             return Err(format!("{:?} {complained}", figures.collect::<Vec<_>>()));
@@ -84,7 +100,10 @@ fn a_scenario_is_measured_compared_and_judged() {
         assert!(said.contains("met  c"), "{said}{complained}");
         let compared = of_kind(&lines, "comparison");
         assert_eq!(compared.len(), 2, "one arm over another at two points");
-        assert!(compared.iter().all(|line| is_more(&line["ratio"]) && line["shown"] == false), "too few rounds");
+        assert!(
+            compared.iter().all(|line| is_more(&line["ratio"]) && line["shown"] == false),
+            "too few rounds"
+        );
         assert_eq!(of_kind(&lines, "claim")[0]["verdict"], "met");
         assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(true)));
         Ok(())
@@ -98,16 +117,32 @@ fn two_binaries_are_measured_in_turns_and_their_ratio_is_printed() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("results.jsonl");
         let out_argument = out.display().to_string();
-        let short =
-            ["--points", "64x1,8x128", "--rounds", "1", "--duration", "0.2", "--warm-up", "0.05", "--port", "23342"];
-        let (code, said, complained) =
-            output(&[&["bench", "compare", binary, binary, "--out", &out_argument], short.as_slice()].concat());
+        let short = [
+            "--points",
+            "64x1,8x128",
+            "--rounds",
+            "1",
+            "--duration",
+            "0.2",
+            "--warm-up",
+            "0.05",
+            "--port",
+            "23342",
+        ];
+        let (code, said, complained) = output(
+            &[&["bench", "compare", binary, binary, "--out", &out_argument], short.as_slice()]
+                .concat(),
+        );
         assert_eq!(code, 0, "{said}{complained}");
         let lines = lines(&out);
-        let of_cost = |line: &&&Value| line["figure"] == "cpu_us" && line["arm"] == "shunt" && line["base"] == "base";
+        let of_cost = |line: &&&Value| {
+            line["figure"] == "cpu_us" && line["arm"] == "shunt" && line["base"] == "base"
+        };
         let compared = of_kind(&lines, "comparison");
         for point in ["64x1", "8x128"] {
-            let is_printed = said.lines().any(|line| line.trim().starts_with(point) && line.ends_with(", one round"));
+            let is_printed = said
+                .lines()
+                .any(|line| line.trim().starts_with(point) && line.ends_with(", one round"));
             if !is_printed || !compared.iter().filter(of_cost).any(|line| line["point"] == point) {
                 return Err(format!("{point}: {said} {complained} {compared:?}"));
             }
@@ -115,7 +150,10 @@ fn two_binaries_are_measured_in_turns_and_their_ratio_is_printed() {
         Ok(())
     });
     let (code, _, complained) = output(&["bench", "compare", "/nowhere/shunt"]);
-    assert!(code == 1 && complained.contains("/nowhere/shunt: No such file"), "{code} {complained}");
+    assert!(
+        code == 1 && complained.contains("/nowhere/shunt: No such file"),
+        "{code} {complained}"
+    );
 }
 
 /// Ends a run that a failed test leaves behind.
@@ -141,10 +179,16 @@ fn break_off() -> Result<(), String> {
     command.arg("--out").arg(&out).stdout(Stdio::null()).stderr(Stdio::null());
     let mut run = Run(command.spawn().expect("start"));
     eventually(|| fs::read_to_string(&out).unwrap_or_default().contains("\"measurement\""));
-    assert!(TcpStream::connect("127.0.0.1:23242").is_ok() && TcpStream::connect("127.0.0.1:23252").is_ok());
+    assert!(
+        TcpStream::connect("127.0.0.1:23242").is_ok()
+            && TcpStream::connect("127.0.0.1:23252").is_ok()
+    );
     signal(&run.0, "INT");
     assert_eq!(run.0.wait().expect("ended").code(), Some(2));
-    assert!(TcpStream::connect("127.0.0.1:23242").is_err() && TcpStream::connect("127.0.0.1:23252").is_err());
+    assert!(
+        TcpStream::connect("127.0.0.1:23242").is_err()
+            && TcpStream::connect("127.0.0.1:23252").is_err()
+    );
     let lines = lines(&out);
     assert!(!of_kind(&lines, "measurement").is_empty() && !of_kind(&lines, "summary").is_empty());
     assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(false)));
@@ -158,7 +202,8 @@ fn break_off() -> Result<(), String> {
 fn a_wrong_scenario_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = scenario(directory.path(), "wrong", 0.1);
-    let text = fs::read_to_string(&file).expect("read").replace("target = \"shunt\"", "target = \"shnt\"");
+    let text =
+        fs::read_to_string(&file).expect("read").replace("target = \"shunt\"", "target = \"shnt\"");
     fs::write(&file, text).expect("write");
     let (code, _, complained) = output(&["bench", "run", &file]);
     assert!(code == 1 && complained.contains("there is no server 'shnt'"), "{code} {complained}");
@@ -169,15 +214,31 @@ fn a_wrong_scenario_is_named() {
     );
 }
 
-/// Whoever follows a run of hours sees each round when it is over, and has it although the rest is broken off.
+/// Whoever follows a run of hours sees each round when it is over, and has it although the rest is
+/// broken off.
 #[test]
 fn a_round_of_load_is_printed_when_it_is_over() {
     let stub = Stub::start();
     let target = stub.address.to_string();
-    let mut command = shunt(&["bench", "load", "--target", &target, "--connections", "2", "--json", "--warm-up", "0"]);
-    let mut child = command.args(["--rounds", "100", "--duration", "1"]).stdout(Stdio::piped()).spawn().expect("start");
+    let mut command = shunt(&[
+        "bench",
+        "load",
+        "--target",
+        &target,
+        "--connections",
+        "2",
+        "--json",
+        "--warm-up",
+        "0",
+    ]);
+    let mut child = command
+        .args(["--rounds", "100", "--duration", "1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let mut rounds = lines.map(|line| serde_json::from_str::<Value>(&line.expect("read")).expect("JSON"));
+    let mut rounds =
+        lines.map(|line| serde_json::from_str::<Value>(&line.expect("read")).expect("JSON"));
     // In a round there is nothing to count if the machine stands still.
     rounds.find(|round| round["queries"].as_u64() > Some(0)).expect("a round with queries");
     assert!(matches!(child.try_wait(), Ok(None)), "it was over before it said anything");

@@ -29,7 +29,8 @@ fn it_becomes_ready_serves_and_drains() {
 #[test]
 fn a_drain_that_takes_too_long_cuts_clients_off() {
     let stub = Stub::start();
-    let proxy = Proxy::start(&["--contact-points", &stub.address.to_string(), "--drain-timeout-ms", "50"]);
+    let proxy =
+        Proxy::start(&["--contact-points", &stub.address.to_string(), "--drain-timeout-ms", "50"]);
     proxy.wait_until_ready();
     let mut client = proxy.client();
     client.run(READ);
@@ -97,9 +98,13 @@ fn without_a_ring_it_waits_or_ends_as_told() {
 fn a_datacentre_that_the_ring_does_not_have_ends_the_start() {
     let stub = Stub::start();
     let contact_point = stub.address.to_string();
-    let proxy = Proxy::start(&["--contact-points", &contact_point, "--local-datacentre", "nowhere"]);
+    let proxy =
+        Proxy::start(&["--contact-points", &contact_point, "--local-datacentre", "nowhere"]);
     let (code, log) = proxy.end();
-    assert!(code == 6 && log.contains("nowhere") && log.contains("datacenter1 (1 node)"), "{code} {log}");
+    assert!(
+        code == 6 && log.contains("nowhere") && log.contains("datacenter1 (1 node)"),
+        "{code} {log}"
+    );
 }
 
 #[test]
@@ -140,23 +145,35 @@ fn hangup_applies_what_can_change_and_names_what_cannot() {
 fn each_fault_of_a_new_configuration_is_an_event_of_its_own() {
     let file = tempfile::NamedTempFile::new().expect("file");
     std::fs::write(file.path(), "contact_points = [\"127.0.0.1:1\"]\n").expect("write");
-    let proxy = Proxy::start(&["--log-format", "json", "--config", file.path().to_str().expect("text")]);
+    let proxy =
+        Proxy::start(&["--log-format", "json", "--config", file.path().to_str().expect("text")]);
     std::fs::write(file.path(), "clients_max = 0\nfrobnicate = 1\nlisten = [\n").expect("write");
     proxy.signal("HUP");
     proxy.wait_logged("frobnicate");
-    std::fs::write(file.path(), "contact_points = [\"127.0.0.1:2\"]\nauth_cache_ms = 9000\n").expect("write");
+    std::fs::write(file.path(), "contact_points = [\"127.0.0.1:2\"]\nauth_cache_ms = 9000\n")
+        .expect("write");
     proxy.signal("HUP");
     proxy.wait_logged("configuration applied");
     proxy.signal("TERM");
     let (code, log) = proxy.end();
     assert_eq!(code, 0);
-    let events = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let events =
+        log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     let events: Vec<_> = events.collect();
-    let text = |event: &serde_json::Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let text =
+        |event: &serde_json::Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
     assert!(events.iter().all(|event| !text(event, "message").contains('\n')), "{log}");
-    for part in [":1:1: `clients_max`: 0 is out of range", ":2:1: unknown key `frobnicate`", ":3:"] {
-        assert_eq!(events.iter().filter(|event| text(event, "problem").contains(part)).count(), 1, "{part}: {log}");
+    for part in [":1:1: `clients_max`: 0 is out of range", ":2:1: unknown key `frobnicate`", ":3:"]
+    {
+        assert_eq!(
+            events.iter().filter(|event| text(event, "problem").contains(part)).count(),
+            1,
+            "{part}: {log}"
+        );
     }
-    let applied = events.iter().find(|event| text(event, "message") == "configuration applied").expect("it is there");
+    let applied = events
+        .iter()
+        .find(|event| text(event, "message") == "configuration applied")
+        .expect("it is there");
     assert_eq!(applied["keys"], serde_json::json!(["contact_points", "auth_cache_ms"]));
 }

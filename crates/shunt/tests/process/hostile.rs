@@ -1,5 +1,6 @@
-//! Hostile clients on real sockets, with either driver: they lose their own connections, and a client among them is
-//! served as if they were not there. What they do in every detail is tested in simulation; this is about the kernel.
+//! Hostile clients on real sockets, with either driver: they lose their own connections, and a
+//! client among them is served as if they were not there. What they do in every detail is tested in
+//! simulation; this is about the kernel.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -24,7 +25,8 @@ fn offender(proxy: SocketAddr, bytes: &[u8]) -> TcpStream {
 /// True if the proxy has ended the connection, after whatever it had to say.
 fn is_ended(mut stream: TcpStream) -> bool {
     // An error is an end too: a reset.
-    stream.read_to_end(&mut Vec::new()).is_ok_and(|bytes| bytes < 1024) || stream.take_error().is_ok()
+    stream.read_to_end(&mut Vec::new()).is_ok_and(|bytes| bytes < 1024)
+        || stream.take_error().is_ok()
 }
 
 /// Bytes without sense, the same in every run.
@@ -51,16 +53,25 @@ fn survives_with(driver: &str) {
 
     let mut held = Vec::new();
     for seed in 0..50 {
-        assert!(is_ended(offender(proxy.clients, &noise(seed, 4096))), "noise is answered and closed");
+        assert!(
+            is_ended(offender(proxy.clients, &noise(seed, 4096))),
+            "noise is answered and closed"
+        );
         // Claims 2 GB, is refused by its header.
-        assert!(is_ended(offender(proxy.clients, &header(opcode::QUERY, 0x7fff_ffff))), "too large");
+        assert!(
+            is_ended(offender(proxy.clients, &header(opcode::QUERY, 0x7fff_ffff))),
+            "too large"
+        );
         // The beginning of a STARTUP, and then silence, or the end, or a reset.
         held.push(offender(proxy.clients, &header(opcode::STARTUP, 22)[..5]));
-        offender(proxy.clients, &header(opcode::STARTUP, 22)).shutdown(Shutdown::Both).expect("shutdown");
+        offender(proxy.clients, &header(opcode::STARTUP, 22))
+            .shutdown(Shutdown::Both)
+            .expect("shutdown");
         drop(offender(proxy.clients, &header(opcode::STARTUP, 22)));
         healthy.run(READ);
     }
-    // Asks and asks, and reads nothing: stopped by the kernel's buffers and the proxy's bound, not by its memory.
+    // Asks and asks, and reads nothing: stopped by the kernel's buffers and the proxy's bound, not
+    // by its memory.
     let mut deaf = proxy.client();
     deaf.send_until_full(READ);
     for _ in 0..200 {
@@ -70,7 +81,8 @@ fn survives_with(driver: &str) {
     assert!(grown < GROWTH_KIB_MAX, "{grown} KiB");
     drop((held, deaf));
     let clients = |proxy: &Proxy| -> u64 {
-        let status: serde_json::Value = serde_json::from_str(&proxy.page("/status").1).expect("JSON");
+        let status: serde_json::Value =
+            serde_json::from_str(&proxy.page("/status").1).expect("JSON");
         status["clients"].as_u64().expect("a number")
     };
     eventually(|| clients(&proxy) == 1);

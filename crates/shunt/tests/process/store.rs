@@ -1,4 +1,5 @@
-//! `shunt up` and `shunt node`: data that stays, what is printed, how they end, what is done with the data.
+//! `shunt up` and `shunt node`: data that stays, what is printed, how they end, what is done with
+//! the data.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -8,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use shunt_testing::blocking::Client;
 
 use crate::support::{
-    Log, Proxy, eventually, in_time, output, page, repeat_until_it_ends, shunt, signal, signals_at_once,
+    Log, Proxy, eventually, in_time, output, page, repeat_until_it_ends, shunt, signal,
+    signals_at_once,
 };
 
 /// A running `shunt up` or `shunt node`; ends with the test at the latest.
@@ -33,7 +35,8 @@ impl Running {
 
     fn launch(mut command: Command) -> Self {
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--reserve-bytes", "0"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
         let log = child.stderr.take().map(Log::of);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let (mut clients, mut admin) = (None, None);
@@ -46,7 +49,8 @@ impl Running {
                 admin = page.strip_suffix("/status").and_then(|address| address.parse().ok());
             }
         }
-        let running = Self { child, log, clients: clients.expect("address"), admin: admin.expect("address") };
+        let running =
+            Self { child, log, clients: clients.expect("address"), admin: admin.expect("address") };
         eventually(|| page(running.admin, "/readyz").0 == 200);
         running
     }
@@ -72,7 +76,9 @@ impl Drop for Running {
 }
 
 fn fill(client: &mut Client) {
-    client.run("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.run(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    );
     client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
     (0..20).for_each(|key| client.run(&format!("INSERT INTO k.t (a, b) VALUES ({key}, 'x')")));
 }
@@ -86,7 +92,8 @@ fn text(path: &Path) -> &str {
 fn a_node_logs_under_its_own_name() {
     let directory = tempfile::tempdir().expect("directory");
     let (code, log) = Running::start(&["node", "--data", text(directory.path())]).end("TERM");
-    let started = log.lines().find(|line| line.contains(" started ")).unwrap_or_else(|| panic!("{log}"));
+    let started =
+        log.lines().find(|line| line.contains(" started ")).unwrap_or_else(|| panic!("{log}"));
     assert!(code == 0 && started.contains(" shunt::node: "), "{code} {started}");
     assert!(!log.contains("shunt::proxy") && !log.contains("shunt_proxy"), "{log}");
 }
@@ -100,10 +107,15 @@ fn up_keeps_its_data_however_it_ends() {
     let mut client = running.client();
     fill(&mut client);
     let (_, metrics) = page(running.admin, "/metrics");
-    for family in ["shunt_queries_total{kind=\"query\"}", "shunt_store_requests_total{", "shunt_store_syncs_total{"] {
+    for family in [
+        "shunt_queries_total{kind=\"query\"}",
+        "shunt_store_requests_total{",
+        "shunt_store_syncs_total{",
+    ] {
         assert!(metrics.lines().any(|line| line.starts_with(family)), "{family}");
     }
-    let status: serde_json::Value = serde_json::from_str(&page(running.admin, "/status").1).expect("JSON");
+    let status: serde_json::Value =
+        serde_json::from_str(&page(running.admin, "/status").1).expect("JSON");
     assert_eq!(status["store"]["nodes"].as_array().map(Vec::len), Some(3));
     assert_eq!(status["ring"]["nodes"].as_array().map(Vec::len), Some(3));
     assert_eq!(running.end("KILL").0, -1);
@@ -118,7 +130,10 @@ fn up_keeps_its_data_however_it_ends() {
         assert_eq!(code, 0, "{log}");
         if log.contains("did not close in time") { Err(log) } else { Ok(()) }
     });
-    assert_eq!(output(&["node", "check", text(&data)]), (0, format!("{}: sound\n", data.display()), String::new()));
+    assert_eq!(
+        output(&["node", "check", text(&data)]),
+        (0, format!("{}: sound\n", data.display()), String::new())
+    );
 
     let (code, _, log) = output(&["up", "--data", text(&data), "--nodes", "2", "--node-port", "0"]);
     assert!(code == 5 && log.contains("use --nodes 3"), "{code} {log}");
@@ -127,10 +142,13 @@ fn up_keeps_its_data_however_it_ends() {
 /// Answers that a client has not taken yet; more than sockets hold.
 const UNTAKEN: usize = 16;
 
-/// A node and then a store behind its proxy, each with a client that has asked for much and taken one answer of it; the
-/// options with which it starts again.
+/// A node and then a store behind its proxy, each with a client that has asked for much and taken
+/// one answer of it; the options with which it starts again.
 fn with_slow_clients(mut body: impl FnMut(Running, Client, &[&str]) -> Result<(), String>) {
-    for options in [&["node", "--drain-timeout-ms", "86400000"][..], &["up", "--node-port", "0", "--log", "info"]] {
+    for options in [
+        &["node", "--drain-timeout-ms", "86400000"][..],
+        &["up", "--node-port", "0", "--log", "info"],
+    ] {
         in_time(|| {
             let directory = tempfile::tempdir().expect("directory");
             let data = directory.path().join("data");
@@ -156,7 +174,11 @@ fn a_drain_waits_for_a_slow_client_until_the_second_signal() {
         assert!(code == 130 && log.contains("second signal"), "{options:?}: {code} {log}");
         drop(client);
         let running = Running::start(options);
-        assert_eq!(running.client().rows("SELECT a FROM k.t").len(), 20, "{options:?}: what was acknowledged is there");
+        assert_eq!(
+            running.client().rows("SELECT a FROM k.t").len(),
+            20,
+            "{options:?}: what was acknowledged is there"
+        );
         Ok(())
     });
 }
@@ -170,7 +192,8 @@ fn signals_that_arrive_together_cut_no_answer() {
         assert_eq!(client.try_receive(), None, "{options:?}");
         drop(client);
         let (code, log) = running.ended();
-        let is_late = log.contains("did not close in time") || log.contains("did not take their answers in time");
+        let is_late = log.contains("did not close in time")
+            || log.contains("did not take their answers in time");
         assert!(code == 0 && log.contains("stopped"), "{options:?}: {code} {log}");
         if is_late { Err(format!("{options:?}: {log}")) } else { Ok(()) }
     });
@@ -179,7 +202,8 @@ fn signals_that_arrive_together_cut_no_answer() {
 #[test]
 fn closing_the_terminal_ends_up() {
     let directory = tempfile::tempdir().expect("directory");
-    let running = Running::start(&["up", "--data", text(&directory.path().join("data")), "--node-port", "0"]);
+    let running =
+        Running::start(&["up", "--data", text(&directory.path().join("data")), "--node-port", "0"]);
     assert_eq!(running.end("HUP").0, 0);
 }
 
@@ -191,7 +215,10 @@ fn a_node_is_copied_while_it_runs_and_the_copy_opens() {
     let mut client = running.client();
     fill(&mut client);
     let (code, said, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
-    assert_eq!((code, said.as_str(), log.as_str()), (0, format!("copied to {}\n", copy.display()).as_str(), ""));
+    assert_eq!(
+        (code, said.as_str(), log.as_str()),
+        (0, format!("copied to {}\n", copy.display()).as_str(), "")
+    );
     client.run("INSERT INTO k.t (a, b) VALUES (100, 'later')");
     let (code, _, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
     assert!(code == 5 && log.contains("copy") && log.contains("is there already"), "{code} {log}");
@@ -224,9 +251,12 @@ fn a_node_raises_the_limit_of_open_files_to_what_its_clients_need() {
     ]);
     command.arg("--data").arg(directory.path().join("data"));
     let running = Running::launch(command);
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.child.id())).expect("limits");
-    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("open files");
-    let [soft, hard] = [0, 1].map(|column| files.split_whitespace().nth(column).expect("a limit").parse::<u64>());
+    let limits =
+        std::fs::read_to_string(format!("/proc/{}/limits", running.child.id())).expect("limits");
+    let files =
+        limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("open files");
+    let [soft, hard] =
+        [0, 1].map(|column| files.split_whitespace().nth(column).expect("a limit").parse::<u64>());
     let soft = soft.unwrap_or(u64::MAX);
     assert!(soft >= 500 + 4096 || Ok(soft) == hard, "{files}");
 }
@@ -240,9 +270,14 @@ fn damage_is_found_and_named() {
     // A copy has all rows in files.
     assert_eq!(output(&["node", "snapshot", "--data", text(&data), text(&copy)]).0, 0);
     running.end("TERM");
-    let files = std::fs::read_dir(copy.join("node-0/db")).expect("directory").flatten().map(|entry| entry.path());
-    let table =
-        files.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "sst")).expect("a file of rows");
+    let files = std::fs::read_dir(copy.join("node-0/db"))
+        .expect("directory")
+        .flatten()
+        .map(|entry| entry.path());
+    let table = files
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|kind| kind == "sst"))
+        .expect("a file of rows");
     let mut bytes = std::fs::read(&table).expect("read");
     bytes[40] ^= 1;
     // The file is shared with the original.
@@ -257,23 +292,35 @@ fn damage_is_found_and_named() {
     assert!(code == 5 && log.contains("no data"), "{code} {log}");
 }
 
-/// There are no logins: an address that other machines reach has to be asked for twice, and nothing is opened before.
+/// There are no logins: an address that other machines reach has to be asked for twice, and nothing
+/// is opened before.
 #[test]
 fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
     for command in ["node", "up"] {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9042", "[::ffff:192.0.2.1]:9042"] {
-            let (code, said, log) =
-                output(&[command, "--data", text(&data), "--listen", address, "--admin", "127.0.0.1:0"]);
+            let (code, said, log) = output(&[
+                command,
+                "--data",
+                text(&data),
+                "--listen",
+                address,
+                "--admin",
+                "127.0.0.1:0",
+            ]);
             assert_eq!((code, said.as_str()), (2, ""), "{command} {address}: {log}");
             let told = ["--listen", address, "no logins", "127.0.0.1", "--insecure"];
             assert!(told.iter().all(|part| log.contains(part)), "{command} {address}: {log}");
             assert!(!data.exists(), "{command} {address}: nothing is made");
         }
     }
-    let mut command = shunt(&["node", "--data", text(&data), "--insecure", "--listen", "0.0.0.0:0"]);
-    command.args(["--admin", "127.0.0.1:0", "--reserve-bytes", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command =
+        shunt(&["node", "--data", text(&data), "--insecure", "--listen", "0.0.0.0:0"]);
+    command
+        .args(["--admin", "127.0.0.1:0", "--reserve-bytes", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let first = lines.next().expect("it said nothing").expect("read");
@@ -282,14 +329,18 @@ fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
     child.stderr.take().expect("piped").read_to_string(&mut log).expect("read");
     let code = child.wait().expect("wait").code();
     assert!(first.contains("0.0.0.0:"), "{first}");
-    assert!(code == Some(0) && log.contains("whoever connects may do everything"), "{code:?} {log}");
+    assert!(
+        code == Some(0) && log.contains("whoever connects may do everything"),
+        "{code:?} {log}"
+    );
 }
 
 /// A proxy must not go from one store to another: neither has what the other has acknowledged.
 #[test]
 fn contact_points_of_two_stores_end_the_start_of_a_proxy() {
     let directory = tempfile::tempdir().expect("directory");
-    let start = |name: &str| Running::start(&["node", "--data", text(&directory.path().join(name))]);
+    let start =
+        |name: &str| Running::start(&["node", "--data", text(&directory.path().join(name))]);
     let (one, other) = (start("one"), start("other"));
     let contact_points = format!("{},{}", one.clients, other.clients);
     let mut proxy = Proxy::start(&["--contact-points", &contact_points]);
@@ -297,8 +348,10 @@ fn contact_points_of_two_stores_end_the_start_of_a_proxy() {
     let (code, log) = proxy.end();
     assert!(code == 6 && log.contains("are not of one ring"), "{code} {log}");
 
-    let up = Running::start(&["up", "--data", text(&directory.path().join("up")), "--node-port", "0"]);
-    let status: serde_json::Value = serde_json::from_str(&page(up.admin, "/status").1).expect("JSON");
+    let up =
+        Running::start(&["up", "--data", text(&directory.path().join("up")), "--node-port", "0"]);
+    let status: serde_json::Value =
+        serde_json::from_str(&page(up.admin, "/status").1).expect("JSON");
     let node = status["store"]["nodes"][0]["address"].as_str().expect("address").to_owned();
     let mut proxy = Proxy::start(&["--contact-points", &format!("{},{node}", one.clients)]);
     proxy.wait_until_ended();

@@ -1,6 +1,9 @@
 //! Starts the binary, reads what it prints, talks HTTP to it.
 
-#![cfg_attr(not(feature = "node"), allow(dead_code, reason = "some of it is for tests of the embedded node"))]
+#![cfg_attr(
+    not(feature = "node"),
+    allow(dead_code, reason = "some of it is for tests of the embedded node")
+)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,14 +51,19 @@ pub(crate) struct Stub {
 
 impl Stub {
     pub(crate) fn start() -> Self {
-        let mut command = shunt(&["bench", "stub", "--listen", "127.0.0.1:0", "--until-input-closes"]);
+        let mut command =
+            shunt(&["bench", "stub", "--listen", "127.0.0.1:0", "--until-input-closes"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("start");
         let input = child.stdin.take().expect("piped");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("read");
         let address = line.split_whitespace().last().and_then(|address| address.parse().ok());
-        Self { address: address.unwrap_or_else(|| panic!("no address in {line:?}")), child, _input: input }
+        Self {
+            address: address.unwrap_or_else(|| panic!("no address in {line:?}")),
+            child,
+            _input: input,
+        }
     }
 }
 
@@ -122,7 +130,8 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts it on free ports and reads from its standard output where it listens.
     pub(crate) fn start(options: &[&str]) -> Self {
-        let mut command = shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
+        let mut command =
+            shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
         for (option, value) in PATIENT.iter().filter(|(option, _)| !options.contains(option)) {
             command.args([option, value]);
         }
@@ -131,7 +140,8 @@ impl Proxy {
         let log = child.stderr.take().map(Log::of);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut next = || lines.next().expect("the proxy said nothing").expect("read");
-        let clients = next().rsplit(' ').next().and_then(|address| address.parse().ok()).expect("address");
+        let clients =
+            next().rsplit(' ').next().and_then(|address| address.parse().ok()).expect("address");
         let status = next();
         let admin = status.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/status"));
         let admin = admin.and_then(|address| address.parse().ok()).expect("address");
@@ -170,7 +180,8 @@ impl Proxy {
 
     /// Memory it has, in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
@@ -178,7 +189,8 @@ impl Proxy {
     /// Waits until this many queries are in flight.
     pub(crate) fn wait_in_flight(&self, count: u64) {
         eventually(|| {
-            let status: serde_json::Value = serde_json::from_str(&self.page("/status").1).expect("JSON");
+            let status: serde_json::Value =
+                serde_json::from_str(&self.page("/status").1).expect("JSON");
             status["in_flight"] == count
         });
     }
@@ -207,15 +219,16 @@ impl Drop for Proxy {
     }
 }
 
-/// Status code and body of a page of an admin interface. It gives a request five seconds, so this one
-/// is sent again if this process stands still before it is sent.
+/// Status code and body of a page of an admin interface. It gives a request five seconds, so this
+/// one is sent again if this process stands still before it is sent.
 pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
     let mut page = None;
     in_time(|| {
         let begun = Instant::now();
         let mut stream = TcpStream::connect(admin).expect("connect");
         let mut answer = String::new();
-        let sent = write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+        let sent =
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
         let received = sent.and_then(|()| stream.read_to_string(&mut answer));
         let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
         page = code.zip(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()));
@@ -226,8 +239,8 @@ pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
     page.expect("in time")
 }
 
-/// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it. One that
-/// ends meanwhile has none.
+/// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it. One
+/// that ends meanwhile has none.
 fn thread_states(process: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("process");
     let state = |task: std::io::Result<std::fs::DirEntry>| {

@@ -9,7 +9,8 @@ use shunt_testing::blocking::Client;
 
 use crate::support::{Log, eventually, in_time, output, page, shunt, signal};
 
-/// The first of the addresses, and the one after it: those of 127.0.0.1 may have ports taken one by one.
+/// The first of the addresses, and the one after it: those of 127.0.0.1 may have ports taken one by
+/// one.
 const HOSTS: [&str; 2] = ["127.0.32.1", "127.0.32.2"];
 
 /// A port that nobody has on the first address.
@@ -27,16 +28,36 @@ struct Fleet {
     pages: Vec<SocketAddr>,
 }
 
-/// Makes the fleet before its proxies start, with a lease that a process keeps which stands still for
-/// ten seconds. A longer one would be longer in the drains, which a proxy hears of when it renews it.
+/// Makes the fleet before its proxies start, with a lease that a process keeps which stands still
+/// for ten seconds. A longer one would be longer in the drains, which a proxy hears of when it
+/// renews it.
 fn make_patient(data: &Path) {
-    let mut command = shunt(&["node", "--listen", "127.0.0.1:0", "--admin", "off", "--reserve-bytes", "0", "--data"]);
-    let mut node = command.arg(data).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("start");
-    let mut lines = BufReader::new(node.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let mut command = shunt(&[
+        "node",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "off",
+        "--reserve-bytes",
+        "0",
+        "--data",
+    ]);
+    let mut node =
+        command.arg(data).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("start");
+    let mut lines =
+        BufReader::new(node.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let line = lines.find(|line| line.starts_with("listening for CQL")).expect("it listens");
     let address = line.rsplit(' ').next().expect("an address");
-    let (code, said, log) =
-        output(&["fleet", "init", "--contact-points", address, "--replicas", "1", "--lease-ms", "20000"]);
+    let (code, said, log) = output(&[
+        "fleet",
+        "init",
+        "--contact-points",
+        address,
+        "--replicas",
+        "1",
+        "--lease-ms",
+        "20000",
+    ]);
     assert!(code == 0 && said.contains("is made"), "{code} {said} {log}");
     signal(&node, "TERM");
     assert!(node.wait().expect("it ends").success());
@@ -62,28 +83,41 @@ impl Fleet {
             "info",
         ];
         let mut command = shunt(&["up", "--proxies", &proxies.to_string(), "--listen", &listen]);
-        let mut child = command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        let mut child = command
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start");
         let log = child.stderr.take().map(Log::of);
         let said: Vec<String> = BufReader::new(child.stdout.take().expect("piped"))
             .lines()
             .map_while(Result::ok)
             .take_while(|line| !line.contains("first session"))
             .collect();
-        let of = |what: &str| said.iter().filter_map(|line| line.trim().strip_prefix(what)).collect::<Vec<_>>();
-        let addresses =
-            |line: &str| line.split_whitespace().map(|one| one.parse().expect("address")).collect::<Vec<_>>();
+        let of = |what: &str| {
+            said.iter().filter_map(|line| line.trim().strip_prefix(what)).collect::<Vec<_>>()
+        };
+        let addresses = |line: &str| {
+            line.split_whitespace().map(|one| one.parse().expect("address")).collect::<Vec<_>>()
+        };
         let pages = of("metrics, status").into_iter().map(|line| {
-            let page = line.rsplit(' ').next().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/status"));
+            let page = line
+                .rsplit(' ')
+                .next()
+                .and_then(|url| url.strip_prefix("http://")?.strip_suffix("/status"));
             page.and_then(|address| address.parse().ok()).expect("address")
         });
         assert!(said[0].contains(&format!("a fleet of {proxies} proxies")), "{said:?}");
-        let (listening, nodes) = (addresses(of("clients connect to")[0]), addresses(of("nodes")[0]));
+        let (listening, nodes) =
+            (addresses(of("clients connect to")[0]), addresses(of("nodes")[0]));
         Self { child, log, proxies: listening, node: nodes[0], pages: pages.collect() }
     }
 
     /// The state of a proxy's fleet, as its page has it.
     fn status(&self, proxy: usize) -> serde_json::Value {
-        let status: serde_json::Value = serde_json::from_str(&page(self.pages[proxy], "/status").1).expect("JSON");
+        let status: serde_json::Value =
+            serde_json::from_str(&page(self.pages[proxy], "/status").1).expect("JSON");
         status["fleet"].clone()
     }
 
@@ -94,7 +128,9 @@ impl Fleet {
             let all = status["members"].as_array().expect("a list");
             let live = || all.iter().filter(|member| member["state"] == "live");
             let shards = || live().filter_map(|member| member["shards"].as_u64());
-            live().count() == members && shards().sum::<u64>() == 64 && shards().all(|shards| shards > 0)
+            live().count() == members
+                && shards().sum::<u64>() == 64
+                && shards().all(|shards| shards > 0)
         });
     }
 }
@@ -123,23 +159,37 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
         (hosts, fleet.pages.len()),
         (vec!["127.0.32.1".to_owned(), "127.0.32.2".to_owned(), "127.0.32.3".to_owned()], 3)
     );
-    assert!(fleet.proxies.iter().all(|proxy| proxy.port() == fleet.proxies[0].port()), "{:?}", fleet.proxies);
+    assert!(
+        fleet.proxies.iter().all(|proxy| proxy.port() == fleet.proxies[0].port()),
+        "{:?}",
+        fleet.proxies
+    );
     (0..3).for_each(|proxy| fleet.wait_until_settled(proxy, 3));
 
     let take = |proxy, name: &str| {
-        let text =
-            format!("INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'ann') IF NOT EXISTS USING TTL 600");
+        let text = format!(
+            "INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'ann') IF NOT EXISTS USING TTL 600"
+        );
         Client::connect(proxy, 4).column(&text)
     };
     assert_eq!(take(fleet.proxies[0], "report"), [[1]]);
     fleet.proxies.iter().for_each(|proxy| assert_eq!(owner_seen_by(*proxy), [b"ann"], "{proxy}"));
 
     let leaves = fleet.proxies[1].to_string();
-    let (code, said, log) =
-        output(&["fleet", "drain", "--wait", "600", "--contact-points", &fleet.node.to_string(), &leaves]);
+    let (code, said, log) = output(&[
+        "fleet",
+        "drain",
+        "--wait",
+        "600",
+        "--contact-points",
+        &fleet.node.to_string(),
+        &leaves,
+    ]);
     assert!(code == 0 && said.contains("has left"), "{code} {said} {log}");
     // Its addresses are free again, and the others have its shards.
-    eventually(|| TcpListener::bind(fleet.proxies[1]).is_ok() && TcpStream::connect(fleet.pages[1]).is_err());
+    eventually(|| {
+        TcpListener::bind(fleet.proxies[1]).is_ok() && TcpStream::connect(fleet.pages[1]).is_err()
+    });
     for proxy in [0, 2] {
         fleet.wait_until_settled(proxy, 2);
         assert_eq!(page(fleet.pages[proxy], "/readyz").0, 200);
@@ -156,16 +206,24 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
         let mut all = status["members"].as_array().expect("a list").iter();
         all.find(|member| member["address"] == address).map(|member| member["state"].clone())
     };
-    assert_eq!((state(&leaves), state(&fleet.proxies[0].to_string())), (Some("left".into()), Some("live".into())));
+    assert_eq!(
+        (state(&leaves), state(&fleet.proxies[0].to_string())),
+        (Some("left".into()), Some("live".into()))
+    );
 
     // What is missing is made again, and said to be.
     Client::connect(fleet.node, 4).run("DROP TABLE shunt.lock_queue");
     for made in [Some("tables made: shunt.lock_queue"), None] {
-        let (code, said, log) = output(&[&["fleet", "init", "--replicas", "1"][..], &of_node].concat());
+        let (code, said, log) =
+            output(&[&["fleet", "init", "--replicas", "1"][..], &of_node].concat());
         assert!(code == 0 && said.starts_with("fleet main was there before"), "{said} {log}");
         assert_eq!(said.lines().find(|line| line.starts_with("tables made")), made, "{said}");
         let found = said.lines().find(|line| line.starts_with("tables found")).expect("a line");
-        assert!(found.contains("shunt_meta.lock, ") && found.contains("shunt.lock_queue") == made.is_none(), "{said}");
+        assert!(
+            found.contains("shunt_meta.lock, ")
+                && found.contains("shunt.lock_queue") == made.is_none(),
+            "{said}"
+        );
     }
 
     signal(&fleet.child, "TERM");
@@ -176,7 +234,8 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
     for proxy in &fleet.proxies {
         let own = format!("proxy{{address={proxy}}}: ");
         assert!(
-            log.lines().any(|line| line.contains(&own) && line.contains("control connection to the ring")),
+            log.lines()
+                .any(|line| line.contains(&own) && line.contains("control connection to the ring")),
             "{log}"
         );
     }
@@ -194,8 +253,15 @@ fn the_last_proxy_that_is_told_to_leave_ends_the_process() {
     for proxy in [0, 1] {
         assert!(fleet.child.try_wait().expect("wait").is_none());
         let leaves = fleet.proxies[proxy].to_string();
-        let (code, _, log) =
-            output(&["fleet", "drain", "--wait", "600", "--contact-points", &fleet.node.to_string(), &leaves]);
+        let (code, _, log) = output(&[
+            "fleet",
+            "drain",
+            "--wait",
+            "600",
+            "--contact-points",
+            &fleet.node.to_string(),
+            &leaves,
+        ]);
         // With the last one its nodes may be gone before it is seen to have left.
         assert!(code == 0 || proxy == 1, "{code} {log}");
     }
@@ -208,8 +274,17 @@ fn an_address_that_is_taken_or_not_there_is_named() {
     let directory = tempfile::tempdir().expect("directory");
     let data = directory.path().join("data");
     let refused = |options: &[&str]| {
-        let mut all =
-            vec!["up", "--nodes", "1", "--node-port", "0", "--admin", "off", "--data", data.to_str().expect("text")];
+        let mut all = vec![
+            "up",
+            "--nodes",
+            "1",
+            "--node-port",
+            "0",
+            "--admin",
+            "off",
+            "--data",
+            data.to_str().expect("text"),
+        ];
         all.extend(options);
         let (code, said, log) = output(&all);
         assert_eq!(said, "", "{options:?}");
@@ -230,23 +305,45 @@ fn an_address_that_is_taken_or_not_there_is_named() {
     let taken = holder.local_addr().expect("address");
     let first = format!("{}:{}", HOSTS[0], taken.port());
     let (code, log) = refused(&["--proxies", "2", "--listen", &first]);
-    assert!(code == 3 && log.contains(&format!("cannot listen on {taken} (--listen)")), "{code} {log}");
+    assert!(
+        code == 3 && log.contains(&format!("cannot listen on {taken} (--listen)")),
+        "{code} {log}"
+    );
     drop(holder);
 }
 
-/// As in a container. What was a lock before, on another address, would be a row that keeps nobody out.
+/// As in a container. What was a lock before, on another address, would be a row that keeps nobody
+/// out.
 #[test]
 fn who_listens_on_any_address_is_told_that_there_are_no_locks() {
     let directory = tempfile::tempdir().expect("directory");
     let data = directory.path().join("data");
-    let options =
-        ["--nodes", "1", "--node-port", "0", "--reserve-bytes", "0", "--admin", "off", "--insecure", "--data"];
+    let options = [
+        "--nodes",
+        "1",
+        "--node-port",
+        "0",
+        "--reserve-bytes",
+        "0",
+        "--admin",
+        "off",
+        "--insecure",
+        "--data",
+    ];
     let mut command = shunt(&["up", "--listen", "0.0.0.0:0"]);
-    let mut child =
-        command.args(options).arg(&data).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let mut child = command
+        .args(options)
+        .arg(&data)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let said: Vec<String> = lines.take_while(|line| !line.contains("first session")).collect();
-    assert!(said.iter().any(|line| line.trim().starts_with("locks ") && line.contains("none")), "{said:?}");
+    assert!(
+        said.iter().any(|line| line.trim().starts_with("locks ") && line.contains("none")),
+        "{said:?}"
+    );
     signal(&child, "TERM");
     assert!(child.wait().expect("it ends").success());
 }

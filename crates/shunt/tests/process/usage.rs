@@ -9,7 +9,8 @@ struct File(PathBuf);
 
 impl File {
     fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("shunt-usage-{}-{name}.toml", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("shunt-usage-{}-{name}.toml", std::process::id()));
         std::fs::write(&path, text).expect("write");
         Self(path)
     }
@@ -31,7 +32,8 @@ fn version_is_short_and_verbose_is_complete() {
     assert_eq!((code, text), (0, format!("shunt {}\n", env!("CARGO_PKG_VERSION"))));
     let (code, text, _) = output(&["--version", "-v"]);
     assert_eq!(code, 0);
-    for part in ["commit: ", "compiler: rustc ", "epoll: available", "uring: ", "kernel programs: "] {
+    for part in ["commit: ", "compiler: rustc ", "epoll: available", "uring: ", "kernel programs: "]
+    {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -44,21 +46,39 @@ fn check_tells_valid_from_invalid() {
 
     let bad = File::new("bad", "contact_pionts = [\"10.0.0.1\"]\n");
     let (code, _, errors) = output(&["check", "--config", bad.path()]);
-    let expected = format!("error: {}:1:1: unknown key `contact_pionts`; did you mean `contact_points`?\n", bad.path());
+    let expected = format!(
+        "error: {}:1:1: unknown key `contact_pionts`; did you mean `contact_points`?\n",
+        bad.path()
+    );
     assert_eq!((code, errors), (2, expected));
 }
 
 /// The file does not hide the flags, the first fault not the second.
 #[test]
 fn everything_that_is_wrong_is_told_in_one_go() {
-    let bad = File::new("many", "cores = \"two\"\nclients_max = 0\nfrobnicate = 1\nquery_timeout_ms = \"12s\"\n");
+    let bad = File::new(
+        "many",
+        "cores = \"two\"\nclients_max = 0\nfrobnicate = 1\nquery_timeout_ms = \"12s\"\n",
+    );
     for command in ["check", "proxy"] {
-        let (code, _, errors) =
-            output(&[command, "--config", bad.path(), "--io", "kqueue", "--drain-timeout-ms", "1x"]);
+        let (code, _, errors) = output(&[
+            command,
+            "--config",
+            bad.path(),
+            "--io",
+            "kqueue",
+            "--drain-timeout-ms",
+            "1x",
+        ]);
         assert_eq!(code, 2, "{errors}");
-        for part in
-            ["1:9: `cores`", "2:1: `clients_max`", "3:1: unknown key", "--io:", "--drain-timeout-ms:", "no node"]
-        {
+        for part in [
+            "1:9: `cores`",
+            "2:1: `clients_max`",
+            "3:1: unknown key",
+            "--io:",
+            "--drain-timeout-ms:",
+            "no node",
+        ] {
             assert!(errors.contains(part), "{command}: {part} is not in {errors}");
         }
         assert_eq!(errors.lines().count(), 6, "{errors}");
@@ -110,7 +130,11 @@ fn everything_that_is_wrong_for_a_node_is_told_in_one_go() {
         ),
     ] {
         let (code, _, errors) = output(&[&[command, "--data", "does-not-matter"], flags].concat());
-        assert_eq!((code, errors.lines().filter(|line| line.starts_with("error: --")).count()), (2, count), "{errors}");
+        assert_eq!(
+            (code, errors.lines().filter(|line| line.starts_with("error: --")).count()),
+            (2, count),
+            "{errors}"
+        );
     }
 }
 
@@ -150,18 +174,27 @@ fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
             ],
         ),
     ] {
-        let (code, said, errors) = output(&[command, &["--io-what", "--config", file.path()]].concat());
+        let (code, said, errors) =
+            output(&[command, &["--io-what", "--config", file.path()]].concat());
         assert_eq!((code, said.as_str()), (2, ""), "{errors}");
         for part in told {
-            assert_eq!(errors.matches(part).count(), 1, "{command:?}: {part} is not there once: {errors}");
+            assert_eq!(
+                errors.matches(part).count(),
+                1,
+                "{command:?}: {part} is not there once: {errors}"
+            );
         }
         assert_eq!(errors.lines().count(), told.len(), "{errors}");
         assert!(errors.lines().all(|line| line.starts_with("error: ")), "{errors}");
     }
     // What could not be read is not called missing as well.
     let file = File::new("no-address", "listen = \"nowhere\"\nkey_file = \"/nowhere/key\"\n");
-    let (code, _, errors) = output(&["check", "dispatch", "--config", file.path(), "--backend", "10.0.0.1:7000"]);
-    assert!(code == 2 && errors.contains(":1:10: `listen`: ") && errors.lines().count() == 1, "{code} {errors}");
+    let (code, _, errors) =
+        output(&["check", "dispatch", "--config", file.path(), "--backend", "10.0.0.1:7000"]);
+    assert!(
+        code == 2 && errors.contains(":1:10: `listen`: ") && errors.lines().count() == 1,
+        "{code} {errors}"
+    );
 }
 
 /// Whoever gives them believes that they do something.
@@ -173,8 +206,10 @@ fn options_that_do_nothing_are_refused_by_name() {
     let proxy = &["check", "--contact-points", "10.0.0.1"][..];
     let sidecar = &["check", "multiget", "serve", "--server", "10.0.0.1:6379"][..];
     let (key, address) = (["--key-file", key_file], "127.0.0.1:1");
-    let dispatch = [&["check", "dispatch", "--listen", address, "--backend", "10.0.0.1:1"], &key[..]].concat();
-    let agent = [&["check", "agent", "--listen", address, "--upstream", address], &key[..]].concat();
+    let dispatch =
+        [&["check", "dispatch", "--listen", address, "--backend", "10.0.0.1:1"], &key[..]].concat();
+    let agent =
+        [&["check", "agent", "--listen", address, "--upstream", address], &key[..]].concat();
     let (dispatch, agent) = (&dispatch[..], &agent[..]);
     for (command, option, value) in [
         (sidecar, "--resend-ms", "5"),
@@ -193,7 +228,10 @@ fn options_that_do_nothing_are_refused_by_name() {
     ] {
         assert_eq!(output(command).0, 0, "{command:?}");
         let (code, _, errors) = output(&[command, &[option, value]].concat());
-        assert!(code == 2 && errors.contains(&format!("error: {option}: ")), "{command:?} {option}: {code} {errors}");
+        assert!(
+            code == 2 && errors.contains(&format!("error: {option}: ")),
+            "{command:?} {option}: {code} {errors}"
+        );
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
 }
@@ -230,7 +268,11 @@ fn values_that_contradict_one_another_are_refused_with_words() {
     let proxy = &["check", "--contact-points", "10.0.0.1"][..];
     let sidecar = &["check", "multiget", "serve", "--server", "10.0.0.1:6379", "--mode", "cli"][..];
     for (command, options, told) in [
-        (proxy, &["--clients-bytes-max", "1MiB", "--client-backlog-bytes", "2MiB"][..], "--clients-bytes-max: "),
+        (
+            proxy,
+            &["--clients-bytes-max", "1MiB", "--client-backlog-bytes", "2MiB"][..],
+            "--clients-bytes-max: ",
+        ),
         (proxy, &["--query-timeout-ms", "1"], "--query-timeout-ms: 1 is out of range"),
         (proxy, &["--connect-timeout-ms", "1"], "--connect-timeout-ms: 1 is out of range"),
         (proxy, &["--handshake-timeout-ms", "1"], "--handshake-timeout-ms: 1 is out of range"),
@@ -242,10 +284,14 @@ fn values_that_contradict_one_another_are_refused_with_words() {
         (sidecar, &["--clients-max", "0"], "--clients-max: "),
     ] {
         let (code, _, errors) = output(&[command, options].concat());
-        assert!(code == 2 && errors.contains(&format!("error: {told}")), "{options:?}: {code} {errors}");
+        assert!(
+            code == 2 && errors.contains(&format!("error: {told}")),
+            "{options:?}: {code} {errors}"
+        );
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
-    let (code, _, errors) = output(&["switch", "balance", "--dispatcher", "10.0.0.1:1", "--interval-ms", "0"]);
+    let (code, _, errors) =
+        output(&["switch", "balance", "--dispatcher", "10.0.0.1:1", "--interval-ms", "0"]);
     assert!(code == 2 && errors.contains("10ms is the least"), "{code} {errors}");
 }
 
@@ -264,17 +310,24 @@ fn a_taken_address_is_code_3() {
     let stub = Stub::start();
     let taken = stub.address.to_string();
     let common = ["proxy", "--contact-points", "192.0.2.1"];
-    for other in [["--listen", &taken, "--admin", "off"], ["--listen", "127.0.0.1:0", "--admin", &taken]] {
+    for other in
+        [["--listen", &taken, "--admin", "off"], ["--listen", "127.0.0.1:0", "--admin", &taken]]
+    {
         let (code, _, errors) = output(&[&common[..], &other[..]].concat());
-        assert!(code == 3 && errors.contains("cannot listen on") && errors.contains(&taken), "{code} {errors}");
+        assert!(
+            code == 3 && errors.contains("cannot listen on") && errors.contains(&taken),
+            "{code} {errors}"
+        );
     }
 }
 
-/// A command that does not run keeps nobody out. Nobody listens at the contact point: it is not even asked.
+/// A command that does not run keeps nobody out. Nobody listens at the contact point: it is not
+/// even asked.
 #[test]
 fn a_lock_is_not_taken_for_a_command_that_is_not_there() {
     for program in ["no-such-program", "/nowhere/program", "/etc/passwd", ""] {
-        let (code, _, errors) = output(&["lock", "--contact-points", "127.0.0.1:1", "--wait", "0", "a", "--", program]);
+        let (code, _, errors) =
+            output(&["lock", "--contact-points", "127.0.0.1:1", "--wait", "0", "a", "--", program]);
         assert_eq!((code, errors), (127, format!("error: {program}: no such program\n")));
     }
 }
@@ -284,9 +337,16 @@ fn a_lock_whose_time_is_shorter_than_it_takes_to_replace_its_proxy_is_warned_of(
     for (options, is_warned) in
         [(&["--ttl", "9"][..], true), (&["--ttl", "10"], false), (&["--ttl", "9", "--fast"], false)]
     {
-        let arguments =
-            [&["lock", "--contact-points", "127.0.0.1:1", "--wait", "0"], options, &["a", "--", "true"]].concat();
+        let arguments = [
+            &["lock", "--contact-points", "127.0.0.1:1", "--wait", "0"],
+            options,
+            &["a", "--", "true"],
+        ]
+        .concat();
         let (code, _, errors) = output(&arguments);
-        assert!(code != 0 && errors.contains("if the proxy that keeps it dies") == is_warned, "{code} {errors}");
+        assert!(
+            code != 0 && errors.contains("if the proxy that keeps it dies") == is_warned,
+            "{code} {errors}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A build without the embedded node: a proxy like any other, and who asks for a node is told what to do.
+//! A build without the embedded node: a proxy like any other, and who asks for a node is told what
+//! to do.
 
 use crate::support::output;
 
@@ -6,11 +7,13 @@ use crate::support::output;
 fn a_build_without_the_node_lists_neither_node_nor_up_and_says_how_to_get_them() {
     let (code, help, _) = output(&["--help"]);
     assert_eq!(code, 0);
-    let commands: Vec<&str> = help.split_once("Commands:\n").expect("a list of commands").1.split("\n\n").collect();
-    let names: Vec<&str> = commands[0].lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let commands: Vec<&str> =
+        help.split_once("Commands:\n").expect("a list of commands").1.split("\n\n").collect();
+    let names: Vec<&str> =
+        commands[0].lines().filter_map(|line| line.split_whitespace().next()).collect();
     let expected = [
-        "proxy", "dispatch", "agent", "multiget", "switch", "check", "fleet", "doctor", "lock", "locks", "bench",
-        "help",
+        "proxy", "dispatch", "agent", "multiget", "switch", "check", "fleet", "doctor", "lock",
+        "locks", "bench", "help",
     ];
     assert_eq!(names, expected, "{help}");
     assert!(!help.contains("shunt up") && !help.contains("shunt node"), "{help}");
@@ -23,7 +26,12 @@ fn a_build_without_the_node_lists_neither_node_nor_up_and_says_how_to_get_them()
     ] {
         let (code, said, complained) = output(arguments);
         assert_eq!((code, said.as_str()), (2, ""), "{arguments:?}: {complained}");
-        for part in [&format!("`shunt {}`", arguments[0]), "embedded node", "default features", "shunt proxy"] {
+        for part in [
+            &format!("`shunt {}`", arguments[0]),
+            "embedded node",
+            "default features",
+            "shunt proxy",
+        ] {
             assert!(complained.contains(part), "{arguments:?}: {part} is not in {complained}");
         }
     }

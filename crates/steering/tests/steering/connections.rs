@@ -47,7 +47,10 @@ fn packets_of_a_steered_connection_go_to_the_backend_which_lets_none_in_before_i
         assert!(of_dispatcher.count(Count::Steered) > before[0]);
         let seen = of_dispatcher.seen(&flow).expect("it is steered");
         assert!(seen.packets > 0 && !seen.has_ended, "{seen:?}");
-        assert!(is_silent(&mut accepted) && is_silent(&mut client), "nobody has answered, nor reset it");
+        assert!(
+            is_silent(&mut accepted) && is_silent(&mut client),
+            "nobody has answered, nor reset it"
+        );
         assert_eq!((of_dispatcher.steered(), of_backend.owned()), (vec![flow], vec![flow]));
         // Nothing of it was lost: it is sent again.
         of_dispatcher.unsteer(&flow);
@@ -70,7 +73,8 @@ fn a_reset_of_who_does_not_have_the_connection_does_not_leave() {
     rustix::net::sockopt::set_socket_linger(&accepted, Some(Duration::ZERO)).expect("option");
     drop(accepted);
     until("the reset is kept back", || of_dispatcher.count(Count::ResetsKeptBack) == 1);
-    // The backend says that it has it, and has no socket: nor does its reset leave, for the connection may be elsewhere.
+    // The backend says that it has it, and has no socket: nor does its reset leave, for the
+    // connection may be elsewhere.
     of_backend.own(&flow, LEASE).expect("room");
     client.write_all(b"x").expect("sent");
     until("the reset is kept back", || of_backend.count(Count::ResetsKeptBack) > 0);
@@ -88,16 +92,24 @@ fn a_reset_of_who_does_not_have_the_connection_does_not_leave() {
 fn the_kernel_of_a_process_that_is_gone_ends_no_connection_and_is_mute_without_an_entry() {
     let Some(network) = Network::new("fence") else { return };
     let Some(mut of_backend) = network.load("b", Role::Backend) else { return };
-    // Connected outwards, the backend's end is one of the virtual address as one that was put in is.
-    let flow = Flow { local: VIP.parse().expect("address"), peer: "10.98.0.11:4000".parse().expect("address") };
+    // Connected outwards, the backend's end is one of the virtual address as one that was put in
+    // is.
+    let flow = Flow {
+        local: VIP.parse().expect("address"),
+        peer: "10.98.0.11:4000".parse().expect("address"),
+    };
     of_backend.let_end(&flow, LEASE).expect("room");
     let listener = network.on("c", || TcpListener::bind(flow.peer)).expect("listens");
     network
         .on("c", || run(&format!("ip neigh replace 10.98.0.100 lladdr {} dev eth0", mac_of(31))))
         .expect("an address");
     let mut of_process = network.on("b", || {
-        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
-            .expect("a socket");
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .expect("a socket");
         rustix::net::bind(&socket, &flow.local).expect("bound");
         rustix::net::connect(&socket, &flow.peer).expect("connects");
         TcpStream::from(socket)
@@ -134,10 +146,15 @@ fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
     let first = of_dispatcher.seen(&flow).expect("it is steered");
     client.write_all(b"ld").expect("sent");
     let end = first.sequence_end.expect("a packet").wrapping_add(2);
-    until("both are seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.sequence_end == Some(end)));
+    until("both are seen", || {
+        of_dispatcher.seen(&flow).is_some_and(|seen| seen.sequence_end == Some(end))
+    });
     assert!(is_silent(&mut accepted) && of_dispatcher.count(Count::Held) > 1);
     let seen = of_dispatcher.seen(&flow).expect("it is steered");
-    assert_eq!((first.acknowledged.map(|(_, more)| more), seen.acknowledged), (Some(0), first.acknowledged));
+    assert_eq!(
+        (first.acknowledged.map(|(_, more)| more), seen.acknowledged),
+        (Some(0), first.acknowledged)
+    );
     assert!(!seen.has_ended);
     of_dispatcher.unsteer(&flow);
     let mut got = [0; 4];
@@ -147,9 +164,12 @@ fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
     of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
     of_dispatcher.hold(&flow, LEASE).expect("room");
     client.write_all(b"x").expect("sent");
-    until("it is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.acknowledged.is_some()));
+    until("it is seen", || {
+        of_dispatcher.seen(&flow).is_some_and(|seen| seen.acknowledged.is_some())
+    });
     accepted.write_all(b"answered").expect("sent");
-    let more = || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
+    let more =
+        || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
     until("all is acknowledged", || more() == Some(8));
     drop(client);
     until("its end is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.has_ended));
@@ -175,9 +195,12 @@ fn a_packet_in_a_clients_name_from_far_outside_its_windows_says_nothing() {
     of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
     of_dispatcher.hold(&flow, LEASE).expect("room");
     client.write_all(b"one").expect("sent");
-    until("it is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.sequence_end.is_some()));
+    until("it is seen", || {
+        of_dispatcher.seen(&flow).is_some_and(|seen| seen.sequence_end.is_some())
+    });
     let before = of_dispatcher.seen(&flow).expect("it is steered");
-    let (end, acknowledged) = (before.sequence_end.expect("a packet"), before.acknowledged.expect("a packet").0);
+    let (end, acknowledged) =
+        (before.sequence_end.expect("a packet"), before.acknowledged.expect("a packet").0);
     let raw = network.on("c", || {
         use rustix::net::{AddressFamily, SocketType, ipproto, socket};
         socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::TCP)).expect("a socket")
@@ -199,9 +222,11 @@ fn a_packet_in_a_clients_name_from_far_outside_its_windows_says_nothing() {
     ] {
         send(packet(&flow, sequence, acknowledged, flags));
     }
-    // Packets of one sender keep their order: once this one is seen, the others have been looked at.
+    // Packets of one sender keep their order: once this one is seen, the others have been looked
+    // at.
     send(packet(&flow, end, acknowledged.wrapping_add(5), ACK));
-    let more = || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
+    let more =
+        || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
     until("the last one is seen", || more().is_some_and(|more| more > 0));
     let seen = of_dispatcher.seen(&flow).expect("it is steered");
     assert_eq!((seen.acknowledged, seen.sequence_end), (Some((acknowledged, 5)), Some(end)));
@@ -232,15 +257,23 @@ fn programs_and_pins_are_made_once_and_cleaned_without_a_trace() {
     assert!(matches!(again, Err(Error::Loaded(_))), "{again:?}");
     // Nor for the other role, and what is there stays.
     let other = network.on("d", || load("eth0", Role::Backend, &[], &pins));
-    assert!(matches!(other, Err(Error::Loaded(_))) && pins.join("dispatcher_in").exists(), "{other:?}");
+    assert!(
+        matches!(other, Err(Error::Loaded(_))) && pins.join("dispatcher_in").exists(),
+        "{other:?}"
+    );
     drop(steering);
     let mut kept = Steering::open(&pins).expect("it outlives who has loaded it");
-    let flow = Flow { local: VIP.parse().expect("address"), peer: "10.98.0.11:1".parse().expect("address") };
+    let flow = Flow {
+        local: VIP.parse().expect("address"),
+        peer: "10.98.0.11:1".parse().expect("address"),
+    };
     kept.steer(&flow, backend(), LEASE).expect("room");
     assert_eq!((clean(&pins).expect("cleaned"), pins.exists()), (true, false));
     assert!(!clean(&pins).expect("nothing to do"));
     assert!(matches!(Steering::open(&pins), Err(Error::NotLoaded(_))));
-    for (interface, at) in [("eth7", network.pins("x")), ("eth0", Path::new("/proc/shunt").to_owned())] {
+    for (interface, at) in
+        [("eth7", network.pins("x")), ("eth0", Path::new("/proc/shunt").to_owned())]
+    {
         let refused = network.on("d", || load(interface, Role::Dispatcher, &[], &at));
         assert!(matches!(refused, Err(Error::NoInterface(_) | Error::NoPins(_))), "{refused:?}");
     }

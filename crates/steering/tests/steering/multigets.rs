@@ -1,4 +1,5 @@
-//! Multigets that are split in the network: whatever datagram comes, its parts are those that the model makes, or there is none.
+//! Multigets that are split in the network: whatever datagram comes, its parts are those that the
+//! model makes, or there is none.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,10 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
 use shunt_reactor::sim::Random;
-use shunt_steering::{Error, Parts, Rate, Role, Shim, Sources, Split, Splitter, clean, load_splitter};
+use shunt_steering::{
+    Error, Parts, Rate, Role, Shim, Sources, Split, Splitter, clean, load_splitter,
+};
 use shunt_wire::netmc::{
-    CLO_SPLIT, DATAGRAM_BYTES_MAX, Group, HEADER_BYTES, KEYS_MAX, Op, Trim, encode_request, key_bytes, request_bytes,
-    split,
+    CLO_SPLIT, DATAGRAM_BYTES_MAX, Group, HEADER_BYTES, KEYS_MAX, Op, Trim, encode_request,
+    key_bytes, request_bytes, split,
 };
 
 use super::network::{Network, mac_of, run, unless_skipped, until};
@@ -101,7 +104,9 @@ impl<'n> Splitting<'n> {
         assert_eq!(splitter.rate(), way.rate);
         let servers = network.on("b", || {
             let sockets = shims.iter().map(|shim| UdpSocket::bind(shim.address).expect("bound"));
-            sockets.inspect(|socket| socket.set_read_timeout(Some(WAIT)).expect("an option")).collect()
+            sockets
+                .inspect(|socket| socket.set_read_timeout(Some(WAIT)).expect("an option"))
+                .collect()
         });
         let client = network.on("c", || {
             let socket = UdpSocket::bind((way.client, 0)).expect("bound");
@@ -114,7 +119,8 @@ impl<'n> Splitting<'n> {
         if self.way.parts == Parts::Trimmed { Trim::Own } else { Trim::Full }
     }
 
-    /// Sends a datagram, with its checksum, or without one that the kernel leaves to the network card.
+    /// Sends a datagram, with its checksum, or without one that the kernel leaves to the network
+    /// card.
     fn send(&self, data: &[u8], has_sum: bool) {
         let sent = match data.split_last().filter(|(_, rest)| has_sum && !rest.is_empty()) {
             Some((last, rest)) => {
@@ -131,8 +137,9 @@ impl<'n> Splitting<'n> {
     fn received(&mut self) -> BTreeMap<u8, Vec<Vec<u8>>> {
         self.marks += 1;
         let groups: Vec<Group> = (0..SERVERS).map(|server| Group { server, keys: 1 }).collect();
-        let keys: Vec<Vec<u8>> =
-            (0..SERVERS).map(|server| [&[server][..], &self.marks.to_be_bytes()].concat()).collect();
+        let keys: Vec<Vec<u8>> = (0..SERVERS)
+            .map(|server| [&[server][..], &self.marks.to_be_bytes()].concat())
+            .collect();
         let mut mark = Vec::new();
         encode_request(&mut mark, Op::MultiGet, MARK, &groups, keys.iter().map(Vec::as_slice));
         self.send(&mark, true);
@@ -141,7 +148,8 @@ impl<'n> Splitting<'n> {
         split(&mark, self.trim(), &mut buffer, |server, last| {
             let mut data = [0; 4096];
             loop {
-                let (length, sender) = self.servers[usize::from(server)].recv_from(&mut data).expect("a part in time");
+                let (length, sender) =
+                    self.servers[usize::from(server)].recv_from(&mut data).expect("a part in time");
                 assert_eq!(sender, from, "who asks is who asked");
                 if &data[..length] == last {
                     break;
@@ -158,7 +166,8 @@ impl<'n> Splitting<'n> {
     fn compare(&mut self, seed: u64, datagrams: usize) {
         let mut random = Random::new(seed);
         let mut reasons = BTreeMap::<&str, u64>::new();
-        let before: Vec<u64> = Split::ALL.iter().map(|(count, _)| self.splitter.count(*count)).collect();
+        let before: Vec<u64> =
+            Split::ALL.iter().map(|(count, _)| self.splitter.count(*count)).collect();
         for _ in 0..datagrams / BATCH {
             let mut expected = BTreeMap::<u8, Vec<Vec<u8>>>::new();
             let mut sent = Vec::new();
@@ -169,7 +178,9 @@ impl<'n> Splitting<'n> {
                     Ok(parts) => {
                         *reasons.entry("split").or_default() += 1;
                         *reasons.entry("parts").or_default() += parts.len() as u64;
-                        parts.into_iter().for_each(|(server, part)| expected.entry(server).or_default().push(part));
+                        parts.into_iter().for_each(|(server, part)| {
+                            expected.entry(server).or_default().push(part)
+                        });
                     }
                     Err(reason) => *reasons.entry(reason).or_default() += 1,
                 }
@@ -190,8 +201,9 @@ impl<'n> Splitting<'n> {
             let expected = reasons.remove(name).unwrap_or(0);
             assert_eq!(self.splitter.count(*count) - before, expected, "{name}, {:?}", self.way);
             // So few that come up would say that they are not tried.
-            let is_tried =
-                datagrams < 10_000 || matches!(*name, "lost" | "packet" | "source" | "rate") || expected > 20;
+            let is_tried = datagrams < 10_000
+                || matches!(*name, "lost" | "packet" | "source" | "rate")
+                || expected > 20;
             assert!(is_tried, "{name}: {expected}");
         }
         assert!(reasons.is_empty(), "{reasons:?}");
@@ -201,7 +213,8 @@ impl<'n> Splitting<'n> {
 /// What the model makes of a datagram, or why it makes nothing.
 fn modelled(data: &[u8], trim: Trim) -> Result<Vec<(u8, Vec<u8>)>, &'static str> {
     let mut parts = Vec::new();
-    let outcome = split(data, trim, &mut Vec::new(), |server, part| parts.push((server, part.to_vec())));
+    let outcome =
+        split(data, trim, &mut Vec::new(), |server, part| parts.push((server, part.to_vec())));
     match outcome {
         Ok(()) if parts.iter().any(|(server, _)| *server >= SERVERS) => Err("unknown"),
         Ok(()) => Ok(parts),
@@ -210,9 +223,12 @@ fn modelled(data: &[u8], trim: Trim) -> Result<Vec<(u8, Vec<u8>)>, &'static str>
     }
 }
 
-/// True of what has a header, the first fields of which are sound, and says that it was split or trimmed.
+/// True of what has a header, the first fields of which are sound, and says that it was split or
+/// trimmed.
 fn is_part(data: &[u8]) -> bool {
-    let Some(header) = data.get(..HEADER_BYTES).filter(|_| data.len() <= DATAGRAM_BYTES_MAX) else { return false };
+    let Some(header) = data.get(..HEADER_BYTES).filter(|_| data.len() <= DATAGRAM_BYTES_MAX) else {
+        return false;
+    };
     let (servers, numkey) = (usize::from(header[11]), usize::from(header[6]));
     let is_op = header[0] == 0x11 || header[0] == 0x12;
     let has_keys = (1..=KEYS_MAX).contains(&numkey) && (header[0] == 0x11 || numkey == 1);
@@ -289,11 +305,18 @@ fn request(random: &mut Random) -> Vec<u8> {
         }
     }
     let mut data = Vec::new();
-    encode_request(&mut data, op, random.next() as u32 >> 1, &groups, keys.iter().map(Vec::as_slice));
+    encode_request(
+        &mut data,
+        op,
+        random.next() as u32 >> 1,
+        &groups,
+        keys.iter().map(Vec::as_slice),
+    );
     data
 }
 
-/// Hosts on which checksums that are left to the network card are made before the last link, and looked at behind it.
+/// Hosts on which checksums that are left to the network card are made before the last link, and
+/// looked at behind it.
 fn network(test: &str) -> Option<Network> {
     let network = Network::new(test)?;
     if let Err(why) = network.on("sw", || run("ethtool -K p-b tx off >/dev/null")) {
@@ -301,11 +324,16 @@ fn network(test: &str) -> Option<Network> {
         return None;
     }
     // So that more than a datagram may have is one all the same.
-    for (host, interfaces) in
-        [("sw", &["p-c", "p-d", "p-b", "br0"][..]), ("c", &["eth0"]), ("d", &["eth0"]), ("b", &["eth0"])]
-    {
+    for (host, interfaces) in [
+        ("sw", &["p-c", "p-d", "p-b", "br0"][..]),
+        ("c", &["eth0"]),
+        ("d", &["eth0"]),
+        ("b", &["eth0"]),
+    ] {
         for interface in interfaces {
-            network.on(host, || run(&format!("ip link set {interface} mtu 2000"))).expect("an interface");
+            network
+                .on(host, || run(&format!("ip link set {interface} mtu 2000")))
+                .expect("an interface");
         }
     }
     Some(network)
@@ -318,7 +346,11 @@ fn the_parts_of_a_hundred_thousand_datagrams_are_those_of_the_model() {
     for role in [Role::MultigetClient, Role::MultigetGateway] {
         for parts in [Parts::Trimmed, Parts::Full] {
             for addresses in ["10.98.0.", "fd00:98::"] {
-                let Some(mut splitting) = Splitting::new(&network, Way::new(role, parts, addresses)) else { return };
+                let Some(mut splitting) =
+                    Splitting::new(&network, Way::new(role, parts, addresses))
+                else {
+                    return;
+                };
                 seed += 1;
                 splitting.compare(seed, DATAGRAMS / WAYS);
             }
@@ -333,10 +365,16 @@ fn send_raw(splitting: &Splitting<'_>, length: usize, sum: u16, payload: &[u8]) 
     let family = if way.vip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let port = client.local_addr().expect("an address").port();
     let numbers = [port, way.vip.port(), length as u16, sum].map(u16::to_be_bytes);
-    let socket: OwnedFd =
-        network.on("c", || rustix::net::socket(family, SocketType::RAW, Some(ipproto::UDP)).expect("a socket"));
+    let socket: OwnedFd = network.on("c", || {
+        rustix::net::socket(family, SocketType::RAW, Some(ipproto::UDP)).expect("a socket")
+    });
     let to = SocketAddr::new(way.vip.ip(), 0);
-    let sent = rustix::net::sendto(&socket, &[&numbers.concat(), payload].concat(), SendFlags::empty(), &to);
+    let sent = rustix::net::sendto(
+        &socket,
+        &[&numbers.concat(), payload].concat(),
+        SendFlags::empty(),
+        &to,
+    );
     // Of what is dropped on its way out the kernel tells.
     assert!(sent.is_ok() || sent == Err(Errno::NOBUFS), "{sent:?}");
 }
@@ -362,7 +400,10 @@ fn a_wrong_checksum_stays_wrong_and_what_is_no_datagram_alone_is_dropped() {
                 for length in [0, 7, data.len() + 7, data.len() + 9] {
                     send_raw(&splitting, length, 0, &data);
                 }
-                assert!(splitting.received().is_empty() && splitting.splitter.count(Split::Packet) == 4, "{way:?}");
+                assert!(
+                    splitting.received().is_empty() && splitting.splitter.count(Split::Packet) == 4,
+                    "{way:?}"
+                );
             }
         }
     }
@@ -379,8 +420,9 @@ fn what_is_not_for_the_service_passes_as_it_is() {
             let elsewhere = network.on("d", || UdpSocket::bind(other).expect("bound"));
             elsewhere.set_read_timeout(Some(WAIT)).expect("an option");
             let listener = network.on("d", || TcpListener::bind(way.vip).expect("bound"));
-            let _connected =
-                network.on("c", || TcpStream::connect(way.vip).expect("the port is that of another protocol"));
+            let _connected = network.on("c", || {
+                TcpStream::connect(way.vip).expect("the port is that of another protocol")
+            });
             listener.accept().expect("connected");
             let from = network.on("c", || UdpSocket::bind((way.client, 0)).expect("bound"));
             let mut random = Random::new(9);
@@ -394,7 +436,8 @@ fn what_is_not_for_the_service_passes_as_it_is() {
                 let count = elsewhere.recv(&mut found).expect("it has come");
                 assert!(found[..count] == data, "{way:?}");
             }
-            // A whole one in fragments is not split, nor is what says that it is a part. Those of IPv6 do not say what they are of.
+            // A whole one in fragments is not split, nor is what says that it is a part. Those of
+            // IPv6 do not say what they are of.
             let whole = network.on("d", || UdpSocket::bind(way.vip).expect("bound"));
             whole.set_read_timeout(Some(WAIT)).expect("an option");
             splitting.client.send(&[0x11; 4000]).expect("sent");
@@ -424,9 +467,12 @@ fn a_gateway_splits_for_those_that_it_knows() {
     }
 }
 
-/// At least, and at most, so many of these requests are let in within this time, if they come one after the other.
+/// At least, and at most, so many of these requests are let in within this time, if they come one
+/// after the other.
 fn admitted(rate: Rate, requests: u64, within: Duration) -> (u64, u64) {
-    let let_in = |due_ns: &mut u64, now_ns| (0..requests).filter(|_| rate.admit(due_ns, now_ns)).count() as u64;
+    let let_in = |due_ns: &mut u64, now_ns| {
+        (0..requests).filter(|_| rate.admit(due_ns, now_ns)).count() as u64
+    };
     let mut due_ns = 0;
     let at_once = let_in(&mut due_ns, 1);
     (at_once, requests.min(at_once + let_in(&mut due_ns, 1 + within.as_nanos() as u64)))
@@ -437,12 +483,18 @@ fn each_source_may_ask_a_gateway_so_often_as_the_model_lets_it() {
     const REQUESTS: u64 = 300;
     let Some(network) = network("rate") else { return };
     for addresses in ["10.98.0.", "fd00:98::"] {
-        let way = Way { rate: Rate::new(100), ..Way::new(Role::MultigetGateway, Parts::Trimmed, addresses) };
+        let way = Way {
+            rate: Rate::new(100),
+            ..Way::new(Role::MultigetGateway, Parts::Trimmed, addresses)
+        };
         let Some(splitting) = Splitting::new(&network, way) else { return };
-        // Of IPv6 the other one is in the same network of 64 bits, and of IPv4 it is a source of its own.
+        // Of IPv6 the other one is in the same network of 64 bits, and of IPv4 it is a source of
+        // its own.
         let last = if way.vip.is_ipv4() { "12/24" } else { "12/64 nodad" };
         let other: IpAddr = format!("{addresses}12").parse().expect("an address");
-        network.on("c", || run(&format!("ip addr replace {addresses}{last} dev eth0"))).expect("another address");
+        network
+            .on("c", || run(&format!("ip addr replace {addresses}{last} dev eth0")))
+            .expect("another address");
         let mut random = Random::new(5);
         let count = |which| splitting.splitter.count(which);
         let let_in = || count(Split::Requests) + count(Split::Version) + count(Split::Unknown);
@@ -453,14 +505,19 @@ fn each_source_may_ask_a_gateway_so_often_as_the_model_lets_it() {
         }
         until("all are counted", || let_in() + count(Split::Rate) == REQUESTS);
         let (found, (least, most)) = (let_in(), admitted(way.rate, REQUESTS, begun.elapsed()));
-        assert!(least == 100 && (least..=most).contains(&found), "{found} of {least} to {most}, {way:?}");
+        assert!(
+            least == 100 && (least..=most).contains(&found),
+            "{found} of {least} to {most}, {way:?}"
+        );
         let socket = network.on("c", || UdpSocket::bind((other, 0)).expect("bound"));
         for _ in 0..REQUESTS {
             network.on("c", || socket.send_to(&[1], way.vip).expect("sent"));
         }
         until("all are counted", || let_in() + count(Split::Rate) == 2 * REQUESTS);
-        let (before, requests) = if way.vip.is_ipv4() { (found, REQUESTS) } else { (0, 2 * REQUESTS) };
-        let (found, (least, most)) = (let_in() - before, admitted(way.rate, requests, begun.elapsed()));
+        let (before, requests) =
+            if way.vip.is_ipv4() { (found, REQUESTS) } else { (0, 2 * REQUESTS) };
+        let (found, (least, most)) =
+            (let_in() - before, admitted(way.rate, requests, begun.elapsed()));
         assert!((least..=most).contains(&found), "{found} of {least} to {most}, {way:?}");
     }
 }
@@ -472,8 +529,9 @@ fn a_program_that_splits_is_loaded_once_and_cleaned_without_a_trace() {
         let way = Way::new(role, Parts::Full, "10.98.0.");
         let Some(splitting) = Splitting::new(&network, way) else { return };
         let pins = splitting.pins.clone();
-        let again = network
-            .on(way.host(), || load_splitter("eth0", role, &[way.vip], &[], Parts::Full, Sources::default(), &pins));
+        let again = network.on(way.host(), || {
+            load_splitter("eth0", role, &[way.vip], &[], Parts::Full, Sources::default(), &pins)
+        });
         assert!(matches!(again, Err(Error::Loaded(_))), "{again:?}");
         drop(splitting);
         assert!(!pins.exists() && matches!(Splitter::open(&pins), Err(Error::NotLoaded(_))));

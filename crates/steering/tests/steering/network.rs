@@ -20,7 +20,8 @@ pub(crate) struct Network {
 }
 
 pub(crate) fn run(command: &str) -> Result<(), String> {
-    let done = Command::new("sh").args(["-c", command]).output().map_err(|error| error.to_string())?;
+    let done =
+        Command::new("sh").args(["-c", command]).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
     done.status.success().then_some(()).ok_or_else(|| format!("{command}: {said}"))
 }
@@ -34,7 +35,9 @@ impl Network {
         let network = Network { name, pins };
         // What takes privileges, and iproute2. Whatever fails behind it is a failure.
         let (name, pins) = (&network.name, network.pins.display());
-        if let Err(why) = run(&format!("mkdir -p {pins} && mount -t bpf bpf {pins} && ip netns add {name}-sw")) {
+        if let Err(why) =
+            run(&format!("mkdir -p {pins} && mount -t bpf bpf {pins} && ip netns add {name}-sw"))
+        {
             println!("skipped: {why}");
             return None;
         }
@@ -44,7 +47,9 @@ impl Network {
 
     fn make(&self) -> Result<(), String> {
         let name = &self.name;
-        run(&format!("ip -n {name}-sw link add br0 type bridge && ip -n {name}-sw link set br0 up"))?;
+        run(&format!(
+            "ip -n {name}-sw link add br0 type bridge && ip -n {name}-sw link set br0 up"
+        ))?;
         for (host, last) in [("c", 11), ("d", 20), ("b", 31)] {
             let of = format!("{name}-{host}");
             run(&format!(
@@ -67,8 +72,11 @@ impl Network {
         thread::scope(|scope| {
             let inside = scope.spawn(move || {
                 let space = File::open(path).expect("a namespace");
-                move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), Some(LinkNameSpaceType::Network))
-                    .expect("entered");
+                move_into_link_name_space(
+                    std::os::fd::AsFd::as_fd(&space),
+                    Some(LinkNameSpaceType::Network),
+                )
+                .expect("entered");
                 work()
             });
             inside.join().expect("the host's thread ends")
@@ -82,7 +90,9 @@ impl Network {
     pub(crate) fn load(&self, host: &str, role: Role) -> Option<Steering> {
         let pins = self.pins(host);
         let vips = [VIP, VIP6].map(|vip| vip.parse().expect("address"));
-        unless_skipped(self.on(host, || load("eth0", role, &vips, &pins).and_then(|()| Steering::open(&pins))))
+        unless_skipped(
+            self.on(host, || load("eth0", role, &vips, &pins).and_then(|()| Steering::open(&pins))),
+        )
     }
 }
 
@@ -92,7 +102,10 @@ pub(crate) fn unless_skipped<T>(loaded: Result<T, Error>) -> Option<T> {
         Ok(loaded) => Some(loaded),
         Err(error @ (Error::NoPrograms | Error::NotAllowed(_) | Error::OldKernel(_))) => {
             let is_built = !matches!(error, Error::NoPrograms);
-            assert!(is_built || run("command -v clang").is_err(), "clang is there, and the build has no programs");
+            assert!(
+                is_built || run("command -v clang").is_err(),
+                "clang is there, and the build has no programs"
+            );
             println!("skipped: {error}");
             None
         }

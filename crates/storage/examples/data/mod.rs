@@ -55,12 +55,21 @@ pub(crate) fn paper(rows: usize, random: &mut Random) -> Data {
     Data { name: "paper", columns, rows: (0..rows).map(&mut one).collect() }
 }
 
-/// Telemetry: hosts of 64 kinds, each with its own 20 to 40 of 40 columns with real names, three of them missing at times.
+/// Telemetry: hosts of 64 kinds, each with its own 20 to 40 of 40 columns with real names, three of
+/// them missing at times.
 pub(crate) fn telemetry(rows: usize, random: &mut Random) -> Data {
     let parts = ["cpu", "mem", "disk", "net", "jvm", "http", "gc", "db"];
-    let kinds = ["utilization_percent", "bytes_read_total", "queue_depth", "latency_p99_micros", "errors_total"];
-    let columns: Vec<String> =
-        parts.iter().flat_map(|part| kinds.iter().map(move |kind| format!("{part}.{kind}"))).collect();
+    let kinds = [
+        "utilization_percent",
+        "bytes_read_total",
+        "queue_depth",
+        "latency_p99_micros",
+        "errors_total",
+    ];
+    let columns: Vec<String> = parts
+        .iter()
+        .flat_map(|part| kinds.iter().map(move |kind| format!("{part}.{kind}")))
+        .collect();
     let mut drop_some = |from: &[u32], some: u64| {
         let mut left = from.to_vec();
         for _ in 0..some {

@@ -53,8 +53,16 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    pub(crate) fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], DecodeError> {
-        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or_else(|| self.error(what))?;
+    pub(crate) fn take(
+        &mut self,
+        length: usize,
+        what: &'static str,
+    ) -> Result<&'a [u8], DecodeError> {
+        let end = self
+            .at
+            .checked_add(length)
+            .filter(|end| *end <= self.bytes.len())
+            .ok_or_else(|| self.error(what))?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)
@@ -84,10 +92,14 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A count of things that take a byte each at least, so that no count makes us reserve more than the record has.
+    /// A count of things that take a byte each at least, so that no count makes us reserve more
+    /// than the record has.
     pub(crate) fn count(&mut self, what: &'static str) -> Result<usize, DecodeError> {
         let value = self.varint(what)?;
-        usize::try_from(value).ok().filter(|count| *count <= self.remaining()).ok_or_else(|| self.error(what))
+        usize::try_from(value)
+            .ok()
+            .filter(|count| *count <= self.remaining())
+            .ok_or_else(|| self.error(what))
     }
 
     pub(crate) fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], DecodeError> {

@@ -10,7 +10,8 @@ use crate::row::{Cell, CellValue, ColumnId, Row};
 pub fn decode_row(bytes: &[u8], catalogue: &Catalogue) -> Result<Row, DecodeError> {
     let mut view = RecordView::parse(bytes, catalogue)?;
     let complex = std::mem::take(&mut view.complex);
-    let mut row = Row { liveness: view.liveness, deletion: view.deletion, complex, cells: Vec::new() };
+    let mut row =
+        Row { liveness: view.liveness, deletion: view.deletion, complex, cells: Vec::new() };
     view.each_column(|column, cell| match cell.value {
         ValueView::Elements(body) => {
             for (path, element) in view.elements(body)? {
@@ -36,10 +37,17 @@ fn owned(column: ColumnId, path: Option<&[u8]>, cell: CellView<'_>) -> Cell {
         ValueView::Counter(sum) => CellValue::Counter(sum),
         ValueView::CounterDelta(added) => CellValue::CounterDelta(added),
     };
-    Cell { column, path: path.map(<[u8]>::to_vec), timestamp: cell.timestamp, expiry: cell.expiry, value }
+    Cell {
+        column,
+        path: path.map(<[u8]>::to_vec),
+        timestamp: cell.timestamp,
+        expiry: cell.expiry,
+        value,
+    }
 }
 
-/// The fragments of a record that keeps what could not be merged; `None` if it is another kind of record.
+/// The fragments of a record that keeps what could not be merged; `None` if it is another kind of
+/// record.
 pub fn decode_unmerged(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     if *bytes.first()? != VERSION << 4 | KIND_UNMERGED {
         return None;
@@ -47,7 +55,8 @@ pub fn decode_unmerged(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = Reader::new(bytes);
     reader.byte("kind").ok()?;
     let count = reader.count("number of fragments").ok()?;
-    let fragments = (0..count).map(|_| reader.bytes("fragment").ok()).collect::<Option<Vec<_>>>()?;
+    let fragments =
+        (0..count).map(|_| reader.bytes("fragment").ok()).collect::<Option<Vec<_>>>()?;
     reader.end("bytes after the last fragment").ok()?;
     Some(fragments)
 }

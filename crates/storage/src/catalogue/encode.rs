@@ -14,12 +14,16 @@ struct Base {
 
 /// Appends the record of a row in canonical form.
 pub fn encode_row(row: &Row, table: TableId, catalogue: &Catalogue, out: &mut Vec<u8>) {
-    let groups: Vec<&[Cell]> = row.cells.chunk_by(|left, right| left.column == right.column).collect();
+    let groups: Vec<&[Cell]> =
+        row.cells.chunk_by(|left, right| left.column == right.column).collect();
     let columns: Vec<ColumnId> = groups.iter().map(|group| group[0].column).collect();
     let base = base_of(row);
-    let presence = if columns.is_empty() { None } else { Some(catalogue.presence(table, &columns)) };
+    let presence =
+        if columns.is_empty() { None } else { Some(catalogue.presence(table, &columns)) };
     let plain = groups.iter().all(|group| is_plain(group, base));
-    let uniform = plain && groups.len() > 1 && groups.iter().all(|group| plain_bytes(group) == plain_bytes(groups[0]));
+    let uniform = plain
+        && groups.len() > 1
+        && groups.iter().all(|group| plain_bytes(group) == plain_bytes(groups[0]));
 
     out.push(VERSION << 4 | KIND_ROW);
     let flags_at = out.len();
@@ -89,7 +93,9 @@ fn plain_bytes(group: &[Cell]) -> Option<usize> {
 }
 
 fn is_plain(group: &[Cell], base: Base) -> bool {
-    plain_bytes(group).is_some() && group[0].timestamp == base.timestamp && group[0].expiry == base.expiry
+    plain_bytes(group).is_some()
+        && group[0].timestamp == base.timestamp
+        && group[0].expiry == base.expiry
 }
 
 fn put_expiry(out: &mut Vec<u8>, expiry: Expiry, timestamp: i64) {
@@ -209,7 +215,9 @@ fn put_value(out: &mut Vec<u8>, cell: &Cell) {
     match &cell.value {
         CellValue::Live(bytes) => out.extend_from_slice(bytes),
         CellValue::Tombstone { .. } => {}
-        CellValue::Counter(sum) | CellValue::CounterDelta(sum) => out.extend_from_slice(&sum.to_be_bytes()),
+        CellValue::Counter(sum) | CellValue::CounterDelta(sum) => {
+            out.extend_from_slice(&sum.to_be_bytes())
+        }
     }
 }
 
@@ -254,7 +262,8 @@ fn put_cut(out: &mut Vec<u8>, cut: &Cut) {
     }
 }
 
-/// Appends a record that only keeps fragments which could not be merged, as they were, oldest first.
+/// Appends a record that only keeps fragments which could not be merged, as they were, oldest
+/// first.
 pub fn encode_unmerged<'a>(fragments: impl ExactSizeIterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     out.push(VERSION << 4 | KIND_UNMERGED);
     put_varint(out, fragments.len() as u64);

@@ -1,8 +1,8 @@
 //! The catalogue's file: one entry per schema, appended and synced before the id is used.
 //!
-//! An entry is its payload's length, a checksum of that length, a checksum of the payload, and the payload. An end that
-//! was cut off while being written is dropped: its ids were never used. Any other damage is an error, for ids that
-//! are lost could be given out again for other columns.
+//! An entry is its payload's length, a checksum of that length, a checksum of the payload, and the
+//! payload. An end that was cut off while being written is dropped: its ids were never used. Any
+//! other damage is an error, for ids that are lost could be given out again for other columns.
 
 use super::bytes::{Reader, put_varint};
 use super::{DecodeError, Schema};
@@ -50,7 +50,9 @@ pub enum CatalogueError {
 impl fmt::Display for CatalogueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CatalogueError::Io { path, source } => write!(f, "schema catalogue {}: {source}", path.display()),
+            CatalogueError::Io { path, source } => {
+                write!(f, "schema catalogue {}: {source}", path.display())
+            }
             CatalogueError::Corrupt { path, at, what } => {
                 write!(f, "schema catalogue {} is corrupt at byte {at}: {what}", path.display())
             }
@@ -74,7 +76,8 @@ pub(super) struct File {
     file: fs::File,
     /// Where the next entry goes; beyond it is what a failed write left.
     end: u64,
-    /// Schemas below this id were appended since it was opened or rewritten: one that cannot be used yet comes again.
+    /// Schemas below this id were appended since it was opened or rewritten: one that cannot be
+    /// used yet comes again.
     appended: u32,
     /// True if another file may lie at the path, now or after a power failure. Nothing may be
     /// appended to this one, for it might be gone with it: all is written anew first.
@@ -96,7 +99,8 @@ impl File {
 
     /// The contents, and where the last whole entry ends.
     pub(super) fn read(path: &Path) -> Result<(Contents, u64), CatalogueError> {
-        let bytes = fs::read(path).map_err(|source| CatalogueError::Io { path: path.to_owned(), source })?;
+        let bytes = fs::read(path)
+            .map_err(|source| CatalogueError::Io { path: path.to_owned(), source })?;
         read_file(path, &bytes)
     }
 
@@ -117,12 +121,14 @@ impl File {
             .and_then(|_| self.file.write_all(&bytes))
             .and_then(|()| self.file.sync_data());
         if let Err(source) = written {
-            // So that half an entry is not followed by whole ones. If this fails too, the next append overwrites.
+            // So that half an entry is not followed by whole ones. If this fails too, the next
+            // append overwrites.
             let _ = self.file.set_len(self.end);
             return Err(CatalogueError::Io { path: self.path.clone(), source });
         }
         self.end += bytes.len() as u64;
-        self.appended = schemas.iter().map(|schema| schema.id.saturating_add(1)).fold(self.appended, u32::max);
+        self.appended =
+            schemas.iter().map(|schema| schema.id.saturating_add(1)).fold(self.appended, u32::max);
         Ok(())
     }
 
@@ -141,7 +147,11 @@ impl File {
     }
 
     /// Fails with the file as it was, or with the new one in its place.
-    pub(super) fn rewrite(&mut self, next_id: u32, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
+    pub(super) fn rewrite(
+        &mut self,
+        next_id: u32,
+        schemas: &[Arc<Schema>],
+    ) -> Result<(), CatalogueError> {
         let path = self.path.clone();
         let failed = |source| CatalogueError::Io { path: path.clone(), source };
         let replaced = write_whole(&self.path, next_id, schemas);
@@ -158,12 +168,22 @@ impl File {
     }
 }
 
-/// The contents of the file's bytes, and where the last whole entry ends. The path is for the message.
+/// The contents of the file's bytes, and where the last whole entry ends. The path is for the
+/// message.
 pub(crate) fn read_file(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), CatalogueError> {
-    let corrupt = |at, what: &str| CatalogueError::Corrupt { path: path.to_owned(), at, what: what.to_owned() };
+    let corrupt = |at, what: &str| CatalogueError::Corrupt {
+        path: path.to_owned(),
+        at,
+        what: what.to_owned(),
+    };
     match bytes.strip_prefix(MAGIC).map(<[u8]>::first) {
         Some(Some(&VERSION)) => {}
-        Some(Some(found)) => return Err(corrupt(0, &format!("its format is {found}, this program knows {VERSION}"))),
+        Some(Some(found)) => {
+            return Err(corrupt(
+                0,
+                &format!("its format is {found}, this program knows {VERSION}"),
+            ));
+        }
         _ => return Err(corrupt(0, "it is no schema catalogue")),
     }
     let mut contents = Contents::default();
@@ -172,12 +192,16 @@ pub(crate) fn read_file(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Ca
         if bytes[at..].iter().all(|byte| *byte == 0) {
             break;
         }
-        let number = |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
+        let number = |from: usize| {
+            u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]])
+        };
         if crc32fast::hash(&head[..4]) != number(4) {
             return Err(corrupt(at, "checksum of an entry's length"));
         }
         let start = at + ENTRY_HEAD_BYTES;
-        let Some(payload) = bytes.get(start..start.saturating_add(number(0) as usize)) else { break };
+        let Some(payload) = bytes.get(start..start.saturating_add(number(0) as usize)) else {
+            break;
+        };
         if crc32fast::hash(payload) != number(8) {
             return Err(corrupt(at, "checksum of an entry"));
         }
@@ -238,11 +262,17 @@ fn read_entry(payload: &[u8], contents: &mut Contents) -> Result<(), DecodeError
             for at in 0..count {
                 let step = reader.number("column")?;
                 let column = columns.last().map_or(0, |last| last.0).checked_add(step);
-                let column = column.filter(|_| at == 0 || step > 0).ok_or_else(|| reader.error("column"))?;
+                let column =
+                    column.filter(|_| at == 0 || step > 0).ok_or_else(|| reader.error("column"))?;
                 columns.push(ColumnId(column));
             }
             contents.next_id = contents.next_id.max(id.saturating_add(1));
-            contents.schemas.push(Arc::new(Schema::new(id, table, columns.into(), kind == ENTRY_BASE)));
+            contents.schemas.push(Arc::new(Schema::new(
+                id,
+                table,
+                columns.into(),
+                kind == ENTRY_BASE,
+            )));
         }
         _ => return Err(reader.error("kind of an entry")),
     }

@@ -1,8 +1,10 @@
-//! Headers of partitions read in place: what lies over one row, without taking thousands of ranges out of the record.
+//! Headers of partitions read in place: what lies over one row, without taking thousands of ranges
+//! out of the record.
 //!
-//! To a reader a header may come as the fragments that it was written in, one after another ([`super::encode_unmerged`]):
-//! putting them together costs more than looking at each. It may never take a fragment that is broken for one that says
-//! nothing, nor skip what lies behind it: then the whole header is an error.
+//! To a reader a header may come as the fragments that it was written in, one after another
+//! ([`super::encode_unmerged`]): putting them together costs more than looking at each. It may
+//! never take a fragment that is broken for one that says nothing, nor skip what lies behind it:
+//! then the whole header is an error.
 
 use super::DecodeError;
 use super::bytes::Reader;
@@ -10,8 +12,8 @@ use super::layout::{EPOCH_US, KIND_HEADER, KIND_UNMERGED, VERSION};
 use super::view::{kind, read_deletion};
 use crate::row::{Cut, Deletion, Header, RangeTombstone};
 
-/// Where fragments put on a header are worth folding into it: a quarter of its size, so that a header of any size is
-/// rewritten as often as it doubles, times a constant.
+/// Where fragments put on a header are worth folding into it: a quarter of its size, so that a
+/// header of any size is rewritten as often as it doubles, times a constant.
 const FOLD_SHARE: usize = 4;
 
 /// A cut, borrowed: kind, bytes, side. In the order of cuts.
@@ -27,8 +29,8 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, DecodeError> {
     Ok(Header::merge_all(fragments))
 }
 
-/// Returns the deletion that a header's record has at the row of these clustering bytes; without them, what it deletes
-/// everywhere.
+/// Returns the deletion that a header's record has at the row of these clustering bytes; without
+/// them, what it deletes everywhere.
 pub fn covering(bytes: &[u8], clustering: Option<&[u8]>) -> Result<Option<Deletion>, DecodeError> {
     let mut strongest = None;
     each_fragment(bytes, |fragment| {
@@ -88,7 +90,10 @@ fn decode_fragment(bytes: &[u8]) -> Result<Header, DecodeError> {
     Ok(Header { deletion, ranges })
 }
 
-fn fragment_covering(bytes: &[u8], clustering: Option<&[u8]>) -> Result<Option<Deletion>, DecodeError> {
+fn fragment_covering(
+    bytes: &[u8],
+    clustering: Option<&[u8]>,
+) -> Result<Option<Deletion>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let (deletion, count) = read_head(&mut reader)?;
     let Some(clustering) = clustering else { return Ok(deletion) };

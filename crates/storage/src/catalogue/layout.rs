@@ -12,9 +12,9 @@
 //!           of flags and what these call for
 //! ```
 //!
-//! A plain INSERT of values of one length costs 11 bytes beside the values: 2 + 7 (timestamp) + 1 (schema) + 1
-//! (length). Timestamps and times are differences from the row's first ones. Values come last and together, so that
-//! a column is found by walking the lengths before it.
+//! A plain INSERT of values of one length costs 11 bytes beside the values: 2 + 7 (timestamp) + 1
+//! (schema) + 1 (length). Timestamps and times are differences from the row's first ones. Values
+//! come last and together, so that a column is found by walking the lengths before it.
 
 /// The version of the format, in the upper half of the first byte.
 pub(super) const VERSION: u8 = 1;

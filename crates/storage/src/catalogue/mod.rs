@@ -1,12 +1,14 @@
 //! The schema catalogue and the record format: rows on disk name a set of columns, not its members.
 //!
-//! A schema id (32 bits, increasing, never given twice) stands for a table's sorted set of columns. Ids are given out
-//! when a row with a new set is written, but a record may use an id only once the catalogue's file holds it, synced;
-//! until then, and whenever the file cannot be written, records name their columns themselves. So no writer ever
-//! waits for the catalogue, and no record is ever without its schema.
+//! A schema id (32 bits, increasing, never given twice) stands for a table's sorted set of columns.
+//! Ids are given out when a row with a new set is written, but a record may use an id only once the
+//! catalogue's file holds it, synced; until then, and whenever the file cannot be written, records
+//! name their columns themselves. So no writer ever waits for the catalogue, and no record is ever
+//! without its schema.
 //!
-//! A table may have [`Limits::exact`] sets of its own. Rows of other sets refer to a *base*: a larger set, with a bit
-//! for each of its columns in the record. Very wide tables have several bases.
+//! A table may have [`Limits::exact`] sets of its own. Rows of other sets refer to a *base*: a
+//! larger set, with a bit for each of its columns in the record. Very wide tables have several
+//! bases.
 
 mod bytes;
 mod decode;
@@ -68,7 +70,9 @@ impl fmt::Display for DecodeError {
         match self {
             DecodeError::Version { found } => write!(f, "record format {found} is not known"),
             DecodeError::UnknownSchema { id } => write!(f, "schema {id} is not in the catalogue"),
-            DecodeError::Unmerged => write!(f, "a fragment is broken and the others are kept unmerged"),
+            DecodeError::Unmerged => {
+                write!(f, "a fragment is broken and the others are kept unmerged")
+            }
             DecodeError::Malformed { what, at } => write!(f, "{what} at byte {at} of the record"),
         }
     }
@@ -149,7 +153,12 @@ impl Catalogue {
 
     fn new(state: State, file: Option<File>) -> Self {
         let immediate = file.is_none();
-        Catalogue { state: RwLock::new(state), file: Mutex::new(file), immediate, pending: AtomicBool::new(false) }
+        Catalogue {
+            state: RwLock::new(state),
+            file: Mutex::new(file),
+            immediate,
+            pending: AtomicBool::new(false),
+        }
     }
 
     /// Reads the catalogue's file, or begins one.
@@ -182,16 +191,17 @@ impl Catalogue {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Writes the schemas that were asked for since, syncs, and only then lets records use them. Blocks: not for an
-    /// event loop.
+    /// Writes the schemas that were asked for since, syncs, and only then lets records use them.
+    /// Blocks: not for an event loop.
     pub fn persist(&self) -> Result<(), CatalogueError> {
         self.persist_and(|_| true)
     }
 
-    /// As [`Catalogue::persist`], with a word in between: `note` is told the first id that has not been given out, and
-    /// unless it agrees the new ids are not used yet.
+    /// As [`Catalogue::persist`], with a word in between: `note` is told the first id that has not
+    /// been given out, and unless it agrees the new ids are not used yet.
     pub(crate) fn persist_and(&self, note: impl FnOnce(u32) -> bool) -> Result<(), CatalogueError> {
-        // Held throughout, so that two callers cannot interleave; readers and encoders do not take it.
+        // Held throughout, so that two callers cannot interleave; readers and encoders do not take
+        // it.
         let mut file = self.lock_file();
         let waiting = {
             self.pending.store(false, Ordering::Release);
@@ -221,8 +231,8 @@ impl Catalogue {
         if let Some(presence) = known {
             return presence;
         }
-        // Never the file's lock: it is held over a sync and over a write to the engine, and that may wait for a compaction
-        // which asks here.
+        // Never the file's lock: it is held over a sync and over a write to the engine, and that
+        // may wait for a compaction which asks here.
         let mut state = self.write();
         if !state.ask(table, columns) {
             return Presence::Inline;
@@ -241,25 +251,33 @@ impl Catalogue {
         self.read().schemas.values().for_each(|schema| schema.used.store(false, Ordering::Release));
     }
 
-    /// Counts the schema that a row's record names as used. A record that cannot be read names none.
+    /// Counts the schema that a row's record names as used. A record that cannot be read names
+    /// none.
     pub(crate) fn note_use(&self, record: &[u8]) {
-        if let Some(schema) = RecordView::parse(record, self).ok().and_then(|view| view.schema_id()) {
+        if let Some(schema) = RecordView::parse(record, self).ok().and_then(|view| view.schema_id())
+        {
             self.read().schemas.get(&schema).inspect(|schema| schema.mark_used());
         }
     }
 
-    /// Retires all schemas but those `in_use` and those named by an encoder since `forget_uses`, and rewrites the file.
-    /// Their ids are not given out again. Returns the retired ones, whatever becomes of the file: nobody names them any more,
-    /// and they can be read until the next call, for the sake of reads that go on meanwhile.
-    pub fn reclaim(&self, in_use: &BTreeSet<u32>) -> (Vec<Arc<Schema>>, Result<(), CatalogueError>) {
+    /// Retires all schemas but those `in_use` and those named by an encoder since `forget_uses`,
+    /// and rewrites the file. Their ids are not given out again. Returns the retired ones, whatever
+    /// becomes of the file: nobody names them any more, and they can be read until the next call,
+    /// for the sake of reads that go on meanwhile.
+    pub fn reclaim(
+        &self,
+        in_use: &BTreeSet<u32>,
+    ) -> (Vec<Arc<Schema>>, Result<(), CatalogueError>) {
         let mut file = self.lock_file();
-        // Encoders look schemas up under the same lock: each has named its schema before, or does not find it any more.
+        // Encoders look schemas up under the same lock: each has named its schema before, or does
+        // not find it any more.
         let (retired, kept, next_id) = {
             let mut state = self.write();
             let retired = state.retire(in_use);
             (retired, state.schemas.values().cloned().collect::<Vec<_>>(), state.next_id)
         };
-        // Without the lock, for readers must not wait for the disk. A file that has more than it need is no fault.
+        // Without the lock, for readers must not wait for the disk. A file that has more than it
+        // need is no fault.
         let written = match file.as_mut() {
             Some(file) if !retired.is_empty() => file.rewrite(next_id, &kept),
             _ => Ok(()),

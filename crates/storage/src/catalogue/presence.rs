@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub struct Limits {
     /// Sets of columns with an id of their own, per table.
     pub exact: usize,
-    /// Bases per table that rows are written with; fewer columns than those of another base do not count.
+    /// Bases per table that rows are written with; fewer columns than those of another base do not
+    /// count.
     pub bases: usize,
     /// Columns of a base: a bit each in every record that refers to it.
     pub base_columns: usize,
@@ -22,7 +23,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // 64 sets are what tables written by a few statements have; 256 columns are a bitmap of 32 bytes.
+        // 64 sets are what tables written by a few statements have; 256 columns are a bitmap of 32
+        // bytes.
         Limits { exact: 64, bases: 32, base_columns: 256, schema_columns: 4096 }
     }
 }
@@ -42,8 +44,8 @@ struct TableSchemas {
 pub(super) struct State {
     limits: Limits,
     pub(super) schemas: HashMap<u32, Arc<Schema>>,
-    /// Named by no record that is written from now on, and by none in the newest state of the data; a read that began
-    /// before may still meet one.
+    /// Named by no record that is written from now on, and by none in the newest state of the data;
+    /// a read that began before may still meet one.
     retired: HashMap<u32, Arc<Schema>>,
     tables: HashMap<TableId, TableSchemas>,
     pub(super) pending: Vec<Arc<Schema>>,
@@ -96,14 +98,19 @@ impl State {
         (schemas.bases.len() >= self.limits.bases).then_some(Presence::Inline)
     }
 
-    /// Gives out an id for this set, or for a base with room for it; says whether there is something to persist.
+    /// Gives out an id for this set, or for a base with room for it; says whether there is
+    /// something to persist.
     pub(super) fn ask(&mut self, table: TableId, columns: &[ColumnId]) -> bool {
         if columns.len() > self.limits.schema_columns {
             return false;
         }
         let waits = |schema: &Arc<Schema>| {
             schema.table == table
-                && if schema.base { contains(&schema.columns, columns) } else { *schema.columns == *columns }
+                && if schema.base {
+                    contains(&schema.columns, columns)
+                } else {
+                    *schema.columns == *columns
+                }
         };
         if self.pending.iter().any(waits) {
             return true;
@@ -139,8 +146,9 @@ impl State {
         }
     }
 
-    /// Retires all schemas but those `in_use` and those an encoder has named since its uses were forgotten, and forgets
-    /// what was retired the last time. What is pending stays. Returns the retired ones.
+    /// Retires all schemas but those `in_use` and those an encoder has named since its uses were
+    /// forgotten, and forgets what was retired the last time. What is pending stays. Returns the
+    /// retired ones.
     pub(super) fn retire(&mut self, in_use: &BTreeSet<u32>) -> Vec<Arc<Schema>> {
         let all = std::mem::take(&mut self.schemas);
         for table in self.tables.values_mut() {
@@ -161,10 +169,12 @@ impl State {
     fn insert(&mut self, schema: Arc<Schema>) {
         let table = self.tables.entry(schema.table).or_default();
         if schema.base {
-            // A base that grew takes the place of what it grew from: that is read from now on, no longer written.
+            // A base that grew takes the place of what it grew from: that is read from now on, no
+            // longer written.
             table.bases.retain(|base| !contains(&schema.columns, &base.columns));
             if !table.bases.iter().any(|base| contains(&base.columns, &schema.columns)) {
-                let at = table.bases.partition_point(|base| base.columns.len() <= schema.columns.len());
+                let at =
+                    table.bases.partition_point(|base| base.columns.len() <= schema.columns.len());
                 table.bases.insert(at, Arc::clone(&schema));
             }
         } else {
@@ -174,8 +184,8 @@ impl State {
     }
 }
 
-/// All columns the table is known to have, if they fit a base; else the set joined with the nearest base that has room;
-/// else the set alone.
+/// All columns the table is known to have, if they fit a base; else the set joined with the nearest
+/// base that has room; else the set alone.
 fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<[ColumnId]> {
     let joined = |other: &mut dyn Iterator<Item = ColumnId>| {
         let all: BTreeSet<ColumnId> = other.chain(columns.iter().copied()).collect();
@@ -185,7 +195,8 @@ fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<
     if let Some(all) = joined(&mut sets.flat_map(|set| set.iter().copied())) {
         return all;
     }
-    let shared = |base: &&Arc<Schema>| columns.iter().filter(|column| base.columns.contains(column)).count();
+    let shared =
+        |base: &&Arc<Schema>| columns.iter().filter(|column| base.columns.contains(column)).count();
     let mut near: Vec<&Arc<Schema>> = known.bases.iter().collect();
     near.sort_by_key(shared);
     let nearest = near.into_iter().rev().find_map(|base| joined(&mut base.columns.iter().copied()));
@@ -195,5 +206,6 @@ fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<
 /// True if the sorted `set` has all of the sorted `columns`.
 fn contains(set: &[ColumnId], columns: &[ColumnId]) -> bool {
     let mut rest = set.iter();
-    columns.len() <= set.len() && columns.iter().all(|column| rest.by_ref().any(|other| other == column))
+    columns.len() <= set.len()
+        && columns.iter().all(|column| rest.by_ref().any(|other| other == column))
 }

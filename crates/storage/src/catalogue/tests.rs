@@ -84,7 +84,8 @@ proptest! {
             let at = at % record.len();
             record[at] ^= bits;
         }
-        // Either refused, or a row that can be written again: the bytes may have said something else.
+        // Either refused, or a row that can be written again: the bytes may have said something
+        // else.
         if let Ok(other) = decode_row(&record, &catalogue) {
             let again = decode_row(&encoded(&other, &catalogue), &catalogue).unwrap();
             prop_assert_eq!(again, other);
@@ -127,15 +128,19 @@ fn a_plain_insert_costs_eleven_bytes_beside_its_values() {
 #[test]
 fn variable_tables_share_a_base() {
     let catalogue = Catalogue::in_memory(limits(8, 4));
-    let sets = |seed: u32| (0..20u32).filter(move |column| seed >> (column % 12) & 1 == 1 || *column == 19);
-    let records: Vec<_> = (0..4096).map(|seed| encoded(&insert(sets(seed), b"v"), &catalogue)).collect();
+    let sets = |seed: u32| {
+        (0..20u32).filter(move |column| seed >> (column % 12) & 1 == 1 || *column == 19)
+    };
+    let records: Vec<_> =
+        (0..4096).map(|seed| encoded(&insert(sets(seed), b"v"), &catalogue)).collect();
     let counts = catalogue.counts();
     // It grew with the columns that turned up, and no further.
     assert!(counts.schemas <= 8 + 12 && counts.bases >= 1, "{counts:?}");
     for (seed, record) in (0..).zip(&records) {
         assert_eq!(decode_row(record, &catalogue).unwrap(), insert(sets(seed), b"v"));
     }
-    // Once the base has all columns: its id and three bytes of bitmap where a set of its own would cost its id.
+    // Once the base has all columns: its id and three bytes of bitmap where a set of its own would
+    // cost its id.
     let widest = records.last().unwrap();
     assert!(widest.len() <= 10 + 1 + 3 + 20, "{}", widest.len());
 }
@@ -145,7 +150,10 @@ fn very_wide_tables_have_several_bases() {
     let bounds = Limits { exact: 2, bases: 8, base_columns: 64, ..Limits::default() };
     let catalogue = Catalogue::in_memory(bounds);
     let row = |group: u32, seed: u32| {
-        insert((0..50).filter(move |at| seed >> (at % 8) & 1 == 0).map(move |at| group * 1000 + at), b"v")
+        insert(
+            (0..50).filter(move |at| seed >> (at % 8) & 1 == 0).map(move |at| group * 1000 + at),
+            b"v",
+        )
     };
     for group in 0..5 {
         for seed in 0..40 {
@@ -191,7 +199,11 @@ fn reclaimed_ids_are_not_given_out_again() {
     catalogue.forget_uses();
     let kept = encoded(&insert([3], b"v"), &catalogue);
     assert_eq!(catalogue.reclaim(&BTreeSet::from([4])).0.len(), 8);
-    assert_eq!(decode_row(&old, &catalogue).unwrap(), insert([7], b"v"), "a read that goes on finds what it met");
+    assert_eq!(
+        decode_row(&old, &catalogue).unwrap(),
+        insert([7], b"v"),
+        "a read that goes on finds what it met"
+    );
     assert_eq!(catalogue.reclaim(&BTreeSet::from([3, 4])).0.len(), 0);
     assert_eq!(decode_row(&old, &catalogue), Err(DecodeError::UnknownSchema { id: 7 }));
     drop(catalogue);
@@ -232,8 +244,8 @@ fn a_torn_end_is_dropped_and_other_damage_is_named() {
 
 const MAGIC_BYTES: usize = 8;
 
-/// A record that version 1 of the format has written stays readable. A change here needs a new version, and this one
-/// kept.
+/// A record that version 1 of the format has written stays readable. A change here needs a new
+/// version, and this one kept.
 #[test]
 fn the_bytes_of_version_one() {
     let catalogue = Catalogue::in_memory(limits(1, 1));
@@ -245,7 +257,13 @@ fn the_bytes_of_version_one() {
         deletion: Some(Deletion { timestamp: timestamp - 5, local: 1_790_000_000 }),
         complex: vec![(ColumnId(3), Deletion { timestamp: timestamp - 1, local: 1_790_000_001 })],
         cells: vec![
-            Cell { column: ColumnId(1), path: None, timestamp, expiry, value: CellValue::Live(b"one".to_vec()) },
+            Cell {
+                column: ColumnId(1),
+                path: None,
+                timestamp,
+                expiry,
+                value: CellValue::Live(b"one".to_vec()),
+            },
             Cell {
                 column: ColumnId(2),
                 path: None,
@@ -260,15 +278,23 @@ fn the_bytes_of_version_one() {
                 expiry: None,
                 value: CellValue::Live(b"element".to_vec()),
             },
-            Cell { column: ColumnId(4), path: None, timestamp, expiry: None, value: CellValue::CounterDelta(-2) },
+            Cell {
+                column: ColumnId(4),
+                path: None,
+                timestamp,
+                expiry: None,
+                value: CellValue::CounterDelta(-2),
+            },
         ],
     };
     let rows = [exact, based];
     let written = rows.each_ref().map(|row| hex(&encoded(row, &catalogue)));
     assert_eq!(written, VERSION_ONE);
     for (row, text) in rows.iter().zip(VERSION_ONE) {
-        let bytes: Vec<u8> =
-            (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
+        let bytes: Vec<u8> = (0..text.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+            .collect();
         assert_eq!(&decode_row(&bytes, &catalogue).unwrap(), row);
     }
 }
@@ -278,12 +304,13 @@ const VERSION_ONE: [&str; 2] = [
     "105d8089ec82c3bd603c00030900030102010f000315020400200e13086f6e6501046b65791007656c656d656e74fffffffffffffffe",
 ];
 
-/// An event loop that writes new columns does not wait for the sync of those that were asked for before; nor does a
-/// compaction, for which the note in between may wait in its turn.
+/// An event loop that writes new columns does not wait for the sync of those that were asked for
+/// before; nor does a compaction, for which the note in between may wait in its turn.
 #[test]
 fn nobody_who_encodes_waits_for_the_file() {
     let directory = tempfile::tempdir().unwrap();
-    let catalogue = Catalogue::open(&directory.path().join("catalogue"), Limits::default()).unwrap();
+    let catalogue =
+        Catalogue::open(&directory.path().join("catalogue"), Limits::default()).unwrap();
     encoded(&insert([1], b"v"), &catalogue);
     let noted = catalogue.persist_and(|_| {
         std::thread::scope(|scope| {
@@ -302,7 +329,8 @@ fn nobody_who_encodes_waits_for_the_file() {
     assert_eq!(catalogue.counts().pending, 1);
 }
 
-/// While the engine takes no writes the word in between is refused, and asked for again every second.
+/// While the engine takes no writes the word in between is refused, and asked for again every
+/// second.
 #[test]
 fn schemas_that_cannot_be_used_yet_are_written_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -321,7 +349,8 @@ fn schemas_that_cannot_be_used_yet_are_written_once() {
     assert_eq!(again.counts().schemas, catalogue.counts().schemas);
 }
 
-/// The file at the path then is the new file. Appended to the old one, schemas would be lost with it.
+/// The file at the path then is the new file. Appended to the old one, schemas would be lost with
+/// it.
 #[test]
 fn schemas_are_in_the_file_after_its_directory_could_not_be_synced() {
     let directory = tempfile::tempdir().unwrap();
@@ -351,6 +380,9 @@ fn schemas_are_in_the_file_after_its_directory_could_not_be_synced() {
     let again = Catalogue::open(&path, Limits::default()).unwrap();
     assert_eq!(again.next_id(), next);
     for number in 2..5 {
-        assert!(matches!(again.presence(TABLE, &columns(number)), Presence::Exact(id) if id == number), "{number}");
+        assert!(
+            matches!(again.presence(TABLE, &columns(number)), Presence::Exact(id) if id == number),
+            "{number}"
+        );
     }
 }

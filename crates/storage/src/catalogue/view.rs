@@ -15,7 +15,8 @@ enum Columns<'a> {
     Inline(Vec<ColumnId>),
 }
 
-/// A row's record, borrowed. Parsing reads the row's own times and which columns there are, and touches no value.
+/// A row's record, borrowed. Parsing reads the row's own times and which columns there are, and
+/// touches no value.
 #[derive(Debug)]
 pub struct RecordView<'a> {
     pub(super) liveness: Option<Liveness>,
@@ -71,15 +72,29 @@ impl<'a> RecordView<'a> {
         let base = EPOCH_US.wrapping_add(reader.signed("base timestamp")?);
         let expiry = if flags & EXPIRY != 0 { Some(read_expiry(&mut reader, base)?) } else { None };
         let liveness = read_liveness(&mut reader, flags, base, expiry)?;
-        let (deletion, complex) =
-            if flags & DELETIONS != 0 { read_deletions(&mut reader, base)? } else { (None, Vec::new()) };
+        let (deletion, complex) = if flags & DELETIONS != 0 {
+            read_deletions(&mut reader, base)?
+        } else {
+            (None, Vec::new())
+        };
         let columns = read_presence(&mut reader, flags >> PRESENCE_SHIFT, catalogue)?;
-        let uniform = if flags & UNIFORM != 0 { Some(reader.count("length of all values")?) } else { None };
+        let uniform =
+            if flags & UNIFORM != 0 { Some(reader.count("length of all values")?) } else { None };
         let metadata = flags & METADATA != 0;
         if metadata && uniform.is_some() {
             return Err(reader.error("flags that exclude each other"));
         }
-        Ok(RecordView { liveness, deletion, complex, base, expiry, metadata, uniform, columns, reader })
+        Ok(RecordView {
+            liveness,
+            deletion,
+            complex,
+            base,
+            expiry,
+            metadata,
+            uniform,
+            columns,
+            reader,
+        })
     }
 
     /// That the row was inserted.
@@ -147,7 +162,8 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// One column, without decoding the others: their lengths are walked over, their values never touched.
+    /// One column, without decoding the others: their lengths are walked over, their values never
+    /// touched.
     pub fn column(&self, column: ColumnId) -> Result<Option<CellView<'a>>, DecodeError> {
         let Some(position) = self.position(column) else { return Ok(None) };
         let mut reader = self.reader;
@@ -201,7 +217,8 @@ impl<'a> RecordView<'a> {
             let path = match reader.varint("length of a path")? {
                 0 => None,
                 length => {
-                    let length = usize::try_from(length - 1).map_err(|_| reader.error("length of a path"))?;
+                    let length = usize::try_from(length - 1)
+                        .map_err(|_| reader.error("length of a path"))?;
                     Some(reader.take(length, "path")?)
                 }
             };
@@ -247,7 +264,9 @@ impl<'a> RecordView<'a> {
         };
         let kind = flags & CELL_KIND;
         let local = match kind {
-            CELL_TOMBSTONE => seconds(timestamp).wrapping_add(reader.signed("local time of a tombstone")?),
+            CELL_TOMBSTONE => {
+                seconds(timestamp).wrapping_add(reader.signed("local time of a tombstone")?)
+            }
             _ => 0,
         };
         Ok(CellHead { kind, timestamp, expiry, local })
@@ -269,7 +288,9 @@ struct CellHead {
 impl CellHead {
     fn with(self, bytes: &[u8]) -> Result<CellView<'_>, DecodeError> {
         let number = || {
-            let bytes = bytes.try_into().map_err(|_| DecodeError::Malformed { what: "value of a counter", at: 0 })?;
+            let bytes = bytes
+                .try_into()
+                .map_err(|_| DecodeError::Malformed { what: "value of a counter", at: 0 })?;
             Ok(i64::from_be_bytes(bytes))
         };
         let value = match self.kind {
@@ -355,7 +376,11 @@ fn next_column(reader: &mut Reader<'_>, last: Option<ColumnId>) -> Result<Column
     column.map(ColumnId).ok_or_else(|| reader.error("columns out of order"))
 }
 
-fn read_presence<'a>(reader: &mut Reader<'a>, how: u8, catalogue: &Catalogue) -> Result<Columns<'a>, DecodeError> {
+fn read_presence<'a>(
+    reader: &mut Reader<'a>,
+    how: u8,
+    catalogue: &Catalogue,
+) -> Result<Columns<'a>, DecodeError> {
     match how {
         PRESENCE_NONE => Ok(Columns::None),
         PRESENCE_INLINE => {
@@ -382,13 +407,15 @@ fn read_presence<'a>(reader: &mut Reader<'a>, how: u8, catalogue: &Catalogue) ->
     }
 }
 
-/// True if it is a row's record that has values of one time and nothing else; cheap, from its flags.
+/// True if it is a row's record that has values of one time and nothing else; cheap, from its
+/// flags.
 pub fn is_plain(record: &[u8]) -> bool {
     const MORE: u8 = EXPIRY | METADATA | DELETIONS | LIVENESS_OWN;
     matches!(record, [first, flags, ..] if *first == VERSION << 4 | KIND_ROW && flags & MORE == 0)
 }
 
-/// True if a row's record may have anything that expires or can be forgotten; cheap, from its flags.
+/// True if a row's record may have anything that expires or can be forgotten; cheap, from its
+/// flags.
 pub fn needs_purge(record: &[u8]) -> bool {
     match record {
         [first, flags, ..] if *first == VERSION << 4 | KIND_ROW => {

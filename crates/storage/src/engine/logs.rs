@@ -1,12 +1,14 @@
-//! Keeps how far each of the engine's logs was synced, so that a log that is gone, cut off or damaged is noticed and named
-//! before the engine opens.
+//! Keeps how far each of the engine's logs was synced, so that a log that is gone, cut off or
+//! damaged is noticed and named before the engine opens.
 //!
-//! RocksDB replays the logs that it finds. It does not notice that a log is missing. It takes a log that ends early, or in a
-//! record whose length makes no sense, for one that a crash cut off. In both cases it goes on with the next log, so the
-//! writes of an older log can be lost without a trace. Of a damaged record in between it says that there is one, not where.
+//! RocksDB replays the logs that it finds. It does not notice that a log is missing. It takes a log
+//! that ends early, or in a record whose length makes no sense, for one that a crash cut off. In
+//! both cases it goes on with the next log, so the writes of an older log can be lost without a
+//! trace. Of a damaged record in between it says that there is one, not where.
 //!
-//! A mark is never ahead of the disk. Bytes behind it are not checked here, since no sync has covered them. A log that is
-//! gone because its rows are in files by now is no loss, and must never be taken for one.
+//! A mark is never ahead of the disk. Bytes behind it are not checked here, since no sync has
+//! covered them. A log that is gone because its rows are in files by now is no loss, and must never
+//! be taken for one.
 
 use std::fs;
 use std::io;
@@ -35,7 +37,10 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<LogMark>> {
     let mut logs = Vec::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".log")).and_then(|number| number.parse().ok());
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_suffix(".log"))
+            .and_then(|number| number.parse().ok());
         let Some(number) = number else { continue };
         match fs::metadata(path(directory, number)) {
             Ok(data) => logs.push(LogMark { number, bytes: data.len() }),
@@ -48,8 +53,9 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<LogMark>> {
     Ok(logs)
 }
 
-/// The logs as they are now; `known` is how they were. All are listed only if the newest has not grown, for then there may
-/// be a newer one. There must be no writer meanwhile, so that each log ends with a record.
+/// The logs as they are now; `known` is how they were. All are listed only if the newest has not
+/// grown, for then there may be a newer one. There must be no writer meanwhile, so that each log
+/// ends with a record.
 pub(super) fn advance(directory: &Path, known: &[LogMark]) -> io::Result<Vec<LogMark>> {
     if let Some((newest, older)) = known.split_last()
         && let Ok(data) = fs::metadata(path(directory, newest.number))
@@ -62,24 +68,34 @@ pub(super) fn advance(directory: &Path, known: &[LogMark]) -> io::Result<Vec<Log
 }
 
 impl LogMark {
-    /// Describes what has happened to the log since, in words and with its name. To be asked of a log that is needed:
-    /// see [`super::first_log_needed`].
+    /// Describes what has happened to the log since, in words and with its name. To be asked of a
+    /// log that is needed: see [`super::first_log_needed`].
     pub(crate) fn damage(&self, directory: &Path) -> io::Result<Option<String>> {
         let path = path(directory, self.number);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Some(format!("{}: it is gone, with {} synced bytes", path.display(), self.bytes)));
+                return Ok(Some(format!(
+                    "{}: it is gone, with {} synced bytes",
+                    path.display(),
+                    self.bytes
+                )));
             }
             read => read?,
         };
         let synced = usize::try_from(self.bytes).unwrap_or(usize::MAX);
         let Some(synced) = bytes.get(..synced) else {
-            return Ok(Some(format!("{}: {} bytes long, it had {}", path.display(), bytes.len(), self.bytes)));
+            return Ok(Some(format!(
+                "{}: {} bytes long, it had {}",
+                path.display(),
+                bytes.len(),
+                self.bytes
+            )));
         };
         let mut pieces = Pieces { bytes: synced, at: 0 };
         pieces.by_ref().for_each(drop);
         let damaged = pieces.at < synced.len();
-        Ok(damaged.then(|| format!("{}: the record at byte {} is damaged", path.display(), pieces.at)))
+        Ok(damaged
+            .then(|| format!("{}: the record at byte {} is damaged", path.display(), pieces.at)))
     }
 }
 
@@ -94,7 +110,8 @@ impl<'a> Iterator for Pieces<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let left = BLOCK_BYTES - self.at % BLOCK_BYTES;
-        let (at, left) = if left < HEAD_BYTES { (self.at + left, BLOCK_BYTES) } else { (self.at, left) };
+        let (at, left) =
+            if left < HEAD_BYTES { (self.at + left, BLOCK_BYTES) } else { (self.at, left) };
         if at >= self.bytes.len() {
             self.at = at;
             return None;

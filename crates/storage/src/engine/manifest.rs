@@ -1,8 +1,10 @@
-//! How far the engine's list of its files has been seen, so that damage to it is noticed before the engine opens.
+//! How far the engine's list of its files has been seen, so that damage to it is noticed before the
+//! engine opens.
 //!
-//! RocksDB takes a manifest that stops in the middle of a record for one whose last record was being written, also when it
-//! was cut off or a length in it is damaged. It then opens without the files that the rest would have named, and deletes
-//! them. So length and checksum of what was there are kept outside of it.
+//! RocksDB takes a manifest that stops in the middle of a record for one whose last record was
+//! being written, also when it was cut off or a length in it is damaged. It then opens without the
+//! files that the rest would have named, and deletes them. So length and checksum of what was there
+//! are kept outside of it.
 
 use super::logs;
 use crate::catalogue::Reader;
@@ -33,10 +35,15 @@ fn path(directory: &Path, number: u64) -> PathBuf {
 }
 
 impl ManifestMark {
-    /// As it is now. Reads what is new alone, and sees to it that it is durable: a mark is never ahead of the disk.
+    /// As it is now. Reads what is new alone, and sees to it that it is durable: a mark is never
+    /// ahead of the disk.
     pub(crate) fn advance(self, directory: &Path) -> io::Result<ManifestMark> {
         let number = current(directory)?;
-        let seen = if number == self.number { self } else { ManifestMark { number, ..ManifestMark::default() } };
+        let seen = if number == self.number {
+            self
+        } else {
+            ManifestMark { number, ..ManifestMark::default() }
+        };
         let mut file = File::open(path(directory, number))?;
         let bytes = file.metadata()?.len();
         if bytes <= seen.bytes {
@@ -51,14 +58,19 @@ impl ManifestMark {
         Ok(ManifestMark { number, bytes, checksum: hasher.finalize() })
     }
 
-    /// Describes what has happened to it since, in words and with its name; `None` if it has only grown, or made place
-    /// for a newer one. What cannot be read at all is left for the engine to report.
+    /// Describes what has happened to it since, in words and with its name; `None` if it has only
+    /// grown, or made place for a newer one. What cannot be read at all is left for the engine to
+    /// report.
     pub(crate) fn damage(&self, directory: &Path) -> Option<String> {
         let number = current(directory).ok()?;
         let shown = path(directory, number);
         if number < self.number {
             let newer = path(directory, self.number);
-            return Some(format!("{}: CURRENT names it, but {} came after it", shown.display(), newer.display()));
+            return Some(format!(
+                "{}: CURRENT names it, but {} came after it",
+                shown.display(),
+                newer.display()
+            ));
         }
         if number > self.number {
             return None;
@@ -66,15 +78,20 @@ impl ManifestMark {
         let mut seen = Vec::new();
         File::open(&shown).ok()?.take(self.bytes).read_to_end(&mut seen).ok()?;
         if (seen.len() as u64) < self.bytes {
-            return Some(format!("{}: {} bytes long, it had {}", shown.display(), seen.len(), self.bytes));
+            return Some(format!(
+                "{}: {} bytes long, it had {}",
+                shown.display(),
+                seen.len(),
+                self.bytes
+            ));
         }
         let same = crc32fast::hash(&seen) == self.checksum;
         (!same).then(|| format!("{}: its first {} bytes have changed", shown.display(), self.bytes))
     }
 }
 
-/// The number of the first log whose rows are not all in files, as the manifest in use says; `None` if it says what is not
-/// understood here.
+/// The number of the first log whose rows are not all in files, as the manifest in use says; `None`
+/// if it says what is not understood here.
 pub(crate) fn first_log_needed(directory: &Path) -> Option<u64> {
     let bytes = fs::read(path(directory, current(directory).ok()?)).ok()?;
     let mut first = 0;
@@ -89,7 +106,10 @@ const LOG_NUMBER: u64 = 2;
 const IGNORABLE: u64 = 1 << 13;
 
 /// The log number that an edit sets, if it sets one. There is one column family.
-#[allow(clippy::option_option, reason = "an edit that is not understood is not one without a log number")]
+#[allow(
+    clippy::option_option,
+    reason = "an edit that is not understood is not one without a log number"
+)]
 pub(crate) fn log_number(edit: &[u8]) -> Option<Option<u64>> {
     let mut reader = Reader::new(edit);
     let mut found = None;
@@ -100,7 +120,8 @@ pub(crate) fn log_number(edit: &[u8]) -> Option<Option<u64>> {
                 found = Some(reader.varint("log").ok()?);
                 (0, 0)
             }
-            // Next file, last sequence, previous log, first log to keep, column family, their number, atomic group.
+            // Next file, last sequence, previous log, first log to keep, column family, their
+            // number, atomic group.
             3 | 4 | 9 | 10 | 200 | 203 | 300 => (1, 0),
             // Comparator, name of a column family.
             1 | 201 => (0, 1),

@@ -1,8 +1,9 @@
-//! The engine's twin in memory: what the trait means, in as few lines as will do. For tests of what stands on it.
+//! The engine's twin in memory: what the trait means, in as few lines as will do. For tests of what
+//! stands on it.
 
 use super::{
-    Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Verdict, Write,
-    is_quick,
+    Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span,
+    Stall, Verdict, Write, is_quick,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,7 +51,8 @@ impl MemoryEngine {
         }
     }
 
-    /// How writes fare from now on, as where compaction does not keep up. Delayed ones are taken from whoever waits.
+    /// How writes fare from now on, as where compaction does not keep up. Delayed ones are taken
+    /// from whoever waits.
     pub fn set_pace(&self, pace: Pace) {
         *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
     }
@@ -113,7 +115,10 @@ impl Engine for MemoryEngine {
                     entries.entry(key.clone()).or_default().fragments.push(fragment.clone());
                 }
                 Write::Put(key, value) => {
-                    entries.insert(key.clone(), Kept { base: Some(value.clone()), fragments: Vec::new() });
+                    entries.insert(
+                        key.clone(),
+                        Kept { base: Some(value.clone()), fragments: Vec::new() },
+                    );
                 }
                 Write::Delete(key) => {
                     entries.remove(key);
@@ -162,12 +167,15 @@ impl Engine for MemoryEngine {
 
     fn compact(&self, from: &[u8], to: &[u8]) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let keys: Vec<_> = entries.range(from.to_vec()..to.to_vec()).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<_> =
+            entries.range(from.to_vec()..to.to_vec()).map(|(key, _)| key.clone()).collect();
         for key in keys {
             let Some(entry) = entries.get(&key) else { continue };
             let merged = self.merged(&key, entry, true);
             match self.merger.verdict(&key, &merged) {
-                Verdict::Keep => entries.insert(key, Kept { base: Some(merged), fragments: Vec::new() }),
+                Verdict::Keep => {
+                    entries.insert(key, Kept { base: Some(merged), fragments: Vec::new() })
+                }
                 Verdict::Remove => entries.remove(&key),
             };
         }
@@ -183,7 +191,8 @@ impl Engine for MemoryEngine {
 
     fn sizes(&self) -> Sizes {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let bytes = |entry: &Kept| entry.base.iter().chain(&entry.fragments).map(Vec::len).sum::<usize>();
+        let bytes =
+            |entry: &Kept| entry.base.iter().chain(&entry.fragments).map(Vec::len).sum::<usize>();
         let total: usize = entries.iter().map(|(key, entry)| key.len() + bytes(entry)).sum();
         Sizes { memtable_bytes: total as u64, keys: entries.len() as u64, ..Sizes::default() }
     }

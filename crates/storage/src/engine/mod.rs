@@ -1,7 +1,7 @@
 //! The engine: ordered keys, values that are merged from fragments, atomic batches, cursors.
 //!
-//! A narrow trait, so that the store above does not know RocksDB, and a twin in memory for tests. What a value is and
-//! how fragments merge is the [`Merger`]'s business.
+//! A narrow trait, so that the store above does not know RocksDB, and a twin in memory for tests.
+//! What a value is and how fragments merge is the [`Merger`]'s business.
 
 mod logs;
 mod manifest;
@@ -38,7 +38,8 @@ pub enum EngineError {
     NoSpace(String),
     /// Writes come faster than they are compacted; the same write may succeed a little later.
     Busy,
-    /// A read that may look at memory alone has not found all of it there, or has looked at as much as it may.
+    /// A read that may look at memory alone has not found all of it there, or has looked at as much
+    /// as it may.
     WouldBlock,
     /// Anything else: the operating system's word, usually.
     Failed(String),
@@ -64,19 +65,23 @@ pub enum ReadTier {
     /// Wherever it has to.
     #[default]
     Disk,
-    /// Memory only, and not at much of it; what is not there, or takes too long to merge, is [`Found::WouldBlock`].
+    /// Memory only, and not at much of it; what is not there, or takes too long to merge, is
+    /// [`Found::WouldBlock`].
     Memory,
 }
 
-/// Fragments that are merged for a reader who may not wait, and bytes of them: half a millisecond's work.
+/// Fragments that are merged for a reader who may not wait, and bytes of them: half a millisecond's
+/// work.
 pub const QUICK_FRAGMENTS_MAX: usize = 256;
 /// See [`QUICK_FRAGMENTS_MAX`].
 pub const QUICK_BYTES_MAX: usize = 64 << 10;
 
-/// True if these may be merged for a reader who may not wait. What is in one piece already is not looked at: who reads it
-/// does.
+/// True if these may be merged for a reader who may not wait. What is in one piece already is not
+/// looked at: who reads it does.
 fn is_quick(base: Option<&[u8]>, fragments: &[&[u8]]) -> bool {
-    let bytes = || base.map_or(0, <[u8]>::len) + fragments.iter().map(|fragment| fragment.len()).sum::<usize>();
+    let bytes = || {
+        base.map_or(0, <[u8]>::len) + fragments.iter().map(|fragment| fragment.len()).sum::<usize>()
+    };
     let several = fragments.len() + usize::from(base.is_some()) > 1;
     !several || (fragments.len() <= QUICK_FRAGMENTS_MAX && bytes() <= QUICK_BYTES_MAX)
 }
@@ -141,8 +146,9 @@ pub enum Verdict {
 
 /// How fragments become a value. Called by readers and by compaction, on any thread.
 pub trait Merger: Send + Sync + 'static {
-    /// The value of a key: `base`, if there is one, and the fragments after it, oldest first. Cannot fail: what does not
-    /// merge has to be kept as it is. `purge` is set in compaction, where what may be forgotten need not be written.
+    /// The value of a key: `base`, if there is one, and the fragments after it, oldest first.
+    /// Cannot fail: what does not merge has to be kept as it is. `purge` is set in compaction,
+    /// where what may be forgotten need not be written.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], purge: bool) -> Vec<u8>;
     /// One fragment for several neighbours, oldest first; `None` keeps them apart.
     fn merge_fragments(&self, key: &[u8], fragments: &[&[u8]]) -> Option<Vec<u8>>;
@@ -161,7 +167,8 @@ pub struct Span {
     pub one_partition: bool,
     /// True if blocks read go into the block cache. Not for scans of everything.
     pub cache: bool,
-    /// With [`ReadTier::Memory`] the cursor ends in [`EngineError::WouldBlock`] where it would have to read.
+    /// With [`ReadTier::Memory`] the cursor ends in [`EngineError::WouldBlock`] where it would have
+    /// to read.
     pub tier: ReadTier,
 }
 
@@ -205,7 +212,8 @@ pub struct Sizes {
 pub trait Engine: Send + Sync {
     /// One value.
     fn get(&self, key: &[u8], tier: ReadTier) -> Result<Found, EngineError>;
-    /// All or nothing, visible to every read that begins afterwards; durable after [`Engine::sync`].
+    /// All or nothing, visible to every read that begins afterwards; durable after
+    /// [`Engine::sync`].
     fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError>;
     /// How writes fare at the moment. Takes a lock of the engine: for when one was refused.
     fn pace(&self) -> Pace;

@@ -1,18 +1,18 @@
-//! The bytes of the file `synced`: how far log and manifest were synced. A file of its own, so that it is read without an
-//! engine.
+//! The bytes of the file `synced`: how far log and manifest were synced. A file of its own, so that
+//! it is read without an engine.
 //!
 //! ```text
 //! number of the last write (8)  manifest: number (8)  length (8)  checksum (4)  logs, newest first: number (8)  length (8)
 //! checksum of all before (4)
 //! ```
-//! Little endian. The oldest stores have no more than the number and its checksum, and those after them no logs: the length
-//! tells which it is.
+//! Little endian. The oldest stores have no more than the number and its checksum, and those after
+//! them no logs: the length tells which it is.
 
 use super::logs::LogMark;
 use super::manifest::ManifestMark;
 
-/// Logs that are noted, the newest ones. There are as many as memtables, and one more for a moment. Zeros where there are
-/// fewer.
+/// Logs that are noted, the newest ones. There are as many as memtables, and one more for a moment.
+/// Zeros where there are fewer.
 pub(crate) const LOGS: usize = 8;
 const BYTES: usize = MANIFEST_END + LOGS * 16 + 4;
 const MANIFEST_END: usize = 28;
@@ -47,8 +47,10 @@ impl Noted {
 
     /// `None` if it is damaged, or of no length that is known.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Noted> {
-        let long = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        let short = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let long =
+            |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let short =
+            |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         let checked = match bytes.len() {
             BYTES | BYTES_WITHOUT_LOGS | BYTES_BEFORE => bytes.len() - 4,
             _ => return None,
@@ -56,7 +58,8 @@ impl Noted {
         (short(checked)? == crc32fast::hash(&bytes[..checked])).then_some(())?;
         let mut noted = Noted { sequence: long(0)?, ..Noted::default() };
         if checked > 8 {
-            noted.manifest = ManifestMark { number: long(8)?, bytes: long(16)?, checksum: short(24)? };
+            noted.manifest =
+                ManifestMark { number: long(8)?, bytes: long(16)?, checksum: short(24)? };
         }
         if checked > MANIFEST_END {
             for (at, log) in noted.logs.iter_mut().enumerate() {

@@ -1,9 +1,10 @@
 //! The functions that RocksDB calls back: merging, and forgetting while it compacts.
 //!
-//! A read that may look at memory alone may not take long either, and RocksDB hands over all fragments of a key at once,
-//! however many. Beyond a bound ([`super::is_quick`]) they are not merged for it: what RocksDB is told then is no value, and
-//! may never be shown to anybody. Who reads asks [`Reading::is_given_up`] before looking at it. It is not kept either: what is
-//! merged for a reader goes to that reader alone.
+//! A read that may look at memory alone may not take long either, and RocksDB hands over all
+//! fragments of a key at once, however many. Beyond a bound ([`super::is_quick`]) they are not
+//! merged for it: what RocksDB is told then is no value, and may never be shown to anybody. Who
+//! reads asks [`Reading::is_given_up`] before looking at it. It is not kept either: what is merged
+//! for a reader goes to that reader alone.
 
 use super::{Merger, ReadTier, Verdict, is_quick};
 use rocksdb::compaction_filter::{CompactionFilter, Decision};
@@ -15,8 +16,8 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 thread_local! {
-    /// Where this thread's read may look, if it is in one: the merge operator then says how much it merged, and purges
-    /// nothing.
+    /// Where this thread's read may look, if it is in one: the merge operator then says how much it
+    /// merged, and purges nothing.
     static READING: Cell<Option<ReadTier>> = const { Cell::new(None) };
     static FRAGMENTS: Cell<u32> = const { Cell::new(0) };
     static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
@@ -77,14 +78,16 @@ pub(super) fn set_merger(db: &mut Options, merger: Arc<dyn Merger>) {
     db.set_compaction_filter_factory(PurgeFactory { merger });
 }
 
-/// The number that compaction's threads add to the nice value of the process. On few cores they would take the time of
-/// event loops and syncs, which a client waits for; nobody waits for compaction until it is far behind.
+/// The number that compaction's threads add to the nice value of the process. On few cores they
+/// would take the time of event loops and syncs, which a client waits for; nobody waits for
+/// compaction until it is far behind.
 const COMPACTION_NICE: i32 = 5;
 
 /// Lowers the priority of this thread, once.
 fn lower_priority() {
     if !LOWERED.replace(true) {
-        // Linux takes the calling thread for the process. Where it may not be changed, compaction competes.
+        // Linux takes the calling thread for the process. Where it may not be changed, compaction
+        // competes.
         let lower = getpriority_process(None).map(|nice| (nice + COMPACTION_NICE).min(NICE_MAX));
         let _ = lower.and_then(|nice| setpriority_process(None, nice));
     }

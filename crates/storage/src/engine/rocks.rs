@@ -1,26 +1,29 @@
 //! The engine on RocksDB.
 //!
-//! All tables are in one column family: one log, so that a batch over tables is one write, and one set of files, so that
-//! ten tables do not need ten sets of memtables. A table is a range of keys; dropping it is a range deletion.
+//! All tables are in one column family: one log, so that a batch over tables is one write, and one
+//! set of files, so that ten tables do not need ten sets of memtables. A table is a range of keys;
+//! dropping it is a range deletion.
 //!
-//! Compaction is levelled with dynamic level sizes: about 1.1 times the data on disk and a key in few files, which is
-//! what a node with one disk and many reads wants. Universal compaction writes less, but needs up to twice the space and
-//! rewrites on every opening. Filters hold whole keys and partitions: a read of a missing row or of a missing partition
-//! touches no disk. Blocks are LZ4, those of the last level Zstandard.
+//! Compaction is levelled with dynamic level sizes: about 1.1 times the data on disk and a key in
+//! few files, which is what a node with one disk and many reads wants. Universal compaction writes
+//! less, but needs up to twice the space and rewrites on every opening. Filters hold whole keys and
+//! partitions: a read of a missing row or of a missing partition touches no disk. Blocks are LZ4,
+//! those of the last level Zstandard.
 //!
-//! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share it, and a crash of the
-//! process loses exactly what a crash of the machine would.
+//! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share
+//! it, and a crash of the process loses exactly what a crash of the machine would.
 
 use super::logs;
 use super::operator::{Reading, set_merger};
 use super::{
-    Cursor, DataFile, Engine, EngineError, Entry, Found, LogMark, Merger, Pace, ReadTier, Sizes, Span, Stall, Write,
+    Cursor, DataFile, Engine, EngineError, Entry, Found, LogMark, Merger, Pace, ReadTier, Sizes,
+    Span, Stall, Write,
 };
 use crate::key::prefix_bytes;
 use rocksdb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
-    DBRecoveryMode, ErrorKind, LogLevel, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
-    checkpoint::Checkpoint, properties,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
+    DBRawIterator, DBRecoveryMode, ErrorKind, LogLevel, Options, ReadOptions, SliceTransform,
+    WriteBatch, WriteOptions, checkpoint::Checkpoint, properties,
 };
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -80,9 +83,10 @@ pub struct RocksEngine {
     writes_at_once: WriteOptions,
     disk_reads: ReadOptions,
     memory_reads: ReadOptions,
-    /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails, RocksDB notes it only a
-    /// moment later, and a writer that comes in between meets a log that is not to be used any more. RocksDB then gives up
-    /// for good, or ends the process where it is built with assertions. It keeps writers waiting meanwhile anyway.
+    /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails,
+    /// RocksDB notes it only a moment later, and a writer that comes in between meets a log that is
+    /// not to be used any more. RocksDB then gives up for good, or ends the process where it is
+    /// built with assertions. It keeps writers waiting meanwhile anyway.
     log: RwLock<()>,
     directory: PathBuf,
     synced_logs: Mutex<Vec<LogMark>>,
@@ -90,7 +94,11 @@ pub struct RocksEngine {
 
 impl RocksEngine {
     /// Opens or begins a database; replays what the log has that the files do not.
-    pub fn open(directory: &Path, options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<Self, EngineError> {
+    pub fn open(
+        directory: &Path,
+        options: &EngineOptions,
+        merger: Arc<dyn Merger>,
+    ) -> Result<Self, EngineError> {
         let (db_options, cache) = build_options(options, merger)?;
         let db = DB::open(&db_options, directory).map_err(engine_error)?;
         RocksEngine::from_parts(db, db_options, cache, directory)
@@ -108,7 +116,12 @@ impl RocksEngine {
         RocksEngine::from_parts(db, db_options, cache, directory)
     }
 
-    fn from_parts(db: DB, db_options: Options, cache: Cache, directory: &Path) -> Result<Self, EngineError> {
+    fn from_parts(
+        db: DB,
+        db_options: Options,
+        cache: Cache,
+        directory: &Path,
+    ) -> Result<Self, EngineError> {
         let mut at_once = WriteOptions::default();
         at_once.set_no_slowdown(true);
         let disk_reads = ReadOptions::default();
@@ -130,7 +143,10 @@ impl RocksEngine {
     /// Changes options of an open database, by RocksDB's names.
     #[cfg(test)]
     pub(super) fn set_options(&self, options: &[(&str, &str)]) {
-        self.db.set_options(options).map_err(engine_error).unwrap_or_else(|error| panic!("{error}"));
+        self.db
+            .set_options(options)
+            .map_err(engine_error)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 
     fn property(&self, name: &CStr) -> u64 {
@@ -138,16 +154,21 @@ impl RocksEngine {
     }
 }
 
-/// Reads that look at memory alone. This version of the crate does not export the type of its read tiers; it can be read
-/// from its name.
+/// Reads that look at memory alone. This version of the crate does not export the type of its read
+/// tiers; it can be read from its name.
 fn memory_reads() -> Result<ReadOptions, EngineError> {
     let mut options = ReadOptions::default();
     let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
-    options.set_read_tier(Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?);
+    options.set_read_tier(
+        Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?,
+    );
     Ok(options)
 }
 
-fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Options, Cache), EngineError> {
+fn build_options(
+    options: &EngineOptions,
+    merger: Arc<dyn Merger>,
+) -> Result<(Options, Cache), EngineError> {
     let cache = Cache::new_lru_cache(options.block_cache_bytes).map_err(engine_error)?;
     let mut table = BlockBasedOptions::default();
     table.set_block_size(options.block_bytes);
@@ -161,7 +182,11 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     let mut db = Options::default();
     db.create_if_missing(options.create);
     db.set_block_based_table_factory(&table);
-    db.set_prefix_extractor(SliceTransform::create("shunt.partition", |key| &key[..prefix_bytes(key)], None));
+    db.set_prefix_extractor(SliceTransform::create(
+        "shunt.partition",
+        |key| &key[..prefix_bytes(key)],
+        None,
+    ));
     // A read asks for a header and a static row that most partitions do not have.
     db.set_memtable_prefix_bloom_ratio(0.02);
     db.set_memtable_whole_key_filtering(true);
@@ -177,16 +202,17 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     db.set_max_background_jobs(options.background_jobs);
     db.set_max_open_files(options.open_files_max);
     db.set_manual_wal_flush(true);
-    // Damage anywhere but in what was being written at the end stops the opening: records after it were acknowledged.
+    // Damage anywhere but in what was being written at the end stops the opening: records after it
+    // were acknowledged.
     db.set_wal_recovery_mode(match options.accept_damaged_log {
         false => DBRecoveryMode::TolerateCorruptedTailRecords,
         true => DBRecoveryMode::PointInTime,
     });
     db.set_use_direct_reads(options.direct_reads);
     db.set_bytes_per_sync(1 << 20);
-    // Its log has its options and nothing after. A line that finds no room on the disk makes RocksDB's logger unusable, and
-    // the line after that ends the process where RocksDB is built with assertions, as Debian's is. That build would also
-    // write two lines for every sync.
+    // Its log has its options and nothing after. A line that finds no room on the disk makes
+    // RocksDB's logger unusable, and the line after that ends the process where RocksDB is built
+    // with assertions, as Debian's is. That build would also write two lines for every sync.
     db.set_log_level(LogLevel::Header);
     db.set_keep_log_file_num(4);
     db.set_stats_dump_period_sec(0);
@@ -199,10 +225,13 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
 }
 
 fn engine_error(error: rocksdb::Error) -> EngineError {
-    // A file that is missing is looked for under LevelDB's name as well, and reported under that alone.
+    // A file that is missing is looked for under LevelDB's name as well, and reported under that
+    // alone.
     let text = error.to_string().replace(".ldb", ".sst");
     match error.kind() {
-        _ if text.contains("No space left on device") || text.contains("NoSpace") => EngineError::NoSpace(text),
+        _ if text.contains("No space left on device") || text.contains("NoSpace") => {
+            EngineError::NoSpace(text)
+        }
         ErrorKind::Corruption => EngineError::Corrupt(text),
         ErrorKind::Incomplete | ErrorKind::Busy | ErrorKind::TryAgain => EngineError::Busy,
         _ => EngineError::Failed(text),
@@ -219,7 +248,9 @@ impl Engine for RocksEngine {
         match self.db.get_pinned_opt(key, options) {
             Ok(_) if reading.is_given_up() => Ok(Found::WouldBlock),
             Ok(None) => Ok(Found::Absent),
-            Ok(Some(value)) => Ok(Found::Value { bytes: value.to_vec(), fragments: reading.fragments() }),
+            Ok(Some(value)) => {
+                Ok(Found::Value { bytes: value.to_vec(), fragments: reading.fragments() })
+            }
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Found::WouldBlock),
             Err(error) => Err(engine_error(error)),
         }
@@ -244,7 +275,10 @@ impl Engine for RocksEngine {
     }
 
     fn pace(&self) -> Pace {
-        match (self.property(properties::IS_WRITE_STOPPED), self.property(properties::ACTUAL_DELAYED_WRITE_RATE)) {
+        match (
+            self.property(properties::IS_WRITE_STOPPED),
+            self.property(properties::ACTUAL_DELAYED_WRITE_RATE),
+        ) {
             (0, 0) => Pace::Free,
             (0, _) => Pace::Delayed,
             _ => Pace::Stopped,
@@ -325,7 +359,10 @@ impl Engine for RocksEngine {
         let mut figures: Vec<(String, u64)> = [
             ("rocksdb.num-running-compactions", properties::NUM_RUNNING_COMPACTIONS),
             ("rocksdb.num-running-flushes", properties::NUM_RUNNING_FLUSHES),
-            ("rocksdb.estimate-pending-compaction-bytes", properties::ESTIMATE_PENDING_COMPACTION_BYTES),
+            (
+                "rocksdb.estimate-pending-compaction-bytes",
+                properties::ESTIMATE_PENDING_COMPACTION_BYTES,
+            ),
             ("rocksdb.is-write-stopped", properties::IS_WRITE_STOPPED),
             ("rocksdb.background-errors", properties::BACKGROUND_ERRORS),
         ]

@@ -1,6 +1,9 @@
 //! An engine that several hold.
 
-use super::{Cursor, DataFile, Engine, EngineError, Found, LogMark, Pace, ReadTier, Sizes, Span, Stall, Write};
+use super::{
+    Cursor, DataFile, Engine, EngineError, Found, LogMark, Pace, ReadTier, Sizes, Span, Stall,
+    Write,
+};
 use std::path::Path;
 use std::sync::Arc;
 

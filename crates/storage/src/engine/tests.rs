@@ -1,4 +1,5 @@
-//! RocksDB against its twin in memory: random writes, flushes and compactions, with a merger whose values show the order.
+//! RocksDB against its twin in memory: random writes, flushes and compactions, with a merger whose
+//! values show the order.
 
 use super::*;
 use proptest::collection::vec;
@@ -6,11 +7,18 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Values are texts, fragments append to them; those that begin with `!` never meet another before a value is asked for.
+/// Values are texts, fragments append to them; those that begin with `!` never meet another before
+/// a value is asked for.
 struct Append;
 
 impl Merger for Append {
-    fn merge(&self, _key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], _purge: bool) -> Vec<u8> {
+    fn merge(
+        &self,
+        _key: &[u8],
+        base: Option<&[u8]>,
+        fragments: &[&[u8]],
+        _purge: bool,
+    ) -> Vec<u8> {
         base.into_iter().chain(fragments.iter().copied()).flatten().copied().collect()
     }
 
@@ -25,7 +33,11 @@ impl Merger for Append {
 }
 
 fn small() -> EngineOptions {
-    EngineOptions { block_cache_bytes: 1 << 20, memtable_bytes: 1 << 20, ..EngineOptions::default() }
+    EngineOptions {
+        block_cache_bytes: 1 << 20,
+        memtable_bytes: 1 << 20,
+        ..EngineOptions::default()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -38,8 +50,9 @@ enum Step {
 
 /// Generates keys of three partitions with three rows each.
 fn key() -> impl Strategy<Value = Vec<u8>> {
-    (0..3u8, 0..3u8)
-        .prop_map(|(partition, row)| [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, partition, 1, 7], &[2, row][..]].concat())
+    (0..3u8, 0..3u8).prop_map(|(partition, row)| {
+        [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, partition, 1, 7], &[2, row][..]].concat()
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -127,7 +140,9 @@ fn reads_say_how_many_fragments_they_met_and_whether_they_would_block() {
         let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Append)).unwrap();
         for at in 0..5 {
             engine.write(&merge(b"!"), Stall::Refuse).unwrap();
-            let Found::Value { fragments, .. } = engine.get(&key, ReadTier::Memory).unwrap() else { panic!("absent") };
+            let Found::Value { fragments, .. } = engine.get(&key, ReadTier::Memory).unwrap() else {
+                panic!("absent")
+            };
             assert_eq!(fragments, at + 1);
             let mut cursor = engine.cursor(&Span {
                 from: vec![0],
@@ -151,7 +166,9 @@ fn reads_say_how_many_fragments_they_met_and_whether_they_would_block() {
     assert_eq!(engine.get(&key, ReadTier::Memory).unwrap(), value);
     assert_eq!(engine.get(b"absent", ReadTier::Disk).unwrap(), Found::Absent);
     let statistics = engine.statistics();
-    assert!(statistics.iter().any(|(name, count)| name == "rocksdb.block.cache.data.hit" && *count > 0));
+    assert!(
+        statistics.iter().any(|(name, count)| name == "rocksdb.block.cache.data.hit" && *count > 0)
+    );
     assert!(engine.sizes().disk_bytes > 0);
 }
 
@@ -160,13 +177,21 @@ fn compaction_removes_what_the_merger_gives_up() {
     let directory = tempfile::tempdir().unwrap();
     let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Append)).unwrap();
     let key = |last| vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 7, 2, last];
-    engine.write(&[Write::Merge(key(1), b"-".to_vec()), Write::Merge(key(2), b"a".to_vec())], Stall::Wait).unwrap();
+    engine
+        .write(
+            &[Write::Merge(key(1), b"-".to_vec()), Write::Merge(key(2), b"a".to_vec())],
+            Stall::Wait,
+        )
+        .unwrap();
     engine.flush().unwrap();
     engine.compact(&[0], &[1]);
     // The first compaction merges fragments into values, and values are what the next one filters.
     engine.compact(&[0], &[1]);
     assert_eq!(engine.get(&key(1), ReadTier::Disk).unwrap(), Found::Absent);
-    assert_eq!(engine.get(&key(2), ReadTier::Disk).unwrap(), Found::Value { bytes: b"a".to_vec(), fragments: 1 });
+    assert_eq!(
+        engine.get(&key(2), ReadTier::Disk).unwrap(),
+        Found::Value { bytes: b"a".to_vec(), fragments: 1 }
+    );
 }
 
 /// Merges when the test lets it, and says that it would.
@@ -201,8 +226,12 @@ fn writes_that_come_faster_than_compaction_are_refused_if_they_may_not_wait() {
         (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(())), Arc::<AtomicBool>::default());
     let held = Held(Arc::clone(&lock), Arc::clone(&begun));
     let engine = RocksEngine::open(directory.path(), &small(), Arc::new(held)).unwrap();
-    let write = |stall| engine.write(&[Write::Merge(b"key of a row".to_vec(), b"x".to_vec())], stall);
-    engine.set_options(&[("level0_file_num_compaction_trigger", "2"), ("level0_slowdown_writes_trigger", "2")]);
+    let write =
+        |stall| engine.write(&[Write::Merge(b"key of a row".to_vec(), b"x".to_vec())], stall);
+    engine.set_options(&[
+        ("level0_file_num_compaction_trigger", "2"),
+        ("level0_slowdown_writes_trigger", "2"),
+    ]);
     engine.set_options(&[("level0_stop_writes_trigger", "2")]);
     let compaction = lock.lock().unwrap();
     // The first few are being compacted and do not count, from when that has begun.
@@ -246,7 +275,8 @@ impl Merger for Nice {
 #[test]
 fn compaction_comes_after_who_is_waited_for() {
     let (directory, seen) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
-    let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Nice(Arc::clone(&seen)))).unwrap();
+    let engine =
+        RocksEngine::open(directory.path(), &small(), Arc::new(Nice(Arc::clone(&seen)))).unwrap();
     engine.write(&[Write::Put(b"key of a row".to_vec(), b"x".to_vec())], Stall::Wait).unwrap();
     engine.flush().unwrap();
     engine.compact(b"a", b"z");

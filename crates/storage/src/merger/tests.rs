@@ -20,17 +20,25 @@ fn key(target: Target<'_>) -> Vec<u8> {
     key::record(TableId(1), PartitionKey(&[0; 9]), target).unwrap()
 }
 
-/// Bytes that merging so many fragments reserves: what is copied again and again is reserved again and again.
+/// Bytes that merging so many fragments reserves: what is copied again and again is reserved again
+/// and again.
 fn cost(count: u32, key: &[u8], fragment: impl Fn(u32, &Catalogue) -> Vec<u8>) -> u64 {
     let merger = merger();
     // In no order, so that none continues the one before.
-    let fragments: Vec<Vec<u8>> = (0..count).map(|number| fragment(number * 7919 % count, &merger.catalogue)).collect();
+    let fragments: Vec<Vec<u8>> =
+        (0..count).map(|number| fragment(number * 7919 % count, &merger.catalogue)).collect();
     let parts: Vec<&[u8]> = fragments.iter().map(Vec::as_slice).collect();
     let mut merged = [0, 0];
     let spent = measure(|| {
-        merged = [merger.merge(key, None, &parts, true).len(), merger.merge_fragments(key, &parts).unwrap().len()];
+        merged = [
+            merger.merge(key, None, &parts, true).len(),
+            merger.merge_fragments(key, &parts).unwrap().len(),
+        ];
     });
-    assert!(merged[0] > count as usize * 4 && merged[0] == merged[1], "{count} fragments became {merged:?} bytes");
+    assert!(
+        merged[0] > count as usize * 4 && merged[0] == merged[1],
+        "{count} fragments became {merged:?} bytes"
+    );
     spent.bytes_total
 }
 
@@ -45,8 +53,11 @@ fn headers_of_many_ranges_cost_what_their_ranges_cost() {
     grows_like_its_work(&key(Target::Header), |number, _| {
         let at = |number: u32| number.to_be_bytes().to_vec();
         let deletion = Deletion { timestamp: i64::from(number), local: 1 };
-        let range =
-            RangeTombstone { start: Cut::Before(at(number * 2)), end: Cut::Before(at(number * 2 + 1)), deletion };
+        let range = RangeTombstone {
+            start: Cut::Before(at(number * 2)),
+            end: Cut::Before(at(number * 2 + 1)),
+            deletion,
+        };
         let mut out = Vec::new();
         encode_header(&Header { deletion: None, ranges: vec![range] }, &mut out);
         out

@@ -33,7 +33,8 @@ pub enum CellValue {
 pub struct Cell {
     /// The column.
     pub column: ColumnId,
-    /// Element of a non-frozen collection or UDT: set element, map key, list position, field number.
+    /// Element of a non-frozen collection or UDT: set element, map key, list position, field
+    /// number.
     pub path: Option<Bytes>,
     /// In µs; of a counter the newest, for the deletions of partitions and ranges.
     pub timestamp: i64,
@@ -68,8 +69,8 @@ impl Cell {
         (self.column, self.path.as_deref())
     }
 
-    /// Returns the cell that stays of two of one place. `older` came first into the store, which matters for counters
-    /// and keys alone.
+    /// Returns the cell that stays of two of one place. `older` came first into the store, which
+    /// matters for counters and keys alone.
     pub fn reconcile(older: Cell, newer: Cell) -> Cell {
         if older.is_key() {
             return older;
@@ -87,11 +88,15 @@ impl Cell {
             .then_with(|| self.finality().cmp(&other.finality()))
             .then_with(|| self.ends_at().cmp(&other.ends_at()))
             .then_with(|| self.live_bytes().cmp(other.live_bytes()))
-            // Cassandra leaves this case open; without it the order of arrival would decide what `ttl()` answers.
-            .then_with(|| self.expiry.map(|expiry| expiry.ttl).cmp(&other.expiry.map(|expiry| expiry.ttl)))
+            // Cassandra leaves this case open; without it the order of arrival would decide what
+            // `ttl()` answers.
+            .then_with(|| {
+                self.expiry.map(|expiry| expiry.ttl).cmp(&other.expiry.map(|expiry| expiry.ttl))
+            })
     }
 
-    /// CASSANDRA-14592: at one timestamp a tombstone beats what will become one, and that beats what stays.
+    /// CASSANDRA-14592: at one timestamp a tombstone beats what will become one, and that beats
+    /// what stays.
     fn finality(&self) -> u8 {
         match (&self.value, self.expiry) {
             (CellValue::Tombstone { .. }, _) => 2,
@@ -116,8 +121,8 @@ impl Cell {
     }
 }
 
-/// A delta adds to whatever is there, a value or tombstone replaces it. A delta upon a tombstone is a value, so that
-/// merging with what came before the tombstone cannot bring that back.
+/// A delta adds to whatever is there, a value or tombstone replaces it. A delta upon a tombstone is
+/// a value, so that merging with what came before the tombstone cannot bring that back.
 fn reconcile_counters(older: Cell, newer: Cell) -> Cell {
     let CellValue::CounterDelta(added) = newer.value else { return newer };
     let value = match older.value {

@@ -90,8 +90,8 @@ impl RangeTombstone {
 
 /// The deletions of a partition, or a fragment of them.
 ///
-/// In canonical form ([`Header::canonicalise`]) ranges are sorted, do not overlap, touch only if their deletions
-/// differ, and each supersedes the deletion of the partition.
+/// In canonical form ([`Header::canonicalise`]) ranges are sorted, do not overlap, touch only if
+/// their deletions differ, and each supersedes the deletion of the partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
     /// The deletion of the whole partition, the static row included.
@@ -111,7 +111,8 @@ impl Header {
         *self = Header::merge_all([std::mem::take(self), other]);
     }
 
-    /// Merges fragments, in any order and however many: n ranges take n log n steps, however they are spread over fragments.
+    /// Merges fragments, in any order and however many: n ranges take n log n steps, however they
+    /// are spread over fragments.
     pub fn merge_all(fragments: impl IntoIterator<Item = Header>) -> Header {
         let mut merged = Header::default();
         let mut several = false;
@@ -142,17 +143,22 @@ impl Header {
     pub fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
         let after = self.ranges.partition_point(|range| range.start.is_before(clustering));
         let range = after.checked_sub(1).map(|at| &self.ranges[at]);
-        let ranged = range.filter(|range| !range.end.is_before(clustering)).map(|range| range.deletion);
+        let ranged =
+            range.filter(|range| !range.end.is_before(clustering)).map(|range| range.deletion);
         self.deletion.max(ranged)
     }
 
-    /// Drops what `swept` deletes as well, wherever it is dropped: for when the rows that `swept` covers know it themselves.
-    /// What came since stays, however old it says that it is.
+    /// Drops what `swept` deletes as well, wherever it is dropped: for when the rows that `swept`
+    /// covers know it themselves. What came since stays, however old it says that it is.
     pub fn forget(&mut self, swept: &Header) {
-        self.deletion = self.deletion.filter(|deletion| swept.deletion.is_none_or(|swept| *deletion > swept));
+        self.deletion =
+            self.deletion.filter(|deletion| swept.deletion.is_none_or(|swept| *deletion > swept));
         self.ranges.retain(|range| {
             let after = swept.ranges.partition_point(|other| other.start <= range.start);
-            let around = after.checked_sub(1).map(|at| &swept.ranges[at]).filter(|other| range.end <= other.end);
+            let around = after
+                .checked_sub(1)
+                .map(|at| &swept.ranges[at])
+                .filter(|other| range.end <= other.end);
             let ranged = around.map(|other| other.deletion);
             swept.deletion.max(ranged).is_none_or(|swept| range.deletion > swept)
         });
@@ -172,8 +178,9 @@ struct Open<'a> {
     end: &'a Cut,
 }
 
-/// Makes the canonical form of ranges in any order, none of them empty. One way along all cuts, with the deletions that
-/// lie over the place at hand in a heap: n ranges take n log n steps, and a cut is copied only into the result.
+/// Makes the canonical form of ranges in any order, none of them empty. One way along all cuts,
+/// with the deletions that lie over the place at hand in a heap: n ranges take n log n steps, and a
+/// cut is copied only into the result.
 fn canonical_ranges(mut ranges: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     if ranges.len() <= 1 {
         return ranges;

@@ -6,12 +6,16 @@ use std::cmp::Ordering;
 impl Row {
     /// True if it says nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.liveness.is_none() && self.deletion.is_none() && self.complex.is_empty() && self.cells.is_empty()
+        self.liveness.is_none()
+            && self.deletion.is_none()
+            && self.complex.is_empty()
+            && self.cells.is_empty()
     }
 
     /// True if a reader sees the row at `now` (s): it was inserted, or has a value.
     pub fn is_live(&self, now: i64) -> bool {
-        self.liveness.is_some_and(|liveness| liveness.is_live(now)) || self.cells.iter().any(|cell| cell.is_live(now))
+        self.liveness.is_some_and(|liveness| liveness.is_live(now))
+            || self.cells.iter().any(|cell| cell.is_live(now))
     }
 
     /// True if any cell is a counter.
@@ -19,39 +23,55 @@ impl Row {
         self.cells.iter().any(Cell::is_counter)
     }
 
-    /// True if it has anything that a reader may have seen, expired or not: it was inserted, or has a value. Counters
-    /// are none.
+    /// True if it has anything that a reader may have seen, expired or not: it was inserted, or has
+    /// a value. Counters are none.
     pub fn has_values(&self) -> bool {
         self.liveness.is_some()
-            || self.cells.iter().any(|cell| matches!(cell.value, CellValue::Live(_)) && !cell.is_key())
+            || self
+                .cells
+                .iter()
+                .any(|cell| matches!(cell.value, CellValue::Live(_)) && !cell.is_key())
     }
 
-    /// True if it has values and nothing else: no counter, nothing that expires, nothing that deletes.
+    /// True if it has values and nothing else: no counter, nothing that expires, nothing that
+    /// deletes.
     pub fn is_plain(&self) -> bool {
         self.deletion.is_none()
             && self.complex.is_empty()
             && self.liveness.is_none_or(|liveness| liveness.expiry.is_none())
-            && self.cells.iter().all(|cell| matches!(cell.value, CellValue::Live(_)) && cell.expiry.is_none())
+            && self
+                .cells
+                .iter()
+                .all(|cell| matches!(cell.value, CellValue::Live(_)) && cell.expiry.is_none())
     }
 
-    /// Merges `newer` into this row. Which of the two is newer in the store matters for counters and keys alone.
+    /// Merges `newer` into this row. Which of the two is newer in the store matters for counters
+    /// and keys alone.
     pub fn merge(&mut self, newer: Row) {
         if newer.deletion.is_some() {
-            // Counters have no timestamps of clients: a deletion takes what was added before it came.
+            // Counters have no timestamps of clients: a deletion takes what was added before it
+            // came.
             self.cells.retain(|cell| !cell.is_counter());
         }
         self.deletion = self.deletion.max(newer.deletion);
         self.liveness = match (self.liveness, newer.liveness) {
-            (Some(mine), Some(other)) => Some(if mine.rank() >= other.rank() { mine } else { other }),
+            (Some(mine), Some(other)) => {
+                Some(if mine.rank() >= other.rank() { mine } else { other })
+            }
             (mine, other) => mine.or(other),
         };
-        self.complex = merge_sorted(std::mem::take(&mut self.complex), newer.complex, |pair| pair.0, max_deletion);
+        self.complex = merge_sorted(
+            std::mem::take(&mut self.complex),
+            newer.complex,
+            |pair| pair.0,
+            max_deletion,
+        );
         self.cells = merge_cells(std::mem::take(&mut self.cells), newer.cells);
         self.drop_covered();
     }
 
-    /// Merges fragments, oldest first. By halves: a collection written element by element is taken up as often as it can be
-    /// halved, and not once for each element.
+    /// Merges fragments, oldest first. By halves: a collection written element by element is taken
+    /// up as often as it can be halved, and not once for each element.
     pub fn merge_all(mut fragments: Vec<Row>) -> Row {
         if fragments.len() > 2 {
             let newer = fragments.split_off(fragments.len() / 2);
@@ -73,7 +93,8 @@ impl Row {
         self.drop_lone_key();
     }
 
-    /// True if it is in canonical form as far as that is cheap to see: a fragment with deletions may not be.
+    /// True if it is in canonical form as far as that is cheap to see: a fragment with deletions
+    /// may not be.
     pub(crate) fn is_canonical(&self) -> bool {
         self.deletion.is_none()
             && self.complex.is_empty()
@@ -106,25 +127,33 @@ impl Row {
         if let Some(deletion) = self.deletion {
             self.liveness = self.liveness.filter(|liveness| !deletion.covers(liveness.timestamp));
             self.complex.retain(|(_, own)| *own > deletion);
-            self.cells.retain(|cell| cell.is_counter() || cell.is_key() || !deletion.covers(cell.timestamp));
+            self.cells.retain(|cell| {
+                cell.is_counter() || cell.is_key() || !deletion.covers(cell.timestamp)
+            });
         }
         if !self.complex.is_empty() {
             let complex = &self.complex;
             self.cells.retain(|cell| {
-                let deletion = complex.binary_search_by_key(&cell.column, |pair| pair.0).ok().map(|at| complex[at].1);
-                cell.is_counter() || deletion.is_none_or(|deletion| !deletion.covers(cell.timestamp))
+                let deletion = complex
+                    .binary_search_by_key(&cell.column, |pair| pair.0)
+                    .ok()
+                    .map(|at| complex[at].1);
+                cell.is_counter()
+                    || deletion.is_none_or(|deletion| !deletion.covers(cell.timestamp))
             });
         }
     }
 
-    /// Takes the values out of what has expired at `now` (s), and drops tombstones, expired cells and deletions from
-    /// before `gc_before` (s). `i64::MIN` keeps them all.
+    /// Takes the values out of what has expired at `now` (s), and drops tombstones, expired cells
+    /// and deletions from before `gc_before` (s). `i64::MIN` keeps them all.
     ///
-    /// Cassandra turns an expired cell into a tombstone. Here it stays what it is, without its value: a tombstone would
-    /// win against a cell of the same timestamp and a longer TTL that comes later, which the expired cell does not.
+    /// Cassandra turns an expired cell into a tombstone. Here it stays what it is, without its
+    /// value: a tombstone would win against a cell of the same timestamp and a longer TTL that
+    /// comes later, which the expired cell does not.
     pub fn purge(&mut self, now: i64, gc_before: i64) {
-        let collectable =
-            |liveness: &Liveness| !liveness.is_live(now) && liveness.expiry.is_some_and(|expiry| expiry.at < gc_before);
+        let collectable = |liveness: &Liveness| {
+            !liveness.is_live(now) && liveness.expiry.is_some_and(|expiry| expiry.at < gc_before)
+        };
         self.liveness = self.liveness.filter(|liveness| !collectable(liveness));
         self.deletion = self.deletion.filter(|deletion| deletion.local >= gc_before);
         self.complex.retain(|(_, deletion)| deletion.local >= gc_before);
@@ -142,7 +171,8 @@ impl Row {
 
     /// Where nothing else is left to say, how the key was written is nothing either.
     fn drop_lone_key(&mut self) {
-        let says_more = self.liveness.is_some() || self.deletion.is_some() || !self.complex.is_empty();
+        let says_more =
+            self.liveness.is_some() || self.deletion.is_some() || !self.complex.is_empty();
         if !says_more && self.cells.iter().all(Cell::is_key) {
             self.cells.clear();
         }
@@ -154,7 +184,12 @@ fn max_deletion(left: (ColumnId, Deletion), right: (ColumnId, Deletion)) -> (Col
 }
 
 /// Both sorted by `key` without repetition, as is the result.
-fn merge_sorted<T, K: Ord>(left: Vec<T>, right: Vec<T>, key: impl Fn(&T) -> K, join: impl Fn(T, T) -> T) -> Vec<T> {
+fn merge_sorted<T, K: Ord>(
+    left: Vec<T>,
+    right: Vec<T>,
+    key: impl Fn(&T) -> K,
+    join: impl Fn(T, T) -> T,
+) -> Vec<T> {
     if left.is_empty() {
         return right;
     }
@@ -164,7 +199,9 @@ fn merge_sorted<T, K: Ord>(left: Vec<T>, right: Vec<T>, key: impl Fn(&T) -> K, j
         match key(mine).cmp(&key(other)) {
             Ordering::Less => merged.extend(left.next()),
             Ordering::Greater => merged.extend(right.next()),
-            Ordering::Equal => merged.extend(left.next().zip(right.next()).map(|(mine, other)| join(mine, other))),
+            Ordering::Equal => {
+                merged.extend(left.next().zip(right.next()).map(|(mine, other)| join(mine, other)))
+            }
         }
     }
     merged.extend(left);
@@ -184,7 +221,9 @@ fn merge_cells(left: Vec<Cell>, right: Vec<Cell>) -> Vec<Cell> {
             Ordering::Less => merged.extend(left.next()),
             Ordering::Greater => merged.extend(right.next()),
             Ordering::Equal => {
-                merged.extend(left.next().zip(right.next()).map(|(mine, other)| Cell::reconcile(mine, other)));
+                merged.extend(
+                    left.next().zip(right.next()).map(|(mine, other)| Cell::reconcile(mine, other)),
+                );
             }
         }
     }

@@ -1,9 +1,11 @@
-//! The data model: rows as sets of timestamped cells, partition headers, and the rules by which fragments merge.
+//! The data model: rows as sets of timestamped cells, partition headers, and the rules by which
+//! fragments merge.
 //!
-//! A write is a [`Row`] too, with the few cells it touches: a *fragment*. What a reader sees is the merge of all
-//! fragments of its key. Merging is Apache Cassandra 5's reconciliation (`Cells`, `Row.Merger`, `DeletionTime`): it
-//! is associative, commutative and idempotent, so the engine may merge any neighbours at any time and may replay
-//! them. Counters and [`ColumnId::KEY_AS_WRITTEN`] depend on the order: the older fragment is the left one.
+//! A write is a [`Row`] too, with the few cells it touches: a *fragment*. What a reader sees is the
+//! merge of all fragments of its key. Merging is Apache Cassandra 5's reconciliation (`Cells`,
+//! `Row.Merger`, `DeletionTime`): it is associative, commutative and idempotent, so the engine may
+//! merge any neighbours at any time and may replay them. Counters and [`ColumnId::KEY_AS_WRITTEN`]
+//! depend on the order: the older fragment is the left one.
 
 mod cell;
 mod header;
@@ -28,12 +30,14 @@ pub struct TableId(pub u32);
 pub struct ColumnId(pub u32);
 
 impl ColumnId {
-    /// No column, but the values of the row's clustering columns as they were first written, for tables whose keys keep
-    /// less than that. It makes no row live, no deletion takes it, and it goes with the last cell of the row.
+    /// No column, but the values of the row's clustering columns as they were first written, for
+    /// tables whose keys keep less than that. It makes no row live, no deletion takes it, and it
+    /// goes with the last cell of the row.
     pub const KEY_AS_WRITTEN: ColumnId = ColumnId(u32::MAX);
 }
 
-/// A partition: 8 bytes of token (big endian, sign bit flipped), then the bytes of the CQL partition key.
+/// A partition: 8 bytes of token (big endian, sign bit flipped), then the bytes of the CQL
+/// partition key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartitionKey<'a>(pub &'a [u8]);
 
@@ -70,7 +74,8 @@ impl Liveness {
         self.expiry.is_none_or(|expiry| now < expiry.at)
     }
 
-    /// `LivenessInfo.supersedes`: at the same timestamp one that expires wins, then the one that expires later.
+    /// `LivenessInfo.supersedes`: at the same timestamp one that expires wins, then the one that
+    /// expires later.
     fn rank(&self) -> (i64, Option<(i64, u32)>) {
         (self.timestamp, self.expiry.map(|expiry| (expiry.at, expiry.ttl)))
     }
@@ -78,8 +83,9 @@ impl Liveness {
 
 /// A row, or a fragment of one: what a write says, or the merge of several.
 ///
-/// In canonical form, which [`Row::canonicalise`] brings about, `complex` is sorted by column and `cells` by column
-/// and path, each at most once, and nothing is in it that its own deletions cover.
+/// In canonical form, which [`Row::canonicalise`] brings about, `complex` is sorted by column and
+/// `cells` by column and path, each at most once, and nothing is in it that its own deletions
+/// cover.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Row {
     /// The liveness that an INSERT gives.

@@ -61,13 +61,23 @@ fn model(fragments: &[Row]) -> Row {
         }
     }
     cells.retain(|_, cell| {
-        !gone(cell.timestamp) && complex.get(&cell.column).is_none_or(|own| cell.timestamp > own.timestamp)
+        !gone(cell.timestamp)
+            && complex.get(&cell.column).is_none_or(|own| cell.timestamp > own.timestamp)
     });
     let liveness = fragments.iter().filter_map(|row| row.liveness).max_by_key(|liveness| {
-        (liveness.timestamp, liveness.expiry.is_some(), liveness.expiry.map(|expiry| (expiry.at, expiry.ttl)))
+        (
+            liveness.timestamp,
+            liveness.expiry.is_some(),
+            liveness.expiry.map(|expiry| (expiry.at, expiry.ttl)),
+        )
     });
     let liveness = liveness.filter(|liveness| !gone(liveness.timestamp));
-    Row { liveness, deletion, complex: complex.into_iter().collect(), cells: cells.into_values().collect() }
+    Row {
+        liveness,
+        deletion,
+        complex: complex.into_iter().collect(),
+        cells: cells.into_values().collect(),
+    }
 }
 
 proptest! {
@@ -135,14 +145,16 @@ fn counter(value: CellValue) -> Row {
 #[test]
 fn counters_add_up_and_forget_what_a_deletion_came_after() {
     let add = |added| counter(CellValue::CounterDelta(added));
-    let row_deletion = Row { deletion: Some(Deletion { timestamp: 9, local: 9 }), ..Row::default() };
+    let row_deletion =
+        Row { deletion: Some(Deletion { timestamp: 9, local: 9 }), ..Row::default() };
     let cell_deletion = counter(CellValue::Tombstone { local: 9 });
     let value = |row: &Row| row.cells.first().map(|cell| cell.value.clone());
     for deletion in [row_deletion, cell_deletion] {
         let parts = [add(3), add(4), deletion, add(10), add(20)];
         // Split at every place: the store may have merged either side on its own.
         for split in 0..=parts.len() {
-            let fold = |parts: &[Row]| parts.iter().fold(Row::default(), |all, part| merged(&all, part));
+            let fold =
+                |parts: &[Row]| parts.iter().fold(Row::default(), |all, part| merged(&all, part));
             let whole = merged(&fold(&parts[..split]), &fold(&parts[split..]));
             let sum = match value(&whole) {
                 Some(CellValue::Counter(sum) | CellValue::CounterDelta(sum)) => sum,

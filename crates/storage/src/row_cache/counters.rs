@@ -20,7 +20,8 @@ impl Counter {
     }
 }
 
-/// The counters of one shard, so that threads at work in different ones do not share a line of memory.
+/// The counters of one shard, so that threads at work in different ones do not share a line of
+/// memory.
 #[derive(Default)]
 pub(super) struct ShardCounters {
     pub(super) memory_hits: Counter,

@@ -1,8 +1,9 @@
-//! The rows that left the cache lately: two bytes a row, so that a row that comes back soon is known to be worth
-//! keeping.
+//! The rows that left the cache lately: two bytes a row, so that a row that comes back soon is
+//! known to be worth keeping.
 //!
-//! Buckets of eight fingerprints, newest first. A new one pushes out the oldest of its bucket, so memory is fixed and the
-//! table forgets in about the order it learnt. A false positive (one in eight thousand) keeps one row too long.
+//! Buckets of eight fingerprints, newest first. A new one pushes out the oldest of its bucket, so
+//! memory is fixed and the table forgets in about the order it learnt. A false positive (one in
+//! eight thousand) keeps one row too long.
 
 const WAYS: usize = 8;
 
@@ -52,8 +53,9 @@ mod tests {
     fn the_newest_are_known_once_and_the_oldest_are_forgotten() {
         let mut ghost = Ghost::new(800);
         (0..10_000).for_each(|row| ghost.remember(mix(row)));
-        let recalled =
-            |ghost: &mut Ghost, rows: std::ops::Range<u64>| rows.filter(|row| ghost.recall(mix(*row))).count();
+        let recalled = |ghost: &mut Ghost, rows: std::ops::Range<u64>| {
+            rows.filter(|row| ghost.recall(mix(*row))).count()
+        };
         assert!(recalled(&mut ghost, 9_800..10_000) >= 195, "the last 200 of 800 places are known");
         assert_eq!(recalled(&mut ghost, 9_800..10_000), 0, "each is told once");
         assert!(recalled(&mut ghost, 0..5_000) < 20, "what left long ago is forgotten");

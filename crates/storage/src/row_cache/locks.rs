@@ -1,5 +1,6 @@
-//! Taking locks. A poisoned one means that a thread panicked inside; what it guards is a cache whose parts are checked
-//! wherever they are used, so going on is right and failing queries would not be.
+//! Taking locks. A poisoned one means that a thread panicked inside; what it guards is a cache
+//! whose parts are checked wherever they are used, so going on is right and failing queries would
+//! not be.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,9 +1,10 @@
 //! The memory tier of one shard: whole rows bounded in bytes, everything they cost included.
 //!
-//! S3-FIFO: a new row enters a small queue (a tenth of the space) and has to be read again before it leaves it to stay, in
-//! the main queue; what a scan reads once passes through the small queue alone. A row that comes back soon after it left
-//! (see `ghost`) goes to the main queue at once. A hit only raises a counter of the row, under a shared lock. The paper's
-//! rule that the largest leave first is kept by asking more reads of a row that is many times the mean.
+//! S3-FIFO: a new row enters a small queue (a tenth of the space) and has to be read again before
+//! it leaves it to stay, in the main queue; what a scan reads once passes through the small queue
+//! alone. A row that comes back soon after it left (see `ghost`) goes to the main queue at once. A
+//! hit only raises a counter of the row, under a shared lock. The paper's rule that the largest
+//! leave first is kept by asking more reads of a row that is many times the mean.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -74,7 +75,8 @@ impl MemoryTier {
     /// The row under a key, read once more.
     pub(super) fn get(&self, probe: &Probe<'_>) -> Option<&CachedRow> {
         let resident = self.valid(probe)?;
-        // A count lost to another reader costs nothing; a store saved on the hottest rows keeps their line shared.
+        // A count lost to another reader costs nothing; a store saved on the hottest rows keeps
+        // their line shared.
         let frequency = resident.frequency.load(Ordering::Relaxed);
         if frequency < FREQUENCY_MAX {
             resident.frequency.store(frequency + 1, Ordering::Relaxed);
@@ -97,8 +99,9 @@ impl MemoryTier {
         self.slots.find(hash, |slot| self.matches(*slot, hash, key)).is_some()
     }
 
-    /// Puts a row in, in place of the one under the same key; `warm` rows were read before. Says no to a row that is too
-    /// large. The caller takes out what is too much with [`Self::evict_excess`].
+    /// Puts a row in, in place of the one under the same key; `warm` rows were read before. Says no
+    /// to a row that is too large. The caller takes out what is too much with
+    /// [`Self::evict_excess`].
     pub(super) fn insert(&mut self, probe: &Probe<'_>, row: CachedRow, warm: bool) -> bool {
         if row.allocated_bytes() > self.row_bytes_max() {
             self.remove(probe);
@@ -121,7 +124,9 @@ impl MemoryTier {
         let slot = self.slab.add(resident);
         self.link(slot);
         let slab = &self.slab;
-        self.slots.insert_unique(probe.hash, slot, |slot| slab.get(*slot).map_or(0, |resident| resident.hash));
+        self.slots.insert_unique(probe.hash, slot, |slot| {
+            slab.get(*slot).map_or(0, |resident| resident.hash)
+        });
         true
     }
 
@@ -133,8 +138,13 @@ impl MemoryTier {
     /// Takes out the next row to go while more bytes are used than allowed.
     pub(super) fn evict_excess(&mut self) -> Option<Resident> {
         while self.allocated_bytes() > self.capacity_bytes {
-            let small_first = self.small.bytes > self.capacity_bytes / SMALL_SHARE || self.main.oldest == NIL;
-            let slot = if small_first && self.small.oldest != NIL { self.small.oldest } else { self.main.oldest };
+            let small_first =
+                self.small.bytes > self.capacity_bytes / SMALL_SHARE || self.main.oldest == NIL;
+            let slot = if small_first && self.small.oldest != NIL {
+                self.small.oldest
+            } else {
+                self.main.oldest
+            };
             let resident = self.slab.get(slot)?;
             let reads = resident.frequency.load(Ordering::Relaxed);
             if reads < self.reads_wanted(resident) {
@@ -154,10 +164,13 @@ impl MemoryTier {
         self.slots.len()
     }
 
-    /// Everything the tier holds on to: rows as the allocator rounds them, their slots, the hash table, the ghosts.
+    /// Everything the tier holds on to: rows as the allocator rounds them, their slots, the hash
+    /// table, the ghosts.
     pub(super) fn allocated_bytes(&self) -> usize {
         let rows = self.small.bytes + self.main.bytes;
-        rows + self.slab.allocated_bytes() + self.slots.allocation_size() + self.ghost.allocated_bytes()
+        rows + self.slab.allocated_bytes()
+            + self.slots.allocation_size()
+            + self.ghost.allocated_bytes()
     }
 
     pub(super) fn row_bytes_max(&self) -> usize {
@@ -191,7 +204,9 @@ impl MemoryTier {
     }
 
     fn matches(&self, slot: u32, hash: u64, key: &[u8]) -> bool {
-        self.slab.get(slot).is_some_and(|resident| resident.hash == hash && resident.row.key() == key)
+        self.slab
+            .get(slot)
+            .is_some_and(|resident| resident.hash == hash && resident.row.key() == key)
     }
 
     fn take(&mut self, slot: u32) -> Option<Resident> {
@@ -211,7 +226,11 @@ impl MemoryTier {
     }
 
     fn link(&mut self, slot: u32) {
-        let Some((name, bytes)) = self.slab.get(slot).map(|it| (it.queue, it.row.allocated_bytes())) else { return };
+        let Some((name, bytes)) =
+            self.slab.get(slot).map(|it| (it.queue, it.row.allocated_bytes()))
+        else {
+            return;
+        };
         let queue = self.queue(name);
         queue.bytes += bytes;
         let older = std::mem::replace(&mut queue.newest, slot);

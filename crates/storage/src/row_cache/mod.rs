@@ -4,18 +4,23 @@
 //! lookup -> memory (S3-FIFO, bounded in bytes) -> index without keys -> write buffer -> ticket -> one read of the SSD
 //! fill   -> memory -> what leaves it -> bounded queue -> one thread -> 16 KB buffer -> segment log
 //! ```
-//! Keys and records are bytes. After CaSSanDra (Menon et al., ICDE 2014): the chain of an in-memory cache and an append-only
-//! cache file with a memory-resident index, asynchronous cascade, garbage-driven collection. Ours differs in the policies
-//! (rows read once do not displace those read often, nor reach the SSD) and in what the index needs.
+//! Keys and records are bytes. After CaSSanDra (Menon et al., ICDE 2014): the chain of an in-memory
+//! cache and an append-only cache file with a memory-resident index, asynchronous cascade,
+//! garbage-driven collection. Ours differs in the policies (rows read once do not displace those
+//! read often, nor reach the SSD) and in what the index needs.
 //!
 //! **Consistent with writes.** The cache is right if its users keep three rules:
-//! 1. A read that misses calls [`RowCache::begin_fill`] *before* it reads the engine, and [`RowCache::fill`] after.
-//! 2. A write is in the engine, visible to reads, *before* [`RowCache::invalidate`] or [`RowCache::update`] is called, and
-//!    is acknowledged after. No look-up that begins later sees what was before the write.
-//! 3. Where no reader may see an unacknowledged write and another one later the state before it, the write takes place
-//!    inside [`RowCache::begin_write`]: meanwhile all reads of its key go to the engine.
+//! 1. A read that misses calls [`RowCache::begin_fill`] *before* it reads the engine, and
+//!    [`RowCache::fill`] after.
+//! 2. A write is in the engine, visible to reads, *before* [`RowCache::invalidate`] or
+//!    [`RowCache::update`] is called, and is acknowledged after. No look-up that begins later sees
+//!    what was before the write.
+//! 3. Where no reader may see an unacknowledged write and another one later the state before it,
+//!    the write takes place inside [`RowCache::begin_write`]: meanwhile all reads of its key go to
+//!    the engine.
 //!
-//! Nothing here holds a lock over I/O. `lookup` does no I/O at all; `read_ssd` does exactly one read and may block.
+//! Nothing here holds a lock over I/O. `lookup` does no I/O at all; `read_ssd` does exactly one
+//! read and may block.
 
 mod counters;
 mod ghost;
@@ -104,12 +109,18 @@ impl RowCache {
             shard.counters.misses.increment();
             return Lookup::Miss;
         };
-        // Under the same lock as the look-up: as long as the index points there, the segment is not used again.
+        // Under the same lock as the look-up: as long as the index points there, the segment is not
+        // used again.
         let place = Place { location, sequence: ssd.log.sequence(location.page) };
         let generation = state.generation(probe.hash);
         drop(state);
         match ssd.in_buffer(place, probe.key, probe.epoch) {
-            None => Lookup::OnSsd(SsdTicket { key: probe.key.into(), epoch: probe.epoch, generation, place }),
+            None => Lookup::OnSsd(SsdTicket {
+                key: probe.key.into(),
+                epoch: probe.epoch,
+                generation,
+                place,
+            }),
             Some(found) => match self.conclude(ssd, shard, &probe, generation, place, found) {
                 Some(row) => {
                     ssd.counters.buffer_hits.increment();
@@ -120,13 +131,14 @@ impl RowCache {
         }
     }
 
-    /// Reads the row a ticket stands for, with one read of the SSD; blocks meanwhile. `None` is a miss: the row was
-    /// written to, its place was used again, or the disk failed.
+    /// Reads the row a ticket stands for, with one read of the SSD; blocks meanwhile. `None` is a
+    /// miss: the row was written to, its place was used again, or the disk failed.
     pub fn read_ssd(&self, ticket: SsdTicket) -> Option<CachedRow> {
         let ssd = self.shared.ssd.as_ref()?;
         let probe = self.shared.probe(ticket.key());
         let shard = self.shared.shard(probe.hash);
-        // What was looked up before its table was cleared was a hit then; it is not worth the read now.
+        // What was looked up before its table was cleared was a hit then; it is not worth the read
+        // now.
         let found = if ssd.is_on() && probe.epoch == ticket.epoch {
             ssd.read(ticket.place, &ticket.key, ticket.epoch)
         } else {
@@ -154,17 +166,19 @@ impl RowCache {
         FillToken { hash: probe.hash, epoch: probe.epoch, generation }
     }
 
-    /// Puts in what the engine said: the record, or that there is no row. Dropped if the row (or another of its stripe)
-    /// was written to since the token was given out, if its table was cleared, or if it is too large; returns whether it
-    /// was put in.
+    /// Puts in what the engine said: the record, or that there is no row. Dropped if the row (or
+    /// another of its stripe) was written to since the token was given out, if its table was
+    /// cleared, or if it is too large; returns whether it was put in.
     pub fn fill(&self, token: FillToken, key: &[u8], record: Option<&[u8]>) -> bool {
         let probe = self.shared.probe(key);
         debug_assert_eq!(probe.hash, token.hash, "the token of another key");
         let shard = self.shared.shard(probe.hash);
-        let row = (probe.hash == token.hash && probe.epoch == token.epoch).then(|| CachedRow::new(probe.key, record));
+        let row = (probe.hash == token.hash && probe.epoch == token.epoch)
+            .then(|| CachedRow::new(probe.key, record));
         let filled = row.flatten().is_some_and(|row| {
             let state = shard.write();
-            state.agrees(probe.hash, token.generation) && self.shared.admit(shard, state, &probe, row, false)
+            state.agrees(probe.hash, token.generation)
+                && self.shared.admit(shard, state, &probe, row, false)
         });
         if filled {
             shard.counters.fills.increment();
@@ -174,14 +188,15 @@ impl RowCache {
         filled
     }
 
-    /// Drops every row of a table: to be called after its rows are gone from the engine. `prefix` is what the keys of the
-    /// table begin with, `table_prefix_bytes` long. Costs the same for any number of rows; their space is taken back as
-    /// their turn comes.
+    /// Drops every row of a table: to be called after its rows are gone from the engine. `prefix`
+    /// is what the keys of the table begin with, `table_prefix_bytes` long. Costs the same for any
+    /// number of rows; their space is taken back as their turn comes.
     pub fn clear_table(&self, prefix: &[u8]) {
         self.shared.keys.clear_table(prefix);
     }
 
-    /// Concludes a lookup from what was found at a place on SSD and from the row's right to be there.
+    /// Concludes a lookup from what was found at a place on SSD and from the row's right to be
+    /// there.
     fn conclude(
         &self,
         ssd: &SsdTier,

@@ -1,10 +1,11 @@
-//! Models of what decides races in the row cache: a shard's lock, its stripes' generations and open writes, tables' epochs.
-//! Every order in which readers and writers can meet, within a bound of preemptions, and every value that a processor's
-//! memory may show them.
+//! Models of what decides races in the row cache: a shard's lock, its stripes' generations and open
+//! writes, tables' epochs. Every order in which readers and writers can meet, within a bound of
+//! preemptions, and every value that a processor's memory may show them.
 //!
-//! `cargo test -p shunt-storage --no-default-features --features loom --lib models`, without RocksDB: the engine is a number
-//! that nothing orders but the cache's own rules (`Relaxed`). One shard of one stripe, and no SSD tier. So that nothing is
-//! left out unnoticed, each model says which outcomes it has to have seen.
+//! `cargo test -p shunt-storage --no-default-features --features loom --lib models`, without
+//! RocksDB: the engine is a number that nothing orders but the cache's own rules (`Relaxed`). One
+//! shard of one stripe, and no SSD tier. So that nothing is left out unnoticed, each model says
+//! which outcomes it has to have seen.
 
 #![allow(clippy::unwrap_used, reason = "a model may panic")]
 
@@ -40,7 +41,8 @@ fn outcomes<T: Ord + Send + 'static>(model: impl Fn() -> T + Send + Sync + 'stat
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
-/// A cache before an engine that has one row, and the word of its writer that a write is acknowledged.
+/// A cache before an engine that has one row, and the word of its writer that a write is
+/// acknowledged.
 struct Store {
     cache: RowCache,
     engine: AtomicU8,
@@ -81,7 +83,8 @@ impl Store {
         })
     }
 
-    /// What a reader has who was told of the write's end if it had ended: the row, and whether it had.
+    /// What a reader has who was told of the write's end if it had ended: the row, and whether it
+    /// had.
     fn read_after_word(&self) -> (u8, bool) {
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let row = self.read();
@@ -90,15 +93,19 @@ impl Store {
     }
 }
 
-fn spawn<T: 'static>(store: &Arc<Store>, body: impl FnOnce(&Store) -> T + 'static) -> thread::JoinHandle<T> {
+fn spawn<T: 'static>(
+    store: &Arc<Store>,
+    body: impl FnOnce(&Store) -> T + 'static,
+) -> thread::JoinHandle<T> {
     let store = Arc::clone(store);
     thread::spawn(move || body(&store))
 }
 
 /// Never: a row that was read before a write comes in, or is seen, after the write's invalidation.
 ///
-/// Caught: the generation is advanced `Relaxed`, or read `Relaxed`; an invalidation that advances nothing; a fill that does
-/// not compare generations; a fill that compares them before it has the lock.
+/// Caught: the generation is advanced `Relaxed`, or read `Relaxed`; an invalidation that advances
+/// nothing; a fill that does not compare generations; a fill that compares them before it has the
+/// lock.
 #[test]
 fn no_stale_row_is_filled_after_an_invalidation() {
     let seen = outcomes(|| {
@@ -114,7 +121,8 @@ fn no_stale_row_is_filled_after_an_invalidation() {
     assert_eq!(seen, [(0, None), (1, None), (1, Some(1))].into());
 }
 
-/// Never: somebody who was told that a write is done finds the row as it was before, held in the cache or read back there.
+/// Never: somebody who was told that a write is done finds the row as it was before, held in the
+/// cache or read back there.
 ///
 /// Caught: an invalidation that leaves the row in memory.
 #[test]
@@ -132,9 +140,11 @@ fn a_row_in_memory_is_gone_when_the_write_is_acknowledged() {
     assert_eq!(seen, [(0, false), (1, false), (1, true)].into());
 }
 
-/// Never: a row updated in place misses one of two writes that came at once, be the other an update or an invalidation.
+/// Never: a row updated in place misses one of two writes that came at once, be the other an update
+/// or an invalidation.
 ///
-/// Caught: what was merged goes in without a look whether the row is still there, or still the one it was merged with.
+/// Caught: what was merged goes in without a look whether the row is still there, or still the one
+/// it was merged with.
 #[test]
 fn of_two_writes_of_a_row_none_is_lost() {
     for invalidates in [false, true] {
@@ -177,18 +187,20 @@ fn an_update_keeps_out_what_was_read_before() {
     assert_eq!(seen, [(0, None), (0, Some(1)), (1, None), (1, Some(1))].into());
 }
 
-/// Never: with two writers in a stripe, a reader sees a write in the engine that is not acknowledged, and then the row
-/// before it in the cache.
+/// Never: with two writers in a stripe, a reader sees a write in the engine that is not
+/// acknowledged, and then the row before it in the cache.
 ///
-/// Caught: the end of the other's write ends both (a flag instead of a count); a look-up that does not ask for open writes;
-/// the end of a write that does not advance the generation.
+/// Caught: the end of the other's write ends both (a flag instead of a count); a look-up that does
+/// not ask for open writes; the end of a write that does not advance the generation.
 #[test]
 fn a_read_never_goes_back_while_two_write_in_a_stripe() {
     let seen = outcomes(|| {
         let store = Store::filled();
         let other = spawn(&store, |store| drop(store.cache.begin_write(OTHER)));
         // As a scan reads: from the engine alone.
-        let reader = spawn(&store, |store| [store.engine.load(Ordering::Acquire), store.read(), store.read()]);
+        let reader = spawn(&store, |store| {
+            [store.engine.load(Ordering::Acquire), store.read(), store.read()]
+        });
         let write = store.cache.begin_write(KEY);
         store.engine.store(1, Ordering::Release);
         drop(write);
@@ -201,10 +213,11 @@ fn a_read_never_goes_back_while_two_write_in_a_stripe() {
     assert_eq!(seen, [[0, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1]].into());
 }
 
-/// Never: a row of a table that was cleared comes back, or is seen by somebody who was told that it is cleared.
+/// Never: a row of a table that was cleared comes back, or is seen by somebody who was told that it
+/// is cleared.
 ///
-/// Caught: the epoch is counted up `Relaxed`, or read `Relaxed`; a fill takes the epoch of the present for that of its token;
-/// a look-up that does not compare epochs.
+/// Caught: the epoch is counted up `Relaxed`, or read `Relaxed`; a fill takes the epoch of the
+/// present for that of its token; a look-up that does not compare epochs.
 #[test]
 fn no_row_outlives_its_table() {
     for new in [Store::new, Store::filled] {

@@ -16,7 +16,8 @@ use super::ssd::{Directory, Log, PAGE_BYTES, SegmentStore, SsdIndex, SsdTier, ru
 const SHARDS_MAX: usize = 64;
 /// A shard should hold rows of some size.
 const SHARD_BYTES_MIN: usize = 1 << 20;
-/// Stripes of keys that share a generation. A write drops the fills under way for one key in so many.
+/// Stripes of keys that share a generation. A write drops the fills under way for one key in so
+/// many.
 const STRIPES_MAX: usize = 64 * 1024;
 const STRIPES_MIN: usize = 256;
 /// Memory a stripe is worth: generations take less than one percent.
@@ -53,7 +54,9 @@ impl RowCache {
             let failed = |error| RowCacheError::Ssd { dir: options.dir.clone(), error };
             shared.turn_ssd_on(ssd).map_err(failed)?;
             let shared = shared.clone();
-            let cascade = thread::Builder::new().name("row-cache-ssd".into()).spawn(move || run_cascade(&shared));
+            let cascade = thread::Builder::new()
+                .name("row-cache-ssd".into())
+                .spawn(move || run_cascade(&shared));
             cache.cascade = Some(cascade.map_err(RowCacheError::Thread)?);
         }
         Ok(cache)
@@ -106,7 +109,8 @@ fn shards(options: &RowCacheOptions, with_ssd: bool) -> Box<[Shard]> {
     let count = 1 << (options.memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).ilog2();
     let stripes = (options.memory_bytes / STRIPE_SHARE).clamp(STRIPES_MIN, STRIPES_MAX) / count;
     let ssd = options.ssd.as_ref().filter(|_| with_ssd);
-    let index_rows = ssd.map(|ssd| (ssd.bytes / ssd.expected_row_bytes as u64) as usize / count + 1);
+    let index_rows =
+        ssd.map(|ssd| (ssd.bytes / ssd.expected_row_bytes as u64) as usize / count + 1);
     let ghost_rows = (options.memory_bytes as u64 / GHOST_ROW_BYTES) as usize / count;
     let fixed = Keys::new(0).allocated_bytes() / count + ShardState::stripe_bytes(stripes);
     let capacity = (options.memory_bytes / count).saturating_sub(fixed);

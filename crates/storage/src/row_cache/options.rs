@@ -18,8 +18,9 @@ const EXPECTED_ROW_BYTES_MIN: usize = 16;
 /// How large a row cache is, and where.
 #[derive(Debug, Clone)]
 pub struct RowCacheOptions {
-    /// Bytes of memory for rows, everything they cost there included; at least 256 KB. The index of the SSD tier comes on
-    /// top (`ssd.bytes / ssd.expected_row_bytes` rows at 9.4 bytes each) and so does its queue.
+    /// Bytes of memory for rows, everything they cost there included; at least 256 KB. The index of
+    /// the SSD tier comes on top (`ssd.bytes / ssd.expected_row_bytes` rows at 9.4 bytes each) and
+    /// so does its queue.
     pub memory_bytes: usize,
     /// How many leading bytes of a key name its table: at most 8.
     pub table_prefix_bytes: usize,
@@ -40,13 +41,16 @@ pub struct SsdOptions {
     pub dir: PathBuf,
     /// Bytes on SSD, at least three segments.
     pub bytes: u64,
-    /// Size of a segment: a multiple of 4 KB, at least 256 KB. Collection reads and frees one at a time.
+    /// Size of a segment: a multiple of 4 KB, at least 256 KB. Collection reads and frees one at a
+    /// time.
     pub segment_bytes: u64,
-    /// The mean size of key and record: it sizes the index. Rows half as large use half of the space only.
+    /// The mean size of key and record: it sizes the index. Rows half as large use half of the
+    /// space only.
     pub expected_row_bytes: usize,
     /// Bytes of rows that may wait to be written; more are dropped.
     pub queue_bytes: usize,
-    /// Reads that may fail or find a broken record before the tier turns itself off. A failing write does at once.
+    /// Reads that may fail or find a broken record before the tier turns itself off. A failing
+    /// write does at once.
     pub read_errors_max: u32,
     /// Which of the rows that leave memory go to SSD.
     pub admission: SsdAdmission,
@@ -55,7 +59,8 @@ pub struct SsdOptions {
 impl SsdOptions {
     /// Segments of 8 MB (or a sixteenth of a small cache), rows of 512 bytes, a queue of 8 MB.
     pub fn new(dir: impl Into<PathBuf>, bytes: u64) -> Self {
-        let segment_bytes = (bytes / 16).clamp(SEGMENT_BYTES_MIN, 8 << 20).max(bytes / SEGMENTS_MAX);
+        let segment_bytes =
+            (bytes / 16).clamp(SEGMENT_BYTES_MIN, 8 << 20).max(bytes / SEGMENTS_MAX);
         SsdOptions {
             dir: dir.into(),
             bytes,
@@ -73,7 +78,8 @@ impl SsdOptions {
 pub enum SsdAdmission {
     /// All of them, as in the paper: most hits as long as nobody scans.
     All,
-    /// Those that were read again while in memory, or came back soon after they left: scans pass by.
+    /// Those that were read again while in memory, or came back soon after they left: scans pass
+    /// by.
     #[default]
     ReadAgain,
 }
@@ -82,27 +88,41 @@ impl RowCacheOptions {
     pub(super) fn check(&self) -> Result<(), RowCacheError> {
         let wrong = |what: String| Err(RowCacheError::Options(what));
         if self.memory_bytes < MEMORY_BYTES_MIN {
-            return wrong(format!("memory_bytes is {}, less than {MEMORY_BYTES_MIN}", self.memory_bytes));
+            return wrong(format!(
+                "memory_bytes is {}, less than {MEMORY_BYTES_MIN}",
+                self.memory_bytes
+            ));
         }
         if self.table_prefix_bytes > 8 {
-            return wrong(format!("table_prefix_bytes is {}, more than 8", self.table_prefix_bytes));
+            return wrong(format!(
+                "table_prefix_bytes is {}, more than 8",
+                self.table_prefix_bytes
+            ));
         }
         let Some(ssd) = &self.ssd else { return Ok(()) };
-        if ssd.segment_bytes < SEGMENT_BYTES_MIN || !ssd.segment_bytes.is_multiple_of(PAGE_BYTES as u64) {
+        if ssd.segment_bytes < SEGMENT_BYTES_MIN
+            || !ssd.segment_bytes.is_multiple_of(PAGE_BYTES as u64)
+        {
             let wanted = format!("not a multiple of {PAGE_BYTES} of at least {SEGMENT_BYTES_MIN}");
             return wrong(format!("ssd.segment_bytes is {}, {wanted}", ssd.segment_bytes));
         }
         let segments = ssd.bytes / ssd.segment_bytes;
         if !(SEGMENTS_MIN..=SEGMENTS_MAX).contains(&segments) {
             let wanted = format!("not {SEGMENTS_MIN} to {SEGMENTS_MAX}");
-            return wrong(format!("ssd.bytes is {segments} segments of {}, {wanted}", ssd.segment_bytes));
+            return wrong(format!(
+                "ssd.bytes is {segments} segments of {}, {wanted}",
+                ssd.segment_bytes
+            ));
         }
         if ssd.bytes / PAGE_BYTES as u64 > PAGES_MAX {
             return wrong(format!("ssd.bytes is {}, more than {PAGES_MAX} pages", ssd.bytes));
         }
         if ssd.expected_row_bytes < EXPECTED_ROW_BYTES_MIN {
             let least = EXPECTED_ROW_BYTES_MIN;
-            return wrong(format!("ssd.expected_row_bytes is {}, less than {least}", ssd.expected_row_bytes));
+            return wrong(format!(
+                "ssd.expected_row_bytes is {}, less than {least}",
+                ssd.expected_row_bytes
+            ));
         }
         Ok(())
     }
@@ -131,7 +151,9 @@ impl fmt::Display for RowCacheError {
             RowCacheError::Ssd { dir, error } => {
                 write!(formatter, "row cache: SSD tier in {}: {error}", dir.display())
             }
-            RowCacheError::Thread(error) => write!(formatter, "row cache: no thread for the SSD tier: {error}"),
+            RowCacheError::Thread(error) => {
+                write!(formatter, "row cache: no thread for the SSD tier: {error}")
+            }
         }
     }
 }

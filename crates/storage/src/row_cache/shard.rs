@@ -1,8 +1,10 @@
-//! One shard: the rows, the index entries and the generations of the keys that hash to it, under one lock that is never
-//! held over I/O. Everything the cache says about a key is decided here, so races are decided by who has the lock first.
+//! One shard: the rows, the index entries and the generations of the keys that hash to it, under
+//! one lock that is never held over I/O. Everything the cache says about a key is decided here, so
+//! races are decided by who has the lock first.
 //!
-//! A *generation* counts the writes to a stripe of keys. Whoever brings a row in from outside (a fill after a miss, a
-//! read of the SSD, a row on its way there) has noted the generation before, and is turned away if it is another now.
+//! A *generation* counts the writes to a stripe of keys. Whoever brings a row in from outside (a
+//! fill after a miss, a read of the SSD, a row on its way there) has noted the generation before,
+//! and is turned away if it is another now.
 
 use super::counters::ShardCounters;
 use super::key::{Keys, Probe};
@@ -59,8 +61,9 @@ impl ShardState {
         self.stripe(hash).generation.load(Ordering::Acquire)
     }
 
-    /// From now on nothing read before comes in. Readers may share the lock, so it does not order this with what they do
-    /// under it: whoever notes the new generation before a read of the engine has to find there what was written before.
+    /// From now on nothing read before comes in. Readers may share the lock, so it does not order
+    /// this with what they do under it: whoever notes the new generation before a read of the
+    /// engine has to find there what was written before.
     pub(super) fn advance(&self, hash: u64) {
         self.stripe(hash).generation.fetch_add(1, Ordering::Release);
     }
@@ -132,7 +135,9 @@ impl ShardState {
 
     /// Drops every index entry.
     pub(super) fn forget_pages(&mut self, pages: std::ops::Range<u32>, log: &Log) -> u32 {
-        self.index.as_mut().map_or(0, |index| index.remove_pages(pages, |location| log.release(location)))
+        self.index
+            .as_mut()
+            .map_or(0, |index| index.remove_pages(pages, |location| log.release(location)))
     }
 
     fn stripe(&self, hash: u64) -> &Stripe {

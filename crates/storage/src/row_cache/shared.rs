@@ -29,7 +29,8 @@ impl Shared {
         self.ssd.as_ref().map(|ssd| &ssd.log)
     }
 
-    /// Puts a row into memory, under the lock given, and sends what leaves it to SSD when the lock is free.
+    /// Puts a row into memory, under the lock given, and sends what leaves it to SSD when the lock
+    /// is free.
     pub(super) fn admit(
         &self,
         shard: &Shard,

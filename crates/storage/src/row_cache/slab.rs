@@ -1,4 +1,5 @@
-//! Places of resident rows by number, in chunks: growing allocates one chunk more and moves nothing.
+//! Places of resident rows by number, in chunks: growing allocates one chunk more and moves
+//! nothing.
 
 use super::memory::Resident;
 
@@ -29,7 +30,9 @@ impl Slab {
         }
         let place = self.free;
         let (chunk, at) = split(place);
-        if let Place::Free(next) = std::mem::replace(&mut self.chunks[chunk][at], Place::Taken(resident)) {
+        if let Place::Free(next) =
+            std::mem::replace(&mut self.chunks[chunk][at], Place::Taken(resident))
+        {
             self.free = next;
         }
         place
@@ -64,13 +67,15 @@ impl Slab {
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_ROWS * size_of::<Place>() + self.chunks.capacity() * size_of::<Vec<Place>>()
+        self.chunks.len() * CHUNK_ROWS * size_of::<Place>()
+            + self.chunks.capacity() * size_of::<Vec<Place>>()
     }
 
     fn grow(&mut self) {
         let first = (self.chunks.len() * CHUNK_ROWS) as u32;
         let last = first + CHUNK_ROWS as u32 - 1;
-        let links = (first..=last).map(|place| Place::Free(if place == last { NIL } else { place + 1 }));
+        let links =
+            (first..=last).map(|place| Place::Free(if place == last { NIL } else { place + 1 }));
         self.chunks.push(links.collect());
         self.free = first;
     }

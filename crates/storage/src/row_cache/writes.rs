@@ -19,8 +19,8 @@ pub enum Update {
 }
 
 impl RowCache {
-    /// Drops a row from both tiers, and keeps out what was read before: to be called after the write is visible in the
-    /// engine. Cheap for a row that is not there.
+    /// Drops a row from both tiers, and keeps out what was read before: to be called after the
+    /// write is visible in the engine. Cheap for a row that is not there.
     pub fn invalidate(&self, key: &[u8]) {
         let probe = self.shared.probe(key);
         if self.keep_out(&probe) {
@@ -28,34 +28,36 @@ impl RowCache {
         }
     }
 
-    /// The half of an invalidation that readers may share: what was read before stays out. Whether the row is held, too.
+    /// The half of an invalidation that readers may share: what was read before stays out. Whether
+    /// the row is held, too.
     pub(super) fn keep_out(&self, probe: &Probe<'_>) -> bool {
         let state = self.shared.shard(probe.hash).read();
         state.advance(probe.hash);
         state.may_hold(probe)
     }
 
-    /// The other half. Since the first one somebody may have found the row on SSD, or sent it there from memory: that is
-    /// not to come in again either.
+    /// The other half. Since the first one somebody may have found the row on SSD, or sent it there
+    /// from memory: that is not to come in again either.
     pub(super) fn take_out(&self, probe: &Probe<'_>) {
         let mut state = self.shared.shard(probe.hash).write();
         state.advance(probe.hash);
         state.forget(probe, self.shared.log());
     }
 
-    /// Brings a row in memory up to date instead of dropping it, after the write is visible in the engine: `merge` is given
-    /// the record (`None`: there was no row). It may be called again if another update comes between, and not at all. A row
-    /// that is only on SSD is dropped.
+    /// Brings a row in memory up to date instead of dropping it, after the write is visible in the
+    /// engine: `merge` is given the record (`None`: there was no row). It may be called again if
+    /// another update comes between, and not at all. A row that is only on SSD is dropped.
     ///
-    /// For writes that may be merged twice with the same result: a fill between the engine's write and this call has the
-    /// write in it already. Counters must be invalidated.
+    /// For writes that may be merged twice with the same result: a fill between the engine's write
+    /// and this call has the write in it already. Counters must be invalidated.
     pub fn update(&self, key: &[u8], merge: impl FnMut(Option<&[u8]>) -> Update) {
         let probe = self.shared.probe(key);
         finish(&self.shared, &probe, merge, false);
     }
 
-    /// Begins a write: until the guard is gone look-ups of the key miss and fills are dropped, so that all reads agree with
-    /// the engine. Begin before the engine's write, end when it is visible.
+    /// Begins a write: until the guard is gone look-ups of the key miss and fills are dropped, so
+    /// that all reads agree with the engine. Begin before the engine's write, end when it is
+    /// visible.
     pub fn begin_write<'k>(&self, key: &'k [u8]) -> WriteGuard<'_, 'k> {
         let hash = self.shared.keys.hash(key);
         self.shared.shard(hash).write().begin_write(hash);
@@ -63,7 +65,8 @@ impl RowCache {
     }
 }
 
-/// A write that has begun. Dropping it invalidates the row, which is right whether the write succeeded or not.
+/// A write that has begun. Dropping it invalidates the row, which is right whether the write
+/// succeeded or not.
 #[must_use = "reads of the key go to the engine until this is dropped"]
 pub struct WriteGuard<'c, 'k> {
     cache: &'c RowCache,
@@ -89,8 +92,14 @@ impl Drop for WriteGuard<'_, '_> {
     }
 }
 
-/// Merges outside of the lock; what was merged goes in if the row is still the same, or else all again.
-fn finish(shared: &Shared, probe: &Probe<'_>, mut merge: impl FnMut(Option<&[u8]>) -> Update, end_write: bool) {
+/// Merges outside of the lock; what was merged goes in if the row is still the same, or else all
+/// again.
+fn finish(
+    shared: &Shared,
+    probe: &Probe<'_>,
+    mut merge: impl FnMut(Option<&[u8]>) -> Update,
+    end_write: bool,
+) {
     let shard = shared.shard(probe.hash);
     for attempt in 0..=UPDATE_ATTEMPTS {
         let before = shard.read().memory.peek(probe).cloned();

@@ -1,19 +1,21 @@
-//! Puts the row cache into the path of reads and writes. It holds records as the engine merges them, under the engine's own
-//! keys.
+//! Puts the row cache into the path of reads and writes. It holds records as the engine merges
+//! them, under the engine's own keys.
 //!
-//! A record is cached before anything is left out of it: what its partition's deletions cover and what has expired is
-//! decided by each reader ([`Shared::resolve`]). That is why a deletion of a partition or of a range leaves the cached rows
-//! alone: it is a write to the partition's header, a record like any other, cached and dropped by itself. Only a sweep,
-//! which moves old deletions from the header into the rows, writes to both, and drops both.
+//! A record is cached before anything is left out of it: what its partition's deletions cover and
+//! what has expired is decided by each reader ([`Shared::resolve`]). That is why a deletion of a
+//! partition or of a range leaves the cached rows alone: it is a write to the partition's header, a
+//! record like any other, cached and dropped by itself. Only a sweep, which moves old deletions
+//! from the header into the rows, writes to both, and drops both.
 //!
-//! The engine's own work changes no reader's answer, so it drops no cached record: merging fragments is associative, and no
-//! reader sees what compaction or a write-back forgets (values that expired, tombstones past their grace). A write with a
-//! time before such a tombstone is visible once the engine has forgotten the tombstone; that write drops the cached record,
-//! and with it the tombstone.
+//! The engine's own work changes no reader's answer, so it drops no cached record: merging
+//! fragments is associative, and no reader sees what compaction or a write-back forgets (values
+//! that expired, tombstones past their grace). A write with a time before such a tombstone is
+//! visible once the engine has forgotten the tombstone; that write drops the cached record, and
+//! with it the tombstone.
 //!
-//! Writes go through [`WriteGuard`]s: as long as a write is between the engine and its ticket, reads of its row go to the
-//! engine. So no reader sees a write and another one later the state before it, acknowledged or not. Scans and slices pass
-//! by the cache and never fill it.
+//! Writes go through [`WriteGuard`]s: as long as a write is between the engine and its ticket,
+//! reads of its row go to the engine. So no reader sees a write and another one later the state
+//! before it, acknowledged or not. Scans and slices pass by the cache and never fill it.
 
 use super::read::Read;
 use super::{Shared, StoreError};
@@ -21,12 +23,15 @@ use crate::catalogue::{decode_row, encode_row, is_plain};
 use crate::engine::{ReadTier, Stall, Write};
 use crate::key;
 use crate::row::{Bytes, TableId};
-use crate::row_cache::{CachedRow, Lookup, RowCache, RowCacheError, RowCacheOptions, Update, WriteGuard};
+use crate::row_cache::{
+    CachedRow, Lookup, RowCache, RowCacheError, RowCacheOptions, Update, WriteGuard,
+};
 
 /// Leading bytes of a key that name its table.
 const TABLE_PREFIX_BYTES: usize = key::TABLE_BYTES;
 
-/// Larger records are dropped by a write: merging them costs more than the read that brings them back.
+/// Larger records are dropped by a write: merging them costs more than the read that brings them
+/// back.
 const WRITE_THROUGH_BYTES_MAX: usize = 4 << 10;
 
 /// A record, wherever it was.
@@ -44,7 +49,8 @@ impl Stored {
     }
 }
 
-/// Opens the cache of a store. Its second tier begins empty at every opening, and is left out if its disk is full or fails.
+/// Opens the cache of a store. Its second tier begins empty at every opening, and is left out if
+/// its disk is full or fails.
 pub(super) fn open(options: Option<&RowCacheOptions>) -> Result<Option<RowCache>, RowCacheError> {
     let Some(options) = options else { return Ok(None) };
     let options = RowCacheOptions { table_prefix_bytes: TABLE_PREFIX_BYTES, ..options.clone() };
@@ -88,7 +94,8 @@ impl Shared {
         })
     }
 
-    /// Writes a batch that changes what readers see: until it is visible to all of them, none is answered by the cache.
+    /// Writes a batch that changes what readers see: until it is visible to all of them, none is
+    /// answered by the cache.
     pub(super) fn write_visibly(&self, batch: &[Write], stall: Stall) -> Result<(), StoreError> {
         // The last to be dropped: the row cache has it by then.
         let _under_way = self.stamps.begin(batch);
@@ -98,8 +105,9 @@ impl Shared {
             Write::Put(key, _) | Write::Delete(key) if !Shared::is_own(key) => Some((key, None)),
             _ => None,
         });
-        let guards: Vec<(WriteGuard<'_, '_>, _)> =
-            guarded.map(|(key, fragment)| (cache.begin_write(key), fragment.map(|record| (key, record)))).collect();
+        let guards: Vec<(WriteGuard<'_, '_>, _)> = guarded
+            .map(|(key, fragment)| (cache.begin_write(key), fragment.map(|record| (key, record))))
+            .collect();
         // Should it fail, the guards drop what they guard: nobody knows then what the engine has.
         self.write(batch, stall)?;
         for (guard, merged) in guards {
@@ -113,12 +121,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Merges a plain fragment into a cached record, if it is plain itself. Counters are not, as they must not be added
-    /// twice; nor is what compaction forgets one day, for the engine may have forgotten it already.
+    /// Merges a plain fragment into a cached record, if it is plain itself. Counters are not, as
+    /// they must not be added twice; nor is what compaction forgets one day, for the engine may
+    /// have forgotten it already.
     fn merged(&self, key: &[u8], cached: Option<&[u8]>, fragment: &[u8]) -> Update {
         let Some(cached) = cached else { return Update::Record(fragment.to_vec()) };
-        let decoded = (cached.len() <= WRITE_THROUGH_BYTES_MAX).then(|| decode_row(cached, &self.catalogue));
-        let (Some(Ok(mut row)), Some(table)) = (decoded, key::table_of(key)) else { return Update::Forget };
+        let decoded =
+            (cached.len() <= WRITE_THROUGH_BYTES_MAX).then(|| decode_row(cached, &self.catalogue));
+        let (Some(Ok(mut row)), Some(table)) = (decoded, key::table_of(key)) else {
+            return Update::Forget;
+        };
         let Ok(written) = decode_row(fragment, &self.catalogue) else { return Update::Forget };
         if !row.is_plain() {
             return Update::Forget;
@@ -137,7 +149,8 @@ impl Shared {
     }
 }
 
-/// A statement's values have one time, so most fragments are told to be plain by their flags; counters and headers never.
+/// A statement's values have one time, so most fragments are told to be plain by their flags;
+/// counters and headers never.
 fn writes_through(fragment: &[u8]) -> bool {
     fragment.len() <= WRITE_THROUGH_BYTES_MAX && is_plain(fragment)
 }

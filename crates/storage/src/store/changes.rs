@@ -1,9 +1,11 @@
-//! Which records were written lately, by the hashes of their keys: whether one has changed since it was read, how many
-//! fragments were put on it that nobody has put together yet, and whether it waits for that already.
+//! Which records were written lately, by the hashes of their keys: whether one has changed since it
+//! was read, how many fragments were put on it that nobody has put together yet, and whether it
+//! waits for that already.
 //!
-//! Tables of counters of a fixed size: no lock, nothing allocated, nothing kept per record. Two records that hash alike may
-//! make each other look changed, which costs another attempt, or forget how many fragments there are, which costs a slower
-//! read. A record that has changed may never look as if it had not.
+//! Tables of counters of a fixed size: no lock, nothing allocated, nothing kept per record. Two
+//! records that hash alike may make each other look changed, which costs another attempt, or forget
+//! how many fragments there are, which costs a slower read. A record that has changed may never
+//! look as if it had not.
 
 use crate::engine::Write;
 use hashbrown::DefaultHashBuilder;
@@ -13,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of slots of each table.
 const SLOTS: usize = 4096;
 
-/// Fragments put on one record after which it is worth being put together, though nobody has read it, and again after as
-/// many more.
+/// Fragments put on one record after which it is worth being put together, though nobody has read
+/// it, and again after as many more.
 const PILE: u64 = 64;
 
 /// Beyond so many a reader who may not wait does not even have them gathered.
@@ -54,16 +56,16 @@ impl Changes {
         self.seed.hash_one(key)
     }
 
-    /// To be asked before a record is read. Its writer tells of a change after the write and before leaving the gate: who
-    /// has read, closes the gate and sees the same again has read everything.
+    /// To be asked before a record is read. Its writer tells of a change after the write and before
+    /// leaving the gate: who has read, closes the gate and sees the same again has read everything.
     pub(super) fn seen(&self, key: &[u8]) -> Seen {
         // Both only grow, so the sum is the same only if neither did.
         let one = slot(&self.changes, self.hash(key)).load(Ordering::Acquire);
         Seen(one.wrapping_add(self.all.load(Ordering::Acquire)))
     }
 
-    /// After a batch, written or not: what a failed one left is not known. `told` is given the records that have got many
-    /// fragments.
+    /// After a batch, written or not: what a failed one left is not known. `told` is given the
+    /// records that have got many fragments.
     pub(super) fn wrote(&self, batch: &[Write], mut told: impl FnMut(&[u8])) {
         for write in batch {
             match write {
@@ -91,8 +93,13 @@ impl Changes {
     fn pile_up(&self, hash: u64) -> u64 {
         let slot = slot(&self.piles, hash);
         let known = slot.load(Ordering::Relaxed);
-        let count = if known & !COUNT == hash & !COUNT { (known & COUNT).saturating_add(1).min(COUNT) } else { 1 };
-        // What another thread counts at this moment may be lost: the next multiple comes a little later.
+        let count = if known & !COUNT == hash & !COUNT {
+            (known & COUNT).saturating_add(1).min(COUNT)
+        } else {
+            1
+        };
+        // What another thread counts at this moment may be lost: the next multiple comes a little
+        // later.
         slot.store(hash & !COUNT | count, Ordering::Relaxed);
         count
     }
@@ -122,7 +129,12 @@ impl Changes {
     /// It does not any more.
     pub(super) fn ends_to_wait(&self, key: &[u8]) {
         let hash = self.hash(key) | 1;
-        let _ = slot(&self.waiting, hash >> 1).compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = slot(&self.waiting, hash >> 1).compare_exchange(
+            hash,
+            0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 }
 

@@ -32,8 +32,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Reads everything in a data directory and changes nothing. No problem is an empty answer; an error says that there is
-/// nothing to check, or that somebody has it open.
+/// Reads everything in a data directory and changes nothing. No problem is an empty answer; an
+/// error says that there is nothing to check, or that somebody has it open.
 pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, StoreError> {
     let layout = Layout::new(directory);
     let broken = |place: &Path, what: &dyn fmt::Display| {
@@ -73,7 +73,10 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
         Ok(engine) => {
             let mut problems = check_records(&engine, &catalogue);
             if let Err(error) = check_schemas(&engine, next_id, &layout.catalogue()) {
-                problems.push(Problem { place: layout.catalogue().display().to_string(), what: error.to_string() });
+                problems.push(Problem {
+                    place: layout.catalogue().display().to_string(),
+                    what: error.to_string(),
+                });
             }
             if let Some(what) = missing(&layout.marker(), &engine, &layout.logs())? {
                 problems.push(Problem { place: "log".to_owned(), what });
@@ -93,8 +96,13 @@ fn check_records(engine: &dyn Engine, catalogue: &Catalogue) -> Vec<Problem> {
     let from = Vec::new();
     // No key of ours begins with so many of these.
     let to = vec![u8::MAX; key::KEY_BYTES_MAX];
-    let mut cursor =
-        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
+    let mut cursor = engine.cursor(&Span {
+        from: from.clone(),
+        to,
+        one_partition: false,
+        cache: false,
+        tier: ReadTier::Disk,
+    });
     cursor.seek(&from);
     let files = engine.files().unwrap_or_default();
     let mut named: Vec<String> = Vec::new();

@@ -1,8 +1,9 @@
 //! Group commit: one thread syncs for all who wait, and keeps watch over the disk.
 //!
-//! A writer takes its ticket after its batch is in the log; the thread notes the last ticket, syncs, and everything up to
-//! that ticket is durable. Writers that come during a sync share the next. A sync that fails poisons the store: what
-//! the disk holds then is not known, and syncing again would not tell (the kernel may have dropped the pages).
+//! A writer takes its ticket after its batch is in the log; the thread notes the last ticket,
+//! syncs, and everything up to that ticket is durable. Writers that come during a sync share the
+//! next. A sync that fails poisons the store: what the disk holds then is not known, and syncing
+//! again would not tell (the kernel may have dropped the pages).
 
 use super::{Durability, Shared, StoreError, Ticket};
 use crate::engine::EngineError;
@@ -11,17 +12,21 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Told when a ticket is durable, or never will be. Runs on the sync thread: it must be short and must not wait.
+/// Told when a ticket is durable, or never will be. Runs on the sync thread: it must be short and
+/// must not wait.
 pub type DurableCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Told of every sync: the newest durable ticket, or why there is none. One wake-up of an event loop for all its writers.
-/// Runs on the sync thread: it must be short, and must not call the store.
+/// Told of every sync: the newest durable ticket, or why there is none. One wake-up of an event
+/// loop for all its writers. Runs on the sync thread: it must be short, and must not call the
+/// store.
 pub type SyncListener = Box<dyn Fn(&Result<Ticket, StoreError>) + Send>;
 
-/// The room on the disk is not asked for more often while there is some: a busy store syncs thousands of times per second.
+/// The room on the disk is not asked for more often while there is some: a busy store syncs
+/// thousands of times per second.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// A part of RocksDB's words for a write that comes after a sync has failed, and before that is known here.
+/// A part of RocksDB's words for a write that comes after a sync has failed, and before that is
+/// known here.
 const OF_ANOTHER: &str = "previous error";
 /// What the other error was is known a moment later; a writer waits no longer than this for it.
 const OF_ANOTHER_MAX: Duration = Duration::from_secs(1);
@@ -55,8 +60,8 @@ pub(super) struct Commit {
     /// The shortest interval within which a sync is asked for already, in µs; `u64::MAX` for none.
     periodic_us: AtomicU64,
     health: AtomicU8,
-    /// The engine met the end of the disk and has not recovered yet. Nothing may touch its log until it has, see
-    /// `watch_space`.
+    /// The engine met the end of the disk and has not recovered yet. Nothing may touch its log
+    /// until it has, see `watch_space`.
     engine_full: AtomicBool,
     state: Mutex<CommitState>,
     /// Apart from the state, which event loops lock: telling them takes a system call each.
@@ -130,8 +135,9 @@ impl Commit {
         Ticket(self.durable.load(Ordering::Acquire))
     }
 
-    /// A ticket for all that is visible, with the engine at `sequence`; it is asked for a sync unless it is durable. What
-    /// was written since the last sync may not have its ticket yet: a writer takes it after its write is visible.
+    /// A ticket for all that is visible, with the engine at `sequence`; it is asked for a sync
+    /// unless it is durable. What was written since the last sync may not have its ticket yet: a
+    /// writer takes it after its write is visible.
     pub(super) fn settle_all(&self, sequence: u64) -> Ticket {
         let newest = match sequence > self.synced_sequence.load(Ordering::Acquire) {
             true => self.ticket(),
@@ -186,7 +192,9 @@ impl Commit {
         if ticket <= self.durable() {
             return Some(Ok(()));
         }
-        let lost = ticket <= state.failed_up_to || self.health.load(Ordering::Acquire) == POISONED || state.stop;
+        let lost = ticket <= state.failed_up_to
+            || self.health.load(Ordering::Acquire) == POISONED
+            || state.stop;
         lost.then(|| Err(self.error(state)))
     }
 
@@ -217,7 +225,9 @@ impl Commit {
     pub(super) fn failed(&self, error: &EngineError) -> StoreError {
         let mut state = self.lock();
         match error {
-            EngineError::Busy | EngineError::WouldBlock => return StoreError::Engine(error.clone()),
+            EngineError::Busy | EngineError::WouldBlock => {
+                return StoreError::Engine(error.clone());
+            }
             EngineError::NoSpace(why) => {
                 self.engine_full.store(true, Ordering::Release);
                 self.degrade(&mut state, FULL, why);
@@ -262,7 +272,8 @@ impl Commit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is something to do; says whether that is a sync, and whether it is the last.
+    /// Waits until there is something to do; says whether that is a sync, and whether it is the
+    /// last.
     fn next_work(&self, watch_interval: Duration) -> (bool, bool) {
         let mut state = self.lock();
         let watch_at = Instant::now() + watch_interval;
@@ -280,7 +291,11 @@ impl Commit {
                 return (false, false);
             }
             state.idle = true;
-            state = self.work.wait_timeout(state, until - now).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .work
+                .wait_timeout(state, until - now)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
             state.idle = false;
         }
     }
@@ -322,7 +337,8 @@ impl Commit {
 pub(super) fn run(shared: &Arc<Shared>) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| serve(shared))) {
         // Whoever waits would wait for ever.
-        let died = EngineError::Failed("the thread that syncs has died; the log says where".to_owned());
+        let died =
+            EngineError::Failed("the thread that syncs has died; the log says where".to_owned());
         let up_to = Ticket(shared.commit.written.load(Ordering::Acquire));
         shared.commit.settle(up_to, Err(died));
         resume_unwind(panic);
@@ -335,7 +351,8 @@ fn serve(shared: &Arc<Shared>) {
     loop {
         let (sync, last) = commit.next_work(shared.options.watch_interval);
         if shared.catalogue.has_pending() {
-            // Rows name their columns themselves meanwhile, so a failure here costs bytes and nothing else.
+            // Rows name their columns themselves meanwhile, so a failure here costs bytes and
+            // nothing else.
             if shared.catalogue.persist_and(|next_id| shared.note_schemas(next_id)).is_err() {
                 shared.figures.catalogue_failed();
             }
@@ -385,12 +402,13 @@ fn sync_once(shared: &Arc<Shared>) {
     commit.settle(up_to, result);
 }
 
-/// Closes the store for writes before the disk is really full, which leaves room for compaction to make more; opens it
-/// again when there is enough, and the engine can sync again.
+/// Closes the store for writes before the disk is really full, which leaves room for compaction to
+/// make more; opens it again when there is enough, and the engine can sync again.
 ///
-/// After a write that found no room the engine recovers by itself: it looks for room every five seconds, writes its
-/// memtables out and begins a new log. A sync in between would fail for another reason than room, and the engine gives
-/// up on that. So it is asked by a write, which is refused before it touches anything for as long as that lasts.
+/// After a write that found no room the engine recovers by itself: it looks for room every five
+/// seconds, writes its memtables out and begins a new log. A sync in between would fail for another
+/// reason than room, and the engine gives up on that. So it is asked by a write, which is refused
+/// before it touches anything for as long as that lasts.
 fn watch_space(shared: &Arc<Shared>) {
     let commit = &shared.commit;
     let free = shared.free_bytes();
@@ -411,7 +429,12 @@ fn watch_space(shared: &Arc<Shared>) {
             }
             if shared.engine.sync().is_ok() {
                 // Only from full: a failure meanwhile stays.
-                let reopened = commit.health.compare_exchange(FULL, HEALTHY, Ordering::AcqRel, Ordering::Acquire);
+                let reopened = commit.health.compare_exchange(
+                    FULL,
+                    HEALTHY,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                );
                 if reopened.is_ok() {
                     commit.lock().reason.clear();
                     commit.settle(up_to, Ok(()));

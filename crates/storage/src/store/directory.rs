@@ -47,18 +47,26 @@ impl Layout {
         self.root.join("FORMAT")
     }
 
-    /// Refuses a directory of another version; an empty or absent one becomes one of ours if `create`.
+    /// Refuses a directory of another version; an empty or absent one becomes one of ours if
+    /// `create`.
     pub(super) fn check_format(&self, create: bool) -> Result<(), StoreError> {
         let path = self.format();
         match fs::read(&path) {
             Ok(bytes) if bytes == FORMAT.as_bytes() => Ok(()),
             Ok(bytes) => {
-                let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).trim_end().to_owned();
-                Err(StoreError::Format { path, found: format!("it says {shown:?}, expected {:?}", FORMAT.trim_end()) })
+                let shown =
+                    String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).trim_end().to_owned();
+                Err(StoreError::Format {
+                    path,
+                    found: format!("it says {shown:?}, expected {:?}", FORMAT.trim_end()),
+                })
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 if self.engine().exists() || !create {
-                    return Err(StoreError::Format { path, found: "the file is missing".to_owned() });
+                    return Err(StoreError::Format {
+                        path,
+                        found: "the file is missing".to_owned(),
+                    });
                 }
                 self.write_format()
             }
@@ -66,8 +74,9 @@ impl Layout {
         }
     }
 
-    /// Checks that the engine's files are there. What is missing of a store that was begun must not begin anew: schema
-    /// ids are in the records, and an engine that finds no `CURRENT` deletes all files that it does not know.
+    /// Checks that the engine's files are there. What is missing of a store that was begun must not
+    /// begin anew: schema ids are in the records, and an engine that finds no `CURRENT` deletes all
+    /// files that it does not know.
     pub(super) fn check_parts(&self, create: bool) -> Result<bool, StoreError> {
         let current = self.engine().join("CURRENT");
         let begun = current.exists();
@@ -77,7 +86,9 @@ impl Layout {
         let wanted = match begun {
             true => [Some(self.catalogue()), None],
             // The last that is made of a new store.
-            false if !create || self.marker().exists() || self.has_rows()? => [Some(current), Some(self.catalogue())],
+            false if !create || self.marker().exists() || self.has_rows()? => {
+                [Some(current), Some(self.catalogue())]
+            }
             false => [None, None],
         };
         match wanted.into_iter().flatten().find(|path| !path.exists()) {
@@ -98,7 +109,9 @@ impl Layout {
         if free >= ROOM_TO_OPEN_BYTES {
             return Ok(());
         }
-        let what = format!("No space left on device: {free} bytes are free, to open it takes {ROOM_TO_OPEN_BYTES}");
+        let what = format!(
+            "No space left on device: {free} bytes are free, to open it takes {ROOM_TO_OPEN_BYTES}"
+        );
         Err(StoreError::io(&self.root, std::io::Error::new(std::io::ErrorKind::StorageFull, what)))
     }
 
@@ -107,13 +120,14 @@ impl Layout {
         Ok(self.engine_files()?.iter().any(|name| name.ends_with(".sst") || name.ends_with(".log")))
     }
 
-    /// The engine's logs, for messages: it does not say itself in which one something is wrong. To be asked before it
-    /// opens, which puts a new one in their place.
+    /// The engine's logs, for messages: it does not say itself in which one something is wrong. To
+    /// be asked before it opens, which puts a new one in their place.
     pub(super) fn logs(&self) -> String {
         let mut logs = self.engine_files().unwrap_or_default();
         logs.retain(|name| name.ends_with(".log"));
         logs.sort();
-        let shown: Vec<_> = logs.iter().map(|name| self.engine().join(name).display().to_string()).collect();
+        let shown: Vec<_> =
+            logs.iter().map(|name| self.engine().join(name).display().to_string()).collect();
         if shown.is_empty() { "there is none".to_owned() } else { shown.join(", ") }
     }
 
@@ -124,7 +138,9 @@ impl Layout {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed)?,
         };
-        entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
+        entries
+            .map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned()))
+            .collect()
     }
 
     /// Makes the directory itself, and what lies in it, outlast a power failure.
@@ -138,11 +154,13 @@ impl Layout {
 
     pub(super) fn write_format(&self) -> Result<(), StoreError> {
         let path = self.format();
-        files::replace(&path, FORMAT.as_bytes()).map_err(|error| StoreError::io(&path, error.into()))
+        files::replace(&path, FORMAT.as_bytes())
+            .map_err(|error| StoreError::io(&path, error.into()))
     }
 }
 
-/// Held for as long as the store is open; the operating system lets go of it when the process ends, however it ends.
+/// Held for as long as the store is open; the operating system lets go of it when the process ends,
+/// however it ends.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     _file: File,
@@ -152,8 +170,13 @@ impl DirectoryLock {
     pub(super) fn take(root: &Path) -> Result<Self, StoreError> {
         let path = root.join("LOCK");
         let failed = |error| StoreError::io(&path, error);
-        let mut file =
-            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
         DirectoryLock::lock(&file, &path)?;
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
@@ -165,11 +188,14 @@ impl DirectoryLock {
         Ok(DirectoryLock { _file: file })
     }
 
-    /// For one who changes nothing, also where nothing can be changed. A directory without the file is nobody's.
+    /// For one who changes nothing, also where nothing can be changed. A directory without the file
+    /// is nobody's.
     pub(super) fn take_to_read(root: &Path) -> Result<Option<Self>, StoreError> {
         let path = root.join("LOCK");
         match File::open(&path) {
-            Ok(file) => DirectoryLock::lock(&file, &path).map(|()| Some(DirectoryLock { _file: file })),
+            Ok(file) => {
+                DirectoryLock::lock(&file, &path).map(|()| Some(DirectoryLock { _file: file }))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::io(&path, error)),
         }
@@ -182,14 +208,18 @@ impl DirectoryLock {
                 let mut holder = String::new();
                 // Only for the message.
                 let _ = file.take(200).read_to_string(&mut holder);
-                Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim_end().to_owned() })
+                Err(StoreError::Locked {
+                    path: path.to_owned(),
+                    holder: holder.trim_end().to_owned(),
+                })
             }
             Err(TryLockError::Error(error)) => Err(StoreError::io(path, error)),
         }
     }
 }
 
-/// Adds the names of the logs to what the engine says of damage without a name: that is in one of them.
+/// Adds the names of the logs to what the engine says of damage without a name: that is in one of
+/// them.
 pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
     match error {
         EngineError::Corrupt(what) if !what.contains('/') => {
@@ -203,6 +233,8 @@ pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
 fn dangling(current: &Path) -> Option<String> {
     let Ok(text) = fs::read_to_string(current) else { return Some("it is not text".to_owned()) };
     let name = text.trim_end();
-    let there = name.starts_with("MANIFEST-") && text.ends_with('\n') && current.with_file_name(name).is_file();
+    let there = name.starts_with("MANIFEST-")
+        && text.ends_with('\n')
+        && current.with_file_name(name).is_file();
     (!there).then(|| format!("it names {name:?}, which is not there"))
 }

@@ -58,20 +58,21 @@ pub enum StoreError {
         /// The most that is allowed.
         most: usize,
     },
-    /// The end of the log is missing: writes that were acknowledged are gone. `EngineOptions::accept_damaged_log` opens
-    /// what is left.
+    /// The end of the log is missing: writes that were acknowledged are gone.
+    /// `EngineOptions::accept_damaged_log` opens what is left.
     LogLost {
         /// The file that says so.
         path: PathBuf,
         /// From where to where.
         what: String,
     },
-    /// Writes come faster than they are compacted, and have for as long as a write waits. It was not carried out.
+    /// Writes come faster than they are compacted, and have for as long as a write waits. It was
+    /// not carried out.
     Stalled(Duration),
     /// The disk is full: reads go on, writes again when there is room.
     Full(String),
-    /// A write failed in a way that leaves open what is on disk: reads go on, writes do not until the store is opened
-    /// anew.
+    /// A write failed in a way that leaves open what is on disk: reads go on, writes do not until
+    /// the store is opened anew.
     Poisoned(String),
 }
 
@@ -80,7 +81,11 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Io { path, source } => write!(f, "{}: {source}", path.display()),
             StoreError::Format { path, found } => {
-                write!(f, "{}: not a data directory that this version can read: {found}", path.display())
+                write!(
+                    f,
+                    "{}: not a data directory that this version can read: {found}",
+                    path.display()
+                )
             }
             StoreError::Locked { path, holder } => {
                 write!(f, "{}: the data directory is in use by {holder}", path.display())
@@ -90,17 +95,28 @@ impl fmt::Display for StoreError {
             StoreError::RowCache(error) => error.fmt(f),
             StoreError::Corrupt { record, what } => write!(f, "corrupt record, {record}: {what}"),
             StoreError::Key(error) => error.fmt(f),
-            StoreError::Misplaced => write!(f, "a row's fragment for a header, or the other way round"),
-            StoreError::TooLarge { bytes, most } => write!(f, "a write of {bytes} bytes, at most {most}"),
+            StoreError::Misplaced => {
+                write!(f, "a row's fragment for a header, or the other way round")
+            }
+            StoreError::TooLarge { bytes, most } => {
+                write!(f, "a write of {bytes} bytes, at most {most}")
+            }
             StoreError::LogLost { path, what } => {
                 write!(f, "{}: acknowledged writes are missing: {what}", path.display())
             }
             StoreError::Stalled(waited) => {
                 let seconds = waited.as_secs();
-                write!(f, "the write waited {seconds} s for compaction; write more slowly, or use a faster disk")
+                write!(
+                    f,
+                    "the write waited {seconds} s for compaction; write more slowly, or use a faster disk"
+                )
             }
-            StoreError::Full(why) => write!(f, "the store is read-only until there is room on the disk: {why}"),
-            StoreError::Poisoned(why) => write!(f, "the store is read-only until it is opened anew: {why}"),
+            StoreError::Full(why) => {
+                write!(f, "the store is read-only until there is room on the disk: {why}")
+            }
+            StoreError::Poisoned(why) => {
+                write!(f, "the store is read-only until it is opened anew: {why}")
+            }
         }
     }
 }

@@ -62,8 +62,8 @@ pub struct StoreFigures {
     pub catalogue: CatalogueCounts,
     /// The sizes of the engine.
     pub sizes: Sizes,
-    /// The statistics of the row cache, if there is one. A read that would block counts as a miss, and again where it
-    /// may wait.
+    /// The statistics of the row cache, if there is one. A read that would block counts as a miss,
+    /// and again where it may wait.
     pub row_cache: Option<RowCacheStatistics>,
 }
 

@@ -1,9 +1,10 @@
 //! How far log and manifest were synced, so that an end of them that went missing is noticed.
 //!
-//! The engine takes a log that stops in the middle of a write for one that was cut off there by a crash, and a damaged
-//! length looks like that too. So after every sync the number of the last write in it is noted in a file of its own, which
-//! is not synced: after a power failure it may be behind, which misses a loss; it is never ahead, which would make one up.
-//! The same goes for the manifest and for each log, see [`Noted`].
+//! The engine takes a log that stops in the middle of a write for one that was cut off there by a
+//! crash, and a damaged length looks like that too. So after every sync the number of the last
+//! write in it is noted in a file of its own, which is not synced: after a power failure it may be
+//! behind, which misses a loss; it is never ahead, which would make one up. The same goes for the
+//! manifest and for each log, see [`Noted`].
 
 use super::StoreError;
 use super::directory::Layout;
@@ -23,8 +24,8 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// Refuses a log that ends before what the file says, unless that is accepted. `logs` names what was there before the
-    /// engine opened.
+    /// Refuses a log that ends before what the file says, unless that is accepted. `logs` names
+    /// what was there before the engine opened.
     pub(super) fn open(
         layout: &Layout,
         engine: &dyn Engine,
@@ -36,14 +37,16 @@ impl Marker {
             return Err(StoreError::LogLost { path, what });
         }
         let failed = |error| StoreError::io(&path, error);
-        let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        let file =
+            File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         let marker = Marker { engine: layout.engine(), file, noted: Mutex::default() };
         marker.note(engine.sequence(), &engine.synced_logs()).map_err(failed)?;
         marker.note_manifest().map_err(failed)?;
         Ok(marker)
     }
 
-    /// Notes the number of the last write that a sync made durable, and how far it covered the logs.
+    /// Notes the number of the last write that a sync made durable, and how far it covered the
+    /// logs.
     pub(super) fn note(&self, sequence: u64, logs: &[LogMark]) -> io::Result<()> {
         let mut noted = self.lock();
         noted.sequence = sequence;
@@ -72,14 +75,21 @@ impl Marker {
     }
 }
 
-/// Describes which part of the log is missing. A marker that is absent or damaged itself says nothing.
-pub(super) fn missing(path: &Path, engine: &dyn Engine, logs: &str) -> Result<Option<String>, StoreError> {
+/// Describes which part of the log is missing. A marker that is absent or damaged itself says
+/// nothing.
+pub(super) fn missing(
+    path: &Path,
+    engine: &dyn Engine,
+    logs: &str,
+) -> Result<Option<String>, StoreError> {
     let found = engine.sequence();
     let synced = read(path)?.map_or(0, |noted| noted.sequence);
-    Ok((found < synced).then(|| format!("write {synced} was synced, the log ({logs}) ends at write {found}")))
+    Ok((found < synced)
+        .then(|| format!("write {synced} was synced, the log ({logs}) ends at write {found}")))
 }
 
-/// Refuses a manifest that has lost something. To be asked before the engine opens, which deletes what it does not know.
+/// Refuses a manifest that has lost something. To be asked before the engine opens, which deletes
+/// what it does not know.
 pub(super) fn check_manifest(path: &Path, directory: &Path) -> Result<(), StoreError> {
     match read(path)?.and_then(|noted| noted.manifest.damage(directory)) {
         Some(what) => Err(StoreError::Engine(EngineError::Corrupt(what))),
@@ -87,8 +97,8 @@ pub(super) fn check_manifest(path: &Path, directory: &Path) -> Result<(), StoreE
     }
 }
 
-/// Refuses logs that have lost something that was synced, by name. To be asked before the engine opens, which puts a new one
-/// in their place. With all that is wrong, however many.
+/// Refuses logs that have lost something that was synced, by name. To be asked before the engine
+/// opens, which puts a new one in their place. With all that is wrong, however many.
 pub(super) fn check_logs(path: &Path, directory: &Path) -> Result<(), StoreError> {
     let Some(noted) = read(path)? else { return Ok(()) };
     // A log that is gone because its rows are in files is no loss.

@@ -1,8 +1,9 @@
 //! A store: what the node reads and writes through.
 //!
-//! Writes are blind: `append` and `apply` put fragments into the log and the memtable and return a [`Ticket`]; when that is
-//! durable says `wait_durable`, a callback or a listener, so that an event loop never waits for a disk. Reads merge
-//! fragments, apply the deletions of the partition and leave out what has expired.
+//! Writes are blind: `append` and `apply` put fragments into the log and the memtable and return a
+//! [`Ticket`]; when that is durable says `wait_durable`, a callback or a listener, so that an event
+//! loop never waits for a disk. Reads merge fragments, apply the deletions of the partition and
+//! leave out what has expired.
 
 mod cache;
 mod changes;
@@ -75,11 +76,13 @@ pub(crate) struct Shared {
     marker: Option<Marker>,
     /// Tables in which a read has to look for deletions of partitions and ranges.
     headers: RwLock<HashSet<TableId>>,
-    /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between. Who has it alone
-    /// may neither read a disk nor merge more than a reader would who may not wait.
+    /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in
+    /// between. Who has it alone may neither read a disk nor merge more than a reader would who may
+    /// not wait.
     gate: RwLock<()>,
     changes: Changes,
-    /// Writers that the engine makes wait. As long as there is one, no event loop takes a lock that it holds.
+    /// Writers that the engine makes wait. As long as there is one, no event loop takes a lock that
+    /// it holds.
     delayed: AtomicUsize,
     rewrites: SyncSender<Vec<u8>>,
     stop_sweeping: AtomicBool,
@@ -137,7 +140,10 @@ impl Store {
         catalogue: Arc<Catalogue>,
         cache: Option<RowCache>,
         directory: Option<(Layout, DirectoryLock)>,
-        open: impl FnOnce(&StoreOptions, Arc<dyn crate::engine::Merger>) -> Result<Box<dyn Engine>, EngineError>,
+        open: impl FnOnce(
+            &StoreOptions,
+            Arc<dyn crate::engine::Merger>,
+        ) -> Result<Box<dyn Engine>, EngineError>,
     ) -> Result<Store, StoreError> {
         let (rewrites, asked) = sync_channel(REWRITES_WAITING_MAX);
         let grace = Arc::new(GraceTimes::default());
@@ -187,7 +193,8 @@ impl Store {
         Ok(Store { shared, threads, stop_upkeep: rewrites, _lock: lock })
     }
 
-    /// Deletes all data of a table, which goes on to exist. Also where there is too little room for other writes.
+    /// Deletes all data of a table, which goes on to exist. Also where there is too little room for
+    /// other writes.
     pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
         self.shared.commit.check_sound()?;
         let deletion = [Write::DeleteRange(key::token_start(table, None), key::table_end(table))];
@@ -214,7 +221,8 @@ impl Store {
         Ok(own::tables(&*self.shared.engine)?)
     }
 
-    /// How long tombstones of a table stay, in seconds. Not kept: the node says so after every opening.
+    /// How long tombstones of a table stay, in seconds. Not kept: the node says so after every
+    /// opening.
     pub fn set_gc_grace(&self, table: TableId, seconds: i64) {
         self.shared.grace.set(table, seconds);
     }
@@ -224,7 +232,8 @@ impl Store {
         self.shared.commit.durable()
     }
 
-    /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is not durable yet.
+    /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is
+    /// not durable yet.
     pub fn settle(&self) -> Ticket {
         self.shared.commit.settle_all(self.shared.engine.sequence())
     }
@@ -239,7 +248,8 @@ impl Store {
         self.shared.commit.wait(ticket)
     }
 
-    /// Calls back when a ticket is durable or never will be; at once, on this thread, if that is known already.
+    /// Calls back when a ticket is durable or never will be; at once, on this thread, if that is
+    /// known already.
     pub fn when_durable(&self, ticket: Ticket, callback: DurableCallback) {
         self.shared.commit.when_durable(ticket, callback);
     }
@@ -259,11 +269,13 @@ impl Store {
         Ok(self.shared.engine.flush()?)
     }
 
-    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on. Of one that fails nothing
-    /// stays.
+    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on.
+    /// Of one that fails nothing stays.
     pub fn snapshot(&self, directory: &Path) -> Result<(), StoreError> {
         let failed = |error| StoreError::io(directory, error);
-        let Some(own) = &self.shared.layout else { return Err(failed(std::io::ErrorKind::Unsupported.into())) };
+        let Some(own) = &self.shared.layout else {
+            return Err(failed(std::io::ErrorKind::Unsupported.into()));
+        };
         let _one = self.shared.lock_upkeep();
         fs::create_dir(directory).map_err(failed)?;
         let written = self.write_snapshot(own, directory);
@@ -286,7 +298,8 @@ impl Store {
         copy.make_durable()
     }
 
-    /// Names of the store's threads that have ended, which none does before the store is closed: they have panicked.
+    /// Names of the store's threads that have ended, which none does before the store is closed:
+    /// they have panicked.
     pub fn dead_threads(&self) -> Vec<String> {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let of_cache = self.shared.cache.as_ref().and_then(RowCache::thread);
@@ -294,8 +307,9 @@ impl Store {
         dead.map(|thread| thread.thread().name().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Syncs what was written, and ends the threads that do that and look after records; false if one of them had panicked.
-    /// Writes after it are refused, or their tickets lost. As dropping the store does, for whoever wants to know.
+    /// Syncs what was written, and ends the threads that do that and look after records; false if
+    /// one of them had panicked. Writes after it are refused, or their tickets lost. As dropping
+    /// the store does, for whoever wants to know.
     pub fn close(&self) -> bool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if threads.is_empty() {
@@ -332,12 +346,19 @@ impl Drop for Store {
     }
 }
 
-fn start_threads(shared: &Arc<Shared>, asked: Receiver<Vec<u8>>) -> Result<Vec<JoinHandle<()>>, StoreError> {
+fn start_threads(
+    shared: &Arc<Shared>,
+    asked: Receiver<Vec<u8>>,
+) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let failed = |error| StoreError::io(Path::new("thread"), error);
     let (syncs, keeps) = (Arc::clone(shared), Arc::clone(shared));
-    let sync = std::thread::Builder::new().name("store-sync".to_owned()).spawn(move || commit::run(&syncs));
+    let sync = std::thread::Builder::new()
+        .name("store-sync".to_owned())
+        .spawn(move || commit::run(&syncs));
     let sync = sync.map_err(failed)?;
-    let upkeep = std::thread::Builder::new().name("store-upkeep".to_owned()).spawn(move || upkeep::run(&keeps, &asked));
+    let upkeep = std::thread::Builder::new()
+        .name("store-upkeep".to_owned())
+        .spawn(move || upkeep::run(&keeps, &asked));
     Ok(vec![sync, upkeep.map_err(failed)?])
 }
 

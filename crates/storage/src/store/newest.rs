@@ -1,8 +1,8 @@
-//! The newest time that records carry: what somebody who has read a row, and may be seen by nobody as having written before
-//! that, has to come after.
+//! The newest time that records carry: what somebody who has read a row, and may be seen by nobody
+//! as having written before that, has to come after.
 //!
-//! It may never be less than that of anything which could cover or outlive such a write: it counts values that have expired
-//! and tombstones of whatever age as much as what a reader sees.
+//! It may never be less than that of anything which could cover or outlive such a write: it counts
+//! values that have expired and tombstones of whatever age as much as what a reader sees.
 
 use super::read::Read;
 use super::{Shared, Slice, Store, StoreError};
@@ -11,17 +11,22 @@ use crate::engine::{ReadTier, Span};
 use crate::key::{self, Target};
 use crate::row::{PartitionKey, Row, TableId};
 
-/// The newest timestamp of all that a row, or a fragment of one, says. How a key was written has no time that counts.
+/// The newest timestamp of all that a row, or a fragment of one, says. How a key was written has no
+/// time that counts.
 fn newest_of(row: &Row) -> Option<i64> {
     let cells = row.cells.iter().filter(|cell| !cell.is_key()).map(|cell| cell.timestamp);
     let complex = row.complex.iter().map(|(_, deletion)| deletion.timestamp);
     let liveness = row.liveness.map(|liveness| liveness.timestamp);
-    cells.chain(complex).chain(liveness).chain(row.deletion.map(|deletion| deletion.timestamp)).max()
+    cells
+        .chain(complex)
+        .chain(liveness)
+        .chain(row.deletion.map(|deletion| deletion.timestamp))
+        .max()
 }
 
 impl Store {
-    /// The newest timestamp of a row, static or not, and of what its partition's header deletes there, in µs; `None`
-    /// where nothing ever was.
+    /// The newest timestamp of a row, static or not, and of what its partition's header deletes
+    /// there, in µs; `None` where nothing ever was.
     pub fn newest_of_row(
         &self,
         table: TableId,
@@ -31,16 +36,19 @@ impl Store {
         let shared = &*self.shared;
         let key = key::record(table, partition, target)?;
         // Deletions are moved from headers into rows, so the row comes last.
-        let deletion = shared.read_covering((table, partition, target), ReadTier::Disk)?.ready().flatten();
+        let deletion =
+            shared.read_covering((table, partition, target), ReadTier::Disk)?.ready().flatten();
         let own = match shared.fetch(&key, ReadTier::Disk)? {
-            Read::Ready(stored) => stored.record().map(|record| shared.newest_of_record(&key, record)).transpose()?,
+            Read::Ready(stored) => {
+                stored.record().map(|record| shared.newest_of_record(&key, record)).transpose()?
+            }
             Read::WouldBlock => None,
         };
         Ok(own.flatten().max(deletion.map(|deletion| deletion.timestamp)))
     }
 
-    /// The newest timestamp of all rows of a slice, and of the static row if that is asked for; of the partition's
-    /// header nothing.
+    /// The newest timestamp of all rows of a slice, and of the static row if that is asked for; of
+    /// the partition's header nothing.
     pub fn newest_of_slice(
         &self,
         table: TableId,
@@ -68,7 +76,8 @@ impl Store {
 
 impl Shared {
     fn newest_of_record(&self, key: &[u8], record: &[u8]) -> Result<Option<i64>, StoreError> {
-        let row = decode_row(record, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+        let row =
+            decode_row(record, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
         Ok(newest_of(&row))
     }
 }

@@ -19,17 +19,19 @@ pub struct StoreOptions {
     pub engine: EngineOptions,
     /// The limits of the schema catalogue.
     pub catalogue: Limits,
-    /// Whole rows in memory and, beyond that, on an SSD, in front of the engine; `None` for none. The store says itself
-    /// how many bytes of a key name its table. What is on the SSD does not outlive the store: it is opened empty.
+    /// Whole rows in memory and, beyond that, on an SSD, in front of the engine; `None` for none.
+    /// The store says itself how many bytes of a key name its table. What is on the SSD does not
+    /// outlive the store: it is opened empty.
     pub row_cache: Option<RowCacheOptions>,
     /// A read that merged so many fragments has the merged row written back; `u32::MAX` for never.
     pub write_back_fragments: u32,
     /// The largest size of the fragments of one `apply` together.
     pub batch_bytes_max: usize,
-    /// How long an `apply` waits for compaction, if writes come faster than that, before it is refused. Event loops do
-    /// not wait, see `append`.
+    /// How long an `apply` waits for compaction, if writes come faster than that, before it is
+    /// refused. Event loops do not wait, see `append`.
     pub stall_wait_max: Duration,
-    /// With less room than this on the disk the store takes no writes; 0 looks at the disk's errors alone.
+    /// With less room than this on the disk the store takes no writes; 0 looks at the disk's errors
+    /// alone.
     pub reserve_bytes: u64,
     /// How often the room on the disk is looked at.
     pub watch_interval: Duration,
@@ -39,7 +41,9 @@ pub struct StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+        let clock = || {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+        };
         StoreOptions {
             create: true,
             engine: EngineOptions::default(),

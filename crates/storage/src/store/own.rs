@@ -1,4 +1,5 @@
-//! The store's own records, in a table of their own: written in one batch with what they are about, or before it.
+//! The store's own records, in a table of their own: written in one batch with what they are about,
+//! or before it.
 
 use super::{Shared, StoreError};
 use crate::catalogue::CatalogueError;
@@ -20,8 +21,13 @@ const SCHEMAS: &[u8] = b"schemas";
 pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
     let from = key::own(HEADERS_OF);
     let to = vec![u8::MAX; from.len()];
-    let mut cursor =
-        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
+    let mut cursor = engine.cursor(&Span {
+        from: from.clone(),
+        to,
+        one_partition: false,
+        cache: false,
+        tier: ReadTier::Disk,
+    });
     cursor.seek(&from);
     let mut tables = HashSet::new();
     while let Some((key, _)) = cursor.entry()? {
@@ -36,8 +42,13 @@ pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId
 /// Lists the tables of which there is a record, the store's own left out.
 pub(super) fn tables(engine: &dyn Engine) -> Result<Vec<TableId>, EngineError> {
     let (from, to) = (key::token_start(TableId(0), None), key::token_start(OWN_TABLE, None));
-    let mut cursor =
-        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
+    let mut cursor = engine.cursor(&Span {
+        from: from.clone(),
+        to,
+        one_partition: false,
+        cache: false,
+        tier: ReadTier::Disk,
+    });
     cursor.seek(&from);
     let mut tables = Vec::new();
     while let Some((key, _)) = cursor.entry()? {
@@ -53,18 +64,28 @@ pub(super) fn tables(engine: &dyn Engine) -> Result<Vec<TableId>, EngineError> {
     Ok(tables)
 }
 
-/// Refuses a catalogue that has lost ids which were given out: it would give them out again, and the records that have
-/// them would be read as something else. `next_id` is the catalogue's before the engine was opened: recovery merges rows,
-/// and that may ask for schemas.
-pub(super) fn check_schemas(engine: &dyn Engine, next_id: u32, path: &Path) -> Result<(), StoreError> {
-    let Found::Value { bytes, .. } = engine.get(&key::own(SCHEMAS), ReadTier::Disk)? else { return Ok(()) };
+/// Refuses a catalogue that has lost ids which were given out: it would give them out again, and
+/// the records that have them would be read as something else. `next_id` is the catalogue's before
+/// the engine was opened: recovery merges rows, and that may ask for schemas.
+pub(super) fn check_schemas(
+    engine: &dyn Engine,
+    next_id: u32,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let Found::Value { bytes, .. } = engine.get(&key::own(SCHEMAS), ReadTier::Disk)? else {
+        return Ok(());
+    };
     let given_out = bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     if given_out <= next_id {
         return Ok(());
     }
     let what = format!("schemas up to {given_out} have been given out, it ends at {next_id}");
     let at = usize::try_from(path.metadata().map_or(0, |data| data.len())).unwrap_or_default();
-    Err(StoreError::Catalogue(Arc::new(CatalogueError::Corrupt { path: path.to_owned(), at, what })))
+    Err(StoreError::Catalogue(Arc::new(CatalogueError::Corrupt {
+        path: path.to_owned(),
+        at,
+        what,
+    })))
 }
 
 impl Shared {
@@ -87,7 +108,8 @@ impl Shared {
         self.engine.write(&[Write::Put(key::own(PROBE), Vec::new())], Stall::Refuse)
     }
 
-    /// Readers look for headers only in tables that have had one: noted in the same batch, and in memory before.
+    /// Readers look for headers only in tables that have had one: noted in the same batch, and in
+    /// memory before.
     pub(super) fn note_header(&self, table: TableId, batch: &mut Vec<Write>) {
         let known = self.has_headers(table);
         if !known {

@@ -25,7 +25,8 @@ impl Shared {
     ) -> Result<Read<View<'_>>, StoreError> {
         let from = key::partition_prefix(table, partition)?;
         let to = key::partition_end(&from);
-        let mut cursor = self.engine.cursor(&Span { from, to, one_partition: true, cache: true, tier });
+        let mut cursor =
+            self.engine.cursor(&Span { from, to, one_partition: true, cache: true, tier });
         let key = key::record(table, partition, Target::Header)?;
         cursor.seek(&key);
         let header = match cursor.entry() {
@@ -90,13 +91,24 @@ pub struct PartitionRows<'a> {
 }
 
 impl<'a> PartitionRows<'a> {
-    pub(super) fn new(shared: &'a Shared, prefix: Bytes, slice: &Slice, now: i64) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        prefix: Bytes,
+        slice: &Slice,
+        now: i64,
+    ) -> Result<Self, StoreError> {
         let end = key::partition_end(&prefix);
-        let span =
-            Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true, tier: slice.reach.tier };
+        let span = Span {
+            from: prefix.clone(),
+            to: end.clone(),
+            one_partition: true,
+            cache: true,
+            tier: slice.reach.tier,
+        };
         let mut cursor = shared.engine.cursor(&span);
         cursor.seek(&prefix);
-        let (header, static_row) = read_head(shared, &mut *cursor, (&prefix, slice.reach.tier), now)?;
+        let (header, static_row) =
+            read_head(shared, &mut *cursor, (&prefix, slice.reach.tier), now)?;
         let bounds = slice.bounds(&prefix)?;
         match slice.reversed {
             true => cursor.seek_before(&bounds.1),
@@ -105,7 +117,18 @@ impl<'a> PartitionRows<'a> {
             false => cursor.seek(&bounds.0),
         }
         let (reversed, left, reach) = (slice.reversed, slice.limit, slice.reach);
-        Ok(PartitionRows { shared, cursor, prefix, header, static_row, bounds, reversed, left, reach, now })
+        Ok(PartitionRows {
+            shared,
+            cursor,
+            prefix,
+            header,
+            static_row,
+            bounds,
+            reversed,
+            left,
+            reach,
+            now,
+        })
     }
 
     /// Goes on with other rows, as they were at the same moment.
@@ -125,7 +148,10 @@ impl<'a> PartitionRows<'a> {
     }
 
     /// The next live row with its clustering bytes; `None` at the end or at the limit.
-    #[allow(clippy::should_implement_trait, reason = "a failing read is not the end of an iterator")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a failing read is not the end of an iterator"
+    )]
     pub fn next(&mut self) -> Result<Option<(Bytes, Row)>, StoreError> {
         while self.left > 0 {
             let Some((key, record)) = self.cursor.entry()? else { return Ok(None) };
@@ -135,7 +161,8 @@ impl<'a> PartitionRows<'a> {
             self.reach.look_at(record)?;
             self.shared.met(key, record, self.cursor.fragments());
             let clustering = key[self.prefix.len() + 1..].to_vec();
-            let row = self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;
+            let row =
+                self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;
             if self.reversed {
                 self.cursor.previous();
             } else {
@@ -150,7 +177,8 @@ impl<'a> PartitionRows<'a> {
     }
 }
 
-/// Reads a partition's header and static row, if the cursor is at them, and leaves it at the first row.
+/// Reads a partition's header and static row, if the cursor is at them, and leaves it at the first
+/// row.
 pub(super) fn read_head(
     shared: &Shared,
     cursor: &mut dyn Cursor,

@@ -2,7 +2,9 @@
 
 use super::partition::PartitionRows;
 use super::{Shared, Store, StoreError};
-use crate::catalogue::{DecodeError, RecordView, covering, decode_header, decode_row, is_plain, is_worth_folding};
+use crate::catalogue::{
+    DecodeError, RecordView, covering, decode_header, decode_row, is_plain, is_worth_folding,
+};
 use crate::engine::{EngineError, Found, QUICK_BYTES_MAX, ReadTier};
 use crate::key::{self, Target};
 use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
@@ -61,7 +63,8 @@ pub struct Slice {
     pub reach: Reach,
 }
 
-/// How far a read of many records may look: where, and at how many. Beyond that it is [`EngineError::WouldBlock`].
+/// How far a read of many records may look: where, and at how many. Beyond that it is
+/// [`EngineError::WouldBlock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
     /// Where.
@@ -119,7 +122,8 @@ impl Store {
         Ok(read.ready().flatten())
     }
 
-    /// As [`Store::read_row`], from memory alone: the first tier of the row cache, and what the engine has there.
+    /// As [`Store::read_row`], from memory alone: the first tier of the row cache, and what the
+    /// engine has there.
     pub fn read_row_nonblocking(
         &self,
         table: TableId,
@@ -130,8 +134,9 @@ impl Store {
         self.shared.read_row(table, partition, target, now, ReadTier::Memory)
     }
 
-    /// A row (static or not) as a reader at `now` (s) sees it, for `use_it` to look at; `None` if there is no live one. Plain
-    /// rows are not taken out of their record for it, wherever that was found.
+    /// A row (static or not) as a reader at `now` (s) sees it, for `use_it` to look at; `None` if
+    /// there is no live one. Plain rows are not taken out of their record for it, wherever that was
+    /// found.
     pub fn with_row<T>(
         &self,
         (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
@@ -177,12 +182,18 @@ impl Store {
     }
 
     /// Returns what a reader at `now` (s) sees of a stored record that `deletion` lies over.
-    pub fn resolve(&self, record: &[u8], deletion: Option<Deletion>, now: i64) -> Result<Option<Row>, StoreError> {
+    pub fn resolve(
+        &self,
+        record: &[u8],
+        deletion: Option<Deletion>,
+        now: i64,
+    ) -> Result<Option<Row>, StoreError> {
         self.shared.resolve(&[], record, deletion, now)
     }
 
-    /// Rows of a partition (static or not) as a reader at `now` (s) sees them, all as they were at one moment; `None` for each
-    /// that is not live. They are held together: not for more than a few.
+    /// Rows of a partition (static or not) as a reader at `now` (s) sees them, all as they were at
+    /// one moment; `None` for each that is not live. They are held together: not for more than a
+    /// few.
     pub fn read_rows(
         &self,
         place: (TableId, PartitionKey<'_>),
@@ -233,7 +244,9 @@ impl Shared {
             Read::WouldBlock => return Ok(Read::WouldBlock),
             Read::Ready(stored) => stored,
         };
-        let Some(record) = stored.record() else { return use_it(&key, None, None).map(Read::Ready) };
+        let Some(record) = stored.record() else {
+            return use_it(&key, None, None).map(Read::Ready);
+        };
         if takes_long(record, tier) {
             self.figures.blocked();
             return Ok(Read::WouldBlock);
@@ -249,7 +262,9 @@ impl Shared {
             return use_it(&key, Some(record), deletion).map(Read::Ready);
         }
         // Row and header may be of two moments.
-        let Read::Ready(mut view) = self.view(table, partition, tier)? else { return Ok(Read::WouldBlock) };
+        let Read::Ready(mut view) = self.view(table, partition, tier)? else {
+            return Ok(Read::WouldBlock);
+        };
         let deletion = view.deletion(target)?;
         match view.record(&key)? {
             Read::WouldBlock => Ok(Read::WouldBlock),
@@ -278,7 +293,9 @@ impl Shared {
             return Ok(Read::Ready(rows));
         }
         rows.clear();
-        let Read::Ready(mut view) = self.view(table, partition, tier)? else { return Ok(Read::WouldBlock) };
+        let Read::Ready(mut view) = self.view(table, partition, tier)? else {
+            return Ok(Read::WouldBlock);
+        };
         for target in targets {
             let key = key::record(table, partition, *target)?;
             let deletion = view.deletion(*target)?;
@@ -300,7 +317,8 @@ impl Shared {
         self.with_header(table, partition, tier, decode_header)
     }
 
-    /// Returns the deletion that the partition's header has for a place, without taking the other deletions out of it.
+    /// Returns the deletion that the partition's header has for a place, without taking the other
+    /// deletions out of it.
     pub(super) fn read_covering(
         &self,
         (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
@@ -330,11 +348,17 @@ impl Shared {
                 self.figures.blocked();
                 Ok(Read::WouldBlock)
             }
-            Some(record) => use_it(record).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what)),
+            Some(record) => {
+                use_it(record).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what))
+            }
         }
     }
 
-    pub(super) fn read_record(&self, key: &[u8], tier: ReadTier) -> Result<Read<Option<Record>>, StoreError> {
+    pub(super) fn read_record(
+        &self,
+        key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Read<Option<Record>>, StoreError> {
         if tier == ReadTier::Memory && self.changes.is_piled_up(key) {
             self.figures.blocked();
             return Ok(Read::WouldBlock);
@@ -355,7 +379,8 @@ impl Shared {
         }
     }
 
-    /// Counts the fragments of a record that was read, and asks for it to be written back if they are many.
+    /// Counts the fragments of a record that was read, and asks for it to be written back if they
+    /// are many.
     pub(super) fn met(&self, key: &[u8], record: &[u8], fragments: u32) {
         self.figures.read(fragments);
         self.ask_after_read(key, record, fragments);
@@ -387,7 +412,8 @@ impl Shared {
         deletion: Option<Deletion>,
         now: i64,
     ) -> Result<Option<Row>, StoreError> {
-        let mut row = decode_row(record, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+        let mut row =
+            decode_row(record, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
         if let Some(deletion) = deletion {
             row.cover(deletion);
         }
@@ -397,8 +423,8 @@ impl Shared {
     }
 }
 
-/// True if a record has so many deletions or elements that a reader who may not wait leaves it to another. Of values that
-/// lie in their place the size does not matter.
+/// True if a record has so many deletions or elements that a reader who may not wait leaves it to
+/// another. Of values that lie in their place the size does not matter.
 pub(super) fn takes_long(record: &[u8], tier: ReadTier) -> bool {
     tier == ReadTier::Memory && record.len() > QUICK_BYTES_MAX && !is_plain(record)
 }

@@ -1,4 +1,5 @@
-//! Walking over the partitions of a table in the order of their tokens, with stops and resumptions between any two rows.
+//! Walking over the partitions of a table in the order of their tokens, with stops and resumptions
+//! between any two rows.
 
 use super::partition::read_head;
 use super::read::Reach;
@@ -62,7 +63,12 @@ pub struct Scan<'a> {
 
 impl Store {
     /// The live rows of a part of a table as of `now` (s). Does not fill the block cache.
-    pub fn scan(&self, table: TableId, range: &ScanRange, now: i64) -> Result<Scan<'_>, StoreError> {
+    pub fn scan(
+        &self,
+        table: TableId,
+        range: &ScanRange,
+        now: i64,
+    ) -> Result<Scan<'_>, StoreError> {
         let start = key::token_start(table, range.from);
         let end = match range.to.map(u64::from_be_bytes).and_then(|last| last.checked_add(1)) {
             Some(next) => key::token_start(table, Some(next.to_be_bytes())),
@@ -120,11 +126,18 @@ impl Scan<'_> {
     }
 
     /// The next live row; `None` at the end.
-    #[allow(clippy::should_implement_trait, reason = "a failing read is not the end of an iterator")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a failing read is not the end of an iterator"
+    )]
     pub fn next(&mut self) -> Result<Option<ScanItem>, StoreError> {
         loop {
             if let Some(row) = self.static_row.take() {
-                return Ok(Some(ScanItem { partition: Arc::clone(&self.partition), clustering: None, row }));
+                return Ok(Some(ScanItem {
+                    partition: Arc::clone(&self.partition),
+                    clustering: None,
+                    row,
+                }));
             }
             let Some((key, record)) = self.cursor.entry()? else { return Ok(None) };
             self.reach.look_at(record)?;

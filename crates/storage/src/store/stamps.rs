@@ -1,13 +1,14 @@
 //! Notices that a partition was written to while several of its records were read.
 //!
-//! A batch is in the engine in one step, but a reader of several records, from the engine and from the row cache, takes one
-//! after another. It looks at the partition's stamp before and after. If no write was under way and none came, all that it
-//! read is of one moment; otherwise it reads again through one cursor, which is a view of one moment by itself. Readers wait
-//! for nobody, and writers for no reader.
+//! A batch is in the engine in one step, but a reader of several records, from the engine and from
+//! the row cache, takes one after another. It looks at the partition's stamp before and after. If
+//! no write was under way and none came, all that it read is of one moment; otherwise it reads
+//! again through one cursor, which is a view of one moment by itself. Readers wait for nobody, and
+//! writers for no reader.
 //!
-//! The one thing that this may never do is to call records of two moments one: a write has begun here before anybody can see
-//! it, and has ended only when everybody sees it, in the row cache as in the engine. Partitions share stamps, so that a
-//! reader may read again for nothing.
+//! The one thing that this may never do is to call records of two moments one: a write has begun
+//! here before anybody can see it, and has ended only when everybody sees it, in the row cache as
+//! in the engine. Partitions share stamps, so that a reader may read again for nothing.
 
 use crate::engine::Write;
 use crate::key;
@@ -41,7 +42,8 @@ impl Default for Stamps {
 impl Stamps {
     /// By the partition's token, which is a hash of its key; records of the store's own have any.
     fn of(&self, key: &[u8]) -> &AtomicU64 {
-        let token = key.get(key::TABLE_BYTES..key::TABLE_BYTES + 8).and_then(|bytes| bytes.try_into().ok());
+        let token =
+            key.get(key::TABLE_BYTES..key::TABLE_BYTES + 8).and_then(|bytes| bytes.try_into().ok());
         let token = token.map_or(0, u64::from_be_bytes);
         &self.0[token as usize % STAMPS]
     }
@@ -71,7 +73,8 @@ impl Stamps {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         for key in keys(self.batch) {
-            let count = |stamp: u64| Some(stamp & !(BEGUN - 1) | u64::from((stamp as u32).wrapping_add(1)));
+            let count =
+                |stamp: u64| Some(stamp & !(BEGUN - 1) | u64::from((stamp as u32).wrapping_add(1)));
             // Never the first half: a plain addition would carry into it.
             let _ = self.stamps.of(key).fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
         }

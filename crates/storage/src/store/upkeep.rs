@@ -1,9 +1,10 @@
-//! The work that keeps a store small and quick: merged rows written back, rows under old deletions swept out, schemas
-//! reclaimed.
+//! The work that keeps a store small and quick: merged rows written back, rows under old deletions
+//! swept out, schemas reclaimed.
 
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{
-    RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row, is_worth_folding,
+    RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row,
+    is_worth_folding,
 };
 use crate::engine::{Found, QUICK_BYTES_MAX, ReadTier, Span, Stall, Write};
 use crate::key::{self, Target};
@@ -28,24 +29,28 @@ const SWEEP_BATCH: usize = 256;
 /// Attempts to put a record together while nobody writes it.
 const ATTEMPTS: usize = 2;
 
-/// The upkeep thread: writes back what reads, writes and compaction ask for, until an empty key ends it.
+/// The upkeep thread: writes back what reads, writes and compaction ask for, until an empty key
+/// ends it.
 pub(super) fn run(shared: &Arc<Shared>, asked: &Receiver<Vec<u8>>) {
     while let Ok(key) = asked.recv() {
         if key.is_empty() {
             return;
         }
-        // A record that cannot be written back is as it was; reads and writes of it report what is wrong.
+        // A record that cannot be written back is as it was; reads and writes of it report what is
+        // wrong.
         let _ = shared.write_back(&key);
         shared.changes.ends_to_wait(&key);
     }
 }
 
 impl Shared {
-    /// Puts what `make` makes of a record, and of how many fragments it was, in its place; says whether it did. `make` has to
-    /// say the same record in other words, or take away what nobody else adds.
+    /// Puts what `make` makes of a record, and of how many fragments it was, in its place; says
+    /// whether it did. `make` has to say the same record in other words, or take away what nobody
+    /// else adds.
     ///
-    /// A record is read, merged and encoded with writers going on, and written with none of them in between if none has
-    /// written it meanwhile. One that is always being written is read and merged with the gate closed, if that is quick.
+    /// A record is read, merged and encoded with writers going on, and written with none of them in
+    /// between if none has written it meanwhile. One that is always being written is read and
+    /// merged with the gate closed, if that is quick.
     fn replace(
         &self,
         key: &[u8],
@@ -55,7 +60,9 @@ impl Shared {
         self.commit.check()?;
         for _ in 0..ATTEMPTS {
             let seen = self.changes.seen(key);
-            let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Disk)? else { return Ok(false) };
+            let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Disk)? else {
+                return Ok(false);
+            };
             let Some(made) = make(&bytes, fragments)? else { return Ok(false) };
             let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
             if self.changes.seen(key) == seen {
@@ -64,10 +71,12 @@ impl Shared {
         }
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         match self.engine.get(key, ReadTier::Memory)? {
-            Found::Value { bytes, fragments } if bytes.len() <= QUICK_BYTES_MAX => match make(&bytes, fragments)? {
-                Some(made) => write(&[made]).map(|()| true),
-                None => Ok(false),
-            },
+            Found::Value { bytes, fragments } if bytes.len() <= QUICK_BYTES_MAX => {
+                match make(&bytes, fragments)? {
+                    Some(made) => write(&[made]).map(|()| true),
+                    None => Ok(false),
+                }
+            }
             _ => Ok(false),
         }
     }
@@ -92,8 +101,15 @@ impl Shared {
         Ok(())
     }
 
-    fn fold_row(&self, table: TableId, key: &[u8], bytes: &[u8], fragments: u32) -> Result<Option<Write>, StoreError> {
-        let row = decode_row(bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+    fn fold_row(
+        &self,
+        table: TableId,
+        key: &[u8],
+        bytes: &[u8],
+        fragments: u32,
+    ) -> Result<Option<Write>, StoreError> {
+        let row =
+            decode_row(bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
         let now = (self.options.clock)();
         let mut purged = row.clone();
         purged.purge(now, self.grace.gc_before(table, now));
@@ -109,7 +125,12 @@ impl Shared {
     }
 
     /// Nothing is forgotten: only a sweep knows which rows the deletions still cover.
-    fn fold_header(&self, key: &[u8], bytes: &[u8], fragments: u32) -> Result<Option<Write>, StoreError> {
+    fn fold_header(
+        &self,
+        key: &[u8],
+        bytes: &[u8],
+        fragments: u32,
+    ) -> Result<Option<Write>, StoreError> {
         if fragments < 2 || !is_worth_folding(bytes) {
             return Ok(None);
         }
@@ -133,14 +154,16 @@ impl Store {
         self.shared.has_headers(table)
     }
 
-    /// Ends sweeps, the one under way at the end of a partition, before the store is dropped. What is not swept stays deleted.
+    /// Ends sweeps, the one under way at the end of a partition, before the store is dropped. What
+    /// is not swept stays deleted.
     pub fn stop_sweeping(&self) {
         self.shared.stop_sweeping.store(true, Ordering::Release);
     }
 
-    /// Removes the rows that deletions of partitions and ranges cover, if these are older than the table's grace, and
-    /// then these deletions. Compaction cannot: it sees one key at a time. Takes as long as a scan of the table; blocks
-    /// nobody. To be called now and then for tables with such deletions.
+    /// Removes the rows that deletions of partitions and ranges cover, if these are older than the
+    /// table's grace, and then these deletions. Compaction cannot: it sees one key at a time. Takes
+    /// as long as a scan of the table; blocks nobody. To be called now and then for tables with
+    /// such deletions.
     pub fn sweep(&self, table: TableId) -> Result<Swept, StoreError> {
         let _one = self.shared.lock_upkeep();
         if !self.shared.has_headers(table) {
@@ -149,7 +172,13 @@ impl Store {
         let gc_before = self.shared.grace.gc_before(table, (self.shared.options.clock)());
         let mut sweep = Sweep::new(&self.shared, table, gc_before);
         let (from, to) = (key::token_start(table, None), key::table_end(table));
-        let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
+        let span = Span {
+            from: from.clone(),
+            to,
+            one_partition: false,
+            cache: false,
+            tier: ReadTier::Disk,
+        };
         let mut cursor = self.shared.engine.cursor(&span);
         cursor.seek(&from);
         while let Some((key, record)) = cursor.entry()? {
@@ -162,17 +191,20 @@ impl Store {
         Ok(sweep.swept)
     }
 
-    /// Drops schemas that no record uses any more; says how many. Compacts everything on the way. Reads that go on meanwhile
-    /// can still read records with them, until this is called again; the row cache drops its own.
+    /// Drops schemas that no record uses any more; says how many. Compacts everything on the way.
+    /// Reads that go on meanwhile can still read records with them, until this is called again; the
+    /// row cache drops its own.
     ///
-    /// A schema that a record names which may ever be read again may never be dropped. So what counts is what records and
-    /// fragments name that the engine hands over after the compaction, whatever came of that; and what hides older ones is
-    /// durable before the schemas of these are dropped.
+    /// A schema that a record names which may ever be read again may never be dropped. So what
+    /// counts is what records and fragments name that the engine hands over after the compaction,
+    /// whatever came of that; and what hides older ones is durable before the schemas of these are
+    /// dropped.
     pub fn reclaim_schemas(&self) -> Result<usize, StoreError> {
         let shared = &self.shared;
         let _one = shared.lock_upkeep();
         {
-            // Whoever encoded before has written when this is reached; whoever encodes after is seen in `used`.
+            // Whoever encoded before has written when this is reached; whoever encodes after is
+            // seen in `used`.
             let _gate = shared.gate.write().unwrap_or_else(PoisonError::into_inner);
             shared.catalogue.forget_uses();
             // Who puts a record together has encoded it without the gate, and does so again.
@@ -199,10 +231,17 @@ impl Store {
 const EVERYTHING: ([u8; 4], [u8; 4]) = ([0; 4], [u8::MAX; 4]);
 
 impl Shared {
-    /// Lists the schemas that values name. What fragments name that are merged on the way, the merger notes as used.
+    /// Lists the schemas that values name. What fragments name that are merged on the way, the
+    /// merger notes as used.
     fn schemas_in_use(&self) -> Result<BTreeSet<u32>, StoreError> {
         let (from, to) = (EVERYTHING.0.to_vec(), EVERYTHING.1.to_vec());
-        let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
+        let span = Span {
+            from: from.clone(),
+            to,
+            one_partition: false,
+            cache: false,
+            tier: ReadTier::Disk,
+        };
         let mut cursor = self.engine.cursor(&span);
         cursor.seek(&from);
         let mut in_use = BTreeSet::new();
@@ -216,7 +255,8 @@ impl Shared {
     }
 }
 
-/// A sweep under way: old deletions are merged into the rows that they cover, then taken out of the headers.
+/// A sweep under way: old deletions are merged into the rows that they cover, then taken out of the
+/// headers.
 struct Sweep<'a> {
     shared: &'a Shared,
     table: TableId,
@@ -226,7 +266,8 @@ struct Sweep<'a> {
     prefix: Vec<u8>,
     old: Header,
     batch: Vec<Write>,
-    /// Keys of headers with the old deletions in them, of partitions whose rows are in the batch or written.
+    /// Keys of headers with the old deletions in them, of partitions whose rows are in the batch or
+    /// written.
     headers: Vec<(Vec<u8>, Header)>,
     swept: Swept,
 }
@@ -234,7 +275,16 @@ struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     fn new(shared: &'a Shared, table: TableId, gc_before: i64) -> Self {
         let (prefix, old, swept) = (Vec::new(), Header::default(), Swept::default());
-        Sweep { shared, table, gc_before, prefix, old, batch: Vec::new(), headers: Vec::new(), swept }
+        Sweep {
+            shared,
+            table,
+            gc_before,
+            prefix,
+            old,
+            batch: Vec::new(),
+            headers: Vec::new(),
+            swept,
+        }
     }
 
     /// Says whether it was the first record of a partition.
@@ -251,7 +301,8 @@ impl<'a> Sweep<'a> {
             Some((_, _, Target::Header)) => {
                 self.old = decode_header(record).map_err(|what| StoreError::corrupt(key, what))?;
                 self.old.ranges.retain(|range| range.deletion.local < self.gc_before);
-                self.old.deletion = self.old.deletion.filter(|deletion| deletion.local < self.gc_before);
+                self.old.deletion =
+                    self.old.deletion.filter(|deletion| deletion.local < self.gc_before);
                 if !self.old.is_empty() {
                     self.headers.push((key.to_vec(), self.old.clone()));
                 }
@@ -270,7 +321,8 @@ impl<'a> Sweep<'a> {
         Ok(first)
     }
 
-    /// Lets a row know itself what of it a deletion covers. What has no values has nothing that could come back.
+    /// Lets a row know itself what of it a deletion covers. What has no values has nothing that
+    /// could come back.
     fn tell(&mut self, key: &[u8], record: &[u8], deletion: Deletion) -> Result<(), StoreError> {
         // What cannot be read is told all the same; reads of it report what is wrong.
         let row = decode_row(record, &self.shared.catalogue);
@@ -305,11 +357,17 @@ impl<'a> Sweep<'a> {
 }
 
 impl Shared {
-    /// Takes out of a row of counters what a deletion covers. Merged, the deletion would be newer than all that was added
-    /// since it came, and take that as well.
-    fn cover_counters(&self, table: TableId, key: &[u8], deletion: Deletion) -> Result<bool, StoreError> {
+    /// Takes out of a row of counters what a deletion covers. Merged, the deletion would be newer
+    /// than all that was added since it came, and take that as well.
+    fn cover_counters(
+        &self,
+        table: TableId,
+        key: &[u8],
+        deletion: Deletion,
+    ) -> Result<bool, StoreError> {
         let make = |bytes: &[u8], _| {
-            let row = decode_row(bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+            let row = decode_row(bytes, &self.catalogue)
+                .map_err(|what| StoreError::corrupt(key, what))?;
             let mut covered = row.clone();
             covered.cover(deletion);
             if covered == row {
@@ -325,7 +383,8 @@ impl Shared {
         self.replace(key, make, |writes| self.write_visibly(writes, Stall::Refuse))
     }
 
-    /// Takes deletions out of a header; with no writer in between, for nothing else can take something away.
+    /// Takes deletions out of a header; with no writer in between, for nothing else can take
+    /// something away.
     fn forget_deletions(&self, key: &[u8], old: &Header) -> Result<bool, StoreError> {
         let make = |bytes: &[u8], _| {
             let mut header = decode_header(bytes).map_err(|what| StoreError::corrupt(key, what))?;

@@ -1,7 +1,9 @@
-//! The way of writes: encoded, past the gate, into the log and the memtable, visible to readers, and a ticket.
+//! The way of writes: encoded, past the gate, into the log and the memtable, visible to readers,
+//! and a ticket.
 //!
-//! Where writes come faster than they are compacted, the engine delays them, and then stops them. An event loop is told at
-//! once ([`Store::append`]); everybody else waits ([`Store::apply`]), with no lock held that a loop takes, and not for ever.
+//! Where writes come faster than they are compacted, the engine delays them, and then stops them.
+//! An event loop is told at once ([`Store::append`]); everybody else waits ([`Store::apply`]), with
+//! no lock held that a loop takes, and not for ever.
 
 use super::{Durability, MutationRef, Shared, Store, StoreError, Ticket};
 use crate::catalogue::{encode_header, encode_row};
@@ -21,14 +23,16 @@ const STALL_POLL: Duration = Duration::from_millis(5);
 pub struct Appended {
     /// The ticket of all that was written.
     pub ticket: Ticket,
-    /// The requests that cannot be carried out as they are, by their place, with why. All others are written.
+    /// The requests that cannot be carried out as they are, by their place, with why. All others
+    /// are written.
     pub refused: Vec<(usize, StoreError)>,
 }
 
 impl Store {
-    /// Writes all of the mutations or none. They are visible at once, and durable when the ticket is, for which a sync is
-    /// asked. Not for an event loop: it waits where compaction does not keep up, and fails with [`StoreError::Stalled`]
-    /// after [`super::StoreOptions::stall_wait_max`].
+    /// Writes all of the mutations or none. They are visible at once, and durable when the ticket
+    /// is, for which a sync is asked. Not for an event loop: it waits where compaction does not
+    /// keep up, and fails with [`StoreError::Stalled`] after
+    /// [`super::StoreOptions::stall_wait_max`].
     pub fn apply<'m, M>(&self, mutations: M, durability: Durability) -> Result<Ticket, StoreError>
     where
         M: IntoIterator<Item: Into<MutationRef<'m>>, IntoIter: Clone>,
@@ -48,11 +52,14 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Writes what several requests write as one batch: one record in the log, and one ticket. A request's mutations are
-    /// written all or none; one that is refused leaves the others alone. For an event loop: where compaction does not keep
-    /// up, nothing is written, and the error is [`EngineError::Busy`]. A sync is not asked for, see
-    /// [`Store::request_sync`].
-    pub fn append<'m, R>(&self, requests: impl IntoIterator<Item = R>) -> Result<Appended, StoreError>
+    /// Writes what several requests write as one batch: one record in the log, and one ticket. A
+    /// request's mutations are written all or none; one that is refused leaves the others alone.
+    /// For an event loop: where compaction does not keep up, nothing is written, and the error is
+    /// [`EngineError::Busy`]. A sync is not asked for, see [`Store::request_sync`].
+    pub fn append<'m, R>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Result<Appended, StoreError>
     where
         R: IntoIterator<Item = MutationRef<'m>>,
     {
@@ -135,7 +142,8 @@ impl Shared {
         outcome.map_err(|error| self.commit.failed(&error))
     }
 
-    /// Writes past the gate, again and again as long as the engine refuses for now. Between two attempts nothing is held.
+    /// Writes past the gate, again and again as long as the engine refuses for now. Between two
+    /// attempts nothing is held.
     #[allow(clippy::disallowed_methods, reason = "no event loop comes here: they append")]
     pub(super) fn write_patiently(
         &self,
@@ -182,12 +190,14 @@ impl Shared {
         outcome
     }
 
-    /// As a writer: whoever puts a row in the place of its fragments is before or after, not in between.
+    /// As a writer: whoever puts a row in the place of its fragments is before or after, not in
+    /// between.
     fn enter_gate(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a writer that waits for nobody who may wait for compaction. Who has the gate alone has it for one row.
+    /// As a writer that waits for nobody who may wait for compaction. Who has the gate alone has it
+    /// for one row.
     fn enter_gate_at_once(&self) -> Option<RwLockReadGuard<'_, ()>> {
         if self.delayed.load(Ordering::SeqCst) > 0 {
             return None;

@@ -53,17 +53,24 @@ fn check(nodes: &[Node], setting: &str) -> usize {
     for line in lines {
         let (end, replicas) = line.split_once(' ').expect("a range");
         let end = Token(end.parse().expect("a token"));
-        let replicas = replicas.split(',').filter(|replica| !replica.is_empty() && !replica.ends_with('*'));
-        let expected: Vec<u16> = replicas.map(|replica| replica.parse().expect("a number")).collect();
+        let replicas =
+            replicas.split(',').filter(|replica| !replica.is_empty() && !replica.ends_with('*'));
+        let expected: Vec<u16> =
+            replicas.map(|replica| replica.parse().expect("a number")).collect();
 
         let found: Vec<u16> = anywhere.replicas(ks, end).nodes.iter().map(|node| node.0).collect();
         assert_eq!(found, expected, "{setting} {line}");
 
-        let (mut ordered, remote): (Vec<u16>, Vec<u16>) = expected.iter().partition(|node| is_local(node));
+        let (mut ordered, remote): (Vec<u16>, Vec<u16>) =
+            expected.iter().partition(|node| is_local(node));
         let local = ordered.len();
         ordered.extend(remote);
         let found = from_dc0.replicas(ks, end);
-        assert_eq!(found.nodes.iter().map(|node| node.0).collect::<Vec<_>>(), ordered, "{setting} {line}");
+        assert_eq!(
+            found.nodes.iter().map(|node| node.0).collect::<Vec<_>>(),
+            ordered,
+            "{setting} {line}"
+        );
         assert_eq!(found.local, local, "{setting} {line}");
         ranges += 1;
     }

@@ -17,7 +17,11 @@ pub(crate) fn node(id: u16, datacentre: &str, rack: &str, tokens: &[i64]) -> Nod
 }
 
 /// A snapshot with one keyspace, `ks`.
-pub(crate) fn table(nodes: Vec<Node>, replication: Replication, local: Option<&str>) -> RoutingTable {
+pub(crate) fn table(
+    nodes: Vec<Node>,
+    replication: Replication,
+    local: Option<&str>,
+) -> RoutingTable {
     let keyspace = Keyspace { name: "ks".to_owned(), replication };
     RoutingTable::build(nodes, vec![keyspace], Vec::new(), local)
 }

@@ -16,7 +16,8 @@ const MS: u64 = 1_000_000;
 #[test]
 fn delays_double_up_to_the_maximum_and_start_again_after_a_success() {
     let mut backoff = Backoff::new(BASE, MAX);
-    let ceilings_ms: Vec<u128> = (0..9).map(|_| backoff.next(LATEST).as_nanos().div_ceil(u128::from(MS))).collect();
+    let ceilings_ms: Vec<u128> =
+        (0..9).map(|_| backoff.next(LATEST).as_nanos().div_ceil(u128::from(MS))).collect();
     assert_eq!(ceilings_ms, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
     backoff.reset();
     assert_eq!(backoff.next(0), BASE / 2);
@@ -31,7 +32,10 @@ fn a_node_is_usable_until_it_fails_and_again_when_its_time_has_come() {
     assert_eq!(health.status(NODE), Status::Waiting { until_ns });
     assert!(!health.is_usable(NODE, until_ns - 1));
     assert!(health.is_usable(NODE, until_ns));
-    assert!(health.is_usable(NodeId(2), 0) && health.is_usable(NodeId(900), 0), "others are not touched");
+    assert!(
+        health.is_usable(NodeId(2), 0) && health.is_usable(NodeId(900), 0),
+        "others are not touched"
+    );
     health.link_opened(NODE);
     assert_eq!(health.status(NODE), Status::Usable);
 }
@@ -67,7 +71,11 @@ fn links_that_break_together_count_once() {
     (0..10).for_each(|_| health.link_opened(NODE));
     let until_ns = health.failed(NODE, 0, 0);
     (0..9).for_each(|_| assert_eq!(health.failed(NODE, 1, 0), until_ns));
-    assert_eq!(health.failed(NODE, until_ns, 0), until_ns + 100 * MS, "the second delay, not the eleventh");
+    assert_eq!(
+        health.failed(NODE, until_ns, 0),
+        until_ns + 100 * MS,
+        "the second delay, not the eleventh"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The crate's duties, checked against Cassandra's own answers and against slow, simple versions of itself.
+//! The crate's duties, checked against Cassandra's own answers and against slow, simple versions of
+//! itself.
 
 mod cassandra;
 mod cluster;

@@ -1,4 +1,5 @@
-//! Placement against the strategies as their documentation tells them, written without a thought for speed.
+//! Placement against the strategies as their documentation tells them, written without a thought
+//! for speed.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +30,9 @@ fn simple(nodes: &[Node], token: Token, factor: usize) -> BTreeSet<u16> {
     found
 }
 
-/// "Place replicas in distinct racks; when every rack has one, go back for the nodes skipped": Cassandra 2's
-/// algorithm, which is written differently from that of later versions but must choose the same nodes.
+/// "Place replicas in distinct racks; when every rack has one, go back for the nodes skipped":
+/// Cassandra 2's algorithm, which is written differently from that of later versions but must
+/// choose the same nodes.
 fn network_topology(nodes: &[Node], token: Token, factors: &[(String, usize)]) -> BTreeSet<u16> {
     let mut all = BTreeSet::new();
     for (datacentre, factor) in factors {
@@ -69,7 +71,8 @@ fn nodes() -> impl Strategy<Value = Vec<Node>> {
         let nodes = places.iter().enumerate().map(|(id, (datacentre, rack, tokens))| {
             cluster::node(id as u16 * 3, &format!("dc{datacentre}"), &format!("r{rack}"), tokens)
         });
-        // Only owners of tokens count: what is left without one after a double claim is not the point here.
+        // Only owners of tokens count: what is left without one after a double claim is not the
+        // point here.
         nodes.collect()
     })
 }

@@ -1,7 +1,9 @@
 //! Snapshots: look-ups by name and number, strategies without token routing, odd rings.
 
 use shunt_topology::schema::{Cells, Factor};
-use shunt_topology::{Column, Keyspace, Node, NodeId, Replicas, Replication, RoutingTable, Table, Token};
+use shunt_topology::{
+    Column, Keyspace, Node, NodeId, Replicas, Replication, RoutingTable, Table, Token,
+};
 use shunt_wire::cql::statement::{Identifier, classify};
 
 use crate::cluster::{self, node};
@@ -34,7 +36,17 @@ fn a_range_ends_at_its_token_and_the_last_wraps_around() {
     let one = Factor { all: 1, transient: 0 };
     let ring = cluster::table(three_nodes(), Replication::Simple(one), None);
     let ks = ring.keyspace("ks").expect("the keyspace");
-    let list = [(i64::MIN, 4), (-101, 4), (-100, 4), (-99, 7), (0, 7), (1, 2), (100, 2), (101, 4), (i64::MAX, 4)];
+    let list = [
+        (i64::MIN, 4),
+        (-101, 4),
+        (-100, 4),
+        (-99, 7),
+        (0, 7),
+        (1, 2),
+        (100, 2),
+        (101, 4),
+        (i64::MAX, 4),
+    ];
     for (token, owner) in list {
         assert_eq!(ids(ring.replicas(ks, Token(token))), [owner], "{token}");
     }
@@ -77,7 +89,9 @@ fn strategies_without_a_ring() {
     let ks = everywhere.keyspace("ks").expect("the keyspace");
     assert_eq!(ids(everywhere.replicas(ks, Token(5))), [2, 4, 7]);
     assert_eq!(everywhere.replicas(ks, Token(5)).local, 1);
-    for replication in [Replication::Local, Replication::Unknown, Replication::NetworkTopology(Vec::new())] {
+    for replication in
+        [Replication::Local, Replication::Unknown, Replication::NetworkTopology(Vec::new())]
+    {
         let ring = cluster::table(three_nodes(), replication, None);
         assert_eq!(ring.replicas(ks, Token(5)), Replicas::NONE);
     }
@@ -85,7 +99,8 @@ fn strategies_without_a_ring() {
 
 #[test]
 fn rings_with_nothing_to_route_by() {
-    let no_tokens: Vec<Node> = three_nodes().into_iter().map(|node| Node { tokens: Vec::new(), ..node }).collect();
+    let no_tokens: Vec<Node> =
+        three_nodes().into_iter().map(|node| Node { tokens: Vec::new(), ..node }).collect();
     for nodes in [Vec::new(), no_tokens] {
         for replication in [Replication::Simple(THREE), Replication::Everywhere] {
             let count = nodes.len();
@@ -111,7 +126,13 @@ fn a_joining_node_takes_queries_but_holds_nothing() {
 #[test]
 fn names_are_found_as_stored_and_as_written() {
     let keyspaces = ["b", "A", "a", "zz"].map(|name| keyspace(name, Replication::Simple(THREE)));
-    let tables = vec![table("a", "t"), table("A", "T"), table("b", "t"), table("a", "s"), table("b", "x\"y")];
+    let tables = vec![
+        table("a", "t"),
+        table("A", "T"),
+        table("b", "t"),
+        table("a", "s"),
+        table("b", "x\"y"),
+    ];
     let ring = RoutingTable::build(three_nodes(), keyspaces.to_vec(), tables, None);
     let list = [
         ("a.t", Some(("a", "t"))),
@@ -136,7 +157,10 @@ fn names_are_found_as_stored_and_as_written() {
         assert_eq!(found.is_some(), exists, "{name}");
         assert_eq!(ring.resolve_keyspace(&Identifier::exact(name)), found);
     }
-    assert_eq!(ring.keyspaces().map(|keyspace| &*keyspace.name).collect::<Vec<_>>(), ["A", "a", "b", "zz"]);
+    assert_eq!(
+        ring.keyspaces().map(|keyspace| &*keyspace.name).collect::<Vec<_>>(),
+        ["A", "a", "b", "zz"]
+    );
 }
 
 #[test]

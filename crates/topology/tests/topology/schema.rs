@@ -17,7 +17,10 @@ fn replication_settings() {
         (&[simple, ("replication_factor", "1/2")], Unknown),
         (
             &[network, ("dc2", "2"), ("dc1", "3/1")],
-            NetworkTopology(vec![("dc1".to_owned(), factor(3, 1)), ("dc2".to_owned(), factor(2, 0))]),
+            NetworkTopology(vec![
+                ("dc1".to_owned(), factor(3, 1)),
+                ("dc2".to_owned(), factor(2, 0)),
+            ]),
         ),
         (&[network], NetworkTopology(Vec::new())),
         (&[network, ("dc1", "x")], Unknown),

@@ -14,11 +14,13 @@ fn ring() -> RoutingTable {
         node(id, if id % 2 == 0 { "a" } else { "b" }, &format!("r{}", id % 3), &tokens)
     });
     let three = Factor { all: 3, transient: 0 };
-    let replication = Replication::NetworkTopology(vec![("a".to_owned(), three), ("b".to_owned(), three)]);
+    let replication =
+        Replication::NetworkTopology(vec![("a".to_owned(), three), ("b".to_owned(), three)]);
     let keyspaces = vec![Keyspace { name: "shop".to_owned(), replication }];
     let partition_key = vec![Column::new("customer", "text"), Column::new("day", "date")];
     let name = "orders".to_owned();
-    let tables = vec![Table { keyspace: "shop".to_owned(), name, partition_key, cells: Cells::default() }];
+    let tables =
+        vec![Table { keyspace: "shop".to_owned(), name, partition_key, cells: Cells::default() }];
     RoutingTable::build(nodes.collect(), keyspaces, tables, Some("b"))
 }
 
@@ -26,9 +28,13 @@ fn ring() -> RoutingTable {
 fn routed(ring: &RoutingTable, text: &str, session_keyspace: &str, key: &mut Vec<u8>) -> bool {
     let statement = classify(text);
     let keyspace = statement.keyspace.unwrap_or(Identifier::exact(session_keyspace));
-    let Some(table) = statement.table.and_then(|table| ring.resolve_table(&keyspace, &table)) else { return false };
+    let Some(table) = statement.table.and_then(|table| ring.resolve_table(&keyspace, &table))
+    else {
+        return false;
+    };
     let Some(index) = ring.resolve_keyspace(&keyspace) else { return false };
-    let value = |bind: shunt_wire::cql::statement::Bind<'_>| (bind.index == 0).then_some(&b"Ada"[..]);
+    let value =
+        |bind: shunt_wire::cql::statement::Bind<'_>| (bind.index == 0).then_some(&b"Ada"[..]);
     if !routing_key(&statement, &table.partition_key, value, key) {
         return false;
     }
@@ -56,6 +62,12 @@ fn no_step_allocates() {
         assert_eq!(key, b"\0\x03Ada\0\0\x04\x80\0\x51\x2a\0", "{text}");
         assert_eq!(counted.count_total, 0, "{text}");
     }
-    assert!(!routed(&ring, "SELECT * FROM orders WHERE customer = ?", "shop", &mut key), "half a key");
-    assert!(!routed(&ring, "SELECT * FROM orders WHERE customer = ? AND day = ?", "other", &mut key), "other table");
+    assert!(
+        !routed(&ring, "SELECT * FROM orders WHERE customer = ?", "shop", &mut key),
+        "half a key"
+    );
+    assert!(
+        !routed(&ring, "SELECT * FROM orders WHERE customer = ? AND day = ?", "other", &mut key),
+        "other table"
+    );
 }

@@ -3,7 +3,9 @@
 use shunt_locks::{Lease, Now, Written};
 
 use crate::opening::Opened;
-use crate::types::{Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
+use crate::types::{
+    Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+};
 use crate::{Claim, Generation, Place, Position, Refused, Transactions, no_lease};
 
 const NOW: Now = Now { boot_ns: 0, wall_us: 50 };
@@ -61,7 +63,12 @@ fn two_undecided() -> (Transactions, Said, [TransactionId; 2]) {
     transactions.gain(1, 0, claim);
     let opened = Opened { shard: 1, claim, generation: Generation(3), last_timestamp_us: 60 };
     assert!(transactions.open_shard(opened, &mut said));
-    let asked = Asked { ticket: Ticket(0), shard: 1, partitions: &[(KEY, Mode::Exclusive)], deadline_ms: 1 };
+    let asked = Asked {
+        ticket: Ticket(0),
+        shard: 1,
+        partitions: &[(KEY, Mode::Exclusive)],
+        deadline_ms: 1,
+    };
     let ids = [(); 2].map(|()| transactions.begin(NOW, &asked, &mut said).expect("room"));
     assert_eq!(said.locked, [ids[0]]);
     (transactions, said, ids)
@@ -74,7 +81,10 @@ fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_tim
     assert!(transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
     assert_eq!(said.replies, [Outcome::Committed { timestamp_us: 61 }]);
     assert_eq!((transactions.counters().alone, transactions.open_records()), (1, 0));
-    assert!(!transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said), "it has ended");
+    assert!(
+        !transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said),
+        "it has ended"
+    );
     assert_eq!(said.locked, [first, second]);
     assert!(
         transactions.raise(NOW, 1, 100) && !transactions.raise(NOW, 1, 1_000),
@@ -84,7 +94,8 @@ fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_tim
     assert_eq!(said.alone[1], (second, 101));
 }
 
-/// Who writes to his own table can choose any timestamp; all keyspaces of the shard, and the next lease, go by its clock.
+/// Who writes to his own table can choose any timestamp; all keyspaces of the shard, and the next
+/// lease, go by its clock.
 #[test]
 fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
     let (mut transactions, mut said, [first, second]) = two();
@@ -96,7 +107,10 @@ fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
         let lease = Lease { valid_until_ns: u64::MAX, ts_limit_us: limit_us(now) };
         transactions.set_lease(now, lease, &mut said);
         let before = transactions.last_timestamp_us(1);
-        assert!(!transactions.raise(now, 1, now.wall_us + 11 * second_us), "as far as the lease allows");
+        assert!(
+            !transactions.raise(now, 1, now.wall_us + 11 * second_us),
+            "as far as the lease allows"
+        );
         assert!(!transactions.raise(now, 1, now.wall_us + second_us + 1));
         assert_eq!(transactions.last_timestamp_us(1), before);
         // A clock that is ahead by as much as those of nodes are.
@@ -107,7 +121,9 @@ fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
     // What a former owner's clock has come to is where this one began: rows of its are no news.
     let claim = Claim(4);
     transactions.gain(2, limit_us(now), claim);
-    for (ahead_us, is_known) in [(11 * second_us, true), (12 * second_us, true), (12 * second_us + 1, false)] {
+    for (ahead_us, is_known) in
+        [(11 * second_us, true), (12 * second_us, true), (12 * second_us + 1, false)]
+    {
         assert_eq!(transactions.raise(now, 2, now.wall_us + ahead_us), is_known);
         assert_eq!(transactions.last_timestamp_us(2), limit_us(now));
     }
@@ -154,7 +170,10 @@ fn a_record_that_is_not_confirmed_is_recorded_again_and_no_lease_commits_it() {
         transactions.confirm(confirms);
         transactions.decided(NOW, first, Decision::Write(2), &mut said);
         transactions.appended(no_lease(NOW), first, Written::Acknowledged, &mut said);
-        assert_eq!((said.appended.len(), said.applied, &said.replies[..]), (1, 0, &[Outcome::InDoubt][..]));
+        assert_eq!(
+            (said.appended.len(), said.applied, &said.replies[..]),
+            (1, 0, &[Outcome::InDoubt][..])
+        );
         transactions.set_lease(NOW, Lease { valid_until_ns: 3_000, ts_limit_us: 3_000 }, &mut said);
         if confirms {
             assert_eq!((said.appended.len(), said.applied), (2, 0));

@@ -17,7 +17,12 @@ fn begin(transactions: &mut Transactions, key: u128, said: &mut Said) -> Transac
 }
 
 /// One whose record is under way.
-fn record(transactions: &mut Transactions, key: u128, decision: Decision, said: &mut Said) -> TransactionId {
+fn record(
+    transactions: &mut Transactions,
+    key: u128,
+    decision: Decision,
+    said: &mut Said,
+) -> TransactionId {
     let id = begin(transactions, key, said);
     transactions.decided(NOW, id, decision, said);
     id
@@ -33,7 +38,11 @@ fn it_is_told_when_its_record_is_there_and_lets_nobody_in_before_its_writes_are(
     let mut transactions = serving(Limits::default(), &mut said);
     let first = record(&mut transactions, 7, Decision::WriteAndTell(2), &mut said);
     let second = begin(&mut transactions, 7, &mut said);
-    assert_eq!((said.locked.len(), said.replies.len()), (1, 0), "nothing is told before the record is there");
+    assert_eq!(
+        (said.locked.len(), said.replies.len()),
+        (1, 0),
+        "nothing is told before the record is there"
+    );
     transactions.appended(NOW, first, Written::Acknowledged, &mut said);
     assert!(said.replies.len() == 1 && is_committed(said.replies.first()));
     transactions.applied(NOW, first, 0, Ok(Written::Acknowledged), &mut said);
@@ -45,9 +54,10 @@ fn it_is_told_when_its_record_is_there_and_lets_nobody_in_before_its_writes_are(
 
 #[test]
 fn without_a_lease_it_is_in_doubt_and_a_record_that_is_not_there_is_told_to_nobody() {
-    for (now, written, replies) in
-        [(no_lease(NOW), Written::Acknowledged, &[Outcome::InDoubt][..]), (NOW, Written::Unknown, &[])]
-    {
+    for (now, written, replies) in [
+        (no_lease(NOW), Written::Acknowledged, &[Outcome::InDoubt][..]),
+        (NOW, Written::Unknown, &[]),
+    ] {
         let mut said = Said::default();
         let mut transactions = serving(Limits::default(), &mut said);
         let id = record(&mut transactions, 7, Decision::WriteAndTell(1), &mut said);
@@ -61,7 +71,8 @@ fn no_more_are_told_early_than_there_may_be_and_the_others_when_all_is_there() {
     let mut said = Said::default();
     let limits = Limits { told_early: 1, ..Limits::default() };
     let mut transactions = serving(limits, &mut said);
-    let [first, second] = [1, 2].map(|key| record(&mut transactions, key, Decision::WriteAndTell(1), &mut said));
+    let [first, second] =
+        [1, 2].map(|key| record(&mut transactions, key, Decision::WriteAndTell(1), &mut said));
     let waits = record(&mut transactions, 3, Decision::Write(1), &mut said);
     for id in [first, second, waits] {
         transactions.appended(NOW, id, Written::Acknowledged, &mut said);

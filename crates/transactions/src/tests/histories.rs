@@ -1,5 +1,6 @@
-//! Random histories: a seal is what it says, and all transactions have one order, which is that of their timestamps and that in which clients saw them end, and each
-//! reads what those before have written; with a step left out, they have none.
+//! Random histories: a seal is what it says, and all transactions have one order, which is that of
+//! their timestamps and that in which clients saw them end, and each reads what those before have
+//! written; with a step left out, they have none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +13,18 @@ const RUN_MS: u64 = 25_000;
 /// What is wrong with the history of a world at rest.
 fn fault_of(world: &World) -> Option<String> {
     let registers = world.registers();
-    let read: HashSet<usize> =
-        world.operations.iter().flat_map(|operation| &operation.reads).map(|(_, value)| value.operation).collect();
+    let read: HashSet<usize> = world
+        .operations
+        .iter()
+        .flat_map(|operation| &operation.reads)
+        .map(|(_, value)| value.operation)
+        .collect();
     let mut order: Vec<(i64, usize)> = Vec::new();
     for (number, operation) in world.operations.iter().enumerate().skip(1) {
-        let stays = registers.iter().find(|value| value.operation == number).map(|value| value.timestamp_us);
+        let stays = registers
+            .iter()
+            .find(|value| value.operation == number)
+            .map(|value| value.timestamp_us);
         let is_seen = stays.is_some() || read.contains(&number);
         match operation.outcome {
             Some(Outcome::Committed { timestamp_us } | Outcome::Read { timestamp_us }) => {
@@ -27,7 +35,11 @@ fn fault_of(world: &World) -> Option<String> {
             }
             Some(Outcome::NotExecuted(_)) => {}
             Some(Outcome::InDoubt) | None if is_seen => {
-                let seen = world.operations.iter().flat_map(|operation| &operation.reads).map(|(_, value)| *value);
+                let seen = world
+                    .operations
+                    .iter()
+                    .flat_map(|operation| &operation.reads)
+                    .map(|(_, value)| *value);
                 let value = seen.chain(registers).find(|value| value.operation == number)?;
                 order.push((value.timestamp_us, number));
             }
@@ -43,10 +55,15 @@ fn fault_of(world: &World) -> Option<String> {
     for (timestamp_us, number) in order {
         let operation = &world.operations[number];
         if operation.returned_ms.is_some_and(|returned| returned < latest.0) {
-            return Some(format!("{number} ended before {} began, and is ordered after it", latest.1));
+            return Some(format!(
+                "{number} ended before {} began, and is ordered after it",
+                latest.1
+            ));
         }
         latest = latest.max((operation.invoked_ms, number));
-        if let Some((key, value)) = operation.reads.iter().find(|(key, value)| now[*key].operation != value.operation) {
+        if let Some((key, value)) =
+            operation.reads.iter().find(|(key, value)| now[*key].operation != value.operation)
+        {
             return Some(format!(
                 "{number} read of {key} what {} wrote, after {}",
                 value.operation, now[*key].operation
@@ -60,7 +77,8 @@ fn fault_of(world: &World) -> Option<String> {
     if total != super::world::BALANCE * KEYS as i64 {
         return Some(format!("in the end there are {total}"));
     }
-    (now != registers).then(|| format!("in the end there is {registers:?}, and it should be {now:?}"))
+    (now != registers)
+        .then(|| format!("in the end there is {registers:?}, and it should be {now:?}"))
 }
 
 fn first_fault(seeds: u64, weak: Weak) -> Option<(u64, String)> {
@@ -74,7 +92,8 @@ fn first_fault(seeds: u64, weak: Weak) -> Option<(u64, String)> {
 }
 
 fn seeds(otherwise: u64) -> u64 {
-    std::env::var("SHUNT_TRANSACTION_SEEDS").map_or(otherwise, |seeds| seeds.parse().expect("a number"))
+    std::env::var("SHUNT_TRANSACTION_SEEDS")
+        .map_or(otherwise, |seeds| seeds.parse().expect("a number"))
 }
 
 #[test]
@@ -102,8 +121,15 @@ fn histories_have_transactions_of_all_kinds_and_all_that_happens_to_an_opening()
             *counts.entry(kind).or_insert(0) += 1;
         }
     }
-    let least = [("committed", 1_500), ("read", 200), ("not executed", 5_000), ("not open", 500), ("in doubt", 150)];
-    let is_enough = |(kind, least): (&str, usize)| counts.get(kind).is_some_and(|count| *count >= least);
+    let least = [
+        ("committed", 1_500),
+        ("read", 200),
+        ("not executed", 5_000),
+        ("not open", 500),
+        ("in doubt", 150),
+    ];
+    let is_enough =
+        |(kind, least): (&str, usize)| counts.get(kind).is_some_and(|count| *count >= least);
     assert!(least.into_iter().all(is_enough), "{counts:?}");
     let sum = |of: fn(&Seen) -> usize| seen.iter().map(of).sum::<usize>();
     for (count, least, what) in [

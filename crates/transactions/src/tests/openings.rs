@@ -2,10 +2,12 @@
 
 use shunt_locks::{Lease, Now, Written};
 
-use crate::types::{Asked, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
+use crate::types::{
+    Asked, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+};
 use crate::{
-    BUCKET_RECORDS, Claim, Conditional, Failed, Found, Generation, Opening, OpeningSink, Page, Place, Position,
-    Refused, Row, Transactions,
+    BUCKET_RECORDS, Claim, Conditional, Failed, Found, Generation, Opening, OpeningSink, Page,
+    Place, Position, Refused, Row, Transactions,
 };
 
 const SHARD: u8 = 7;
@@ -187,7 +189,12 @@ fn it_is_open_once_all_is_done_and_sealed_and_not_before() {
 fn no_write_of_a_record_is_made_without_holding_the_shard() {
     let (mut opening, mut calls) = claimed(0);
     opening.low_read(at(0), Generation(1), Ok(Position(0)), &mut calls);
-    opening.page_read(at(0), place(1, 0), Ok(Page { records: &[found(0, 1)], is_last: true }), &mut calls);
+    opening.page_read(
+        at(0),
+        place(1, 0),
+        Ok(Page { records: &[found(0, 1)], is_last: true }),
+        &mut calls,
+    );
     calls.take();
     opening.appended(at(0), place(1, 0), Written::Acknowledged, false, &mut calls);
     assert_eq!(calls.take(), []);
@@ -209,7 +216,11 @@ fn where_the_log_seems_to_end_the_low_mark_is_read_again() {
     opening.low_read(at(LATER_MS), Generation(1), Ok(Position(low)), &mut calls);
     opening.page_read(at(LATER_MS), place(1, low), Ok(EMPTY), &mut calls);
     let next = place(1, 4 * BUCKET_RECORDS);
-    assert_eq!(calls.take(), [Call::Read(place(1, low)), Call::Read(next)], "the record before the mark was there");
+    assert_eq!(
+        calls.take(),
+        [Call::Read(place(1, low)), Call::Read(next)],
+        "the record before the mark was there"
+    );
     opening.page_read(at(LATER_MS), next, Ok(EMPTY), &mut calls);
     end_of_log(&mut opening, 1, low, &mut calls);
     assert_eq!(calls.take(), [Call::Low(1), Call::Seal(2)]);
@@ -222,12 +233,22 @@ fn a_log_is_read_page_by_page_and_each_that_fails_again() {
     opening.page_read(at(0), place(1, 0), Err(Failed), &mut calls);
     opening.tick(at(LATER_MS), &mut calls);
     assert_eq!(calls.take(), [Call::Read(place(1, 0)), Call::Read(place(1, 0))]);
-    opening.page_read(at(0), place(1, 0), Ok(Page { records: &[found(1, 1)], is_last: false }), &mut calls);
+    opening.page_read(
+        at(0),
+        place(1, 0),
+        Ok(Page { records: &[found(1, 1)], is_last: false }),
+        &mut calls,
+    );
     assert_eq!(calls.take(), [Call::Read(place(1, 2)), Call::Append(place(1, 1))]);
     opening.page_read(at(0), place(1, 0), Ok(EMPTY), &mut calls);
     assert_eq!(calls.take(), [], "that was answered");
     let last = BUCKET_RECORDS - 1;
-    opening.page_read(at(0), place(1, 2), Ok(Page { records: &[found(last, 1)], is_last: false }), &mut calls);
+    opening.page_read(
+        at(0),
+        place(1, 2),
+        Ok(Page { records: &[found(last, 1)], is_last: false }),
+        &mut calls,
+    );
     assert_eq!(calls.take(), [Call::Read(place(1, BUCKET_RECORDS)), Call::Append(place(1, last))]);
 }
 
@@ -270,7 +291,10 @@ fn what_became_of_a_seal_the_row_tells() {
         opening.tick(at(LATER_MS), &mut calls);
         calls.take();
         opening.row_read(at(LATER_MS), Ok(Some(now)), true, &mut calls);
-        assert_eq!((calls.take(), opening.opened().is_some()), (next, now.sealed.0 == 1 && now.claim == OURS));
+        assert_eq!(
+            (calls.take(), opening.opened().is_some()),
+            (next, now.sealed.0 == 1 && now.claim == OURS)
+        );
     }
 }
 
@@ -282,7 +306,8 @@ fn no_more_is_read_while_much_is_not_done() {
     let mut from = place(1, 0);
     let mut held = Vec::new();
     loop {
-        let records: Vec<Found> = (from.position.0..from.position.0 + BUCKET_RECORDS).map(|at| found(at, 0)).collect();
+        let records: Vec<Found> =
+            (from.position.0..from.position.0 + BUCKET_RECORDS).map(|at| found(at, 0)).collect();
         held.extend(records.iter().map(|found| Place { position: found.position, ..from }));
         calls.take();
         opening.page_read(at(0), from, Ok(Page { records: &records, is_last: true }), &mut calls);
@@ -305,7 +330,12 @@ fn no_more_is_read_while_much_is_not_done() {
 fn what_fails_waits_longer_each_time_and_no_longer_than_until_it_is_hurried() {
     let (mut opening, mut calls) = claimed(0);
     opening.low_read(at(0), Generation(1), Ok(Position(0)), &mut calls);
-    opening.page_read(at(0), place(1, 0), Ok(Page { records: &[found(0, 2)], is_last: true }), &mut calls);
+    opening.page_read(
+        at(0),
+        place(1, 0),
+        Ok(Page { records: &[found(0, 2)], is_last: true }),
+        &mut calls,
+    );
     opening.appended(at(0), place(1, 0), Written::Acknowledged, true, &mut calls);
     let next = place(1, BUCKET_RECORDS);
     opening.page_read(at(0), next, Ok(EMPTY), &mut calls);
@@ -323,7 +353,10 @@ fn what_fails_waits_longer_each_time_and_no_longer_than_until_it_is_hurried() {
         pauses.push(due - now);
         now = due;
     }
-    assert!(pauses[0] <= 200 && pauses[4] > 2 * pauses[1] && pauses.iter().all(|pause| *pause <= 5_000), "{pauses:?}");
+    assert!(
+        pauses[0] <= 200 && pauses[4] > 2 * pauses[1] && pauses.iter().all(|pause| *pause <= 5_000),
+        "{pauses:?}"
+    );
     opening.applied(at(now), place(1, 0), 0, Ok(Written::NotSent), &mut calls);
     opening.hurry(at(now), &mut calls);
     assert_eq!(calls.take(), [Call::Apply(place(1, 0), 0)]);
@@ -362,7 +395,8 @@ impl Sink for Said {
 
 fn ask(transactions: &mut Transactions, ticket: u64, deadline_ms: u64, said: &mut Said) {
     let partitions = [(Partition(u128::from(ticket)), Mode::Exclusive)];
-    let asked = Asked { ticket: Ticket(ticket), shard: SHARD, partitions: &partitions, deadline_ms };
+    let asked =
+        Asked { ticket: Ticket(ticket), shard: SHARD, partitions: &partitions, deadline_ms };
     transactions.begin(at(0), &asked, said);
 }
 
@@ -370,7 +404,11 @@ fn ask(transactions: &mut Transactions, ticket: u64, deadline_ms: u64, said: &mu
 fn who_asks_before_the_shard_is_open_waits_for_it_in_order_and_until_the_deadline() {
     let limits = Limits { transactions_of_shard: 4, ..Limits::default() };
     let (mut transactions, mut said) = (Transactions::new(limits), Said::default());
-    transactions.set_lease(at(0), Lease { valid_until_ns: u64::MAX, ts_limit_us: i64::MAX }, &mut said);
+    transactions.set_lease(
+        at(0),
+        Lease { valid_until_ns: u64::MAX, ts_limit_us: i64::MAX },
+        &mut said,
+    );
     transactions.gain(SHARD, 0, OURS);
     for (ticket, deadline_ms) in [(3, 900), (1, 900), (2, 100), (0, 900), (4, 900)] {
         ask(&mut transactions, ticket, deadline_ms, &mut said);
@@ -386,7 +424,13 @@ fn who_asks_before_the_shard_is_open_waits_for_it_in_order_and_until_the_deadlin
         opening.claimed(at(0), Conditional::Applied, &mut calls);
         opening.opened().expect("open")
     };
-    assert!(!transactions.open_shard(opening(THEIRS), &mut said), "of an earlier time with the shard");
-    assert!(transactions.open_shard(opening(OURS), &mut said) && !transactions.open_shard(opening(OURS), &mut said));
+    assert!(
+        !transactions.open_shard(opening(THEIRS), &mut said),
+        "of an earlier time with the shard"
+    );
+    assert!(
+        transactions.open_shard(opening(OURS), &mut said)
+            && !transactions.open_shard(opening(OURS), &mut said)
+    );
     assert_eq!(said.locked, [3, 1, 0]);
 }

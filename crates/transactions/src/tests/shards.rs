@@ -3,7 +3,9 @@
 use shunt_locks::{Lease, Now, Written};
 
 use crate::opening::Opened;
-use crate::types::{Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
+use crate::types::{
+    Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+};
 use crate::{BUCKET_RECORDS, Claim, Generation, Place, Position, Transactions};
 
 const NOW: Now = Now { boot_ns: 0, wall_us: 0 };
@@ -76,8 +78,14 @@ fn no_shard_takes_all_records_and_all_together_no_more_than_there_may_be() {
     let limits = Limits { records: 3, records_of_shard: 2, ..Limits::default() };
     let mut transactions = serving(limits, &mut said);
     let first = record(&mut transactions, 1, &mut said).expect("room");
-    assert!(record(&mut transactions, 1, &mut said).is_some() && record(&mut transactions, 1, &mut said).is_none());
-    assert!(record(&mut transactions, 2, &mut said).is_some() && record(&mut transactions, 2, &mut said).is_none());
+    assert!(
+        record(&mut transactions, 1, &mut said).is_some()
+            && record(&mut transactions, 1, &mut said).is_none()
+    );
+    assert!(
+        record(&mut transactions, 2, &mut said).is_some()
+            && record(&mut transactions, 2, &mut said).is_none()
+    );
     assert_eq!(said.replies, [Outcome::NotExecuted(NotExecuted::Many); 2]);
     finish(&mut transactions, first, &mut said);
     assert!(record(&mut transactions, 2, &mut said).is_some());
@@ -88,22 +96,33 @@ fn no_shard_takes_all_records_and_all_together_no_more_than_there_may_be() {
 fn a_shard_that_comes_back_has_a_log_of_its_own_whatever_is_left_of_the_former() {
     let mut said = Said::default();
     let mut transactions = serving(Limits::default(), &mut said);
-    let [committed, recording] = [0, 1].map(|_| record(&mut transactions, 1, &mut said).expect("room"));
+    let [committed, recording] =
+        [0, 1].map(|_| record(&mut transactions, 1, &mut said).expect("room"));
     transactions.appended(NOW, committed, Written::Acknowledged, &mut said);
     transactions.lose(1, &mut said);
-    assert_eq!((said.replies.as_slice(), transactions.open_records()), (&[Outcome::InDoubt][..], 1));
+    assert_eq!(
+        (said.replies.as_slice(), transactions.open_records()),
+        (&[Outcome::InDoubt][..], 1)
+    );
     gain(&mut transactions, 1, 8, &mut said);
     transactions.appended(NOW, recording, Written::Acknowledged, &mut said);
     let next = record(&mut transactions, 1, &mut said).expect("room");
     let place = Place { generation: Generation(8), position: Position(0) };
     assert_eq!(said.appends.last(), Some(&(1, place)));
     transactions.applied(NOW, committed, 0, Ok(Written::Acknowledged), &mut said);
-    assert!(matches!(said.replies[..], [_, Outcome::Committed { timestamp_us: 41 }]), "{:?}", said.replies);
+    assert!(
+        matches!(said.replies[..], [_, Outcome::Committed { timestamp_us: 41 }]),
+        "{:?}",
+        said.replies
+    );
     transactions.tell_lows(&mut said);
     assert_eq!(said.lows, [], "the first place of the new log is not done with");
     finish(&mut transactions, next, &mut said);
     transactions.tell_lows(&mut said);
-    assert_eq!((said.lows, transactions.open_records()), (vec![(1, Generation(8), Position(1))], 0));
+    assert_eq!(
+        (said.lows, transactions.open_records()),
+        (vec![(1, Generation(8), Position(1))], 0)
+    );
 }
 
 #[test]

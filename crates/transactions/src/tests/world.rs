@@ -1,5 +1,6 @@
-//! Three proxies, three replicas and their clients: messages are late or lost, processes stand still, die and come back, wall clocks are
-//! off, and one proxy after the other has the shard, which is taken from dead ones and given away by live ones.
+//! Three proxies, three replicas and their clients: messages are late or lost, processes stand
+//! still, die and come back, wall clocks are off, and one proxy after the other has the shard,
+//! which is taken from dead ones and given away by live ones.
 
 mod clients;
 mod events;
@@ -16,11 +17,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use shunt_locks::{Lease, Now, Written};
 
-use crate::types::{Asked, Decision, Limits, Mode, Outcome, Partition, Sink, Ticket, TransactionId};
+use crate::types::{
+    Asked, Decision, Limits, Mode, Outcome, Partition, Sink, Ticket, TransactionId,
+};
 use crate::weakened::Without;
 use crate::{
-    Claim, Conditional, Failed, Found, Generation, Opened, Opening, OpeningSink, Page, Place, Position, Row,
-    Transactions,
+    Claim, Conditional, Failed, Found, Generation, Opened, Opening, OpeningSink, Page, Place,
+    Position, Row, Transactions,
 };
 
 const HOSTS: usize = 3;
@@ -278,7 +281,9 @@ impl World {
         let until_ms = self.now_ms + for_ms;
         while self.now_ms < until_ms && self.fault.is_none() {
             // What happens may let more happen in the same millisecond.
-            while let Some(happening) = self.events.get_mut(self.now_ms as usize).filter(|events| !events.is_empty()) {
+            while let Some(happening) =
+                self.events.get_mut(self.now_ms as usize).filter(|events| !events.is_empty())
+            {
                 std::mem::take(happening).into_iter().for_each(|event| self.take(event));
             }
             self.now_ms += 1;
@@ -291,19 +296,28 @@ impl World {
         self.run(3 * LATE_MS);
         for host in &self.hosts {
             if host.engine.open() > 0 || host.engine.open_records() > 0 {
-                let fault =
-                    format!("{} transactions and {} records are left", host.engine.open(), host.engine.open_records());
+                let fault = format!(
+                    "{} transactions and {} records are left",
+                    host.engine.open(),
+                    host.engine.open_records()
+                );
                 self.fault.get_or_insert(fault);
             }
         }
-        if !self.hosts.iter().any(|host| Some(host.member) == self.view.owner && host.engine.shards[0].is_open) {
+        if !self
+            .hosts
+            .iter()
+            .any(|host| Some(host.member) == self.view.owner && host.engine.shards[0].is_open)
+        {
             self.fault.get_or_insert("nobody has opened the shard".to_owned());
         }
     }
 
     /// The values that all replicas together have.
     pub(super) fn registers(&self) -> [Value; KEYS] {
-        let newest = |key: usize| self.replicas.iter().map(|replica| replica.registers[key]).max().unwrap_or_default();
+        let newest = |key: usize| {
+            self.replicas.iter().map(|replica| replica.registers[key]).max().unwrap_or_default()
+        };
         std::array::from_fn(newest)
     }
 
@@ -345,7 +359,8 @@ impl World {
             }
             Event::LowAt { host, process, claim, generation, mut left, mut found } => {
                 let Some(replica) = left.pop() else {
-                    let heard = Heard::Low(generation, Ok(found.map_or(Position(0), |(_, low)| low)));
+                    let heard =
+                        Heard::Low(generation, Ok(found.map_or(Position(0), |(_, low)| low)));
                     return self.at(0, Event::Host(host, process, At::Opening(claim, heard)));
                 };
                 found = found.max(self.replicas[replica].low(generation));
@@ -378,7 +393,9 @@ impl World {
             return;
         }
         let owner = self.hosts.iter().position(|host| Some(host.member) == self.view.owner);
-        let host = owner.filter(|_| !self.random.one_in(4)).unwrap_or(self.random.below(HOSTS as u64) as usize);
+        let host = owner
+            .filter(|_| !self.random.one_in(4))
+            .unwrap_or(self.random.below(HOSTS as u64) as usize);
         match self.random.below(6) {
             0 if self.random.one_in(2) => self.restart(host),
             0 => self.rejoin(host),
@@ -402,7 +419,11 @@ impl World {
                     return;
                 }
                 if !applied {
-                    return if self.random.one_in(2) { self.restart(host) } else { self.rejoin(host) };
+                    return if self.random.one_in(2) {
+                        self.restart(host)
+                    } else {
+                        self.rejoin(host)
+                    };
                 }
                 let valid_until_ns = (sent_ms + LEASE_MS * 99 / 100) * 1_000_000;
                 let lease = Lease { valid_until_ns, ts_limit_us };
@@ -434,8 +455,12 @@ impl World {
             At::Ask(operation) => self.ask(host, now, operation, &mut said),
             At::Read(id, found) => self.decide(host, now, id, found, &mut said),
             At::Appended(id, written) => engine.appended(now, id, written, &mut said),
-            At::Applied(id, write, written) => engine.applied(now, id, write, Ok(written), &mut said),
-            At::LowWritten(generation, low, written) => engine.low_written(0, generation, low, written, &mut said),
+            At::Applied(id, write, written) => {
+                engine.applied(now, id, write, Ok(written), &mut said)
+            }
+            At::LowWritten(generation, low, written) => {
+                engine.low_written(0, generation, low, written, &mut said)
+            }
             At::Opening(claim, heard) => self.hear(host, now, claim, heard),
         }
         self.carry_out(host, said);
@@ -466,7 +491,9 @@ impl World {
         }
         acknowledged.sort_unstable();
         match acknowledged[1] {
-            after_ms if after_ms < TIMEOUT_MS && !self.random.one_in(40) => (after_ms, Written::Acknowledged),
+            after_ms if after_ms < TIMEOUT_MS && !self.random.one_in(40) => {
+                (after_ms, Written::Acknowledged)
+            }
             _ => (TIMEOUT_MS, Written::Unknown),
         }
     }

@@ -7,10 +7,11 @@
 //! count times:  [short] stream  [int] client_id  [byte] version  [byte] flags  [byte] opcode  [int] length  body
 //! ```
 //!
-//! The answer has the same layout with response opcodes. `stream` is the link's own number for the query, as on an
-//! ordinary connection, and is echoed by the node; `client_id` names the client whose state (its keyspace) the query
-//! sees, and is never 0. An entry with opcode [`opcode::CLIENT_GONE`] and no body lets the node forget a client and has
-//! no answer. A node that can do this lists [`SUPPORTED_KEY`] in SUPPORTED; see [`Offer`].
+//! The answer has the same layout with response opcodes. `stream` is the link's own number for the
+//! query, as on an ordinary connection, and is echoed by the node; `client_id` names the client
+//! whose state (its keyspace) the query sees, and is never 0. An entry with opcode
+//! [`opcode::CLIENT_GONE`] and no body lets the node forget a client and has no answer. A node that
+//! can do this lists [`SUPPORTED_KEY`] in SUPPORTED; see [`Offer`].
 
 mod offer;
 mod read;

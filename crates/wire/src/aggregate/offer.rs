@@ -1,6 +1,7 @@
 //! The offer of aggregated frames that a node makes in SUPPORTED.
 
-/// Key in SUPPORTED under which a node lists that it takes aggregated frames, and within which limits.
+/// Key in SUPPORTED under which a node lists that it takes aggregated frames, and within which
+/// limits.
 pub const SUPPORTED_KEY: &str = "SHUNT_AGGREGATE";
 
 /// The version of the layout that is written and read here.
@@ -9,8 +10,8 @@ const COUNT_MAX: &str = "count_max=";
 const BYTES_MAX: &str = "bytes_max=";
 const PORT: &str = "port=";
 
-/// The values under [`SUPPORTED_KEY`]: `["v1", "count_max=N", "bytes_max=N"]`, and `"port=N"` from a node that takes
-/// frames on one port only.
+/// The values under [`SUPPORTED_KEY`]: `["v1", "count_max=N", "bytes_max=N"]`, and `"port=N"` from
+/// a node that takes frames on one port only.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offer {
     /// Most entries in a frame; at least 1.
@@ -22,8 +23,9 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Reads the values. `None` unless the layout is one known here and both limits are there, and all are numbers and
-    /// not 0; then the node gets ordinary envelopes. Values not known here are passed over.
+    /// Reads the values. `None` unless the layout is one known here and both limits are there, and
+    /// all are numbers and not 0; then the node gets ordinary envelopes. Values not known here are
+    /// passed over.
     pub fn parse<'s>(values: impl IntoIterator<Item = &'s str>) -> Option<Offer> {
         let (mut known, mut count_max, mut bytes_max, mut port) = (false, None, None, None);
         for value in values {
@@ -43,7 +45,8 @@ impl Offer {
 
     /// The values as they are listed.
     pub fn values(&self) -> Vec<String> {
-        let limits = [format!("{COUNT_MAX}{}", self.count_max), format!("{BYTES_MAX}{}", self.bytes_max)];
+        let limits =
+            [format!("{COUNT_MAX}{}", self.count_max), format!("{BYTES_MAX}{}", self.bytes_max)];
         let port = self.port.map(|port| format!("{PORT}{port}"));
         [LAYOUT.to_owned()].into_iter().chain(limits).chain(port).collect()
     }

@@ -47,8 +47,8 @@ impl<'a> AggregateReader<'a> {
         Ok(AggregateReader { reader, left })
     }
 
-    /// The stream of a body's only entry, from the body's first bytes; `None`: it has not exactly one. For a body that is
-    /// too long to be read whole.
+    /// The stream of a body's only entry, from the body's first bytes; `None`: it has not exactly
+    /// one. For a body that is too long to be read whole.
     ///
     /// # Errors
     /// So little of it is there that this cannot be said.

@@ -71,7 +71,8 @@ fn the_only_stream_is_known_from_the_first_bytes() {
 
 #[test]
 fn frames_end_at_either_limit() {
-    let limits = Limits { count_max: 3, bytes_max: COUNT_BYTES as u32 + 2 * ENTRY_HEADER_BYTES as u32 + 20 };
+    let limits =
+        Limits { count_max: 3, bytes_max: COUNT_BYTES as u32 + 2 * ENTRY_HEADER_BYTES as u32 + 20 };
     let lengths = |bodies: &[usize]| {
         let mut out = Vec::new();
         let mut writer = AggregateWriter::new(limits);

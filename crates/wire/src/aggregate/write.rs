@@ -13,8 +13,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// True if an entry with a body of `body_len` bytes fits into a frame at all. One that does not must travel as an
-    /// ordinary envelope.
+    /// True if an entry with a body of `body_len` bytes fits into a frame at all. One that does not
+    /// must travel as an ordinary envelope.
     #[inline]
     pub fn fits(&self, body_len: usize) -> bool {
         COUNT_BYTES + ENTRY_HEADER_BYTES + body_len <= self.bytes_max as usize
@@ -29,8 +29,9 @@ impl From<Offer> for Limits {
 
 /// Packs queries, or answers, into aggregated frames at the end of an output buffer.
 ///
-/// While a frame is open nothing else may be appended to the buffer, and the buffer may not be sent or replaced; so
-/// [`AggregateWriter::finish`] comes before an ordinary envelope and before the flush. Takes no memory of its own.
+/// While a frame is open nothing else may be appended to the buffer, and the buffer may not be sent
+/// or replaced; so [`AggregateWriter::finish`] comes before an ordinary envelope and before the
+/// flush. Takes no memory of its own.
 #[derive(Debug)]
 pub struct AggregateWriter {
     limits: Limits,
@@ -39,7 +40,8 @@ pub struct AggregateWriter {
     frames: u32,
 }
 
-/// The frame that is being filled: where it starts, where the buffer ended after the last push, and its entries.
+/// The frame that is being filled: where it starts, where the buffer ended after the last push, and
+/// its entries.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     start: usize,
@@ -73,11 +75,14 @@ impl AggregateWriter {
         self.open.map_or(0, |open| open.count)
     }
 
-    /// Appends an entry to the frame at the end of `out` and returns where in `out` its body starts. A frame without
-    /// room for it is completed and the next one opened. An entry that [`Limits::fits`] refuses gets a frame of its
-    /// own, above the limit.
+    /// Appends an entry to the frame at the end of `out` and returns where in `out` its body
+    /// starts. A frame without room for it is completed and the next one opened. An entry that
+    /// [`Limits::fits`] refuses gets a frame of its own, above the limit.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the fields of an entry, in the order of the wire")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the fields of an entry, in the order of the wire"
+    )]
     pub fn push(
         &mut self,
         out: &mut Vec<u8>,
@@ -137,8 +142,8 @@ impl AggregateWriter {
         Open { start, end: out.len(), count: 0 }
     }
 
-    /// Takes the open frame, unless the buffer is not as it was left: then its bytes are gone, and to touch others
-    /// would harm what they belong to.
+    /// Takes the open frame, unless the buffer is not as it was left: then its bytes are gone, and
+    /// to touch others would harm what they belong to.
     fn take_open(&mut self, out: &[u8]) -> Option<Open> {
         let open = self.open.take()?;
         debug_assert_eq!(open.end, out.len(), "the buffer was changed while a frame was open");

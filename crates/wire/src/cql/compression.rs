@@ -1,8 +1,8 @@
 //! Compression of whole bodies in v3 and v4.
 //!
-//! v4, section 5: the header is never compressed; a body is "if and only if the compressed flag is set". lz4: "the
-//! first four bytes of the body will be the uncompressed length", big-endian, then one LZ4 block. snappy: the raw
-//! format. v5 compresses segments instead: [`super::frame_v5`].
+//! v4, section 5: the header is never compressed; a body is "if and only if the compressed flag is
+//! set". lz4: "the first four bytes of the body will be the uncompressed length", big-endian, then
+//! one LZ4 block. snappy: the raw format. v5 compresses segments instead: [`super::frame_v5`].
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,9 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
 
 /// How bodies of a connection are compressed, as agreed in STARTUP.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -98,13 +100,22 @@ impl fmt::Display for CompressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CompressionError::Truncated { found } => {
-                write!(f, "compressed body: expected a length of 4 bytes at byte 0, {found} are there")
+                write!(
+                    f,
+                    "compressed body: expected a length of 4 bytes at byte 0, {found} are there"
+                )
             }
             CompressionError::TooLarge { claimed, max } => {
-                write!(f, "compressed body: expected at most {max} bytes uncompressed, {claimed} are claimed")
+                write!(
+                    f,
+                    "compressed body: expected at most {max} bytes uncompressed, {claimed} are claimed"
+                )
             }
             CompressionError::Implausible { claimed, compressed } => {
-                write!(f, "compressed body: {compressed} bytes cannot hold the {claimed} that are claimed")
+                write!(
+                    f,
+                    "compressed body: {compressed} bytes cannot hold the {claimed} that are claimed"
+                )
             }
             CompressionError::Damaged(algorithm) => {
                 write!(f, "compressed body: expected valid {algorithm}")
@@ -131,7 +142,9 @@ const RATIO_SLACK: u64 = 64;
 #[must_use]
 pub fn claimed_bytes(algorithm: Algorithm, body: &[u8]) -> usize {
     match algorithm {
-        Algorithm::Lz4 => body.first_chunk::<4>().map_or(0, |length| u32::from_be_bytes(*length) as usize),
+        Algorithm::Lz4 => {
+            body.first_chunk::<4>().map_or(0, |length| u32::from_be_bytes(*length) as usize)
+        }
         Algorithm::Snappy => snap::raw::decompress_len(body).unwrap_or(0),
     }
 }
@@ -139,9 +152,14 @@ pub fn claimed_bytes(algorithm: Algorithm, body: &[u8]) -> usize {
 /// Appends the decompressed `body` to `out`.
 ///
 /// # Errors
-/// When the body is damaged, or claims more than `max` bytes or more than it can hold. The claim is checked before
-/// memory is taken; on an error `out` is as it was.
-pub fn decompress(algorithm: Algorithm, body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), CompressionError> {
+/// When the body is damaged, or claims more than `max` bytes or more than it can hold. The claim is
+/// checked before memory is taken; on an error `out` is as it was.
+pub fn decompress(
+    algorithm: Algorithm,
+    body: &[u8],
+    max: u32,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionError> {
     let start = out.len();
     let result = match algorithm {
         Algorithm::Lz4 => decompress_lz4(body, max, out),
@@ -163,7 +181,11 @@ fn decompress_lz4(body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), Compre
 }
 
 /// Appends the LZ4 block `block`, which holds `claimed` bytes; the claim has been checked.
-pub(super) fn lz4_block(block: &[u8], claimed: usize, out: &mut Vec<u8>) -> Result<(), CompressionError> {
+pub(super) fn lz4_block(
+    block: &[u8],
+    claimed: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionError> {
     if claimed == 0 && block.is_empty() {
         return Ok(());
     }
@@ -188,7 +210,12 @@ fn decompress_snappy(body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), Com
     if found == claimed { Ok(()) } else { Err(CompressionError::LengthMismatch { claimed, found }) }
 }
 
-fn check_claim(claimed: u64, max: u32, compressed: usize, ratio: u64) -> Result<(), CompressionError> {
+fn check_claim(
+    claimed: u64,
+    max: u32,
+    compressed: usize,
+    ratio: u64,
+) -> Result<(), CompressionError> {
     if claimed > u64::from(max) {
         return Err(CompressionError::TooLarge { claimed, max: u64::from(max) });
     }
@@ -223,8 +250,9 @@ impl Compressor {
         Compressor { lz4_small: None, lz4_large: None, snappy: None }
     }
 
-    /// Appends the compressed `body` to `out` and returns `true`; or `false` and appends nothing if compressing does
-    /// not make it shorter, in which case the body goes out as it is and without the compression flag.
+    /// Appends the compressed `body` to `out` and returns `true`; or `false` and appends nothing if
+    /// compressing does not make it shorter, in which case the body goes out as it is and without
+    /// the compression flag.
     pub fn compress(&mut self, algorithm: Algorithm, body: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let written = match algorithm {

@@ -1,7 +1,7 @@
 //! The 9-byte envelope header, its opcodes and flags.
 //!
-//! Native protocol v3 and v4, section 2; v5, section 2.4.1. The header is the same in all three versions; in v5 the
-//! envelope travels inside segments ([`super::frame_v5`]), in v3 and v4 bare.
+//! Native protocol v3 and v4, section 2; v5, section 2.4.1. The header is the same in all three
+//! versions; in v5 the envelope travels inside segments ([`super::frame_v5`]), in v3 and v4 bare.
 
 /// Length of an envelope header in bytes.
 pub const HEADER_BYTES: usize = 9;
@@ -35,11 +35,13 @@ pub struct Header {
 impl Header {
     /// Reads the header at the start of `bytes`; `None` when fewer than [`HEADER_BYTES`] are there.
     ///
-    /// Only splits the fields: whether version, opcode and length are acceptable is for the caller to say, who knows
-    /// the connection. A length above [`BODY_BYTES_MAX`] must be refused before its body is waited for.
+    /// Only splits the fields: whether version, opcode and length are acceptable is for the caller
+    /// to say, who knows the connection. A length above [`BODY_BYTES_MAX`] must be refused before
+    /// its body is waited for.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Header> {
-        let &[version, flags, stream_high, stream_low, opcode, a, b, c, d] = bytes.first_chunk::<HEADER_BYTES>()?;
+        let &[version, flags, stream_high, stream_low, opcode, a, b, c, d] =
+            bytes.first_chunk::<HEADER_BYTES>()?;
         Some(Header {
             version: version & !DIRECTION_RESPONSE,
             response: version & DIRECTION_RESPONSE != 0,
@@ -56,7 +58,17 @@ impl Header {
         let direction = if self.response { DIRECTION_RESPONSE } else { 0 };
         let [stream_high, stream_low] = self.stream.to_be_bytes();
         let [a, b, c, d] = self.length.to_be_bytes();
-        [(self.version & !DIRECTION_RESPONSE) | direction, self.flags, stream_high, stream_low, self.opcode, a, b, c, d]
+        [
+            (self.version & !DIRECTION_RESPONSE) | direction,
+            self.flags,
+            stream_high,
+            stream_low,
+            self.opcode,
+            a,
+            b,
+            c,
+            d,
+        ]
     }
 
     /// A request header without flags and with a length of 0.
@@ -70,10 +82,11 @@ impl Header {
     }
 }
 
-/// Appends a whole envelope to `out`: `header`, then what `body` appends, with the header's length set to that.
+/// Appends a whole envelope to `out`: `header`, then what `body` appends, with the header's length
+/// set to that.
 ///
-/// For v3 and v4, and for v5 before the handshake is over (v5, section 2.3.1). The value of `header.length` is
-/// ignored.
+/// For v3 and v4, and for v5 before the handshake is over (v5, section 2.3.1). The value of
+/// `header.length` is ignored.
 pub fn append(out: &mut Vec<u8>, header: Header, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&header.to_bytes());
@@ -173,7 +186,14 @@ mod tests {
     fn header_survives_the_round_trip() {
         for version in 3..=5 {
             for response in [false, true] {
-                let header = Header { version, response, flags: 0x1F, stream: -2, opcode: 0x0A, length: 0x0102_0304 };
+                let header = Header {
+                    version,
+                    response,
+                    flags: 0x1F,
+                    stream: -2,
+                    opcode: 0x0A,
+                    length: 0x0102_0304,
+                };
                 assert_eq!(Header::decode(&header.to_bytes()), Some(header));
             }
         }
@@ -181,7 +201,8 @@ mod tests {
 
     #[test]
     fn header_has_the_specified_layout() {
-        let header = Header { version: 4, response: true, flags: 2, stream: 0x0102, opcode: 8, length: 5 };
+        let header =
+            Header { version: 4, response: true, flags: 2, stream: 0x0102, opcode: 8, length: 5 };
         assert_eq!(header.to_bytes(), [0x84, 2, 1, 2, 8, 0, 0, 0, 5]);
     }
 
@@ -195,7 +216,9 @@ mod tests {
     #[test]
     fn append_sets_the_length() {
         let mut out = vec![0xEE];
-        append(&mut out, Header::request(4, 7, opcode::OPTIONS), |body| body.extend_from_slice(b"abc"));
+        append(&mut out, Header::request(4, 7, opcode::OPTIONS), |body| {
+            body.extend_from_slice(b"abc")
+        });
         assert_eq!(out, [0xEE, 4, 0, 0, 7, 5, 0, 0, 0, 3, b'a', b'b', b'c']);
     }
 }

@@ -1,10 +1,21 @@
-//! Bytes of other protocols, by what they begin with: whoever sends them is to hear what it has met.
+//! Bytes of other protocols, by what they begin with: whoever sends them is to hear what it has
+//! met.
 
 use super::envelope::Header;
 
 /// What HTTP requests begin with, and the preface of HTTP/2.
-const METHODS: [&[u8]; 10] =
-    [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE ", b"PRI * HTT"];
+const METHODS: [&[u8]; 10] = [
+    b"GET ",
+    b"HEAD ",
+    b"POST ",
+    b"PUT ",
+    b"DELETE ",
+    b"OPTIONS ",
+    b"PATCH ",
+    b"CONNECT ",
+    b"TRACE ",
+    b"PRI * HTT",
+];
 
 /// The type of a TLS record with a handshake, and the first byte of its version.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
@@ -41,8 +52,8 @@ impl Foreign {
     }
 }
 
-/// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax Enterprise, which its drivers try first.
-/// Another byte comes from something else.
+/// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax
+/// Enterprise, which its drivers try first. Another byte comes from something else.
 pub const fn is_a_drivers(version: u8) -> bool {
     matches!(version, 1..=6 | 65..=66)
 }
@@ -54,11 +65,19 @@ mod tests {
     #[test]
     fn http_and_tls_are_told_from_versions_nobody_has() {
         let of = |bytes: &[u8]| Foreign::of(Header::decode(bytes).expect("nine bytes"));
-        for method in ["GET / HTTP", "HEAD / HTTP", "DELETE /ab", "OPTIONS * ", "CONNECT a:1", "PRI * HTTP/2.0"] {
+        for method in [
+            "GET / HTTP",
+            "HEAD / HTTP",
+            "DELETE /ab",
+            "OPTIONS * ",
+            "CONNECT a:1",
+            "PRI * HTTP/2.0",
+        ] {
             assert_eq!(of(method.as_bytes()), Some(Foreign::Http), "{method}");
         }
         assert_eq!(of(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), Some(Foreign::Tls));
-        for other in [&b"GETTING ON"[..], b"\x16\x04\0\0\0\0\0\0\0", b"\x04\0\0\x01\x01\0\0\0\x16"] {
+        for other in [&b"GETTING ON"[..], b"\x16\x04\0\0\0\0\0\0\0", b"\x04\0\0\x01\x01\0\0\0\x16"]
+        {
             assert_eq!(of(other), None, "{other:?}");
         }
     }

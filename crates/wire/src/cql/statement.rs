@@ -1,10 +1,10 @@
-//! Reads from query text what routing must know: kind, table and partition key terms; and, when a node is lost, whether it
-//! may be repeated.
+//! Reads from query text what routing must know: kind, table and partition key terms; and, when a
+//! node is lost, whether it may be repeated.
 //!
-//! This is not a CQL parser: it recognises the statements applications send and answers "do not know" to the rest. It
-//! errs to one side only. A statement not fully understood has no key terms (it goes to any node, which coordinates
-//! it) and is never repeated. Nothing here allocates; terms are found again on demand from
-//! slices of the text.
+//! This is not a CQL parser: it recognises the statements applications send and answers "do not
+//! know" to the rest. It errs to one side only. A statement not fully understood has no key terms
+//! (it goes to any node, which coordinates it) and is never repeated. Nothing here allocates; terms
+//! are found again on demand from slices of the text.
 //!
 //! The tokens are those of Cassandra's `Lexer.g`, the clauses those of its `Parser.g`.
 
@@ -37,7 +37,8 @@ pub enum Kind {
     Delete,
     /// `BEGIN [UNLOGGED | COUNTER] BATCH .. APPLY BATCH`
     Batch,
-    /// `USE`: changes the session. Every text that a server would take as `USE` has this kind, well-formed or not.
+    /// `USE`: changes the session. Every text that a server would take as `USE` has this kind,
+    /// well-formed or not.
     Use,
     /// `CREATE`, `ALTER` or `DROP` of anything in the schema (not of roles)
     Ddl,
@@ -75,11 +76,12 @@ pub struct Statement<'a> {
 /// Bytes of a text that [`classify`] reads, from its first word on.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Classifies query text. Never fails and never allocates: what is not understood is [`Kind::Other`], or has its kind
-/// but no terms.
+/// Classifies query text. Never fails and never allocates: what is not understood is
+/// [`Kind::Other`], or has its kind but no terms.
 ///
-/// Of a text that goes on behind [`TEXT_BYTES_MAX`] bytes no more is read, for a text of megabytes would hold up all other work.
-/// Such a statement has no terms, and counts as conditional unless it is a `SELECT`: a condition may follow.
+/// Of a text that goes on behind [`TEXT_BYTES_MAX`] bytes no more is read, for a text of megabytes
+/// would hold up all other work. Such a statement has no terms, and counts as conditional unless it
+/// is a `SELECT`: a condition may follow.
 #[must_use]
 pub fn classify(text: &str) -> Statement<'_> {
     if text.len() <= TEXT_BYTES_MAX { parser::statement(text) } else { parser::head(text) }
@@ -92,15 +94,16 @@ pub fn classify_whole(text: &str) -> Statement<'_> {
 }
 
 impl<'a> Statement<'a> {
-    /// The `column = term` pairs that fix columns to one value: equalities of `WHERE`, or the columns and values of
-    /// `INSERT`. Of a batch, those of its first statement. Terms that are not one literal or bind marker are left out.
+    /// The `column = term` pairs that fix columns to one value: equalities of `WHERE`, or the
+    /// columns and values of `INSERT`. Of a batch, those of its first statement. Terms that are not
+    /// one literal or bind marker are left out.
     #[must_use]
     pub fn key_terms(&self) -> KeyTerms<'a> {
         self.terms.iter()
     }
 
-    /// Keyspace (if written) and table that a `SELECT` reads; `None` for other statements. The proxy recognises reads
-    /// of `system.local` and `system.peers` by it.
+    /// Keyspace (if written) and table that a `SELECT` reads; `None` for other statements. The
+    /// proxy recognises reads of `system.local` and `system.peers` by it.
     #[must_use]
     pub fn selected_table(&self) -> Option<(Option<Identifier<'a>>, Identifier<'a>)> {
         if self.kind != Kind::Select {

@@ -1,9 +1,10 @@
-//! CQL types: the type specifications inside result and prepared metadata, type names of the schema tables, and what
-//! routing needs of values: literals to bytes ([`literal`]) and the encoding of a partition key.
+//! CQL types: the type specifications inside result and prepared metadata, type names of the schema
+//! tables, and what routing needs of values: literals to bytes ([`literal`]) and the encoding of a
+//! partition key.
 //!
-//! Routing encodes the key columns of a statement exactly as the server will. Where that is not certain (a literal
-//! whose meaning depends on the server's time zone, a type unknown here) the answer is "no", and the query goes to any
-//! node: slower, never wrong.
+//! Routing encodes the key columns of a statement exactly as the server will. Where that is not
+//! certain (a literal whose meaning depends on the server's time zone, a type unknown here) the
+//! answer is "no", and the query goes to any node: slower, never wrong.
 
 mod literal;
 mod spec;
@@ -76,7 +77,8 @@ pub enum CqlType {
         /// Field names and types.
         fields: Vec<(String, CqlType)>,
     },
-    /// Known by name alone: a custom class of the wire format, or a schema type name that is not a native type.
+    /// Known by name alone: a custom class of the wire format, or a schema type name that is not a
+    /// native type.
     Custom(String),
 }
 
@@ -105,16 +107,18 @@ const NATIVE: [(&str, CqlType); 21] = [
 ];
 
 impl CqlType {
-    /// A type name as in `system_schema.columns.type`. Anything but a native type becomes [`CqlType::Custom`] with the
-    /// name kept: routing cannot encode literals of it, and bind values need no type.
+    /// A type name as in `system_schema.columns.type`. Anything but a native type becomes
+    /// [`CqlType::Custom`] with the name kept: routing cannot encode literals of it, and bind
+    /// values need no type.
     #[must_use]
     pub fn parse(name: &str) -> CqlType {
         let native = NATIVE.iter().find(|(known, _)| name.trim().eq_ignore_ascii_case(known));
         native.map_or_else(|| CqlType::Custom(name.to_owned()), |(_, cql_type)| cql_type.clone())
     }
 
-    /// Reads one type specification from the front of `input` and moves `input` past it (`[option]`: native protocol
-    /// v4, section 4.2.5.2). `None` if it is malformed, cut short or nested deeper than any real schema.
+    /// Reads one type specification from the front of `input` and moves `input` past it
+    /// (`[option]`: native protocol v4, section 4.2.5.2). `None` if it is malformed, cut short or
+    /// nested deeper than any real schema.
     pub fn decode(input: &mut &[u8]) -> Option<CqlType> {
         spec::decode(input, 0)
     }
@@ -160,10 +164,12 @@ impl Column {
     }
 }
 
-/// Serializes a partition key from the values of its columns, in order, into `out` (which is cleared first): the bare
-/// value of a single column, or for several `[u16 length][value][0]` each (`CompositeType`).
+/// Serializes a partition key from the values of its columns, in order, into `out` (which is
+/// cleared first): the bare value of a single column, or for several `[u16 length][value][0]` each
+/// (`CompositeType`).
 ///
-/// False, with `out` empty, if there is no column, a value is missing (null or unset), or too long to be a key.
+/// False, with `out` empty, if there is no column, a value is missing (null or unset), or too long
+/// to be a key.
 pub fn partition_key<'v, I>(values: I, out: &mut Vec<u8>) -> bool
 where
     I: IntoIterator<Item = Option<&'v [u8]>>,
@@ -172,11 +178,17 @@ where
     let values = values.into_iter();
     let columns = values.len();
     let mut values = values;
-    build_key(columns, out, |_, out| values.next().flatten().map(|value| out.extend_from_slice(value)).is_some())
+    build_key(columns, out, |_, out| {
+        values.next().flatten().map(|value| out.extend_from_slice(value)).is_some()
+    })
 }
 
 /// As [`partition_key`], with `write(column, out)` appending the value of each column or saying no.
-pub(crate) fn build_key(columns: usize, out: &mut Vec<u8>, mut write: impl FnMut(usize, &mut Vec<u8>) -> bool) -> bool {
+pub(crate) fn build_key(
+    columns: usize,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(usize, &mut Vec<u8>) -> bool,
+) -> bool {
     out.clear();
     let composite = columns > 1;
     let complete = columns > 0

@@ -1,6 +1,7 @@
-//! Envelopes into output buffers, in all three ways a CQL connection has: bare (v3, v4 and every handshake), with
-//! compressed bodies (v3, v4), in segments (v5). For whoever serves or uses a connection as a whole, which reads with
-//! [`super::reader`]; the proxy, which passes bodies on as they are, writes its links and clients itself.
+//! Envelopes into output buffers, in all three ways a CQL connection has: bare (v3, v4 and every
+//! handshake), with compressed bodies (v3, v4), in segments (v5). For whoever serves or uses a
+//! connection as a whole, which reads with [`super::reader`]; the proxy, which passes bodies on as
+//! they are, writes its links and clients itself.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ pub struct EnvelopeWriter {
 }
 
 impl EnvelopeWriter {
-    /// From here on everything is sent in segments (v5, section 2.3.1), with LZ4 if STARTUP agreed on it.
+    /// From here on everything is sent in segments (v5, section 2.3.1), with LZ4 if STARTUP agreed
+    /// on it.
     pub fn start_segments(&mut self, lz4: bool) {
         self.segments = Some(SegmentWriter::new(lz4));
     }
@@ -50,7 +52,8 @@ impl EnvelopeWriter {
         }
     }
 
-    /// Appends one envelope to `out` with the flags and body it has; the header's length is set here.
+    /// Appends one envelope to `out` with the flags and body it has; the header's length is set
+    /// here.
     pub fn push_as_is(&mut self, out: &mut Vec<u8>, mut header: Header, body: &[u8]) {
         header.length = body.len() as u32;
         out.extend_from_slice(&header.to_bytes());
@@ -65,7 +68,13 @@ impl EnvelopeWriter {
     }
 }
 
-fn push_compressed(out: &mut Vec<u8>, compressor: &mut Compressor, algorithm: Algorithm, header: Header, body: &[u8]) {
+fn push_compressed(
+    out: &mut Vec<u8>,
+    compressor: &mut Compressor,
+    algorithm: Algorithm,
+    header: Header,
+    body: &[u8],
+) {
     let start = out.len();
     out.extend_from_slice(&header.to_bytes());
     if compressor.compress(algorithm, body, out) {

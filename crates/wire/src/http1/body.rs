@@ -69,11 +69,12 @@ impl BodyReader {
         self.framing
     }
 
-    /// Takes what belongs to the body from the start of `data`, and returns how many bytes these are: fewer than all only if
-    /// the body ends there.
+    /// Takes what belongs to the body from the start of `data`, and returns how many bytes these
+    /// are: fewer than all only if the body ends there.
     ///
     /// # Errors
-    /// The chunks are malformed. The bytes in front of the fault were not counted; the connection cannot go on.
+    /// The chunks are malformed. The bytes in front of the fault were not counted; the connection
+    /// cannot go on.
     pub fn take(&mut self, data: &[u8]) -> Result<usize, Refusal> {
         match self.framing {
             Framing::None => Ok(0),
@@ -108,7 +109,11 @@ impl BodyReader {
             if let Place::Data { left } = self.place {
                 let taken = left.min((data.len() - at) as u64);
                 at += taken as usize;
-                self.place = if taken == left { Place::DataReturn } else { Place::Data { left: left - taken } };
+                self.place = if taken == left {
+                    Place::DataReturn
+                } else {
+                    Place::Data { left: left - taken }
+                };
                 continue;
             }
             self.place = self.step(data[at])?;
@@ -133,11 +138,18 @@ impl BodyReader {
                         true => Err(Refusal::ChunkSize),
                         false => Ok(Place::Size { size, digits, line_bytes, in_extension }),
                     },
-                    b';' if digits > 0 => Ok(Place::Size { size, digits, line_bytes, in_extension: true }),
+                    b';' if digits > 0 => {
+                        Ok(Place::Size { size, digits, line_bytes, in_extension: true })
+                    }
                     _ => {
                         let digit = char::from(byte).to_digit(16).ok_or(Refusal::ChunkSize)?;
                         let size = append_digit(size, digit).ok_or(Refusal::ChunkTooLarge)?;
-                        Ok(Place::Size { size, digits: digits.saturating_add(1), line_bytes, in_extension })
+                        Ok(Place::Size {
+                            size,
+                            digits: digits.saturating_add(1),
+                            line_bytes,
+                            in_extension,
+                        })
                     }
                 }
             }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A reason to refuse a head or a body. Each is one thing, so that an answer, a log line or a test can name it.
+/// A reason to refuse a head or a body. Each is one thing, so that an answer, a log line or a test
+/// can name it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     /// A line ends with a line feed alone.
@@ -17,7 +18,8 @@ pub enum Refusal {
     Method,
     /// CONNECT, which asks for a tunnel.
     Connect,
-    /// A target with blanks, control characters or bytes beyond ASCII, or in a form that does not go with the method.
+    /// A target with blanks, control characters or bytes beyond ASCII, or in a form that does not
+    /// go with the method.
     Target,
     /// Another version than HTTP/1.0 and HTTP/1.1.
     Version,
@@ -54,7 +56,8 @@ pub enum Refusal {
     SeveralContentLengths,
     /// Content-Length and Transfer-Encoding in one head.
     LengthAndEncoding,
-    /// A Transfer-Encoding that is not exactly `chunked`, stands there twice, or comes with HTTP/1.0.
+    /// A Transfer-Encoding that is not exactly `chunked`, stands there twice, or comes with
+    /// HTTP/1.0.
     TransferEncoding,
     /// An expectation other than 100-continue.
     Expectation,
@@ -62,7 +65,8 @@ pub enum Refusal {
     ConnectionNamesFraming,
     /// Connection names a field that is for everybody on the way, or for the server.
     ConnectionNamesOther,
-    /// The name of a field that matters, but for what is no letter or digit: to some servers it is the same.
+    /// The name of a field that matters, but for what is no letter or digit: to some servers it is
+    /// the same.
     DisguisedField,
     /// A target with an authority, and a Host that is another.
     TargetAndHost,
@@ -84,7 +88,9 @@ impl Refusal {
         match self {
             Refusal::Version => 505,
             Refusal::Connect => 501,
-            Refusal::LineTooLong { .. } | Refusal::HeadTooLong { .. } | Refusal::TooManyFields { .. } => 431,
+            Refusal::LineTooLong { .. }
+            | Refusal::HeadTooLong { .. }
+            | Refusal::TooManyFields { .. } => 431,
             Refusal::Expectation => 417,
             Refusal::ChunkTooLarge => 413,
             _ => 400,
@@ -132,38 +138,64 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Refusal::LineTooLong { limit } => return write!(f, "a line of the head has more than {limit} bytes"),
-            Refusal::HeadTooLong { limit } => return write!(f, "the head has more than {limit} bytes"),
-            Refusal::TooManyFields { limit } => return write!(f, "the head has more than {limit} fields"),
-            Refusal::BareLineFeed => "a line ends with a line feed that has no carriage return in front of it",
-            Refusal::BareCarriageReturn => "there is a carriage return without a line feed behind it",
+            Refusal::LineTooLong { limit } => {
+                return write!(f, "a line of the head has more than {limit} bytes");
+            }
+            Refusal::HeadTooLong { limit } => {
+                return write!(f, "the head has more than {limit} bytes");
+            }
+            Refusal::TooManyFields { limit } => {
+                return write!(f, "the head has more than {limit} fields");
+            }
+            Refusal::BareLineFeed => {
+                "a line ends with a line feed that has no carriage return in front of it"
+            }
+            Refusal::BareCarriageReturn => {
+                "there is a carriage return without a line feed behind it"
+            }
             Refusal::Nul => "there is a byte of value 0",
             Refusal::StartLine => "the first line is none of HTTP/1.1",
             Refusal::Method => "the method is no token",
             Refusal::Connect => "CONNECT asks for a tunnel, and there are none here",
-            Refusal::Target => "the target has characters it may not have, or a form that does not go with the method",
+            Refusal::Target => {
+                "the target has characters it may not have, or a form that does not go with the method"
+            }
             Refusal::Version => "only HTTP/1.0 and HTTP/1.1 are spoken here",
             Refusal::Status => "the status is not three digits, 100 or more",
-            Refusal::FoldedField => "a field is continued on a line that begins with a blank, which is obsolete",
-            Refusal::SpaceBeforeColon => "there is a blank between the name of a field and its colon",
+            Refusal::FoldedField => {
+                "a field is continued on a line that begins with a blank, which is obsolete"
+            }
+            Refusal::SpaceBeforeColon => {
+                "there is a blank between the name of a field and its colon"
+            }
             Refusal::FieldName => "a field has no colon, or its name is no token",
             Refusal::FieldValue => "the value of a field has a control character",
             Refusal::Host => "there must be exactly one Host, and it must be a name or an address",
             Refusal::ContentLength => "Content-Length is not a decimal number below 2^63",
             Refusal::SeveralContentLengths => "there is more than one Content-Length",
             Refusal::LengthAndEncoding => "there are both Content-Length and Transfer-Encoding",
-            Refusal::TransferEncoding => "Transfer-Encoding is taken once, in HTTP/1.1, and only as `chunked`",
+            Refusal::TransferEncoding => {
+                "Transfer-Encoding is taken once, in HTTP/1.1, and only as `chunked`"
+            }
             Refusal::Expectation => "the only expectation that is known is 100-continue",
-            Refusal::ConnectionNamesFraming => "Connection names a field that the message cannot be read without",
-            Refusal::ConnectionNamesOther => "Connection names a field that is not for this connection alone",
+            Refusal::ConnectionNamesFraming => {
+                "Connection names a field that the message cannot be read without"
+            }
+            Refusal::ConnectionNamesOther => {
+                "Connection names a field that is not for this connection alone"
+            }
             Refusal::DisguisedField => {
                 "a field is named almost like one that matters, and some servers take it for that one"
             }
             Refusal::TargetAndHost => "the target and Host name different hosts",
-            Refusal::ChunkSize => "the size of a chunk is no hexadecimal number on a line of its own",
+            Refusal::ChunkSize => {
+                "the size of a chunk is no hexadecimal number on a line of its own"
+            }
             Refusal::ChunkTooLarge => "a chunk says that it has 2^63 bytes or more",
             Refusal::ChunkEnd => "a chunk is longer than it says, or its line end is missing",
-            Refusal::ChunkLineTooLong => "a line with the size of a chunk, or what follows the last one, is too long",
+            Refusal::ChunkLineTooLong => {
+                "a line with the size of a chunk, or what follows the last one, is too long"
+            }
             Refusal::Trailer => "a field behind the last chunk is malformed or may not stand there",
         };
         f.write_str(text)

@@ -1,5 +1,5 @@
-//! What the fields of a head say together: where the body ends, whether the connection goes on, and which of them are for
-//! this connection alone.
+//! What the fields of a head say together: where the body ends, whether the connection goes on, and
+//! which of them are for this connection alone.
 
 use super::{Head, Refusal, Version, elements, names};
 
@@ -48,7 +48,8 @@ impl Found {
         Ok(found)
     }
 
-    /// Whether the connection goes on after this message, if its end can be told (RFC 9112, section 9.3).
+    /// Whether the connection goes on after this message, if its end can be told (RFC 9112, section
+    /// 9.3).
     pub(super) fn persists(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
@@ -69,7 +70,8 @@ impl Found {
             if names::is_framing(option) {
                 return Err(Refusal::ConnectionNamesFraming);
             }
-            // What is for everybody must not be named here: it would be taken out, and the server decide without it.
+            // What is for everybody must not be named here: it would be taken out, and the server
+            // decide without it.
             if names::is_of_the_head(option) {
                 return Err(Refusal::ConnectionNamesOther);
             }
@@ -98,8 +100,8 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, add).filter(|length| *length <= i64::MAX as u64)
 }
 
-/// Appends the head with another first line perhaps, without what is for one connection alone, and with `extra` in place of
-/// it. With `has_framing` false it does not say where a body ends either.
+/// Appends the head with another first line perhaps, without what is for one connection alone, and
+/// with `extra` in place of it. With `has_framing` false it does not say where a body ends either.
 pub(super) fn forward(
     head: Head<'_, '_>,
     start_line: &[u8],
@@ -111,8 +113,11 @@ pub(super) fn forward(
     out.extend_from_slice(start_line);
     out.extend_from_slice(b"\r\n");
     let is_named = |name: &[u8]| {
-        let connections = head.fields().filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"));
-        connections.flat_map(|(_, value)| elements(value)).any(|option| option.eq_ignore_ascii_case(name))
+        let connections =
+            head.fields().filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"));
+        connections
+            .flat_map(|(_, value)| elements(value))
+            .any(|option| option.eq_ignore_ascii_case(name))
     };
     let has_connection = head.field("connection").is_some();
     for (name, value) in head.fields() {

@@ -11,7 +11,8 @@ struct Span {
     value_end: u32,
 }
 
-/// Reads one head after the other. It keeps positions only: what was not whole is presented again, with more behind it.
+/// Reads one head after the other. It keeps positions only: what was not whole is presented again,
+/// with more behind it.
 #[derive(Debug)]
 pub struct HeadReader {
     limits: HeadLimits,
@@ -30,8 +31,9 @@ impl HeadReader {
         Self { limits, scanned: 0, line_start: 0, start_line_end: 0, fields: Vec::new() }
     }
 
-    /// Looks for a whole head at the start of `data`, which is what it was the last time with nothing or something behind
-    /// it. `None`: it is not whole yet. After a head, or an error, [`reset`](HeadReader::reset) comes first.
+    /// Looks for a whole head at the start of `data`, which is what it was the last time with
+    /// nothing or something behind it. `None`: it is not whole yet. After a head, or an error,
+    /// [`reset`](HeadReader::reset) comes first.
     ///
     /// The outcome does not depend on where the bytes were cut.
     ///
@@ -39,7 +41,8 @@ impl HeadReader {
     /// The head is malformed or beyond a limit, which is known as soon as the bytes show it.
     pub fn read<'h, 'd>(&'h mut self, data: &'d [u8]) -> Result<Option<Head<'h, 'd>>, Refusal> {
         loop {
-            let (line_limit, head_limit) = (self.line_start + self.limits.line_bytes, self.limits.head_bytes);
+            let (line_limit, head_limit) =
+                (self.line_start + self.limits.line_bytes, self.limits.head_bytes);
             let bound = line_limit.min(head_limit);
             let visible = &data[..data.len().min(bound)];
             let unseen = visible.get(self.scanned..).unwrap_or_default();
@@ -164,14 +167,15 @@ impl<'d> Head<'_, 'd> {
     pub fn fields(&self) -> impl Iterator<Item = (&'d [u8], &'d [u8])> {
         let data = self.data;
         let at = move |start: u32, end: u32| &data[start as usize..end as usize];
-        self.reader
-            .fields
-            .iter()
-            .map(move |span| (at(span.name_start, span.name_end), at(span.value_start, span.value_end)))
+        self.reader.fields.iter().map(move |span| {
+            (at(span.name_start, span.name_end), at(span.value_start, span.value_end))
+        })
     }
 
     /// The value of the first field of this name.
     pub fn field(&self, name: &str) -> Option<&'d [u8]> {
-        self.fields().find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        self.fields()
+            .find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 }

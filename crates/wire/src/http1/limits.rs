@@ -1,7 +1,7 @@
 //! Bounds of what is read of HTTP/1.1.
 
-/// Longest line with the size of a chunk, its extensions and line end included. Servers take 4 to 16 KiB; extensions are
-/// in no use.
+/// Longest line with the size of a chunk, its extensions and line end included. Servers take 4 to
+/// 16 KiB; extensions are in no use.
 pub const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
 
 /// Most bytes of fields behind the last chunk.
@@ -20,7 +20,8 @@ pub struct HeadLimits {
 
 impl HeadLimits {
     /// What nginx and Apache take with their defaults lies below these.
-    pub const DEFAULT: HeadLimits = HeadLimits { head_bytes: 64 * 1024, line_bytes: 16 * 1024, fields: 128 };
+    pub const DEFAULT: HeadLimits =
+        HeadLimits { head_bytes: 64 * 1024, line_bytes: 16 * 1024, fields: 128 };
 }
 
 const _: () = assert!(HeadLimits::DEFAULT.line_bytes <= HeadLimits::DEFAULT.head_bytes);

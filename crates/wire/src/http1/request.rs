@@ -17,7 +17,8 @@ pub struct RequestHead<'h, 'd> {
     pub framing: Framing,
     /// The client would go on with this connection after the answer.
     pub keep_alive: bool,
-    /// The client waits for `100 Continue` before it sends the body; never without one, nor in HTTP/1.0.
+    /// The client waits for `100 Continue` before it sends the body; never without one, nor in
+    /// HTTP/1.0.
     pub expects_continue: bool,
 }
 
@@ -28,7 +29,9 @@ impl<'h, 'd> RequestHead<'h, 'd> {
     /// It is malformed, or could be understood in two ways.
     pub fn read(head: Head<'h, 'd>) -> Result<Self, Refusal> {
         let mut parts = head.start_line().splitn(3, |byte| *byte == b' ');
-        let (Some(method), Some(target), Some(version)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(method), Some(target), Some(version)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
             return Err(Refusal::StartLine);
         };
         if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {
@@ -48,7 +51,8 @@ impl<'h, 'd> RequestHead<'h, 'd> {
             Some(length) if length > 0 => Framing::Length(length),
             _ => Framing::None,
         };
-        let expects_continue = found.expects_continue && framing != Framing::None && version == Version::Http11;
+        let expects_continue =
+            found.expects_continue && framing != Framing::None && version == Version::Http11;
         let keep_alive = found.persists(version);
         Ok(Self { head, method, target, version, framing, keep_alive, expects_continue })
     }
@@ -68,7 +72,8 @@ impl<'h, 'd> RequestHead<'h, 'd> {
         matches!(self.method, b"GET" | b"HEAD" | b"PUT" | b"DELETE" | b"OPTIONS" | b"TRACE")
     }
 
-    /// Appends the head as the next server is to see it: without the fields of this connection, with `extra` at the end.
+    /// Appends the head as the next server is to see it: without the fields of this connection,
+    /// with `extra` at the end.
     pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
         fields::forward(self.head, self.head.start_line(), true, extra, out);
     }
@@ -81,7 +86,8 @@ struct Authority<'d> {
     default_port: &'static [u8],
 }
 
-/// RFC 9112, section 3.2: a path, an absolute URI, or `*` with OPTIONS. Tells what host it names, if it does.
+/// RFC 9112, section 3.2: a path, an absolute URI, or `*` with OPTIONS. Tells what host it names,
+/// if it does.
 fn check_target<'d>(method: &[u8], target: &'d [u8]) -> Result<Option<Authority<'d>>, Refusal> {
     if method == b"CONNECT" {
         return Err(Refusal::Connect);
@@ -92,16 +98,20 @@ fn check_target<'d>(method: &[u8], target: &'d [u8]) -> Result<Option<Authority<
     match target.first() {
         Some(b'/') => Ok(None),
         Some(b'*') if target == b"*" && method == b"OPTIONS" => Ok(None),
-        Some(first) if first.is_ascii_alphabetic() => authority(target).map(Some).ok_or(Refusal::Target),
+        Some(first) if first.is_ascii_alphabetic() => {
+            authority(target).map(Some).ok_or(Refusal::Target)
+        }
         _ => Err(Refusal::Target),
     }
 }
 
-/// That of an absolute URI (RFC 3986, section 3), without a login, which only phishing has there (RFC 9110, section 4.2.4).
+/// That of an absolute URI (RFC 3986, section 3), without a login, which only phishing has there
+/// (RFC 9110, section 4.2.4).
 fn authority(target: &[u8]) -> Option<Authority<'_>> {
     let at = target.windows(3).position(|part| part == b"://")?;
     let scheme = &target[..at];
-    if !scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')) {
+    if !scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+    {
         return None;
     }
     let rest = &target[at + 3..];
@@ -111,13 +121,16 @@ fn authority(target: &[u8]) -> Option<Authority<'_>> {
     (end > 0 && is_host(&rest[..end])).then_some(Authority { text: &rest[..end], default_port })
 }
 
-/// Whether it may be a host and a port (RFC 3986, section 3.2.2): else a server may find a path or a login in it.
+/// Whether it may be a host and a port (RFC 3986, section 3.2.2): else a server may find a path or
+/// a login in it.
 fn is_host(text: &[u8]) -> bool {
-    let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
+    let is_known =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
     text.iter().all(is_known)
 }
 
-/// Servers go by the target's host, if it has one (RFC 9112, section 3.2.2), but what stands before them may go by Host.
+/// Servers go by the target's host, if it has one (RFC 9112, section 3.2.2), but what stands before
+/// them may go by Host.
 fn check_host(head: Head<'_, '_>, authority: Option<Authority<'_>>) -> Result<(), Refusal> {
     let Some(host) = head.field("host") else { return Ok(()) };
     if !is_host(host) {

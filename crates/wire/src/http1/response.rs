@@ -3,7 +3,8 @@
 use super::fields::{self, Found};
 use super::{Framing, Head, Refusal, Version};
 
-/// Which bytes of a representation a body is: the first and the last of them, and how many the whole has.
+/// Which bytes of a representation a body is: the first and the last of them, and how many the
+/// whole has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
     /// The first, from 0 on.
@@ -31,14 +32,18 @@ pub struct ResponseHead<'h, 'd> {
 }
 
 impl<'h, 'd> ResponseHead<'h, 'd> {
-    /// Reads what the head says. `to_head`: it answers a HEAD request, and has no body whatever it says.
+    /// Reads what the head says. `to_head`: it answers a HEAD request, and has no body whatever it
+    /// says.
     ///
     /// # Errors
     /// It is malformed, or could be understood in two ways.
     pub fn read(head: Head<'h, 'd>, to_head: bool) -> Result<Self, Refusal> {
-        // RFC 9112, section 4: the reason may be empty; that the blank in front of it is then missing is forgiven.
+        // RFC 9112, section 4: the reason may be empty; that the blank in front of it is then
+        // missing is forgiven.
         let mut parts = head.start_line().splitn(3, |byte| *byte == b' ');
-        let (Some(version), Some(status)) = (parts.next(), parts.next()) else { return Err(Refusal::StartLine) };
+        let (Some(version), Some(status)) = (parts.next(), parts.next()) else {
+            return Err(Refusal::StartLine);
+        };
         let version = Version::read(version)?;
         let status = match *status {
             [a @ b'1'..=b'9', b, c] if b.is_ascii_digit() && c.is_ascii_digit() => {
@@ -55,10 +60,19 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
-        // What such an answer says of its body may follow all the same, and would be taken for the next answer.
-        let says_more = has_no_body(status) && (found.chunked || found.content_length.is_some_and(|length| length > 0));
+        // What such an answer says of its body may follow all the same, and would be taken for the
+        // next answer.
+        let says_more = has_no_body(status)
+            && (found.chunked || found.content_length.is_some_and(|length| length > 0));
         let keep_alive = found.persists(version) && framing != Framing::UntilClose && !says_more;
-        Ok(Self { head, version, status, framing, content_length: found.content_length, keep_alive })
+        Ok(Self {
+            head,
+            version,
+            status,
+            framing,
+            content_length: found.content_length,
+            keep_alive,
+        })
     }
 
     /// The head it was read from.
@@ -73,12 +87,15 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
 
     /// The ETag, if it is a strong one: bytes with equal ones are equal (RFC 9110, section 8.8.1).
     pub fn strong_etag(&self) -> Option<&'d [u8]> {
-        self.head.field("etag").filter(|tag| tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\""))
+        self.head
+            .field("etag")
+            .filter(|tag| tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\""))
     }
 
     /// The Content-Range, if it is one of bytes, and says all (RFC 9110, section 14.4).
     pub fn content_range(&self) -> Option<ContentRange> {
-        let mut values = self.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-range"));
+        let mut values =
+            self.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-range"));
         let (_, value) = values.next()?;
         if values.next().is_some() {
             return None;
@@ -86,14 +103,18 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
         let (unit, rest) = value.split_at_checked(6)?;
         let slash = rest.iter().position(|byte| *byte == b'/')?;
         let dash = rest[..slash].iter().position(|byte| *byte == b'-')?;
-        let [first, last, total] = [&rest[..dash], &rest[dash + 1..slash], &rest[slash + 1..]].map(fields::decimal);
+        let [first, last, total] =
+            [&rest[..dash], &rest[dash + 1..slash], &rest[slash + 1..]].map(fields::decimal);
         let range = ContentRange { first: first?, last: last?, total: total? };
-        let is_right = unit.eq_ignore_ascii_case(b"bytes ") && range.first <= range.last && range.last < range.total;
+        let is_right = unit.eq_ignore_ascii_case(b"bytes ")
+            && range.first <= range.last
+            && range.last < range.total;
         is_right.then_some(range)
     }
 
-    /// Appends the head as the client is to see it: without the fields of this connection, without the length of a body that
-    /// cannot be there, with `extra` at the end, and of version 1.1 whatever the server's is (RFC 9110, section 2.5).
+    /// Appends the head as the client is to see it: without the fields of this connection, without
+    /// the length of a body that cannot be there, with `extra` at the end, and of version 1.1
+    /// whatever the server's is (RFC 9110, section 2.5).
     pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
         let line = self.head.start_line();
         out.extend_from_slice(Version::Http11.as_str().as_bytes());
@@ -102,7 +123,8 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
     }
 }
 
-/// Nor may it say where one ends (RFC 9110, section 8.6; RFC 9112, section 6.1). An answer to HEAD and a 304 may.
+/// Nor may it say where one ends (RFC 9110, section 8.6; RFC 9112, section 6.1). An answer to HEAD
+/// and a 304 may.
 fn has_no_body(status: u16) -> bool {
     matches!(status, 100..=199 | 204)
 }

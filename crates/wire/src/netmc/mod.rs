@@ -1,14 +1,16 @@
-//! NetMC: a multiget in one datagram, which the network splits into a part for each server, and whose answers the client merges.
+//! NetMC: a multiget in one datagram, which the network splits into a part for each server, and
+//! whose answers the client merges.
 //!
 //! ```text
 //! client ── whole request ──> switch ── parts ──> shim beside each server
 //!        <───────────────── replies ─────────────┘
 //! ```
-//! The layout is in `docs/internals/netmc.md`, field by field: the paper's, and what was added to it. [`split`] is what a switch
-//! does, as the reference for the program in the kernel; a client without a switch does the same by itself.
+//! The layout is in `docs/internals/netmc.md`, field by field: the paper's, and what was added to
+//! it. [`split`] is what a switch does, as the reference for the program in the kernel; a client
+//! without a switch does the same by itself.
 //!
-//! A switch looks at the header alone ([`Request::parse`]), a server also at the keys ([`Request::own_keys`]): what fails either is dropped
-//! whole.
+//! A switch looks at the header alone ([`Request::parse`]), a server also at the keys
+//! ([`Request::own_keys`]): what fails either is dropped whole.
 
 mod error;
 mod reply;
@@ -30,7 +32,8 @@ pub const HEADER_BYTES: usize = 12;
 pub const KEYS_MAX: usize = 16;
 /// Bytes of a key; a longer one is asked for over TCP.
 pub const KEY_BYTES_MAX: usize = 1024;
-/// Bytes of a datagram's payload, so that it is never cut into fragments where 1,500 bytes pass: without the headers of IPv6 and UDP.
+/// Bytes of a datagram's payload, so that it is never cut into fragments where 1,500 bytes pass:
+/// without the headers of IPv6 and UDP.
 pub const DATAGRAM_BYTES_MAX: usize = 1500 - 40 - 8;
 /// CLO: a switch has split this.
 pub const CLO_SPLIT: u8 = 1;
@@ -80,7 +83,8 @@ impl Op {
 
     /// True of a datagram that is a reply, if it is anything.
     pub fn is_reply(data: &[u8]) -> bool {
-        data.first().is_some_and(|first| matches!(Op::of(*first), Ok(Op::MultiGetReply | Op::GetReply)))
+        data.first()
+            .is_some_and(|first| matches!(Op::of(*first), Ok(Op::MultiGetReply | Op::GetReply)))
     }
 
     /// What it is answered with.

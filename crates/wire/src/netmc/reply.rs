@@ -1,4 +1,5 @@
-//! Replies: some items of a part, from its server straight to the client. A part has as many replies as its values need.
+//! Replies: some items of a part, from its server straight to the client. A part has as many
+//! replies as its values need.
 
 use super::{HEADER_BYTES, KEYS_MAX, Malformed, Op, u16_at, u32_at};
 
@@ -172,5 +173,8 @@ fn item(bytes: &[u8]) -> Result<(Item<'_>, &[u8]), Malformed> {
     if bytes.len() < end {
         return Err(Malformed::Short);
     }
-    Ok((Item { status, key: &bytes[ITEM_BYTES..key_end], value: &bytes[key_end..end] }, &bytes[end..]))
+    Ok((
+        Item { status, key: &bytes[ITEM_BYTES..key_end], value: &bytes[key_end..end] },
+        &bytes[end..],
+    ))
 }

@@ -1,7 +1,8 @@
 //! Requests: whole ones, as a client makes them, and parts, as a switch does.
 
 use super::{
-    CLO_SPLIT, CLO_TRIMMED, DATAGRAM_BYTES_MAX, HEADER_BYTES, KEY_BYTES_MAX, KEYS_MAX, Malformed, Op, u16_at, u32_at,
+    CLO_SPLIT, CLO_TRIMMED, DATAGRAM_BYTES_MAX, HEADER_BYTES, KEY_BYTES_MAX, KEYS_MAX, Malformed,
+    Op, u16_at, u32_at,
 };
 
 const CLO_SPLIT_AND_TRIMMED: u8 = CLO_SPLIT | CLO_TRIMMED;
@@ -15,7 +16,8 @@ pub struct Group {
     pub keys: u8,
 }
 
-/// A request whose header is sound. Its keys are not looked at before [`own_keys`](Request::own_keys).
+/// A request whose header is sound. Its keys are not looked at before
+/// [`own_keys`](Request::own_keys).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request<'d> {
     /// [`Op::MultiGet`] or [`Op::Get`].
@@ -50,8 +52,8 @@ pub fn request_bytes(groups: usize, keys_bytes: usize) -> usize {
 /// Appends a whole request. The keys come in the order of the groups, as many as these count.
 ///
 /// # Panics
-/// There is no group, one of them is empty, there are more than [`KEYS_MAX`] keys, or one is longer than [`KEY_BYTES_MAX`]: all of these a client
-/// has seen to before.
+/// There is no group, one of them is empty, there are more than [`KEYS_MAX`] keys, or one is longer
+/// than [`KEY_BYTES_MAX`]: all of these a client has seen to before.
 pub fn encode_request<'k>(
     out: &mut Vec<u8>,
     op: Op,
@@ -107,7 +109,8 @@ impl<'d> Request<'d> {
         }
         let id = u32_at(data, 1).ok_or(Malformed::Short)?;
         let keyidx = u16_at(data, 7).ok_or(Malformed::Short)?;
-        let (oid, numkey, startidx, clo, numsrv) = (data[5], data[6], data[9], data[10], usize::from(data[11]));
+        let (oid, numkey, startidx, clo, numsrv) =
+            (data[5], data[6], data[9], data[10], usize::from(data[11]));
         if numsrv == 0 || numsrv > KEYS_MAX {
             return Err(Malformed::Place);
         }
@@ -115,7 +118,8 @@ impl<'d> Request<'d> {
         if data.len() < keys_at {
             return Err(Malformed::Short);
         }
-        let (servers, ends, keys) = (&data[HEADER_BYTES..ends_at], &data[ends_at..keys_at], &data[keys_at..]);
+        let (servers, ends, keys) =
+            (&data[HEADER_BYTES..ends_at], &data[ends_at..keys_at], &data[keys_at..]);
         let request = Request { op, id, oid, numkey, keyidx, startidx, clo, servers, ends, keys };
         request.check()?;
         Ok(request)
@@ -201,17 +205,20 @@ impl<'d> Request<'d> {
 
     /// For each of the [`own_keys`](Request::own_keys) the number of its server.
     pub fn own_servers(&self) -> impl Iterator<Item = u8> {
-        let ends_before = |position: u32| (u32::from(self.keyidx) >> (u16::BITS - position)).count_ones() as usize;
-        let group =
-            move |position| if self.clo & CLO_SPLIT == 0 { ends_before(position) } else { usize::from(self.oid) };
+        let ends_before = |position: u32| {
+            (u32::from(self.keyidx) >> (u16::BITS - position)).count_ones() as usize
+        };
+        let group = move |position| {
+            if self.clo & CLO_SPLIT == 0 { ends_before(position) } else { usize::from(self.oid) }
+        };
         (0..u32::from(self.numkey)).map(move |position| self.servers[group(position)])
     }
 
     /// The keys of this group; of a whole request those of all groups.
     ///
     /// # Errors
-    /// KEYS is not made of as many keys as NUMKEY says, or a group ends within one, or a key stands there twice: a few bytes would have a server bring a large value
-    /// as often.
+    /// KEYS is not made of as many keys as NUMKEY says, or a group ends within one, or a key stands
+    /// there twice: a few bytes would have a server bring a large value as often.
     pub fn own_keys(&self) -> Result<OwnKeys<'d>, Malformed> {
         let own = match self.clo {
             CLO_SPLIT => &self.keys[self.range(usize::from(self.oid)).ok_or(Malformed::Ends)?],

@@ -1,4 +1,5 @@
-//! Requests, parts and replies: what is written is read again, a split covers each key once, and what is not sound is refused by name.
+//! Requests, parts and replies: what is written is read again, a split covers each key once, and
+//! what is not sound is refused by name.
 
 use std::collections::HashSet;
 
@@ -11,15 +12,27 @@ use super::*;
 type Groups = Vec<(u8, Vec<Vec<u8>>)>;
 
 fn encoded(op: Op, id: u32, groups: &Groups) -> Vec<u8> {
-    let heads: Vec<Group> =
-        groups.iter().map(|(server, keys)| Group { server: *server, keys: keys.len() as u8 }).collect();
+    let heads: Vec<Group> = groups
+        .iter()
+        .map(|(server, keys)| Group { server: *server, keys: keys.len() as u8 })
+        .collect();
     let mut out = Vec::new();
-    encode_request(&mut out, op, id, &heads, groups.iter().flat_map(|(_, keys)| keys).map(Vec::as_slice));
+    encode_request(
+        &mut out,
+        op,
+        id,
+        &heads,
+        groups.iter().flat_map(|(_, keys)| keys).map(Vec::as_slice),
+    );
     out
 }
 
 fn three() -> Groups {
-    vec![(7, vec![b"a".to_vec(), b"bb".to_vec()]), (0, vec![b"".to_vec()]), (255, vec![b"cccc".to_vec(), vec![0; 250]])]
+    vec![
+        (7, vec![b"a".to_vec(), b"bb".to_vec()]),
+        (0, vec![b"".to_vec()]),
+        (255, vec![b"cccc".to_vec(), vec![0; 250]]),
+    ]
 }
 
 fn parts(data: &[u8], trim: Trim) -> Vec<(u8, Vec<u8>)> {
@@ -39,7 +52,8 @@ fn a_request_has_the_layout_that_the_document_shows() {
     assert_eq!(encoded(Op::MultiGet, 0x102, &groups), expected);
     assert_eq!(expected.len(), request_bytes(2, 11));
     let second = &parts(&expected, Trim::Own)[1];
-    let trimmed = [&[0x11, 0, 0, 1, 2, 1, 1, 0, 0, 2, 3, 2, 3, 1, 0, 8, 0, 11][..], &[0, 1, b'x']].concat();
+    let trimmed =
+        [&[0x11, 0, 0, 1, 2, 1, 1, 0, 0, 2, 3, 2, 3, 1, 0, 8, 0, 11][..], &[0, 1, b'x']].concat();
     assert_eq!(*second, (1, trimmed));
 }
 
@@ -56,7 +70,10 @@ fn each_part_has_the_keys_of_its_server_trimmed_or_not() {
         for ((server, part), (expected, keys)) in parts(&whole, trim).iter().zip(&groups) {
             let part = Request::parse(part).unwrap();
             assert!(part.is_for_one_server());
-            assert_eq!((*server, part.server(), part.startidx, part.id), (*expected, *expected, start, 9));
+            assert_eq!(
+                (*server, part.server(), part.startidx, part.id),
+                (*expected, *expected, start, 9)
+            );
             assert!(part.own_keys().unwrap().eq(keys.iter().map(Vec::as_slice)));
             assert!(part.own_servers().eq(keys.iter().map(|_| *expected)));
             start += keys.len() as u8;
@@ -67,7 +84,10 @@ fn each_part_has_the_keys_of_its_server_trimmed_or_not() {
 #[test]
 fn what_was_split_is_not_split_again() {
     for (_, part) in parts(&encoded(Op::MultiGet, 1, &three()), Trim::Own) {
-        assert_eq!(split(&part, Trim::Own, &mut Vec::new(), |_, _| panic!("a part of a part")), Err(Malformed::Clo));
+        assert_eq!(
+            split(&part, Trim::Own, &mut Vec::new(), |_, _| panic!("a part of a part")),
+            Err(Malformed::Clo)
+        );
     }
 }
 
@@ -143,7 +163,11 @@ fn what_is_wrong_in_a_reply_is_named() {
     ] {
         let mut bad = good.clone();
         bad[at] = byte;
-        assert_eq!(ReplyReader::parse(&bad).map(|_| ()).map_err(Malformed::name), Err(name), "byte {at} is {byte}");
+        assert_eq!(
+            ReplyReader::parse(&bad).map(|_| ()).map_err(Malformed::name),
+            Err(name),
+            "byte {at} is {byte}"
+        );
     }
     for length in 0..good.len() {
         assert!(ReplyReader::parse(&good[..length]).is_err());

@@ -7,7 +7,8 @@ use super::{HEAD_BYTES_MAX, Malformed, length, line_within, string_end};
 /// Arguments of one command, its name among them.
 pub const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// A command: how far it was read, and once it is there as a whole, its arguments. The list of their positions is used again.
+/// A command: how far it was read, and once it is there as a whole, its arguments. The list of
+/// their positions is used again.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
     arguments: Vec<Range<usize>>,
@@ -44,21 +45,32 @@ impl Command {
     }
 
     /// The arguments from one on.
-    pub fn arguments<'b>(&'b self, bytes: &'b [u8], from: usize) -> impl ExactSizeIterator<Item = &'b [u8]> {
+    pub fn arguments<'b>(
+        &'b self,
+        bytes: &'b [u8],
+        from: usize,
+    ) -> impl ExactSizeIterator<Item = &'b [u8]> {
         self.arguments.iter().skip(from).map(|range| &bytes[range.clone()])
     }
 }
 
-/// Reads the command at the start of `bytes`; false if it is not there as a whole. Until then the same bytes have to be shown again with the same
-/// `command`, and more behind them: how far they were looked at is kept, and where the arguments are is found once the last one is there. Afterwards the
-/// next command begins.
+/// Reads the command at the start of `bytes`; false if it is not there as a whole. Until then the
+/// same bytes have to be shown again with the same `command`, and more behind them: how far they
+/// were looked at is kept, and where the arguments are is found once the last one is there.
+/// Afterwards the next command begins.
 ///
 /// # Errors
 /// It is none, or longer than `bytes_max`.
-pub fn read_command(bytes: &[u8], bytes_max: usize, command: &mut Command) -> Result<bool, Malformed> {
+pub fn read_command(
+    bytes: &[u8],
+    bytes_max: usize,
+    command: &mut Command,
+) -> Result<bool, Malformed> {
     let begun = command.left.take().map(|left| Begun { at: command.length, left });
     let was_begun = begun.is_some();
-    let Some(begun) = begun.map_or_else(|| begin(bytes), |begun| Ok(Some(begun)))? else { return Ok(false) };
+    let Some(begun) = begun.map_or_else(|| begin(bytes), |begun| Ok(Some(begun)))? else {
+        return Ok(false);
+    };
     command.arguments.clear();
     let found = match was_begun {
         true => go_on(bytes, bytes_max, begun, |_| {})?,
@@ -67,7 +79,8 @@ pub fn read_command(bytes: &[u8], bytes_max: usize, command: &mut Command) -> Re
     command.length = found.at;
     if found.left > 0 {
         command.left = Some(found.left);
-        // Who sends a command by and by may take any time for it. An argument takes 6 bytes there, and a place in this list more.
+        // Who sends a command by and by may take any time for it. An argument takes 6 bytes there,
+        // and a place in this list more.
         command.arguments = Vec::new();
         return Ok(false);
     }
@@ -86,7 +99,8 @@ struct Begun {
 
 /// Reads what a command begins with.
 fn begin(bytes: &[u8]) -> Result<Option<Begun>, Malformed> {
-    // Commands in plain text are for people with telnet. An empty line is passed over, as Redis does.
+    // Commands in plain text are for people with telnet. An empty line is passed over, as Redis
+    // does.
     if !matches!(bytes, [] | [b'*' | b'\r' | b'\n', ..]) {
         return Err(Malformed::Command);
     }
@@ -111,7 +125,11 @@ fn go_on(
         let Some((head, behind)) = line_within(&bytes[at..], HEAD_BYTES_MAX)? else {
             // It may still come, unless it is too much already.
             let is_too_long = at.max(bytes.len()) > bytes_max;
-            return if is_too_long { Err(Malformed::TooLong { limit: bytes_max }) } else { Ok(begun) };
+            return if is_too_long {
+                Err(Malformed::TooLong { limit: bytes_max })
+            } else {
+                Ok(begun)
+            };
         };
         let Some((b'$', digits)) = head.split_first() else { return Err(Malformed::Command) };
         let size = length(digits)?.ok_or(Malformed::Length)?;

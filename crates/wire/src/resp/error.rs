@@ -32,7 +32,9 @@ impl fmt::Display for Malformed {
         match self {
             Malformed::LineEnd => f.write_str("a line or string does not end with CR LF"),
             Malformed::LineTooLong => f.write_str("a line has no end"),
-            Malformed::Length => f.write_str("a length or count is no number below 2^31, or has zeros in front"),
+            Malformed::Length => {
+                f.write_str("a length or count is no number below 2^31, or has zeros in front")
+            }
             Malformed::Type { found } => write!(f, "no value begins with the byte {found:#04x}"),
             Malformed::Command => f.write_str("a command must be an array of bulk strings"),
             Malformed::TooManyArguments => f.write_str("a command has too many arguments"),

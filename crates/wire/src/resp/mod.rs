@@ -1,7 +1,9 @@
-//! RESP, the protocol of Redis and Valkey, versions 2 and 3, for who stands between a client and a server.
+//! RESP, the protocol of Redis and Valkey, versions 2 and 3, for who stands between a client and a
+//! server.
 //!
-//! Commands are read to their arguments, for these say where a command goes. Of answers only the end is looked for ([`Scanner`]): they are
-//! passed on as the bytes they are, in the version that the client speaks. The answer to MGET is the exception ([`values`]).
+//! Commands are read to their arguments, for these say where a command goes. Of answers only the
+//! end is looked for ([`Scanner`]): they are passed on as the bytes they are, in the version that
+//! the client speaks. The answer to MGET is the exception ([`values`]).
 
 mod command;
 mod error;
@@ -13,7 +15,9 @@ mod write;
 pub use command::{ARGUMENTS_MAX, Command, read_command};
 pub use error::Malformed;
 pub use scan::{Scanner, Step, Value, value, values};
-pub use write::{Version, put_array, put_bulk, put_command, put_error, put_integer, put_map, put_nil, put_simple};
+pub use write::{
+    Version, put_array, put_bulk, put_command, put_error, put_integer, put_map, put_nil, put_simple,
+};
 
 /// Bytes of a line: a length, a number, an error, a status.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -36,15 +40,25 @@ fn line_within(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>,
     }
 }
 
-/// A length or count: decimal without zeros in front, as Redis wants it, at most 2^31 - 1, or -1 for nothing.
+/// A length or count: decimal without zeros in front, as Redis wants it, at most 2^31 - 1, or -1
+/// for nothing.
 fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     if digits == b"-1" {
         return Ok(None);
     }
     let is_padded = digits.len() > 1 && digits[0] == b'0';
-    let is_number = !digits.is_empty() && digits.len() <= 10 && !is_padded && digits.iter().all(u8::is_ascii_digit);
-    let number = std::str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse::<u64>().ok());
-    number.filter(|number| *number <= i32::MAX as u64).map(|number| Some(number as usize)).ok_or(Malformed::Length)
+    let is_number = !digits.is_empty()
+        && digits.len() <= 10
+        && !is_padded
+        && digits.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| is_number)
+        .and_then(|text| text.parse::<u64>().ok());
+    number
+        .filter(|number| *number <= i32::MAX as u64)
+        .map(|number| Some(number as usize))
+        .ok_or(Malformed::Length)
 }
 
 /// Where a string of so many bytes and its line end are over, if all of it is there.

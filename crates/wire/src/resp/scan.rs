@@ -2,7 +2,8 @@
 
 use super::{Malformed, length, line, string_end};
 
-/// Finds the end of one answer after the other while they arrive. What was looked at is not looked at again.
+/// Finds the end of one answer after the other while they arrive. What was looked at is not looked
+/// at again.
 #[derive(Clone, Debug)]
 pub struct Scanner {
     /// How far it has come within the answer.
@@ -23,7 +24,8 @@ pub enum Step {
     Waits,
     /// An answer of this length.
     Whole(usize),
-    /// So many bytes of an answer that is too long. They are to be thrown away: next is what is behind them.
+    /// So many bytes of an answer that is too long. They are to be thrown away: next is what is
+    /// behind them.
     Part(usize),
     /// So many bytes which are the last of an answer that is too long.
     TooLong {
@@ -61,14 +63,16 @@ impl Scanner {
         Self { at: 0, left: 1, bytes_max, passed_over: None, kind: 0 }
     }
 
-    /// The length of the answer that `bytes` begins with, if it is there as a whole. Until then the same bytes have to be shown again, with more
-    /// behind them; afterwards the next answer begins.
+    /// The length of the answer that `bytes` begins with, if it is there as a whole. Until then the
+    /// same bytes have to be shown again, with more behind them; afterwards the next answer begins.
     ///
     /// # Errors
     /// It is no answer, or longer than the limit.
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         while self.left > 0 {
-            let Some((head, behind)) = line(&bytes[self.at..])? else { return self.waiting(bytes.len()) };
+            let Some((head, behind)) = line(&bytes[self.at..])? else {
+                return self.waiting(bytes.len());
+            };
             let (end, more) = match head_of(head)? {
                 Head::Nothing => (self.at + behind, 0),
                 Head::String(size) if self.at + behind + size + 2 > self.bytes_max => {
@@ -95,7 +99,8 @@ impl Scanner {
         Ok(Some(found))
     }
 
-    /// As [`find`](Self::find), for who goes on behind an answer that is longer than the limit: it is passed over while it arrives, and no more of it than the limit is kept.
+    /// As [`find`](Self::find), for who goes on behind an answer that is longer than the limit: it
+    /// is passed over while it arrives, and no more of it than the limit is kept.
     ///
     /// # Errors
     /// It is no answer.
@@ -106,7 +111,8 @@ impl Scanner {
                 Ok(None) => return Ok(Step::Waits),
                 Err(Malformed::TooLong { .. }) => {
                     // Nothing of it was passed over before, so the bytes are those from its start.
-                    (self.passed_over, self.kind) = (Some(0), bytes.first().copied().unwrap_or_default());
+                    (self.passed_over, self.kind) =
+                        (Some(0), bytes.first().copied().unwrap_or_default());
                 }
                 Err(error) => return Err(error),
             }
@@ -139,7 +145,11 @@ impl Scanner {
     }
 
     fn waiting(&self, have: usize) -> Result<Option<usize>, Malformed> {
-        if have > self.bytes_max { Err(Malformed::TooLong { limit: self.bytes_max }) } else { Ok(None) }
+        if have > self.bytes_max {
+            Err(Malformed::TooLong { limit: self.bytes_max })
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -160,7 +170,8 @@ pub enum Value<'b> {
     Other,
 }
 
-/// The first value in `bytes`, which are there as a whole, and where the next begins. An aggregate ends behind its header.
+/// The first value in `bytes`, which are there as a whole, and where the next begins. An aggregate
+/// ends behind its header.
 pub fn value(bytes: &[u8]) -> Option<(Value<'_>, usize)> {
     let (head, behind) = line(bytes).ok()??;
     let (kind, digits) = head.split_first()?;
@@ -182,7 +193,8 @@ pub fn value(bytes: &[u8]) -> Option<(Value<'_>, usize)> {
     Some((found, behind))
 }
 
-/// The values of the answer to MGET, which is there as a whole; none if it is something else, such as an error.
+/// The values of the answer to MGET, which is there as a whole; none if it is something else, such
+/// as an error.
 pub fn values(answer: &[u8]) -> Option<(usize, impl Iterator<Item = Value<'_>>)> {
     let (head, mut at) = line(answer).ok()??;
     let count = length(head.strip_prefix(b"*")?).ok()??;

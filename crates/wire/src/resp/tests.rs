@@ -115,8 +115,14 @@ fn answers_that_are_none_or_too_long_are_refused() {
     }
 }
 
-/// What is found in a stream that arrives in pieces by who passes over what is longer than this: the first bytes of answers, with their lengths, 0 of those passed over. And the most bytes that it kept.
-fn passed_over(stream: &[u8], piece: usize, limit: usize) -> Result<(Vec<(u8, usize)>, usize), Malformed> {
+/// What is found in a stream that arrives in pieces by who passes over what is longer than this:
+/// the first bytes of answers, with their lengths, 0 of those passed over. And the most bytes that
+/// it kept.
+fn passed_over(
+    stream: &[u8],
+    piece: usize,
+    limit: usize,
+) -> Result<(Vec<(u8, usize)>, usize), Malformed> {
     let (mut scanner, mut at, mut found, mut kept) = (Scanner::new(limit), 0, Vec::new(), 0);
     for arrived in (0..stream.len()).step_by(piece).map(|start| (start + piece).min(stream.len())) {
         loop {
@@ -173,14 +179,20 @@ fn answers_that_are_too_long_are_passed_over_and_others_are_found_behind_them() 
     }
     assert_eq!(passed_over(b"$300\r\n", 3, limit), Ok((vec![], 3)));
     let wrong = format!("*2\r\n$300\r\n{long}\r\n?\r\n");
-    assert_eq!(passed_over(wrong.as_bytes(), 9, limit).err(), Some(Malformed::Type { found: b'?' }));
+    assert_eq!(
+        passed_over(wrong.as_bytes(), 9, limit).err(),
+        Some(Malformed::Type { found: b'?' })
+    );
 }
 
 #[test]
 fn the_values_of_mget_are_strings_nothing_or_an_error_in_its_place() {
     let (count, values) = values(b"*4\r\n$1\r\na\r\n$-1\r\n_\r\n-ERR x\r\n").unwrap();
     assert_eq!(count, 4);
-    assert_eq!(values.collect::<Vec<_>>(), [Value::Bulk(b"a"), Value::Nil, Value::Nil, Value::Error(b"ERR x")]);
+    assert_eq!(
+        values.collect::<Vec<_>>(),
+        [Value::Bulk(b"a"), Value::Nil, Value::Nil, Value::Error(b"ERR x")]
+    );
     assert!(super::values(b"-LOADING\r\n").is_none());
 }
 

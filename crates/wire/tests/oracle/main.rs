@@ -1,6 +1,8 @@
-//! Our codecs against independent ones: what one writes the other reads, both ways, and the bytes are the same.
+//! Our codecs against independent ones: what one writes the other reads, both ways, and the bytes
+//! are the same.
 //!
-//! `cassandra-protocol` knows v3 to v5, requests and responses, and both framings of v5; `scylla-cql` knows v4.
+//! `cassandra-protocol` knows v3 to v5, requests and responses, and both framings of v5;
+//! `scylla-cql` knows v4.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 

@@ -2,7 +2,9 @@
 
 use cassandra_protocol::consistency::Consistency as TheirConsistency;
 use cassandra_protocol::frame::message_auth_response::BodyReqAuthResponse;
-use cassandra_protocol::frame::message_batch::{BatchQuery, BatchQuerySubj, BatchType, BodyReqBatch};
+use cassandra_protocol::frame::message_batch::{
+    BatchQuery, BatchQuerySubj, BatchType, BodyReqBatch,
+};
 use cassandra_protocol::frame::message_execute::BodyReqExecuteOwned;
 use cassandra_protocol::frame::message_prepare::BodyReqPrepare;
 use cassandra_protocol::frame::message_query::BodyReqQuery;
@@ -15,8 +17,8 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use shunt_wire::cql::message::{
-    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Consistency, Execute, Prepare, Query, QueryParams,
-    Register, Startup, Value, ValueList, encode,
+    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Consistency, Execute, Prepare,
+    Query, QueryParams, Register, Startup, Value, ValueList, encode,
 };
 
 use super::{VERSIONS, body};
@@ -76,7 +78,11 @@ fn value_list(values: &[Option<Option<Vec<u8>>>], name: Option<&str>, version: u
     list
 }
 
-fn their_values(values: &[Option<Option<Vec<u8>>>], name: Option<&str>, version: u8) -> QueryValues {
+fn their_values(
+    values: &[Option<Option<Vec<u8>>>],
+    name: Option<&str>,
+    version: u8,
+) -> QueryValues {
     let value = |value: &Option<Option<Vec<u8>>>| match value {
         Some(Some(bytes)) => TheirValue::Some(bytes.clone()),
         None if version >= 4 => TheirValue::NotSet,

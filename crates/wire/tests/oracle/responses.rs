@@ -7,8 +7,8 @@ use cassandra_protocol::types::CBytesShort;
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{
-    Consistency, ErrorDetails, ErrorMessage, Event, Failures, ReplicaCounts, ResultMessage, SchemaChange, encode,
-    error_code, put, result_kind,
+    Consistency, ErrorDetails, ErrorMessage, Event, Failures, ReplicaCounts, ResultMessage,
+    SchemaChange, encode, error_code, put, result_kind,
 };
 
 use super::{VERSIONS, body};
@@ -40,7 +40,8 @@ fn read_result(bytes: &[u8], version: Version) -> ResResultBody {
 #[test]
 fn errors() {
     let arguments = body(|out| put::string_list(out, ["int"]));
-    let arguments = shunt_wire::cql::message::Reader::new(&arguments).string_list("arguments").unwrap();
+    let arguments =
+        shunt_wire::cql::message::Reader::new(&arguments).string_list("arguments").unwrap();
     let consistency = Consistency::EACH_QUORUM;
     let counts = ReplicaCounts { consistency, received: 1, block_for: 2 };
     let failures = Failures::Count(1);
@@ -52,11 +53,23 @@ fn errors() {
         (error_code::OVERLOADED, ErrorDetails::None),
         (error_code::IS_BOOTSTRAPPING, ErrorDetails::None),
         (error_code::TRUNCATE_ERROR, ErrorDetails::None),
-        (error_code::WRITE_TIMEOUT, ErrorDetails::WriteTimeout { counts, write_type: "SIMPLE", contentions: None }),
+        (
+            error_code::WRITE_TIMEOUT,
+            ErrorDetails::WriteTimeout { counts, write_type: "SIMPLE", contentions: None },
+        ),
         (error_code::READ_TIMEOUT, ErrorDetails::ReadTimeout { counts, data_present: true }),
-        (error_code::READ_FAILURE, ErrorDetails::ReadFailure { counts, failures, data_present: false }),
-        (error_code::FUNCTION_FAILURE, ErrorDetails::FunctionFailure { keyspace: "ks", function: "f", arguments }),
-        (error_code::WRITE_FAILURE, ErrorDetails::WriteFailure { counts, failures, write_type: "BATCH" }),
+        (
+            error_code::READ_FAILURE,
+            ErrorDetails::ReadFailure { counts, failures, data_present: false },
+        ),
+        (
+            error_code::FUNCTION_FAILURE,
+            ErrorDetails::FunctionFailure { keyspace: "ks", function: "f", arguments },
+        ),
+        (
+            error_code::WRITE_FAILURE,
+            ErrorDetails::WriteFailure { counts, failures, write_type: "BATCH" },
+        ),
         (error_code::SYNTAX_ERROR, ErrorDetails::None),
         (error_code::UNAUTHORIZED, ErrorDetails::None),
         (error_code::INVALID, ErrorDetails::None),
@@ -66,7 +79,8 @@ fn errors() {
     ];
     for (version, their_version) in VERSIONS {
         for (code, details) in cases {
-            // Their v5 failure map has ports that the specification has not; a test beside the code has ours.
+            // Their v5 failure map has ports that the specification has not; a test beside the code
+            // has ours.
             let failure = matches!(code, error_code::READ_FAILURE | error_code::WRITE_FAILURE);
             if version == 5 && failure {
                 continue;
@@ -85,9 +99,16 @@ fn errors() {
 #[test]
 fn events() {
     let arguments = body(|out| put::string_list(out, ["int", "text"]));
-    let arguments = shunt_wire::cql::message::Reader::new(&arguments).string_list("arguments").unwrap();
+    let arguments =
+        shunt_wire::cql::message::Reader::new(&arguments).string_list("arguments").unwrap();
     let schema = |target, name, arguments| {
-        Event::SchemaChange(SchemaChange { change: "UPDATED", target, keyspace: "ks", name, arguments })
+        Event::SchemaChange(SchemaChange {
+            change: "UPDATED",
+            target,
+            keyspace: "ks",
+            name,
+            arguments,
+        })
     };
     let events = [
         Event::TopologyChange { change: "NEW_NODE", address: ([10, 0, 0, 1], 9042).into() },
@@ -117,7 +138,11 @@ fn events() {
 #[test]
 fn the_small_responses() {
     for (_, version) in VERSIONS {
-        read(&body(|out| encode::authenticate(out, "Authenticator")), Opcode::Authenticate, version);
+        read(
+            &body(|out| encode::authenticate(out, "Authenticator")),
+            Opcode::Authenticate,
+            version,
+        );
         read(&body(|out| encode::auth_success(out, None)), Opcode::AuthSuccess, version);
         read(&body(|out| encode::auth_success(out, Some(b"token"))), Opcode::AuthSuccess, version);
         let bytes = body(|out| encode::supported(out, [("COMPRESSION", ["lz4", "snappy"])]));
@@ -161,10 +186,19 @@ fn rows() {
         rows.finish();
     });
     for (version, their_version) in VERSIONS {
-        let ResResultBody::Rows(theirs) = read_result(&bytes, their_version) else { panic!("not rows") };
-        let types: Vec<_> = theirs.metadata.col_specs.iter().map(|spec| (&spec.name[..], spec.col_type.id)).collect();
+        let ResResultBody::Rows(theirs) = read_result(&bytes, their_version) else {
+            panic!("not rows")
+        };
+        let types: Vec<_> = theirs
+            .metadata
+            .col_specs
+            .iter()
+            .map(|spec| (&spec.name[..], spec.col_type.id))
+            .collect();
         assert_eq!(types, columns.map(|(name, _, id)| (name, id)));
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &bytes) else { panic!("not rows") };
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &bytes) else {
+            panic!("not rows")
+        };
         for (our_row, their_row) in rows.rows().zip(&theirs.rows_content) {
             let their_row = their_row.iter().map(|value| value.as_slice());
             assert!(our_row.unwrap().values().eq(their_row));
@@ -198,8 +232,13 @@ fn rows_with_pages_and_changed_metadata() {
         put::int(out, 0);
     });
     let ResResultBody::Rows(theirs) = read_result(&bytes, Version::V5) else { panic!("not rows") };
-    let Ok(ResultMessage::Rows(ours)) = ResultMessage::decode(5, &bytes) else { panic!("not rows") };
-    assert_eq!(ours.metadata.paging_state, theirs.metadata.paging_state.as_ref().unwrap().as_slice());
+    let Ok(ResultMessage::Rows(ours)) = ResultMessage::decode(5, &bytes) else {
+        panic!("not rows")
+    };
+    assert_eq!(
+        ours.metadata.paging_state,
+        theirs.metadata.paging_state.as_ref().unwrap().as_slice()
+    );
     let id = theirs.metadata.new_metadata_id.as_ref();
     assert_eq!(id, Some(&CBytesShort::new(b"new".to_vec())));
     assert_eq!(ours.metadata.new_metadata_id, Some(&b"new"[..]));
@@ -227,11 +266,20 @@ fn prepared_statements() {
                 3 => ResponseBody::try_from(&bytes, Opcode::Result, their_version).unwrap(),
                 _ => ResponseBody::Result(read_result(&bytes, their_version)),
             };
-            let ResponseBody::Result(ResResultBody::Prepared(theirs)) = read else { panic!("{read:?}") };
+            let ResponseBody::Result(ResResultBody::Prepared(theirs)) = read else {
+                panic!("{read:?}")
+            };
             assert_eq!(theirs.id, CBytesShort::new(spec.id.to_vec()));
             assert_eq!(theirs.result_metadata_id.is_some(), version == 5);
             let key = if version == 3 { &[] } else { spec.partition_key };
-            assert!(theirs.metadata.pk_indexes.iter().map(|index| *index as u16).eq(key.iter().copied()));
+            assert!(
+                theirs
+                    .metadata
+                    .pk_indexes
+                    .iter()
+                    .map(|index| *index as u16)
+                    .eq(key.iter().copied())
+            );
             assert_eq!(theirs.metadata.col_specs.len(), spec.bind.len());
             assert_eq!(theirs.result_metadata.col_specs.len(), spec.result.len());
         }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use scylla_cql::Consistency as TheirConsistency;
 use scylla_cql::frame::protocol_features::ProtocolFeatures;
-use scylla_cql::frame::request::query::{PagingStateResponse, Query as TheirQuery, QueryParameters};
+use scylla_cql::frame::request::query::{
+    PagingStateResponse, Query as TheirQuery, QueryParameters,
+};
 use scylla_cql::frame::request::{RequestOpcode, RequestV2, SerializableRequest};
 use scylla_cql::frame::response::error::DbError;
 use scylla_cql::frame::response::result::{ColumnType, NativeType, Result as TheirResult};
@@ -12,8 +14,8 @@ use scylla_cql::frame::response::{ResponseOpcode, ResponseV2};
 use scylla_cql::frame::types::SerialConsistency;
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Query, QueryParams, ReplicaCounts,
-    Value, ValueList, encode, error_code,
+    BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Query,
+    QueryParams, ReplicaCounts, Value, ValueList, encode, error_code,
 };
 
 use super::body;
@@ -46,7 +48,9 @@ fn they_read_our_requests() {
         ..QueryParams::simple(Consistency::TWO)
     };
     let bytes = body(|out| encode::query(out, 4, "SELECT", &params));
-    let RequestV2::Query(query) = request(&bytes, RequestOpcode::Query) else { panic!("not a query") };
+    let RequestV2::Query(query) = request(&bytes, RequestOpcode::Query) else {
+        panic!("not a query")
+    };
     assert_eq!(query.contents, "SELECT");
     let found = query.parameters;
     assert_eq!((found.consistency, found.page_size), (TheirConsistency::Two, Some(100)));
@@ -54,7 +58,9 @@ fn they_read_our_requests() {
     assert_eq!((found.timestamp, found.values.element_count()), (Some(12), 3));
 
     let bytes = body(|out| encode::execute(out, 4, b"id", None, &params));
-    let RequestV2::Execute(execute) = request(&bytes, RequestOpcode::Execute) else { panic!("not an execute") };
+    let RequestV2::Execute(execute) = request(&bytes, RequestOpcode::Execute) else {
+        panic!("not an execute")
+    };
     assert_eq!(execute.id.as_ref(), b"id");
     assert_eq!(execute.parameters.values.element_count(), 3);
 
@@ -62,7 +68,9 @@ fn they_read_our_requests() {
     let statements = [BatchStatement::Text("INSERT"), BatchStatement::Prepared(b"id")];
     let children = statements.map(|statement| BatchChild { statement, values: values.values() });
     let bytes = body(|out| encode::batch(out, 4, BatchKind::Counter, children, &params));
-    let RequestV2::Batch(batch) = request(&bytes, RequestOpcode::Batch) else { panic!("not a batch") };
+    let RequestV2::Batch(batch) = request(&bytes, RequestOpcode::Batch) else {
+        panic!("not a batch")
+    };
     assert_eq!((batch.statements.len(), batch.values.len()), (2, 2));
     assert_eq!((batch.consistency, batch.timestamp), (TheirConsistency::All, Some(3)));
 }
@@ -115,7 +123,8 @@ fn they_read_our_results() {
         result: &columns,
     };
     let bytes = body(|out| prepared(out, 4, &spec));
-    let ResponseV2::Result(TheirResult::Prepared(found)) = response(bytes, ResponseOpcode::Result) else {
+    let ResponseV2::Result(TheirResult::Prepared(found)) = response(bytes, ResponseOpcode::Result)
+    else {
         panic!("not prepared")
     };
     assert_eq!(&found.id[..], b"id");
@@ -133,13 +142,16 @@ fn they_read_our_errors() {
         message: "text",
         details: ErrorDetails::ReadTimeout { counts, data_present: true },
     };
-    let ResponseV2::Error(found) = response(body(|out| sent.put(out, 4)), ResponseOpcode::Error) else {
+    let ResponseV2::Error(found) = response(body(|out| sent.put(out, 4)), ResponseOpcode::Error)
+    else {
         panic!("not an error")
     };
     let (consistency, received, required) = (TheirConsistency::One, 1, 2);
     let expected = DbError::ReadTimeout { consistency, received, required, data_present: true };
     assert_eq!((found.error, &found.reason[..]), (expected, "text"));
     let bytes = body(|out| encode::error(out, error_code::OVERLOADED, ""));
-    let ResponseV2::Error(found) = response(bytes, ResponseOpcode::Error) else { panic!("not an error") };
+    let ResponseV2::Error(found) = response(bytes, ResponseOpcode::Error) else {
+        panic!("not an error")
+    };
     assert_eq!(found.error, DbError::Overloaded);
 }

@@ -1,8 +1,12 @@
 //! v5's framing.
 
 use cassandra_protocol::compression::Compression;
-use cassandra_protocol::frame::frame_decoder::{FrameDecoder, Lz4FrameDecoder, UncompressedFrameDecoder};
-use cassandra_protocol::frame::frame_encoder::{FrameEncoder, Lz4FrameEncoder, UncompressedFrameEncoder};
+use cassandra_protocol::frame::frame_decoder::{
+    FrameDecoder, Lz4FrameDecoder, UncompressedFrameDecoder,
+};
+use cassandra_protocol::frame::frame_encoder::{
+    FrameEncoder, Lz4FrameEncoder, UncompressedFrameEncoder,
+};
 use cassandra_protocol::frame::{Direction, Envelope, Flags, Opcode, Version};
 use shunt_wire::cql::envelope::HEADER_BYTES;
 use shunt_wire::cql::frame_v5::SegmentWriter;
@@ -16,7 +20,16 @@ fn envelopes() -> Vec<Envelope> {
         .map(|(stream, length)| {
             let body = (0..length).map(|at: u32| (at / 7) as u8).collect();
             let (direction, flags) = (Direction::Response, Flags::empty());
-            Envelope::new(Version::V5, direction, flags, Opcode::Result, stream as i16, body, None, vec![])
+            Envelope::new(
+                Version::V5,
+                direction,
+                flags,
+                Opcode::Result,
+                stream as i16,
+                body,
+                None,
+                vec![],
+            )
         })
         .collect()
 }

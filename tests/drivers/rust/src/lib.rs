@@ -1,4 +1,5 @@
-//! The address that the scenarios connect to, the setups in which they do, and the keyspace they work in.
+//! The address that the scenarios connect to, the setups in which they do, and the keyspace they
+//! work in.
 //!
 //! Environment: `SHUNT_CONTACT` (host:port), `SHUNT_RF` (replication factor), and
 //! `SHUNT_EXPECT_SINGLE_HOST` (0 when pointed at a bare ring).
@@ -30,7 +31,8 @@ pub const FIVE_REPLICAS: &str = "driver_rust_five";
 /// The driver's patience with anything: the machines that run this are busy.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What is made in one keyspace, in stages: nodes need a second to agree on each change, however many they agree on at once.
+/// What is made in one keyspace, in stages: nodes need a second to agree on each change, however
+/// many they agree on at once.
 const SCHEMA: &[&[&str]] = &[
     TABLES,
     &["CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)"],
@@ -56,8 +58,8 @@ const TABLES: &[&str] = &[
      ts timestamp, tu timeuuid, ti tinyint, u uuid, vc varchar, vi varint)",
 ];
 
-/// A way in which every scenario connects; all that is not named here but time-outs is the driver's default. The
-/// driver speaks protocol v4 only.
+/// A way in which every scenario connects; all that is not named here but time-outs is the driver's
+/// default. The driver speaks protocol v4 only.
 pub struct Setup {
     /// Its name, also the suffix of schema objects that a scenario creates for itself.
     pub name: &'static str,
@@ -72,7 +74,8 @@ impl Setup {
 
     /// The configuration of this setup, without a keyspace.
     pub fn builder(&self) -> SessionBuilder {
-        // A busy node writes a trace some time after its answer; the driver's own patience is 15 ms.
+        // A busy node writes a trace some time after its answer; the driver's own patience is 15
+        // ms.
         let attempts = NonZeroU32::new(3600).expect("not 0");
         let profile = ExecutionProfile::builder().request_timeout(Some(PATIENCE)).build();
         SessionBuilder::new()
@@ -115,7 +118,8 @@ pub fn contact() -> SocketAddr {
     text.parse().unwrap_or_else(|error| panic!("SHUNT_CONTACT {text:?}: {error}"))
 }
 
-/// True if the server under test shows itself as the only host (a proxy does, a bare ring does not).
+/// True if the server under test shows itself as the only host (a proxy does, a bare ring does
+/// not).
 pub fn single_host_expected() -> bool {
     env::var("SHUNT_EXPECT_SINGLE_HOST").map_or(true, |value| value != "0")
 }
@@ -145,8 +149,8 @@ pub fn in_every_setup(run: impl AsyncFn(&Scenario)) {
     in_setups(&SETUPS, run);
 }
 
-/// Runs a scenario in the first setup alone: changes of the schema take nodes seconds, and compression is around what is
-/// said of them. With `SHUNT_EVERY_SETUP=1` in all.
+/// Runs a scenario in the first setup alone: changes of the schema take nodes seconds, and
+/// compression is around what is said of them. With `SHUNT_EVERY_SETUP=1` in all.
 pub fn in_one_setup(run: impl AsyncFn(&Scenario)) {
     let every = env::var("SHUNT_EVERY_SETUP").is_ok_and(|value| value == "1");
     in_setups(if every { &SETUPS } else { &SETUPS[..1] }, run);

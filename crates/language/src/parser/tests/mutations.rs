@@ -1,7 +1,9 @@
 //! `INSERT`, `UPDATE`, `DELETE` and `BATCH`.
 
 use super::{mutation, statement};
-use crate::ast::{BatchKind, Comparison, Conditions, Deletion, Mutation, Operation, Statement, Term};
+use crate::ast::{
+    BatchKind, Comparison, Conditions, Deletion, Mutation, Operation, Statement, Term,
+};
 
 #[test]
 fn assignments() {
@@ -46,7 +48,11 @@ fn update_with_everything() {
     assert_eq!(update.assignments.len(), 3);
     let Conditions::All(conditions) = update.conditions else { panic!("no conditions") };
     assert_eq!(conditions[0].comparison, Some(Comparison::NotEqual));
-    assert!(conditions[1].element.is_some() && conditions[1].comparison.is_none() && conditions[1].values.len() == 2);
+    assert!(
+        conditions[1].element.is_some()
+            && conditions[1].comparison.is_none()
+            && conditions[1].values.len() == 2
+    );
     assert_eq!(conditions[2].field.as_deref(), Some("f"));
     assert!(conditions[3].in_marker);
     assert_eq!(conditions[4].comparison, Some(Comparison::Contains));
@@ -67,17 +73,23 @@ fn conditions_on_existence() {
 
 #[test]
 fn insert_and_delete() {
-    let Mutation::Insert(insert) = mutation("INSERT INTO t (a, \"B\") VALUES (?, :b) IF NOT EXISTS USING TTL 3") else {
+    let Mutation::Insert(insert) =
+        mutation("INSERT INTO t (a, \"B\") VALUES (?, :b) IF NOT EXISTS USING TTL 3")
+    else {
         panic!("no INSERT");
     };
     assert_eq!(insert.columns, ["a", "B"]);
     assert_eq!(insert.values, [Term::Marker(0), Term::Marker(1)]);
     assert!(insert.if_not_exists && insert.attributes.time_to_live.is_some());
 
-    let Mutation::InsertJson(insert) = mutation("INSERT INTO t JSON ? DEFAULT UNSET") else { panic!("no INSERT") };
+    let Mutation::InsertJson(insert) = mutation("INSERT INTO t JSON ? DEFAULT UNSET") else {
+        panic!("no INSERT")
+    };
     assert!(insert.default_unset && !insert.if_not_exists);
 
-    let Mutation::Delete(delete) = mutation("DELETE a, b[1], c.d FROM t USING TIMESTAMP 1 WHERE k = 0") else {
+    let Mutation::Delete(delete) =
+        mutation("DELETE a, b[1], c.d FROM t USING TIMESTAMP 1 WHERE k = 0")
+    else {
         panic!("no DELETE");
     };
     assert_eq!(delete.deletions[0], Deletion::Column("a".to_owned()));

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::{parse, parse_type};
 
-/// Pieces of statements, put together at random: far more of them come deep into the grammar than random text does.
+/// Pieces of statements, put together at random: far more of them come deep into the grammar than
+/// random text does.
 const PIECES: &[&str] = &[
     "SELECT",
     "INSERT INTO",

@@ -1,12 +1,15 @@
-//! Texts that are no statements, and what is said about them. Where Cassandra's parser says the same to the letter, the
-//! case is in the first table; in the second one only its words differ.
+//! Texts that are no statements, and what is said about them. Where Cassandra's parser says the
+//! same to the letter, the case is in the first table; in the second one only its words differ.
 
 use crate::parse;
 
 #[test]
 fn messages_as_cassandra_has_them() {
     let cases = [
-        ("SELECT * FORM t", "line 1:9 mismatched input 'FORM' expecting K_FROM (SELECT * [FORM]...)"),
+        (
+            "SELECT * FORM t",
+            "line 1:9 mismatched input 'FORM' expecting K_FROM (SELECT * [FORM]...)",
+        ),
         ("foo", "line 1:0 no viable alternative at input 'foo' ([foo])"),
         ("", "line 0:-1 no viable alternative at input '<EOF>'"),
         (
@@ -18,7 +21,10 @@ fn messages_as_cassandra_has_them() {
             "line 1:36 mismatched input 'LIMIT' expecting EOF (...a = 1 LIMIT 1 [LIMIT]...)",
         ),
         ("SELECT * FROM ?.t", "Bind variables cannot be used for keyspace names"),
-        ("UPDATE t SET a = b + 1 WHERE k = 0", "Only expressions of the form X = X +<value> are supported."),
+        (
+            "UPDATE t SET a = b + 1 WHERE k = 0",
+            "Only expressions of the form X = X +<value> are supported.",
+        ),
         ("UPDATE t SET a = 1, a = 2 WHERE k = 0", "Multiple incompatible setting of column a"),
         ("UPDATE t SET a[1] = 1, a = 2 WHERE k = 0", "Multiple incompatible setting of column a"),
         ("CREATE KEYSPACE a WITH a = 1 and a = 2", "Multiple definitions for property 'a'"),
@@ -28,7 +34,10 @@ fn messages_as_cassandra_has_them() {
             "CREATE TABLE select (a int primary key)",
             "line 1:13 no viable alternative at input 'select' (CREATE TABLE [select]...)",
         ),
-        ("CREATE TYPE date (a int)", "line 1:17 mismatched input '(' expecting '.' (CREATE TYPE date [(]...)"),
+        (
+            "CREATE TYPE date (a int)",
+            "line 1:17 mismatched input '(' expecting '.' (CREATE TYPE date [(]...)",
+        ),
         (
             "CREATE TABLE t (a frozen<int> primary key)",
             "frozen<> is only allowed on collections, tuples, and user-defined types (got int)",
@@ -41,10 +50,22 @@ fn messages_as_cassandra_has_them() {
             "SELECT * FROM t WHERE (a) IN (?, (1))",
             "line 1:33 no viable alternative at input '(' (...(a) IN (?, [(]...)",
         ),
-        ("BEGIN LOGGED BATCH APPLY BATCH", "line 1:6 mismatched input 'LOGGED' expecting K_BATCH (BEGIN [LOGGED]...)"),
-        ("INSERT INTO t (a b) VALUES (1)", "line 1:17 mismatched input 'b' expecting ')' (INSERT INTO t (a [b]...)"),
-        ("SELECT a, FROM t", "line 1:10 no viable alternative at input 'FROM' (SELECT a, [FROM]...)"),
-        ("TRUNCATE ks.table", "line 1:12 no viable alternative at input 'table' (TRUNCATE ks.[table])"),
+        (
+            "BEGIN LOGGED BATCH APPLY BATCH",
+            "line 1:6 mismatched input 'LOGGED' expecting K_BATCH (BEGIN [LOGGED]...)",
+        ),
+        (
+            "INSERT INTO t (a b) VALUES (1)",
+            "line 1:17 mismatched input 'b' expecting ')' (INSERT INTO t (a [b]...)",
+        ),
+        (
+            "SELECT a, FROM t",
+            "line 1:10 no viable alternative at input 'FROM' (SELECT a, [FROM]...)",
+        ),
+        (
+            "TRUNCATE ks.table",
+            "line 1:12 no viable alternative at input 'table' (TRUNCATE ks.[table])",
+        ),
         (
             "CREATE TABLE t (a int PRIMARY KEY) WITH a = {'a': ?}",
             "Invalid property value: ? for property: 'a' (bind variables are not supported in DDL queries)",
@@ -109,13 +130,19 @@ fn places_are_lines_and_characters() {
 
 #[test]
 fn nesting_and_lists_have_limits() {
-    let deep =
-        |open: &str, close: &str| format!("INSERT INTO t (a) VALUES ({}1{})", open.repeat(1000), close.repeat(1000));
+    let deep = |open: &str, close: &str| {
+        format!("INSERT INTO t (a) VALUES ({}1{})", open.repeat(1000), close.repeat(1000))
+    };
     for text in [deep("[", "]"), deep("(", ")"), deep("{", "}"), deep("f(", ")")] {
-        assert!(parse(&text).expect_err("too deep").message.contains("nest at most"), "{}", &text[..40]);
+        assert!(
+            parse(&text).expect_err("too deep").message.contains("nest at most"),
+            "{}",
+            &text[..40]
+        );
     }
     assert!(parse(&deep("(list<int>) ", "")).is_err());
-    let types = format!("CREATE TABLE t (a {}int{} PRIMARY KEY)", "list<".repeat(1000), ">".repeat(1000));
+    let types =
+        format!("CREATE TABLE t (a {}int{} PRIMARY KEY)", "list<".repeat(1000), ">".repeat(1000));
     assert!(parse(&types).expect_err("too deep").message.contains("nest at most"));
     let sum = format!("INSERT INTO t (a) VALUES (1{})", " + 1".repeat(1000));
     assert!(parse(&sum).expect_err("too long").message.contains("at most"));

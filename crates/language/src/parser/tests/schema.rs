@@ -2,7 +2,8 @@
 
 use super::{schema, statement};
 use crate::ast::{
-    DescribeTarget, DropKind, LiteralKind, PropertyValue, QualifiedName, SchemaStatement, Statement, TableAlteration,
+    DescribeTarget, DropKind, LiteralKind, PropertyValue, QualifiedName, SchemaStatement,
+    Statement, TableAlteration,
 };
 use crate::parse_type;
 
@@ -19,13 +20,15 @@ fn tables() {
     assert!(table.options.compact_storage);
     let properties = &table.options.properties;
     assert_eq!(properties[0].1, PropertyValue::Constant(LiteralKind::String, "x".to_owned()));
-    let compaction = [("class", "y"), ("n", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let compaction =
+        [("class", "y"), ("n", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(properties[1].1, PropertyValue::Map(compaction.to_vec()));
 }
 
 #[test]
 fn primary_key_of_one_column() {
-    let SchemaStatement::CreateTable(table) = schema("CREATE TABLE t (a int PRIMARY KEY, b int,)") else {
+    let SchemaStatement::CreateTable(table) = schema("CREATE TABLE t (a int PRIMARY KEY, b int,)")
+    else {
         panic!("no table");
     };
     assert_eq!(table.primary_keys, [(vec!["a".to_owned()], vec![])]);
@@ -45,9 +48,16 @@ fn alterations_of_tables() {
     };
     assert_eq!(columns.len(), 2);
     let dropped = alteration("ALTER TABLE t DROP IF EXISTS a USING TIMESTAMP 5");
-    let expected = TableAlteration::Drop { if_exists: true, columns: vec!["a".to_owned()], timestamp: Some(5) };
+    let expected = TableAlteration::Drop {
+        if_exists: true,
+        columns: vec!["a".to_owned()],
+        timestamp: Some(5),
+    };
     assert_eq!(dropped, expected);
-    assert_eq!(alteration("ALTER TABLE t DROP COMPACT STORAGE"), TableAlteration::DropCompactStorage);
+    assert_eq!(
+        alteration("ALTER TABLE t DROP COMPACT STORAGE"),
+        TableAlteration::DropCompactStorage
+    );
     assert!(matches!(alteration("ALTER TABLE t DROP compact"), TableAlteration::Drop { .. }));
     assert!(
         matches!(alteration("ALTER TABLE t RENAME a TO b AND c TO d"), TableAlteration::Rename { columns, .. } if columns.len() == 2)
@@ -83,14 +93,23 @@ fn descriptions() {
         ("DESC FULL SCHEMA WITH INTERNALS", DescribeTarget::Schema { full: true }),
         ("DESC KEYSPACES", DescribeTarget::Keyspaces),
         ("DESC KEYSPACE", DescribeTarget::Keyspace { name: None, only: false }),
-        ("DESC ONLY KEYSPACE k", DescribeTarget::Keyspace { name: Some("k".to_owned()), only: true }),
+        (
+            "DESC ONLY KEYSPACE k",
+            DescribeTarget::Keyspace { name: Some("k".to_owned()), only: true },
+        ),
         ("DESC TABLES", DescribeTarget::Tables),
         ("DESC TABLE t", DescribeTarget::Table(local("t"))),
         ("DESC TYPE t", DescribeTarget::Type(local("t"))),
         ("DESC type", DescribeTarget::Any(local("type"))),
         ("DESC MATERIALIZED VIEW v", DescribeTarget::View(local("v"))),
         ("DESC t", DescribeTarget::Any(local("t"))),
-        ("DESC k.t", DescribeTarget::Any(QualifiedName { keyspace: Some("k".to_owned()), name: "t".to_owned() })),
+        (
+            "DESC k.t",
+            DescribeTarget::Any(QualifiedName {
+                keyspace: Some("k".to_owned()),
+                name: "t".to_owned(),
+            }),
+        ),
     ];
     for (text, target) in cases {
         let Statement::Describe(describe) = statement(text) else { panic!("{text}: no DESCRIBE") };
@@ -135,5 +154,9 @@ fn types_print_as_they_parse() {
         assert_eq!(parse_type(text).map(|parsed| parsed.to_string()), Ok(text.to_owned()));
     }
     assert_eq!(parse_type("VARCHAR").map(|parsed| parsed.to_string()), Ok("text".to_owned()));
-    assert!(parse_type("list<int").is_err() && parse_type("list<int> x").is_err() && parse_type("date.x").is_ok());
+    assert!(
+        parse_type("list<int").is_err()
+            && parse_type("list<int> x").is_err()
+            && parse_type("date.x").is_ok()
+    );
 }

@@ -2,7 +2,8 @@
 
 use super::select;
 use crate::ast::{
-    CellMetadata, Comparison, LiteralKind, OrderingBy, QualifiedName, Relation, SelectClause, Selector, Term,
+    CellMetadata, Comparison, LiteralKind, OrderingBy, QualifiedName, Relation, SelectClause,
+    Selector, Term,
 };
 use crate::parse;
 
@@ -14,13 +15,17 @@ fn short(selector: &Selector) -> String {
         Selector::Term(term) => term.to_string(),
         Selector::CountRows => "count-rows".to_owned(),
         Selector::Metadata(CellMetadata::WriteTime, of) => format!("writetime({})", short(of)),
-        Selector::Metadata(CellMetadata::MaxWriteTime, of) => format!("maxwritetime({})", short(of)),
+        Selector::Metadata(CellMetadata::MaxWriteTime, of) => {
+            format!("maxwritetime({})", short(of))
+        }
         Selector::Metadata(CellMetadata::TimeToLive, of) => format!("ttl({})", short(of)),
         Selector::Cast(of, native) => format!("cast({} {native})", short(of)),
         Selector::Call { name, arguments } => format!("{name}({})", all(arguments)),
         Selector::Field(of, field) => format!("field({} {field})", short(of)),
         Selector::Element(of, key) => format!("element({} {key})", short(of)),
-        Selector::Slice(of, from, to) => format!("slice({} {from:?} {to:?})", short(of)).replace("Term", ""),
+        Selector::Slice(of, from, to) => {
+            format!("slice({} {from:?} {to:?})", short(of)).replace("Term", "")
+        }
         Selector::Hint(type_name, of) => format!("hint({type_name} {})", short(of)),
         Selector::Tuple(of) => format!("tuple({})", all(of)),
         Selector::List(of) => format!("list({})", all(of)),
@@ -71,13 +76,18 @@ fn selectors() {
         let SelectClause::Items(items) = select(&format!("SELECT {text} FROM t")).clause else {
             panic!("{text}: no selectors");
         };
-        assert_eq!(items.iter().map(|item| short(&item.selector)).collect::<Vec<_>>(), [expected], "{text}");
+        assert_eq!(
+            items.iter().map(|item| short(&item.selector)).collect::<Vec<_>>(),
+            [expected],
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn slices_have_one_or_both_ends() {
-    let SelectClause::Items(items) = select("SELECT a[1..2], a[..2] AS x, a[1..] FROM t").clause else {
+    let SelectClause::Items(items) = select("SELECT a[1..2], a[..2] AS x, a[1..] FROM t").clause
+    else {
         panic!("no selectors");
     };
     let ends = items.iter().map(|item| match &item.selector {
@@ -117,7 +127,10 @@ fn every_clause() {
     assert_eq!(parsed.markers.len(), 7);
     assert_eq!(parsed.markers[1].as_deref(), Some("x"));
     let select = select(text);
-    assert_eq!(select.table, QualifiedName { keyspace: Some("K".to_owned()), name: "t".to_owned() });
+    assert_eq!(
+        select.table,
+        QualifiedName { keyspace: Some("K".to_owned()), name: "t".to_owned() }
+    );
     assert_eq!(select.relations.len(), 13);
     assert_eq!((select.group_by.len(), select.order_by.len()), (2, 2));
     assert_eq!(select.order_by[0].by, OrderingBy::Column("d".to_owned()));
@@ -127,7 +140,10 @@ fn every_clause() {
     assert!(select.allow_filtering);
     let relations = select.relations;
     assert!(matches!(&relations[2], Relation::InMarker { column, marker: 1 } if column == "c"));
-    assert!(matches!(&relations[3], Relation::Tuple { comparison: Comparison::GreaterOrEqual, .. }));
+    assert!(matches!(
+        &relations[3],
+        Relation::Tuple { comparison: Comparison::GreaterOrEqual, .. }
+    ));
     assert!(matches!(&relations[4], Relation::Token { comparison: Comparison::Less, .. }));
     assert!(matches!(&relations[5], Relation::Element { .. }));
     assert!(matches!(&relations[9], Relation::TupleIn { values, .. } if values.len() == 2));
@@ -166,11 +182,15 @@ fn terms() {
     ];
     for (text, expected) in cases {
         let select = select(&format!("SELECT * FROM t WHERE k = {text}"));
-        let [Relation::Column { value, .. }] = &select.relations[..] else { panic!("{text}: no relation") };
+        let [Relation::Column { value, .. }] = &select.relations[..] else {
+            panic!("{text}: no relation")
+        };
         assert_eq!(value.to_string(), expected, "{text}");
         // Whoever reads that again reads what says the same.
         let again = super::select(&format!("SELECT * FROM t WHERE k = {expected}"));
-        let [Relation::Column { value, .. }] = &again.relations[..] else { panic!("{expected}: no relation") };
+        let [Relation::Column { value, .. }] = &again.relations[..] else {
+            panic!("{expected}: no relation")
+        };
         assert_eq!(value.to_string(), expected, "{text}");
     }
 }

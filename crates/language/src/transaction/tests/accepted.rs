@@ -3,8 +3,8 @@
 use super::{check_standalone, transaction};
 use crate::transaction::Returned;
 
-/// The rows that are read, if rows are returned (`rows`), values of rows (`n values`) or nothing, conditions, statements that write,
-/// markers; and the text.
+/// The rows that are read, if rows are returned (`rows`), values of rows (`n values`) or nothing,
+/// conditions, statements that write, markers; and the text.
 type Case = (&'static [&'static str], &'static str, usize, usize, usize, &'static str);
 
 const TRANSACTIONS: &[Case] = &[

@@ -9,12 +9,24 @@ fn a_statement_is_a_transaction_of_it_alone() {
         ("UPDATE t SET a = a + ?, b = :b WHERE k = ?;", 1, 3),
         ("INSERT INTO t (k, a) VALUES (?, 1)", 1, 1),
         ("DELETE a FROM t WHERE k = 1", 1, 0),
-        ("BEGIN BATCH UPDATE t SET a = ? WHERE k = 1; DELETE FROM t WHERE k = ? APPLY BATCH;", 2, 2),
-        ("begin unlogged batch insert into t (k) values (?) insert into t (k) values (?) apply batch", 2, 2),
+        (
+            "BEGIN BATCH UPDATE t SET a = ? WHERE k = 1; DELETE FROM t WHERE k = ? APPLY BATCH;",
+            2,
+            2,
+        ),
+        (
+            "begin unlogged batch insert into t (k) values (?) insert into t (k) values (?) apply batch",
+            2,
+            2,
+        ),
     ] {
         let transaction = parse_alone(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(transaction.statements.len(), statements, "{text}");
-        assert_eq!((transaction.markers.len(), &transaction.returned), (markers, &Returned::Nothing), "{text}");
+        assert_eq!(
+            (transaction.markers.len(), &transaction.returned),
+            (markers, &Returned::Nothing),
+            "{text}"
+        );
         check_standalone(&transaction, text);
     }
     let text = "SELECT a, b FROM t WHERE k = ? LIMIT 10";
@@ -51,7 +63,11 @@ fn what_cannot_be_one_is_refused_with_its_place() {
 #[test]
 fn a_single_statement_goes_to_nodes_without_its_condition_and_what_that_binds() {
     for (text, bare, markers) in [
-        ("UPDATE t SET a = ? WHERE k = ? IF a = ? AND b IN (?, 3)", "UPDATE t SET a = ? WHERE k = ? ", vec![0, 1]),
+        (
+            "UPDATE t SET a = ? WHERE k = ? IF a = ? AND b IN (?, 3)",
+            "UPDATE t SET a = ? WHERE k = ? ",
+            vec![0, 1],
+        ),
         (
             "UPDATE t USING TTL ? SET a = 1 WHERE k = 1 IF EXISTS",
             "UPDATE t USING TTL ? SET a = 1 WHERE k = 1 ",
@@ -77,8 +93,13 @@ fn a_single_statement_goes_to_nodes_without_its_condition_and_what_that_binds() 
     let truncate = parse_alone("TRUNCATE TABLE ks.t").expect("one");
     assert!(truncate.lone_mutation().is_some());
     let refused = truncate.check_alone("TRUNCATE TABLE ks.t").expect_err("no transaction");
-    assert!(refused.message.starts_with("TRUNCATE at [1:1]: it is no transaction"), "{}", refused.message);
-    for text in ["SELECT a FROM t WHERE k = 1", "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH"] {
+    assert!(
+        refused.message.starts_with("TRUNCATE at [1:1]: it is no transaction"),
+        "{}",
+        refused.message
+    );
+    for text in ["SELECT a FROM t WHERE k = 1", "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH"]
+    {
         assert!(parse_alone(text).expect(text).lone_mutation().is_none(), "{text}");
     }
 }

@@ -13,7 +13,11 @@ fn a_lock_is_taken_out_and_the_rest_is_the_statement() {
         (
             "UPDATE t SET a = ? WHERE k = ? IF \"shunt:lock\" = ? AND \"shunt:fence\" = ?",
             "UPDATE t SET a = ? WHERE k = ? ",
-            vec![Guard { is_fast: false, lock: marker(2, "shunt:lock"), fence: marker(3, "shunt:fence") }],
+            vec![Guard {
+                is_fast: false,
+                lock: marker(2, "shunt:lock"),
+                fence: marker(3, "shunt:fence"),
+            }],
             4,
             vec!["shunt:lock", "shunt:fence"],
         ),
@@ -27,7 +31,11 @@ fn a_lock_is_taken_out_and_the_rest_is_the_statement() {
         (
             "UPDATE t SET a = 'IF \"shunt:lock\"' WHERE k = 1 IF \"shunt:lock\" = 'order ''5''' AND \"shunt:fence\" = -17",
             "UPDATE t SET a = 'IF \"shunt:lock\"' WHERE k = 1 ",
-            vec![Guard { is_fast: false, lock: Given::Literal("order '5'".to_owned()), fence: Given::Literal(-17) }],
+            vec![Guard {
+                is_fast: false,
+                lock: Given::Literal("order '5'".to_owned()),
+                fence: Given::Literal(-17),
+            }],
             0,
             vec![],
         ),
@@ -37,7 +45,11 @@ fn a_lock_is_taken_out_and_the_rest_is_the_statement() {
             "BEGIN BATCH UPDATE t SET a = ? WHERE k = 1  INSERT INTO t (k) VALUES (?); DELETE FROM t WHERE k = 2 ; APPLY BATCH",
             vec![
                 Guard { is_fast: false, lock: marker(1, "shunt:lock"), fence: Given::Literal(2) },
-                Guard { is_fast: false, lock: Given::Literal("l".to_owned()), fence: marker(3, "shunt:fence") },
+                Guard {
+                    is_fast: false,
+                    lock: Given::Literal("l".to_owned()),
+                    fence: marker(3, "shunt:fence"),
+                },
             ],
             4,
             vec!["shunt:lock", "shunt:fence"],
@@ -66,7 +78,10 @@ fn other_conditions_are_a_nodes() {
         assert!(may_be_guarded(text), "{text}");
         assert_eq!(guarded(text), Ok(None), "{text}");
     }
-    assert!(!may_be_guarded("UPDATE t SET a = 1 WHERE k = 'shunt:lock' IF a = 1") && !may_be_guarded(""));
+    assert!(
+        !may_be_guarded("UPDATE t SET a = 1 WHERE k = 'shunt:lock' IF a = 1")
+            && !may_be_guarded("")
+    );
 }
 
 #[test]
@@ -113,7 +128,8 @@ fn batch(guards: usize, markers: usize) -> String {
     format!("BEGIN BATCH {first}{others}APPLY BATCH")
 }
 
-/// Each marker compared with each guard's, once for each guard, would be 2.6 billion steps; and nobody has asked yet who may.
+/// Each marker compared with each guard's, once for each guard, would be 2.6 billion steps; and
+/// nobody has asked yet who may.
 #[test]
 fn a_batch_has_as_many_guards_and_markers_as_it_may_and_no_more() {
     let (_, guards) = guarded(&batch(100, 4_096)).expect("as many as may be").expect("guards");
@@ -121,7 +137,11 @@ fn a_batch_has_as_many_guards_and_markers_as_it_may_and_no_more() {
     assert_eq!(guards.names.len(), 200);
     for markers in [4_097, 65_000, 65_335] {
         let error = guarded(&batch(100, markers)).expect_err("too many");
-        assert!(error.message.contains(&format!("{markers} bind markers: 4096 are the most")), "{}", error.message);
+        assert!(
+            error.message.contains(&format!("{markers} bind markers: 4096 are the most")),
+            "{}",
+            error.message
+        );
     }
 }
 

@@ -4,7 +4,8 @@ use super::transaction;
 use crate::ast::QualifiedName;
 use crate::transaction::{OneRow, TableKeys, Tables};
 
-/// `t (k, c, v, PRIMARY KEY (k, c))`, `s` with a static column besides, `u (k PRIMARY KEY, v)`, and a table of counters.
+/// `t (k, c, v, PRIMARY KEY (k, c))`, `s` with a static column besides, `u (k PRIMARY KEY, v)`, and
+/// a table of counters.
 struct Known;
 
 impl Tables for Known {
@@ -65,7 +66,10 @@ fn other_statements_are_refused() {
             "LET a = (SELECT * FROM t WHERE k = 1 LIMIT 2); SELECT a.v;",
             "LET a at [2:12]: SELECT must specify either all",
         ),
-        ("LET a = (SELECT * FROM t WHERE k = 1); SELECT a.v;", "LET a at [2:12]: SELECT must specify either all"),
+        (
+            "LET a = (SELECT * FROM t WHERE k = 1); SELECT a.v;",
+            "LET a at [2:12]: SELECT must specify either all",
+        ),
         (
             "LET a = (SELECT * FROM t WHERE k IN (0, 1) LIMIT 1); SELECT a.v;",
             "LET a at [2:12]: SELECT must specify either",
@@ -74,17 +78,41 @@ fn other_statements_are_refused() {
             "LET a = (SELECT * FROM t WHERE k > 1 AND k < 9 LIMIT 1); SELECT a.v;",
             "LET a at [2:12]: Range queries are not",
         ),
-        ("LET a = (SELECT * FROM u WHERE token(k) > token(123) LIMIT 1); SELECT a.v;", "Range queries are not allowed"),
-        ("SELECT k, v FROM u LIMIT 1;", "SELECT at [2:3]: SELECT must specify all partition key elements."),
-        ("SELECT * FROM t WHERE k IN (0, 1);", "SELECT at [2:3]: SELECT must specify all partition key elements."),
-        ("UPDATE t SET c = 1 WHERE k = 1 AND c = 2;", "UPDATE at [2:3]: PRIMARY KEY part c found in SET part"),
-        ("UPDATE t SET v = 1 WHERE k = 1;", "UPDATE at [2:3]: Some clustering keys are missing: c;"),
-        ("UPDATE t SET v = 1 WHERE k IN (1, 2) AND c = 1;", "Some partition key parts are missing: k;"),
+        (
+            "LET a = (SELECT * FROM u WHERE token(k) > token(123) LIMIT 1); SELECT a.v;",
+            "Range queries are not allowed",
+        ),
+        (
+            "SELECT k, v FROM u LIMIT 1;",
+            "SELECT at [2:3]: SELECT must specify all partition key elements.",
+        ),
+        (
+            "SELECT * FROM t WHERE k IN (0, 1);",
+            "SELECT at [2:3]: SELECT must specify all partition key elements.",
+        ),
+        (
+            "UPDATE t SET c = 1 WHERE k = 1 AND c = 2;",
+            "UPDATE at [2:3]: PRIMARY KEY part c found in SET part",
+        ),
+        (
+            "UPDATE t SET v = 1 WHERE k = 1;",
+            "UPDATE at [2:3]: Some clustering keys are missing: c;",
+        ),
+        (
+            "UPDATE t SET v = 1 WHERE k IN (1, 2) AND c = 1;",
+            "Some partition key parts are missing: k;",
+        ),
         ("UPDATE s SET s = 1, v = 2 WHERE k = 1;", "Some clustering keys are missing: c;"),
-        ("INSERT INTO t (c, v) VALUES (1, 2);", "INSERT at [2:3]: Some partition key parts are missing: k;"),
+        (
+            "INSERT INTO t (c, v) VALUES (1, 2);",
+            "INSERT at [2:3]: Some partition key parts are missing: k;",
+        ),
         ("INSERT INTO t (k) VALUES (1);", "INSERT at [2:3]: Some clustering keys are missing: c;"),
         ("DELETE FROM t WHERE k = 1;", "DELETE at [2:3]: Some clustering keys are missing: c;"),
-        ("DELETE FROM t WHERE k = 1 AND c > 3;", "DELETE at [2:3]: Some clustering keys are missing: c;"),
+        (
+            "DELETE FROM t WHERE k = 1 AND c > 3;",
+            "DELETE at [2:3]: Some clustering keys are missing: c;",
+        ),
         ("DELETE FROM s WHERE k = 1;", "DELETE at [2:3]: Some clustering keys are missing: c;"),
         ("DELETE FROM nowhere WHERE k = 1;", "DELETE at [2:3]: table nowhere does not exist"),
         (

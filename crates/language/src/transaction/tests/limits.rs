@@ -19,9 +19,14 @@ fn a_transaction_has_so_many_statements() {
         assert_eq!(error.message(), "a transaction has at most 100 statements");
         assert!(matches!(error, Refusal::Invalid(_)));
     }
-    let lets: String = (0..STATEMENTS_MAX).map(|row| format!("LET r{row} = (SELECT * FROM t WHERE k = ?); ")).collect();
+    let lets: String = (0..STATEMENTS_MAX)
+        .map(|row| format!("LET r{row} = (SELECT * FROM t WHERE k = ?); "))
+        .collect();
     assert!(parse(&format!("BEGIN TRANSACTION {lets} SELECT r0.v; COMMIT TRANSACTION")).is_ok());
-    assert!(parse(&format!("BEGIN TRANSACTION {lets} DELETE FROM t WHERE k = 1; COMMIT TRANSACTION")).is_err());
+    assert!(
+        parse(&format!("BEGIN TRANSACTION {lets} DELETE FROM t WHERE k = 1; COMMIT TRANSACTION"))
+            .is_err()
+    );
 }
 
 #[test]
@@ -39,7 +44,8 @@ fn and_so_many_bytes() {
 
 #[test]
 fn markers_are_counted_over_all_statements() {
-    let insert = |markers: usize| format!("INSERT INTO t (a) VALUES ({}?);", "?,".repeat(markers - 1));
+    let insert =
+        |markers: usize| format!("INSERT INTO t (a) VALUES ({}?);", "?,".repeat(markers - 1));
     let text = format!("BEGIN TRANSACTION {} {} COMMIT TRANSACTION", insert(65_000), insert(535));
     assert_eq!(transaction(&text).markers.len(), 65_535);
     let text = format!("BEGIN TRANSACTION {} {} COMMIT TRANSACTION", insert(65_000), insert(536));
@@ -56,15 +62,24 @@ fn many(count: usize) -> Vec<String> {
     let row = format!("LET a = (SELECT {} FROM t WHERE k = 1);", columns.join(", "));
     vec![
         format!("BEGIN TRANSACTION {row} SELECT {}; COMMIT TRANSACTION", references.join(", ")),
-        format!("BEGIN TRANSACTION {row} INSERT INTO t (k) VALUES ({}); COMMIT TRANSACTION", references.join(", ")),
+        format!(
+            "BEGIN TRANSACTION {row} INSERT INTO t (k) VALUES ({}); COMMIT TRANSACTION",
+            references.join(", ")
+        ),
         format!("BEGIN TRANSACTION {row} SELECT {}; COMMIT TRANSACTION", list("a.c0[?]")),
         format!(
             "BEGIN TRANSACTION {row} IF {} THEN DELETE FROM t WHERE k = 1; END IF COMMIT TRANSACTION",
             all("a.c0 = ?")
         ),
-        format!("BEGIN TRANSACTION UPDATE t SET {} WHERE k = 1; COMMIT TRANSACTION", sums.join(", ")),
+        format!(
+            "BEGIN TRANSACTION UPDATE t SET {} WHERE k = 1; COMMIT TRANSACTION",
+            sums.join(", ")
+        ),
         format!("BEGIN TRANSACTION SELECT * FROM t WHERE {}; COMMIT TRANSACTION", all("k = (1)")),
-        format!("BEGIN TRANSACTION DELETE FROM t WHERE k = 1; COMMIT TRANSACTION {}", ";".repeat(count)),
+        format!(
+            "BEGIN TRANSACTION DELETE FROM t WHERE k = 1; COMMIT TRANSACTION {}",
+            ";".repeat(count)
+        ),
     ]
 }
 
@@ -73,7 +88,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn time_grows_with_the_text() {
-    // What takes a second at this length would take a quarter of a day if time grew with its square.
+    // What takes a second at this length would take a quarter of a day if time grew with its
+    // square.
     for text in many(20_000) {
         let started = Instant::now();
         let found = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", &text[..200]));
@@ -99,12 +115,29 @@ fn nesting_has_a_limit() {
         ("BEGIN TRANSACTION ", ""),
     ];
     for (before, after) in places {
-        for opener in ["(", "[", "{", "f(", "-", "a.", "a[", "(int) ", "(SELECT ", "IF ", "BEGIN TRANSACTION "] {
+        for opener in [
+            "(",
+            "[",
+            "{",
+            "f(",
+            "-",
+            "a.",
+            "a[",
+            "(int) ",
+            "(SELECT ",
+            "IF ",
+            "BEGIN TRANSACTION ",
+        ] {
             let text = format!("{before}{}{after}", opener.repeat(100_000 / opener.len()));
             assert!(parse(&text).is_err(), "{before}{opener}");
         }
     }
     // As deep as can be, with as long a chain of operators in each level.
-    let chains = (0..40).fold("v".to_owned(), |inner, _| format!("({inner}){}{}", "*v".repeat(40), "+v".repeat(40)));
-    assert!(parse(&format!("BEGIN TRANSACTION SELECT {chains} FROM t WHERE k = 1; COMMIT TRANSACTION")).is_ok());
+    let chains = (0..40).fold("v".to_owned(), |inner, _| {
+        format!("({inner}){}{}", "*v".repeat(40), "+v".repeat(40))
+    });
+    assert!(
+        parse(&format!("BEGIN TRANSACTION SELECT {chains} FROM t WHERE k = 1; COMMIT TRANSACTION"))
+            .is_ok()
+    );
 }

@@ -28,10 +28,12 @@ fn check_standalone(transaction: &Transaction, text: &str) {
     }
 }
 
-/// Says of a statement with everything computed that it has as many markers as are said to be there.
+/// Says of a statement with everything computed that it has as many markers as are said to be
+/// there.
 fn check_computed(inner: &Inner, text: &str) {
     let Ok(computed) = inner.computed(text, |_| true) else { return };
-    let parsed = crate::parse(&computed.text).unwrap_or_else(|error| panic!("{}: {error}", computed.text));
+    let parsed =
+        crate::parse(&computed.text).unwrap_or_else(|error| panic!("{}: {error}", computed.text));
     assert_eq!(parsed.markers.len(), computed.markers.len(), "{}", computed.text);
     let none = inner.computed(text, |_| false).expect("nothing is computed");
     assert!(inner.calls.iter().any(|call| !call.is_pure()) || none.text == inner.standalone(text));

@@ -10,7 +10,12 @@ fn changes_of_modes() {
         name: name.to_owned(),
     };
     let cases = [
-        ("ALTER TABLE ks.t WITH transactional_mode = 'full'", of(Some("ks"), "t"), false, TransactionalMode::Full),
+        (
+            "ALTER TABLE ks.t WITH transactional_mode = 'full'",
+            of(Some("ks"), "t"),
+            false,
+            TransactionalMode::Full,
+        ),
         (
             "alter columnfamily if exists \"T\" with Transactional_Mode='OFF';",
             of(None, "T"),
@@ -53,7 +58,9 @@ fn others_are_left_alone_or_refused() {
     ] {
         let message = refused(&format!("ALTER TABLE ks.t WITH {other}"));
         assert!(
-            message.starts_with("ALTER TABLE ks.t WITH transactional_mode: this option has to stand alone"),
+            message.starts_with(
+                "ALTER TABLE ks.t WITH transactional_mode: this option has to stand alone"
+            ),
             "{message}"
         );
     }

@@ -45,8 +45,10 @@ fn statements_by_themselves() {
     check_standalone(&found, TEXT);
     assert!(matches!(found.statements[1].statement, Statement::Select(_)));
     assert_eq!(found.name_of(0, TEXT), "LET a at [2:12]");
-    let tables: Vec<_> =
-        found.references().map(|reference| found.table(reference).expect("a table").name.as_str()).collect();
+    let tables: Vec<_> = found
+        .references()
+        .map(|reference| found.table(reference).expect("a table").name.as_str())
+        .collect();
     assert_eq!(tables, ["t", "t", "t", "t", "u", "u"]);
     assert_eq!(found.name_of(3, TEXT), "INSERT at [7:5]");
 }
@@ -55,7 +57,8 @@ fn statements_by_themselves() {
 fn every_marker_of_the_client_has_its_place() {
     use MarkerPlace::{Condition, Element, Returned, Statement};
     let found = transaction(TEXT);
-    let names: Vec<_> = found.markers.iter().map(|marker| marker.name.as_deref().unwrap_or("?")).collect();
+    let names: Vec<_> =
+        found.markers.iter().map(|marker| marker.name.as_deref().unwrap_or("?")).collect();
     assert_eq!(names, ["?", "one", "k", "?", "?", "?", "key", "?", "?", "?", "k", "?"]);
     let places: Vec<_> = found.markers.iter().map(|marker| marker.place).collect();
     let of = |statement, marker| Statement { statement, marker };
@@ -83,11 +86,13 @@ fn assignments_to_be_computed_become_markers() {
     use ComputedMarker::{Same, SelfAssignment};
     let found = transaction(TEXT);
     let update = &found.statements[2];
-    let columns: Vec<_> = update.self_assignments.iter().map(|assignment| assignment.column.as_str()).collect();
+    let columns: Vec<_> =
+        update.self_assignments.iter().map(|assignment| assignment.column.as_str()).collect();
     assert_eq!(columns, ["n", "w", "x"]);
     let all = update.computed(TEXT, |_| true).expect("each once");
     assert_eq!(all.text, "UPDATE t SET n = ?, v = ?, w = ?, x = ? WHERE k = ? AND c = :k");
-    let expected = [SelfAssignment(0), Same(1), SelfAssignment(1), SelfAssignment(2), Same(3), Same(4)];
+    let expected =
+        [SelfAssignment(0), Same(1), SelfAssignment(1), SelfAssignment(2), Same(3), Same(4)];
     assert_eq!(all.markers, expected);
     let some = update.computed(TEXT, |assignment| assignment.column == "x").expect("once");
     assert_eq!(some.text, "UPDATE t SET n = n - ?, v = ?, w += ?, x = ? WHERE k = ? AND c = :k");
@@ -137,7 +142,9 @@ fn values_that_would_be_others_each_time_become_markers() {
                 i = i + (int) ks.now() WHERE k = minTimeuuid(?); COMMIT TRANSACTION";
     let found = transaction(text);
     let shown = |index: usize| {
-        found.statements[index].computed(text, |assignment| assignment.column == "n").expect("each once")
+        found.statements[index]
+            .computed(text, |assignment| assignment.column == "n")
+            .expect("each once")
     };
     let insert = shown(1);
     assert_eq!(insert.text, "INSERT INTO t (k, at, v, w) VALUES (?, ?, ?, f(?))");

@@ -3,9 +3,14 @@
 use crate::error::Refusal;
 use crate::transaction::parse;
 
-/// `S` for what is not even a transaction, `I` for what is one that cannot be; its message; its text.
+/// `S` for what is not even a transaction, `I` for what is one that cannot be; its message; its
+/// text.
 const REFUSED: &[(char, &str, &str)] = &[
-    ('S', "line 1:6 mismatched input 'BATCH' expecting K_TRANSACTION (BEGIN [BATCH]...)", "BEGIN BATCH APPLY BATCH"),
+    (
+        'S',
+        "line 1:6 mismatched input 'BATCH' expecting K_TRANSACTION (BEGIN [BATCH]...)",
+        "BEGIN BATCH APPLY BATCH",
+    ),
     ('S', "line 0:-1 no viable alternative at input '<EOF>'", "BEGIN TRANSACTION"),
     ('I', "Transaction contains no reads or writes", "BEGIN TRANSACTION COMMIT TRANSACTION"),
     (
@@ -255,7 +260,11 @@ const REFUSED: &[(char, &str, &str)] = &[
         "mismatched input 'DELETE' expecting ';'",
         "BEGIN TRANSACTION DELETE FROM t WHERE k = 1 DELETE FROM t WHERE k = 2; COMMIT TRANSACTION",
     ),
-    ('S', "no viable alternative at input 'TRUNCATE'", "BEGIN TRANSACTION TRUNCATE t; COMMIT TRANSACTION"),
+    (
+        'S',
+        "no viable alternative at input 'TRUNCATE'",
+        "BEGIN TRANSACTION TRUNCATE t; COMMIT TRANSACTION",
+    ),
     (
         'S',
         "mismatched input 'SELECT' expecting EOF",
@@ -289,8 +298,16 @@ const REFUSED: &[(char, &str, &str)] = &[
         "BEGIN TRANSACTION LET a = (SELECT * FROM t WHERE k = 1); UPDATE t SET v = a WHERE k = 1; COMMIT TRANSACTION",
     ),
     // The lexer's errors are of no part.
-    ('S', "line 0:-1 mismatched input '<EOF>' expecting ';'", "BEGIN TRANSACTION DELETE FROM t WHERE k = 1"),
-    ('S', "mismatched character '<EOF>' expecting '''", "BEGIN TRANSACTION DELETE FROM t WHERE k = '1"),
+    (
+        'S',
+        "line 0:-1 mismatched input '<EOF>' expecting ';'",
+        "BEGIN TRANSACTION DELETE FROM t WHERE k = 1",
+    ),
+    (
+        'S',
+        "mismatched character '<EOF>' expecting '''",
+        "BEGIN TRANSACTION DELETE FROM t WHERE k = '1",
+    ),
 ];
 
 #[test]

@@ -13,15 +13,20 @@ use crate::values::{compare, from_string, split};
 ///
 /// # Errors
 /// When it stands for none.
-pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
+pub fn from_json(
+    cql_type: &CqlType,
+    json: &Json,
+    now_ms: i64,
+) -> Result<Option<Vec<u8>>, InvalidRequest> {
     let value = match (cql_type, json) {
         (_, Json::Null) => return Ok(None),
         (CqlType::Native(native), _) => from_native(*native, json, now_ms)?,
         (CqlType::Custom(_), _) => from_native(NativeType::Blob, json, now_ms)?,
         // A string is JSON once more, but for the types that strings stand for.
         (_, Json::String(text)) => {
-            let inner = syntax::parse(text)
-                .map_err(|error| InvalidRequest::new(format!("Error decoding JSON string: {error}")))?;
+            let inner = syntax::parse(text).map_err(|error| {
+                InvalidRequest::new(format!("Error decoding JSON string: {error}"))
+            })?;
             return match inner {
                 Json::String(_) => Err(expected("a list", &inner)),
                 inner => from_json(cql_type, &inner, now_ms),
@@ -61,10 +66,15 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
 /// # Errors
 /// When the text is no JSON object.
 pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> {
-    let unreadable =
-        |error| InvalidRequest::new(format!("Could not decode JSON string as a map: {error}. (String was: {text})"));
+    let unreadable = |error| {
+        InvalidRequest::new(format!(
+            "Could not decode JSON string as a map: {error}. (String was: {text})"
+        ))
+    };
     match syntax::parse(text).map_err(unreadable)? {
-        Json::Object(entries) => Ok(entries.into_iter().map(|(name, value)| (column_name(&name), value)).collect()),
+        Json::Object(entries) => {
+            Ok(entries.into_iter().map(|(name, value)| (column_name(&name), value)).collect())
+        }
         Json::Null => Err(InvalidRequest::new("Got null for INSERT JSON values")),
         other => Err(unreadable(InvalidRequest::new(format!("found a {}", other.class())))),
     }
@@ -107,23 +117,30 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
     let wrong = || Err(expected(described(native), json));
     let no_number = || {
         let name = native.name();
-        InvalidRequest::new(format!("Value '{}' is not a valid representation of a {name} value", json.shown()))
+        InvalidRequest::new(format!(
+            "Value '{}' is not a valid representation of a {name} value",
+            json.shown()
+        ))
     };
     match (native, json) {
         (NativeType::Blob, Json::String(text)) => {
             let digits = text.strip_prefix("0x").and_then(unhex);
             digits.ok_or_else(|| {
                 let problem = format!("String representation of blob is missing 0x prefix: {text}");
-                InvalidRequest::new(format!("Value '{text}' is not a valid blob representation: {problem}"))
+                InvalidRequest::new(format!(
+                    "Value '{text}' is not a valid blob representation: {problem}"
+                ))
             })
         }
-        (NativeType::Blob, other) => {
-            Err(InvalidRequest::new(format!("Value '{}' is not a valid blob representation", other.shown())))
-        }
+        (NativeType::Blob, other) => Err(InvalidRequest::new(format!(
+            "Value '{}' is not a valid blob representation",
+            other.shown()
+        ))),
         (NativeType::Varint, Json::Number(text) | Json::String(text)) if !text.is_empty() => {
             from_string(native, text, now_ms).map_err(|_| no_number())
         }
-        // Cassandra's parser makes a double of a number that is not whole, and loses what a double cannot hold.
+        // Cassandra's parser makes a double of a number that is not whole, and loses what a double
+        // cannot hold.
         (NativeType::Decimal, Json::Number(text)) if text.contains(['.', 'e', 'E']) => {
             let double = parse_float::<f64>(text).map(|value| float_text(value, false));
             let decimal = double.and_then(|text| Decimal::parse(&text));
@@ -139,7 +156,9 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
         (NativeType::Varint | NativeType::Decimal, _) => Err(no_number()),
         (_, Json::String(text)) => from_string(native, text, now_ms),
         (NativeType::Boolean, Json::Boolean(value)) => Ok(vec![u8::from(*value)]),
-        (NativeType::Tinyint | NativeType::Smallint, Json::Number(text)) => from_string(native, text, now_ms),
+        (NativeType::Tinyint | NativeType::Smallint, Json::Number(text)) => {
+            from_string(native, text, now_ms)
+        }
         (NativeType::Int | NativeType::Bigint | NativeType::Counter, Json::Number(text)) => {
             from_string(native, text, now_ms).or_else(|_| wrong())
         }
@@ -158,7 +177,13 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
     }
 }
 
-fn array(json: &Json, what: &str, kind: &str, element: &CqlType, now_ms: i64) -> Result<Vec<Vec<u8>>, InvalidRequest> {
+fn array(
+    json: &Json,
+    what: &str,
+    kind: &str,
+    element: &CqlType,
+    now_ms: i64,
+) -> Result<Vec<Vec<u8>>, InvalidRequest> {
     let Json::Array(elements) = json else { return Err(expected(what, json)) };
     let value = |json: &Json| {
         let value = from_json(element, json, now_ms)?;
@@ -167,7 +192,12 @@ fn array(json: &Json, what: &str, kind: &str, element: &CqlType, now_ms: i64) ->
     elements.iter().map(value).collect()
 }
 
-fn map(json: &Json, key: &CqlType, value: &CqlType, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+fn map(
+    json: &Json,
+    key: &CqlType,
+    value: &CqlType,
+    now_ms: i64,
+) -> Result<Vec<u8>, InvalidRequest> {
     let Json::Object(entries) = json else { return Err(expected("a map", json)) };
     let mut values = Vec::with_capacity(entries.len());
     for (name, json) in entries {
@@ -181,30 +211,50 @@ fn map(json: &Json, key: &CqlType, value: &CqlType, now_ms: i64) -> Result<Vec<u
     values.reverse();
     values.dedup_by(|(left, _), (right, _)| compare(key, left, right).is_eq());
     values.reverse();
-    Ok(split::join_collection(values.len(), values.into_iter().flat_map(|(key, value)| [key, value])))
+    Ok(split::join_collection(
+        values.len(),
+        values.into_iter().flat_map(|(key, value)| [key, value]),
+    ))
 }
 
 fn tuple(json: &Json, types: &[CqlType], now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
-    let Json::Array(elements) = json else { return Err(expected("a list representation of a tuple", json)) };
+    let Json::Array(elements) = json else {
+        return Err(expected("a list representation of a tuple", json));
+    };
     let (found, wanted) = (elements.len(), types.len());
     if found > wanted {
-        return Err(InvalidRequest::new(format!("Tuple contains extra items (expected {wanted}): {}", json.shown())));
+        return Err(InvalidRequest::new(format!(
+            "Tuple contains extra items (expected {wanted}): {}",
+            json.shown()
+        )));
     }
     if found < wanted {
-        return Err(InvalidRequest::new(format!("Tuple is missing items (expected {wanted}): {}", json.shown())));
+        return Err(InvalidRequest::new(format!(
+            "Tuple is missing items (expected {wanted}): {}",
+            json.shown()
+        )));
     }
-    let values = elements.iter().zip(types).map(|(json, cql_type)| from_json(cql_type, json, now_ms));
+    let values =
+        elements.iter().zip(types).map(|(json, cql_type)| from_json(cql_type, json, now_ms));
     Ok(split::join_tuple(values.collect::<Result<Vec<_>, _>>()?))
 }
 
-fn user_type(json: &Json, fields: &[(String, CqlType)], now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+fn user_type(
+    json: &Json,
+    fields: &[(String, CqlType)],
+    now_ms: i64,
+) -> Result<Vec<u8>, InvalidRequest> {
     let Json::Object(entries) = json else { return Err(expected("a map", json)) };
     let names: Vec<String> = entries.iter().map(|(key, _)| column_name(key)).collect();
-    if let Some(unknown) = names.iter().find(|name| fields.iter().all(|(field, _)| field != *name)) {
-        return Err(InvalidRequest::new(format!("Unknown field '{unknown}' in value of user defined type")));
+    if let Some(unknown) = names.iter().find(|name| fields.iter().all(|(field, _)| field != *name))
+    {
+        return Err(InvalidRequest::new(format!(
+            "Unknown field '{unknown}' in value of user defined type"
+        )));
     }
     let values = fields.iter().map(|(field, cql_type)| {
-        let entry = names.iter().position(|name| name == field).and_then(|position| entries.get(position));
+        let entry =
+            names.iter().position(|name| name == field).and_then(|position| entries.get(position));
         entry.map_or(Ok(None), |(_, json)| from_json(cql_type, json, now_ms))
     });
     Ok(split::join_tuple(values.collect::<Result<Vec<_>, _>>()?))

@@ -11,14 +11,19 @@ use crate::values::{plain_text, split, time};
 pub fn to_json(cql_type: &CqlType, value: Option<&[u8]>) -> Option<String> {
     let Some(bytes) = value else { return Some("null".to_owned()) };
     let array = |cql_type: &CqlType, values: Vec<&[u8]>| {
-        let elements = values.into_iter().map(|value| to_json(cql_type, Some(value))).collect::<Option<Vec<_>>>()?;
+        let elements = values
+            .into_iter()
+            .map(|value| to_json(cql_type, Some(value)))
+            .collect::<Option<Vec<_>>>()?;
         Some(format!("[{}]", elements.join(", ")))
     };
     match cql_type {
         CqlType::Native(native) => native_json(*native, bytes),
         CqlType::List { element, .. } => array(element, split::collection("list", bytes).ok()?),
         CqlType::Set { element, .. } => array(element, split::collection("set", bytes).ok()?),
-        CqlType::Vector { element, dimension } => array(element, split::vector(element, *dimension, bytes).ok()?),
+        CqlType::Vector { element, dimension } => {
+            array(element, split::vector(element, *dimension, bytes).ok()?)
+        }
         CqlType::Map { key, value, .. } => {
             let elements = split::collection("map", bytes).ok()?;
             let (entries, _) = elements.as_chunks::<2>();
@@ -28,11 +33,17 @@ pub fn to_json(cql_type: &CqlType, value: Option<&[u8]>) -> Option<String> {
                 let name = if name.starts_with('"') { name } else { json_string(&name) };
                 Some(format!("{name}: {}", to_json(value, Some(v))?))
             };
-            Some(format!("{{{}}}", entries.iter().map(entry).collect::<Option<Vec<_>>>()?.join(", ")))
+            Some(format!(
+                "{{{}}}",
+                entries.iter().map(entry).collect::<Option<Vec<_>>>()?.join(", ")
+            ))
         }
         CqlType::Tuple(types) => {
             let elements = split::tuple(types.len(), bytes).ok()?;
-            let elements = elements.into_iter().zip(types.iter()).map(|(value, cql_type)| to_json(cql_type, value));
+            let elements = elements
+                .into_iter()
+                .zip(types.iter())
+                .map(|(value, cql_type)| to_json(cql_type, value));
             Some(format!("[{}]", elements.collect::<Option<Vec<_>>>()?.join(", ")))
         }
         CqlType::Udt { definition, .. } => {
@@ -50,7 +61,11 @@ pub fn to_json(cql_type: &CqlType, value: Option<&[u8]>) -> Option<String> {
 fn native_json(native: NativeType, bytes: &[u8]) -> Option<String> {
     let text = plain_text(native, bytes)?;
     if bytes.is_empty() {
-        return Some(if native == NativeType::Blob { "\"0x\"".to_owned() } else { "\"\"".to_owned() });
+        return Some(if native == NativeType::Blob {
+            "\"0x\"".to_owned()
+        } else {
+            "\"\"".to_owned()
+        });
     }
     Some(match native {
         NativeType::Bigint
@@ -64,7 +79,9 @@ fn native_json(native: NativeType, bytes: &[u8]) -> Option<String> {
         // JSON has no word for what is not finite.
         NativeType::Double | NativeType::Float if text.ends_with(['N', 'y']) => "null".to_owned(),
         NativeType::Double | NativeType::Float => text,
-        NativeType::Timestamp => json_string(&time::timestamp_text(i64::from_be_bytes(bytes.try_into().ok()?), ' ')),
+        NativeType::Timestamp => {
+            json_string(&time::timestamp_text(i64::from_be_bytes(bytes.try_into().ok()?), ' '))
+        }
         _ => json_string(&text),
     })
 }

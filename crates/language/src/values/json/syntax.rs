@@ -63,7 +63,11 @@ pub fn parse(text: &str) -> Result<Json, InvalidRequest> {
     let mut reader = Reader { text, position: 0 };
     let value = reader.value(0)?;
     reader.blanks();
-    if reader.position == text.len() { Ok(value) } else { Err(reader.error("unexpected text behind the value")) }
+    if reader.position == text.len() {
+        Ok(value)
+    } else {
+        Err(reader.error("unexpected text behind the value"))
+    }
 }
 
 struct Reader<'a> {
@@ -104,7 +108,11 @@ impl Reader<'_> {
             b'{' => self.object(depth),
             b'-' | b'0'..=b'9' => self.number(),
             _ => {
-                let words = [("null", Json::Null), ("true", Json::Boolean(true)), ("false", Json::Boolean(false))];
+                let words = [
+                    ("null", Json::Null),
+                    ("true", Json::Boolean(true)),
+                    ("false", Json::Boolean(false)),
+                ];
                 let rest = &self.text[self.position..];
                 let found = words.into_iter().find(|(word, _)| rest.starts_with(word));
                 let (word, value) = found.ok_or_else(|| self.error("unexpected character"))?;
@@ -175,8 +183,8 @@ impl Reader<'_> {
         };
         self.position += usize::from(self.peek() == b'-');
         let leading_zero = self.peek() == b'0';
-        let mut valid =
-            digits(self) && !(leading_zero && self.text[start..self.position].trim_start_matches('-').len() > 1);
+        let mut valid = digits(self)
+            && !(leading_zero && self.text[start..self.position].trim_start_matches('-').len() > 1);
         if self.peek() == b'.' {
             self.position += 1;
             valid &= digits(self);
@@ -222,7 +230,9 @@ impl Reader<'_> {
             b't' => '\t',
             b'u' => {
                 let high = self.unit()?;
-                let low = if (0xD800..0xDC00).contains(&high) && self.text[self.position..].starts_with("\\u") {
+                let low = if (0xD800..0xDC00).contains(&high)
+                    && self.text[self.position..].starts_with("\\u")
+                {
                     self.position += 2;
                     Some(self.unit()?)
                 } else {

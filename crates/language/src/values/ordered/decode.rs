@@ -13,9 +13,14 @@ use crate::values::split;
 /// So many zeros at the end of a whole `decimal` are digits, more of them an exponent.
 const WHOLE_ZEROS_MAX: u32 = 18;
 
-/// Reads the component at the front of `input`, moves `input` past it and appends the value to `out`; `None` if there is
-/// none, with `out` as it was.
-pub fn decode(cql_type: &CqlType, descending: bool, input: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+/// Reads the component at the front of `input`, moves `input` past it and appends the value to
+/// `out`; `None` if there is none, with `out` as it was.
+pub fn decode(
+    cql_type: &CqlType,
+    descending: bool,
+    input: &mut &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
     let mut reader = Reader { input, mask: if descending { 0xFF } else { 0 } };
     let value = reader.value(cql_type)??;
     *input = reader.input;
@@ -55,7 +60,9 @@ impl Reader<'_> {
     fn body(&mut self, cql_type: &CqlType) -> Option<Vec<u8>> {
         match cql_type {
             CqlType::Native(native) => self.native(*native),
-            CqlType::List { element, .. } | CqlType::Set { element, .. } => self.collection(&[element]),
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+                self.collection(&[element])
+            }
             CqlType::Map { key, value, .. } => self.collection(&[key, value]),
             CqlType::Tuple(types) => {
                 let elements = types.iter().map(|cql_type| self.value(cql_type));
@@ -78,7 +85,9 @@ impl Reader<'_> {
             NativeType::Tinyint => self.signed::<1>()?.to_vec(),
             NativeType::Smallint => self.signed::<2>()?.to_vec(),
             NativeType::Int => self.signed::<4>()?.to_vec(),
-            NativeType::Bigint | NativeType::Counter | NativeType::Timestamp => self.signed::<8>()?.to_vec(),
+            NativeType::Bigint | NativeType::Counter | NativeType::Timestamp => {
+                self.signed::<8>()?.to_vec()
+            }
             NativeType::Date => self.array::<4>()?.to_vec(),
             NativeType::Time => self.array::<8>()?.to_vec(),
             NativeType::Boolean => self.array::<1>()?.to_vec(),
@@ -95,12 +104,16 @@ impl Reader<'_> {
                 let most = u64::from_be_bytes(self.array()?);
                 uuid_from_order(version, most, u64::from_be_bytes(self.array()?)).to_vec()
             }
-            NativeType::Timeuuid => timeuuid_from_order(u128::from_be_bytes(self.array()?)).to_vec(),
+            NativeType::Timeuuid => {
+                timeuuid_from_order(u128::from_be_bytes(self.array()?)).to_vec()
+            }
             NativeType::Varint => self.varint()?,
             NativeType::Decimal => self.decimal()?.encode(),
-            NativeType::Ascii | NativeType::Blob | NativeType::Duration | NativeType::Inet | NativeType::Text => {
-                self.escaped()?
-            }
+            NativeType::Ascii
+            | NativeType::Blob
+            | NativeType::Duration
+            | NativeType::Inet
+            | NativeType::Text => self.escaped()?,
         })
     }
 
@@ -128,7 +141,10 @@ impl Reader<'_> {
         let negative = first < 0x80;
         let inverted = if negative { 0xFF } else { 0 };
         let length = match first ^ inverted {
-            LONG_VARINT => usize::try_from(u32::from_be_bytes(self.array()?.map(|byte: u8| byte ^ inverted))).ok()?,
+            LONG_VARINT => {
+                usize::try_from(u32::from_be_bytes(self.array()?.map(|byte: u8| byte ^ inverted)))
+                    .ok()?
+            }
             short => usize::from(short - 0x80),
         };
         if length == 0 || (first ^ inverted != LONG_VARINT && length > SHORT_VARINT_MAX) {
@@ -151,9 +167,10 @@ impl Reader<'_> {
         loop {
             match self.byte()? ^ inverted {
                 0 => break,
-                pair if pair <= 100 => {
-                    digits.extend([char::from(b'0' + (pair - 1) / 10), char::from(b'0' + (pair - 1) % 10)])
-                }
+                pair if pair <= 100 => digits.extend([
+                    char::from(b'0' + (pair - 1) / 10),
+                    char::from(b'0' + (pair - 1) % 10),
+                ]),
                 _ => return None,
             }
         }
@@ -165,9 +182,11 @@ impl Reader<'_> {
         if let Ok(zeros @ 1..=WHOLE_ZEROS_MAX) = u32::try_from(-scale) {
             return Some(Decimal { unscaled: unscaled * BigInt::from(10).pow(zeros), scale: 0 });
         }
-        // Without its last zeros a huge number may need a scale that there is not: it gets some of them back.
-        let missing =
-            u32::try_from(i64::from(i32::MIN).saturating_sub(scale).max(0)).ok().filter(|zeros| *zeros <= 1 << 20)?;
+        // Without its last zeros a huge number may need a scale that there is not: it gets some of
+        // them back.
+        let missing = u32::try_from(i64::from(i32::MIN).saturating_sub(scale).max(0))
+            .ok()
+            .filter(|zeros| *zeros <= 1 << 20)?;
         let unscaled = unscaled * BigInt::from(10).pow(missing);
         let scale = i32::try_from(scale + i64::from(missing)).ok()?;
         Some(Decimal { unscaled, scale })

@@ -67,13 +67,19 @@ fn native_value(native: NativeType, bytes: &[u8], out: &mut Vec<u8>) -> Option<(
         NativeType::Boolean => out.push(u8::from(<[u8; 1]>::try_from(bytes).ok()? != [0])),
         NativeType::Float => {
             let value = f32::from_be_bytes(bytes.try_into().ok()?);
-            let bits = if value.is_nan() { f32::NAN.to_bits() & !(1 << 31) } else { value.to_bits() };
-            out.extend_from_slice(&(if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }).to_be_bytes());
+            let bits =
+                if value.is_nan() { f32::NAN.to_bits() & !(1 << 31) } else { value.to_bits() };
+            out.extend_from_slice(
+                &(if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }).to_be_bytes(),
+            );
         }
         NativeType::Double => {
             let value = f64::from_be_bytes(bytes.try_into().ok()?);
-            let bits = if value.is_nan() { f64::NAN.to_bits() & !(1 << 63) } else { value.to_bits() };
-            out.extend_from_slice(&(if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }).to_be_bytes());
+            let bits =
+                if value.is_nan() { f64::NAN.to_bits() & !(1 << 63) } else { value.to_bits() };
+            out.extend_from_slice(
+                &(if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }).to_be_bytes(),
+            );
         }
         NativeType::Uuid => {
             let (version, most, least) = uuid_order(bytes)?;
@@ -84,7 +90,11 @@ fn native_value(native: NativeType, bytes: &[u8], out: &mut Vec<u8>) -> Option<(
         NativeType::Timeuuid => out.extend_from_slice(&timeuuid_order(bytes)?.to_be_bytes()),
         NativeType::Varint => varint(bytes, out)?,
         NativeType::Decimal => decimal(&Decimal::decode(bytes)?, out),
-        NativeType::Ascii | NativeType::Blob | NativeType::Duration | NativeType::Inet | NativeType::Text => {
+        NativeType::Ascii
+        | NativeType::Blob
+        | NativeType::Duration
+        | NativeType::Inet
+        | NativeType::Text => {
             escaped(bytes, out);
         }
     }

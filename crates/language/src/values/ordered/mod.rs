@@ -1,12 +1,15 @@
-//! Values as bytes whose order is the order of the values, for keys of a store that knows bytes alone.
+//! Values as bytes whose order is the order of the values, for keys of a store that knows bytes
+//! alone.
 //!
-//! A component is a header (null, empty, or a value) and what its type needs to be in order and to end by itself, so that
-//! no component is a prefix of another and several can stand one behind the other. For a descending column all of its
-//! bytes are inverted. No component begins with 0xFF or 0x00: a prefix of a clustering key is below everything that begins
-//! with it, and the prefix with 0xFF behind it is above ([`after_prefix`]).
+//! A component is a header (null, empty, or a value) and what its type needs to be in order and to
+//! end by itself, so that no component is a prefix of another and several can stand one behind the
+//! other. For a descending column all of its bytes are inverted. No component begins with 0xFF or
+//! 0x00: a prefix of a clustering key is below everything that begins with it, and the prefix with
+//! 0xFF behind it is above ([`after_prefix`]).
 //!
-//! Two values that compare as equal have the same bytes. What is decoded is then a canonical one of them: a `decimal`
-//! without zeros behind its point, a NaN of the usual bits, a tuple with all its nulls.
+//! Two values that compare as equal have the same bytes. What is decoded is then a canonical one of
+//! them: a `decimal` without zeros behind its point, a NaN of the usual bits, a tuple with all its
+//! nulls.
 
 mod decode;
 mod encode;
@@ -29,16 +32,24 @@ mod header {
     pub(super) const VALUE: u8 = 0x04;
 }
 
-/// Appends a value so that the bytes of values of one type and direction sort as [`crate::values::compare`] sorts them,
-/// or the other way round if `descending`.
+/// Appends a value so that the bytes of values of one type and direction sort as
+/// [`crate::values::compare`] sorts them, or the other way round if `descending`.
 ///
 /// # Errors
 /// When `bytes` are not a value of the type; `out` is then as it was.
-pub fn encode(cql_type: &CqlType, descending: bool, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidRequest> {
+pub fn encode(
+    cql_type: &CqlType,
+    descending: bool,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidRequest> {
     let start = out.len();
     if encode::value(cql_type, Some(bytes), out).is_none() {
         out.truncate(start);
-        return Err(InvalidRequest::new(format!("{} bytes that are no value of type {cql_type}", bytes.len())));
+        return Err(InvalidRequest::new(format!(
+            "{} bytes that are no value of type {cql_type}",
+            bytes.len()
+        )));
     }
     if descending {
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);
@@ -46,25 +57,26 @@ pub fn encode(cql_type: &CqlType, descending: bool, bytes: &[u8], out: &mut Vec<
     Ok(())
 }
 
-/// True if values of the type can be equal and still differ, by more than bytes that no number or text shows: by the zeros
-/// behind a decimal's digits, by nulls at the end of a tuple.
+/// True if values of the type can be equal and still differ, by more than bytes that no number or
+/// text shows: by the zeros behind a decimal's digits, by nulls at the end of a tuple.
 #[must_use]
 pub fn has_forms(cql_type: &CqlType) -> bool {
     match cql_type {
         CqlType::Native(native) => *native == NativeType::Decimal,
-        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
-            has_forms(element)
-        }
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => has_forms(element),
         CqlType::Map { key, value, .. } => has_forms(key) || has_forms(value),
         CqlType::Tuple(_) | CqlType::Udt { .. } => true,
         CqlType::Custom(_) => false,
     }
 }
 
-/// Turns the encoding of a prefix of a clustering key into a bound above every key that begins with it.
+/// Turns the encoding of a prefix of a clustering key into a bound above every key that begins with
+/// it.
 ///
-/// Bounds of a slice over the first n columns: `prefix` itself is the inclusive start and the exclusive end, and the
-/// prefix with this behind it the exclusive start and the inclusive end.
+/// Bounds of a slice over the first n columns: `prefix` itself is the inclusive start and the
+/// exclusive end, and the prefix with this behind it the exclusive start and the inclusive end.
 pub fn after_prefix(prefix: &mut Vec<u8>) {
     prefix.push(0xFF);
 }

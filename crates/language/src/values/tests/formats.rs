@@ -124,7 +124,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("timestamp", "2020-01-01 25:00", "Unable to parse a date/time from '2020-01-01 25:00'"),
     ("timestamp", "2020-01-01T12Z", "Unable to parse a date/time from '2020-01-01T12Z'"),
     ("timestamp", "10000-01-01Z", "Unable to parse a date/time from '10000-01-01Z'"),
-    ("timestamp", "99999999999999999999", "Unable to make long (for date) from: '99999999999999999999'"),
+    (
+        "timestamp",
+        "99999999999999999999",
+        "Unable to make long (for date) from: '99999999999999999999'",
+    ),
     ("date", "-1", "Unable to make unsigned int (for date) from: '-1'"),
     ("date", "4294967296", "Unable to make unsigned int (for date) from: '4294967296'"),
     ("date", "", "Unable to coerce '' to a formatted date (long)"),
@@ -136,7 +140,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("date", "abc", "Unable to coerce 'abc' to a formatted date (long)"),
     ("date", "2020-01-01T00:00", "Unable to coerce '2020-01-01T00:00' to a formatted date (long)"),
     ("time", "12:00", "(TimeType) Unable to coerce '12:00' to a formatted time (long)"),
-    ("time", "12:00:00.1234567890", "(TimeType) Unable to coerce '12:00:00.1234567890' to a formatted time (long)"),
+    (
+        "time",
+        "12:00:00.1234567890",
+        "(TimeType) Unable to coerce '12:00:00.1234567890' to a formatted time (long)",
+    ),
     ("time", "25:00:00", "(TimeType) Unable to coerce '25:00:00' to a formatted time (long)"),
     ("time", "12:60:00", "(TimeType) Unable to coerce '12:60:00' to a formatted time (long)"),
     ("time", "86400000000000", "Unable to make long (for time) from: '86400000000000'"),
@@ -155,8 +163,16 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "Invalid duration. The total number of months must be less or equal to 2147483647",
     ),
     ("duration", "1h 2m", "Unable to convert '1h 2m' to a duration"),
-    ("duration", "178956971y", "Invalid duration. The total number of months must be less or equal to 2147483647"),
-    ("duration", "2147483648mo", "Invalid duration. The total number of months must be less or equal to 2147483647"),
+    (
+        "duration",
+        "178956971y",
+        "Invalid duration. The total number of months must be less or equal to 2147483647",
+    ),
+    (
+        "duration",
+        "2147483648mo",
+        "Invalid duration. The total number of months must be less or equal to 2147483647",
+    ),
     ("inet", "256.0.0.1", "Unable to make inet address from '256.0.0.1'"),
     ("inet", "no.such.invalid", "Unable to make inet address from 'no.such.invalid'"),
     ("tinyint", "128", "Unable to make byte from '128'"),
@@ -298,12 +314,24 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("decimal", "01", "Expected 0 or at least 4 bytes (1)"),
     ("double", "01", "Expected 8 or 0 byte value for a double (1)"),
     ("duration", "", "Expected at least 3 bytes for a duration (0)"),
-    ("duration", "010203", "The duration months, days and nanoseconds must be all of the same sign (-1, 1, -2)"),
+    (
+        "duration",
+        "010203",
+        "The duration months, days and nanoseconds must be all of the same sign (-1, 1, -2)",
+    ),
     ("float", "01", "Expected 4 or 0 byte value for a float (1)"),
     ("inet", "01", "Expected 4 or 16 byte inetaddress; got 01"),
     ("inet", "ff", "Expected 4 or 16 byte inetaddress; got ff"),
-    ("inet", "00000001000000040000000a", "Expected 4 or 16 byte inetaddress; got 00000001000000040000000a"),
-    ("inet", "0000000100000004000000010b", "Expected 4 or 16 byte inetaddress; got 0000000100000004000000010b"),
+    (
+        "inet",
+        "00000001000000040000000a",
+        "Expected 4 or 16 byte inetaddress; got 00000001000000040000000a",
+    ),
+    (
+        "inet",
+        "0000000100000004000000010b",
+        "Expected 4 or 16 byte inetaddress; got 0000000100000004000000010b",
+    ),
     ("int", "01", "Expected 4 or 0 byte int (1)"),
     ("smallint", "", "Expected 2 bytes for a smallint (0)"),
     ("text", "80", "String didn't validate."),
@@ -314,16 +342,32 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("tinyint", "", "Expected 1 byte for a tinyint (0)"),
     ("uuid", "01", "UUID should be 16 or 0 bytes (1)"),
     ("frozen<list<int>>", "", "Not enough bytes to read a list"),
-    ("frozen<list<int>>", "0000000100000004000000010b", "Unexpected extraneous bytes after list value"),
+    (
+        "frozen<list<int>>",
+        "0000000100000004000000010b",
+        "Unexpected extraneous bytes after list value",
+    ),
     ("frozen<set<text>>", "", "Not enough bytes to read a set"),
-    ("frozen<set<text>>", "0000000100000004000000010b", "Unexpected extraneous bytes after set value"),
+    (
+        "frozen<set<text>>",
+        "0000000100000004000000010b",
+        "Unexpected extraneous bytes after set value",
+    ),
     ("frozen<map<text, int>>", "", "Not enough bytes to read a map"),
     ("tuple<int, text>", "01", "Not enough bytes to read size of 0th component"),
     ("tuple<int, text>", "01020304", "Not enough bytes to read 0th component"),
-    ("tuple<int, text>", "0000000400000005000000026162ff", "Invalid remaining data after end of tuple value"),
+    (
+        "tuple<int, text>",
+        "0000000400000005000000026162ff",
+        "Invalid remaining data after end of tuple value",
+    ),
     ("frozen<ty>", "01", "Not enough bytes to read size of 0th field a"),
     ("frozen<ty>", "01020304", "Not enough bytes to read 0th field a"),
-    ("frozen<ty>", "0000000400000005000000026162ff", "Invalid remaining data after end of UDT value"),
+    (
+        "frozen<ty>",
+        "0000000400000005000000026162ff",
+        "Invalid remaining data after end of UDT value",
+    ),
     ("vector<float, 2>", "", "Invalid empty vector value"),
     ("vector<float, 2>", "01", "Not enough bytes to read a vector<float, 2>"),
     (
@@ -333,7 +377,11 @@ const INVALID: &[(&str, &str, &str)] = &[
     ),
     ("vector<text, 2>", "", "Invalid empty vector value"),
     ("vector<text, 2>", "0102", "Not enough bytes to read a vector<text, 2>"),
-    ("vector<text, 2>", "0102030405060708", "Unexpected 2 extraneous bytes after vector<text, 2> value"),
+    (
+        "vector<text, 2>",
+        "0102030405060708",
+        "Unexpected 2 extraneous bytes after vector<text, 2> value",
+    ),
 ];
 
 fn native(name: &str) -> NativeType {
@@ -350,7 +398,11 @@ fn text_is_read_as_by_cassandra() {
 #[test]
 fn text_is_refused_as_by_cassandra() {
     for (name, text, message) in REFUSED {
-        assert_eq!(from_string(native(name), text, 0).expect_err(text).message, *message, "{name} {text}");
+        assert_eq!(
+            from_string(native(name), text, 0).expect_err(text).message,
+            *message,
+            "{name} {text}"
+        );
     }
 }
 
@@ -364,7 +416,11 @@ fn values_are_written_as_by_cassandra() {
 #[test]
 fn invalid_values_are_refused_as_by_cassandra() {
     for (name, bytes, message) in INVALID {
-        assert_eq!(validate(&cql_type(name), &hex(bytes)).expect_err(bytes).message, *message, "{name} {bytes}");
+        assert_eq!(
+            validate(&cql_type(name), &hex(bytes)).expect_err(bytes).message,
+            *message,
+            "{name} {bytes}"
+        );
     }
 }
 

@@ -97,7 +97,11 @@ const WRITTEN: &[(&str, &str, &str)] = &[
 #[test]
 fn values_become_json() {
     for (name, bytes, json) in WRITTEN {
-        assert_eq!(to_json(&cql_type(name), Some(&hex(bytes))).as_deref(), Some(*json), "{name} {bytes}");
+        assert_eq!(
+            to_json(&cql_type(name), Some(&hex(bytes))).as_deref(),
+            Some(*json),
+            "{name} {bytes}"
+        );
     }
     assert_eq!(to_json(&cql_type("int"), None).as_deref(), Some("null"));
 }
@@ -141,7 +145,8 @@ fn json_becomes_values() {
     for (name, json, bytes) in cases {
         let parsed = parse(json).expect(json);
         let found = from_json(&cql_type(name), &parsed, 0);
-        let wanted = if json.starts_with("{\"2\"") { format!("{bytes}00000003") } else { bytes.to_owned() };
+        let wanted =
+            if json.starts_with("{\"2\"") { format!("{bytes}00000003") } else { bytes.to_owned() };
         assert_eq!(found, Ok(Some(hex(&wanted))), "{name} {json}");
     }
     assert_eq!(from_json(&cql_type("int"), &Json::Null, 0), Ok(None));
@@ -168,17 +173,27 @@ fn json_of_the_wrong_type_is_refused_as_by_cassandra() {
         ("frozen<list<int>>", "1", "Expected a list, but got a Integer: 1"),
         ("frozen<set<text>>", "1", "Expected a list (representing a set), but got a Integer: 1"),
         ("frozen<map<text, int>>", "1", "Expected a map, but got a Integer: 1"),
-        ("tuple<int, text>", "1", "Expected a list representation of a tuple, but got a Integer: 1"),
+        (
+            "tuple<int, text>",
+            "1",
+            "Expected a list representation of a tuple, but got a Integer: 1",
+        ),
     ];
     for (name, json, message) in cases {
         let parsed = parse(json).expect(json);
-        assert_eq!(from_json(&cql_type(name), &parsed, 0).expect_err(json).message, message, "{name} {json}");
+        assert_eq!(
+            from_json(&cql_type(name), &parsed, 0).expect_err(json).message,
+            message,
+            "{name} {json}"
+        );
     }
 }
 
 #[test]
 fn text_that_is_no_json() {
-    for text in ["", "{", "[1,]", "{\"a\"}", "01", "1.", "nul", "\"a", "\"\\x\"", "1 2", "{a: 1}", "\"\n\""] {
+    for text in
+        ["", "{", "[1,]", "{\"a\"}", "01", "1.", "nul", "\"a", "\"\\x\"", "1 2", "{a: 1}", "\"\n\""]
+    {
         assert!(parse(text).is_err(), "{text}");
     }
     assert!(parse(&"[".repeat(1000)).is_err());

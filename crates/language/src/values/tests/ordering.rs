@@ -28,10 +28,25 @@ fn order_as_cassandra_has_it() {
         ("date", "80000000", "7fffffff", Ordering::Greater),
         ("inet", "7f000001", "00000000000000000000000000000001", Ordering::Greater),
         // By version, then by time.
-        ("uuid", "00000000000040008000000000000000", "ffffffffffff1fff8000000000000000", Ordering::Greater),
-        ("timeuuid", "ffffffff000010008000000000000000", "00000000000110008000000000000000", Ordering::Less),
+        (
+            "uuid",
+            "00000000000040008000000000000000",
+            "ffffffffffff1fff8000000000000000",
+            Ordering::Greater,
+        ),
+        (
+            "timeuuid",
+            "ffffffff000010008000000000000000",
+            "00000000000110008000000000000000",
+            Ordering::Less,
+        ),
         // The last eight bytes are signed.
-        ("timeuuid", "00000000000010008000000000000000", "00000000000010000000000000000000", Ordering::Less),
+        (
+            "timeuuid",
+            "00000000000010008000000000000000",
+            "00000000000010000000000000000000",
+            Ordering::Less,
+        ),
         ("frozen<list<int>>", "0000000100000004ffffffff", "00000000", Ordering::Greater),
         ("tuple<int, text>", "", "ffffffff", Ordering::Less),
         ("tuple<int, text>", "ffffffff", "ffffffffffffffff", Ordering::Equal),
@@ -46,7 +61,8 @@ fn order_as_cassandra_has_it() {
     }
 }
 
-/// Encoded, two values are in the order that they compare in, and decode to values that compare as equal.
+/// Encoded, two values are in the order that they compare in, and decode to values that compare as
+/// equal.
 fn check_encoding(cql_type: &CqlType, left: &[u8], right: &[u8]) {
     let expected = compare(cql_type, left, right);
     for descending in [false, true] {
@@ -63,7 +79,11 @@ fn check_encoding(cql_type: &CqlType, left: &[u8], right: &[u8]) {
         // Also with more behind them, where neither may be a prefix of the other.
         if expected.is_ne() {
             let longer = |encoded: &[u8], tail: u8| [encoded, &[tail]].concat();
-            assert_eq!(longer(&left_encoded, 0xFF).cmp(&longer(&right_encoded, 0x00)), wanted, "{names}");
+            assert_eq!(
+                longer(&left_encoded, 0xFF).cmp(&longer(&right_encoded, 0x00)),
+                wanted,
+                "{names}"
+            );
         }
         let mut decoded = Vec::new();
         let mut input = &left_encoded[..];
@@ -84,7 +104,10 @@ fn value(cql_type: &CqlType) -> BoxedStrategy<Vec<u8>> {
         }
         CqlType::Map { key, value: of, .. } => prop::collection::vec((value(key), value(of)), 0..3)
             .prop_map(|entries| {
-                split::join_collection(entries.len(), entries.into_iter().flat_map(|(key, value)| [key, value]))
+                split::join_collection(
+                    entries.len(),
+                    entries.into_iter().flat_map(|(key, value)| [key, value]),
+                )
             })
             .boxed(),
         CqlType::Tuple(types) => tuple(types.iter()),
@@ -95,7 +118,9 @@ fn value(cql_type: &CqlType) -> BoxedStrategy<Vec<u8>> {
             // Elements of fixed length are never empty in a vector.
             let of = value(&element);
             let of = match element.fixed_length() {
-                Some(length) => of.prop_filter("a full element", move |value| value.len() == length).boxed(),
+                Some(length) => {
+                    of.prop_filter("a full element", move |value| value.len() == length).boxed()
+                }
                 None => of,
             };
             let elements = prop::collection::vec(of, count);
@@ -109,7 +134,8 @@ fn value(cql_type: &CqlType) -> BoxedStrategy<Vec<u8>> {
 }
 
 fn tuple<'t>(types: impl Iterator<Item = &'t CqlType>) -> BoxedStrategy<Vec<u8>> {
-    let elements: Vec<_> = types.map(|cql_type| prop::option::weighted(0.8, value(cql_type))).collect();
+    let elements: Vec<_> =
+        types.map(|cql_type| prop::option::weighted(0.8, value(cql_type))).collect();
     let all = elements.len();
     (elements, 0..=all)
         .prop_map(|(elements, kept)| {
@@ -120,19 +146,28 @@ fn tuple<'t>(types: impl Iterator<Item = &'t CqlType>) -> BoxedStrategy<Vec<u8>>
 }
 
 fn native_value(native: NativeType) -> BoxedStrategy<Vec<u8>> {
-    let bytes = || prop::collection::vec(prop_oneof![Just(0u8), Just(0xFF), Just(1), any::<u8>()], 0..6);
+    let bytes =
+        || prop::collection::vec(prop_oneof![Just(0u8), Just(0xFF), Just(1), any::<u8>()], 0..6);
     match native {
         NativeType::Ascii => "[ -~\\x00]{0,4}".prop_map(String::into_bytes).boxed(),
         NativeType::Text => "[\\x00a\\u{ff}\\u{ffff}]{0,4}".prop_map(String::into_bytes).boxed(),
         NativeType::Blob => bytes().boxed(),
-        NativeType::Boolean | NativeType::Tinyint => any::<u8>().prop_map(|byte| vec![byte]).boxed(),
+        NativeType::Boolean | NativeType::Tinyint => {
+            any::<u8>().prop_map(|byte| vec![byte]).boxed()
+        }
         NativeType::Smallint => any::<i16>().prop_map(|value| value.to_be_bytes().to_vec()).boxed(),
-        NativeType::Int => prop_oneof![-3i32..3, any::<i32>()].prop_map(|value| value.to_be_bytes().to_vec()).boxed(),
+        NativeType::Int => prop_oneof![-3i32..3, any::<i32>()]
+            .prop_map(|value| value.to_be_bytes().to_vec())
+            .boxed(),
         NativeType::Bigint | NativeType::Counter | NativeType::Timestamp => {
-            prop_oneof![-3i64..3, any::<i64>()].prop_map(|value| value.to_be_bytes().to_vec()).boxed()
+            prop_oneof![-3i64..3, any::<i64>()]
+                .prop_map(|value| value.to_be_bytes().to_vec())
+                .boxed()
         }
         NativeType::Date => any::<u32>().prop_map(|value| value.to_be_bytes().to_vec()).boxed(),
-        NativeType::Time => (0i64..86_400_000_000_000).prop_map(|value| value.to_be_bytes().to_vec()).boxed(),
+        NativeType::Time => {
+            (0i64..86_400_000_000_000).prop_map(|value| value.to_be_bytes().to_vec()).boxed()
+        }
         NativeType::Float => any::<u32>().prop_map(|value| value.to_be_bytes().to_vec()).boxed(),
         NativeType::Double => prop_oneof![
             any::<u64>(),
@@ -157,9 +192,11 @@ fn native_value(native: NativeType) -> BoxedStrategy<Vec<u8>> {
                 bytes
             })
             .boxed(),
-        NativeType::Inet => {
-            prop_oneof![prop::collection::vec(any::<u8>(), 4), prop::collection::vec(any::<u8>(), 16)].boxed()
-        }
+        NativeType::Inet => prop_oneof![
+            prop::collection::vec(any::<u8>(), 4),
+            prop::collection::vec(any::<u8>(), 16)
+        ]
+        .boxed(),
         NativeType::Varint => prop_oneof![
             bytes(),
             any::<i64>().prop_map(|value| encode_varint(&BigInt::from(value))),
@@ -196,7 +233,10 @@ fn any_type() -> BoxedStrategy<CqlType> {
             inner.clone().prop_map(CqlType::set),
             (inner.clone(), inner.clone()).prop_map(|(key, value)| CqlType::map(key, value)),
             prop::collection::vec(inner.clone(), 1..4).prop_map(CqlType::tuple),
-            (inner, 1u32..3).prop_map(|(element, dimension)| CqlType::Vector { element: element.into(), dimension }),
+            (inner, 1u32..3).prop_map(|(element, dimension)| CqlType::Vector {
+                element: element.into(),
+                dimension
+            }),
         ]
     })
     .prop_map(|cql_type| cql_type.freeze())
@@ -210,7 +250,11 @@ fn a_decimal_of_an_exponent_that_there_is_not_is_none() {
         let ordered = (exponent ^ i64::MIN).to_be_bytes();
         let component = [&[0x04, 0x81][..], &ordered, &[12, 0]].concat();
         let mut input = &component[..];
-        assert_eq!(ordered::decode(&decimal, false, &mut input, &mut Vec::new()), None, "{exponent}");
+        assert_eq!(
+            ordered::decode(&decimal, false, &mut input, &mut Vec::new()),
+            None,
+            "{exponent}"
+        );
         assert_eq!(input, component);
     }
 }

@@ -6,7 +6,8 @@ use super::store::Store;
 use crate::tests::Without;
 use crate::types::Namespace;
 
-/// Ticks that a lease lasts: shorter than a TTL, so that holds outlive the lease of who granted them.
+/// Ticks that a lease lasts: shorter than a TTL, so that holds outlive the lease of who granted
+/// them.
 pub(super) const LEASE: u8 = 1;
 pub(super) const TTL: u8 = 2;
 pub(super) const WAIT: u8 = 1;
@@ -20,7 +21,8 @@ pub(super) const AGE_MAX: u8 = 8;
 pub(super) struct Bounds {
     pub(super) namespace: Namespace,
     pub(super) clients: u8,
-    /// The lock is asked for in both modes, and waited for; otherwise neither shared nor waited for.
+    /// The lock is asked for in both modes, and waited for; otherwise neither shared nor waited
+    /// for.
     pub(super) modes: bool,
     /// Requests of all clients.
     pub(super) requests: u8,
@@ -28,7 +30,8 @@ pub(super) struct Bounds {
     pub(super) take_overs: u8,
     /// Writes and readings that fail, clients that leave, proxies that end without a word.
     pub(super) faults: u8,
-    /// The longest TTL, which renewals may ask for, in ticks; for so long the next owner of the shard grants no lock in memory.
+    /// The longest TTL, which renewals may ask for, in ticks; for so long the next owner of the
+    /// shard grants no lock in memory.
     pub(super) longest: u8,
     /// How many tokens a lease allows, above those that there were when it was renewed.
     pub(super) tokens: i32,
@@ -97,7 +100,8 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(bounds: Bounds) -> Self {
         let times = Times { ttl: TTL, longer: bounds.longest, wait: WAIT };
-        let machines = WALL.map(|wall| Machines::new(bounds.namespace, bounds.without, times, wall.into()));
+        let machines =
+            WALL.map(|wall| Machines::new(bounds.namespace, bounds.without, times, wall.into()));
         Self { bounds, machines, seen: Seen::default(), log: None, violation: None }
     }
 
@@ -142,7 +146,8 @@ impl Model {
         }
     }
 
-    /// Whether a client may yet be told that it has the lock. Otherwise nothing that may never happen can.
+    /// Whether a client may yet be told that it has the lock. Otherwise nothing that may never
+    /// happen can.
     fn is_anybody_told(&self, state: &State) -> bool {
         let hears = |pending: Pending| pending.operation != Operation::Release;
         self.may_ask(state) || state.clients.iter().any(|client| client.pending.is_some_and(hears))
@@ -172,7 +177,8 @@ impl Model {
         for proxy in (0..PROXIES as u8).filter(|proxy| self.facts(state, *proxy).owned) {
             let mut ask = |operation| out.push(Event::Asks { client, proxy, operation });
             for (shared, waits) in [(false, false), (false, true), (true, false), (true, true)] {
-                // Whoever holds the lock and asks for it again, because it did not hear, asks for the same.
+                // Whoever holds the lock and asks for it again, because it did not hear, asks for
+                // the same.
                 let is_asked = self.bounds.modes || !shared && !waits;
                 if is_asked && of.belief.is_none_or(|belief| belief.shared == shared && !waits) {
                     ask(Operation::Acquire { shared, waits });
@@ -230,7 +236,9 @@ impl Model {
         }
         let waits = self.bounds.fleet != LeftOut::LeaseOver;
         let can_take = match state.owner {
-            Owner::Proxy(owner) => owner != proxy && (state.proxies[usize::from(owner)].lease == 0 || !waits),
+            Owner::Proxy(owner) => {
+                owner != proxy && (state.proxies[usize::from(owner)].lease == 0 || !waits)
+            }
             // Its own host knows that the process has ended.
             Owner::Ended(host, lease, _) => lease == 0 || host == proxy || !waits,
         };
@@ -241,7 +249,9 @@ impl Model {
             out.push(Event::Crashes { proxy });
         }
         match of.drained {
-            None if owns && of.lease > 0 && self.facts(state, proxy).owned => out.push(Event::Drains { proxy }),
+            None if owns && of.lease > 0 && self.facts(state, proxy).owned => {
+                out.push(Event::Drains { proxy })
+            }
             Some(_) if owns && of.lease > 0 => {
                 out.push(Event::Resumes { proxy });
                 let other = &state.proxies[usize::from(1 - proxy)];

@@ -10,7 +10,10 @@ impl Model {
     /// What comes of an event; an error if it is what may never happen.
     pub(super) fn happen(&mut self, state: &mut State, event: Event) -> Result<(), String> {
         use Event::{Crashes, Fails, Leaves, ReadFails};
-        state.faults += u8::from(matches!(event, Crashes { .. } | Fails { .. } | Leaves { .. } | ReadFails { .. }));
+        state.faults += u8::from(matches!(
+            event,
+            Crashes { .. } | Fails { .. } | Leaves { .. } | ReadFails { .. }
+        ));
         match event {
             Event::Tick => self.pass(state),
             Event::Asks { client, proxy, operation } => {
@@ -41,7 +44,9 @@ impl Model {
                 }
                 self.say(state, proxy, Word::Written { client, written });
             }
-            Event::Read { proxy, replica, way } => self.read(state, proxy, replica.into(), way.into()),
+            Event::Read { proxy, replica, way } => {
+                self.read(state, proxy, replica.into(), way.into())
+            }
             Event::ReadFails { proxy } => self.say(state, proxy, Word::LoadFailed),
             _ => self.happen_to_fleet(state, event),
         }
@@ -83,11 +88,13 @@ impl Model {
             }
             Event::Drains { proxy } => {
                 let facts = self.facts(state, proxy);
-                state.proxies[usize::from(proxy)].drained = Some((facts.last_token, facts.memory_free));
+                state.proxies[usize::from(proxy)].drained =
+                    Some((facts.last_token, facts.memory_free));
                 self.lose(state, proxy);
             }
             Event::HandsOver { proxy } => {
-                if let Some((last, memory_free)) = state.proxies[usize::from(proxy)].drained.take() {
+                if let Some((last, memory_free)) = state.proxies[usize::from(proxy)].drained.take()
+                {
                     state.floor = state.floor.max(last);
                     self.give(state, 1 - proxy, memory_free);
                 }

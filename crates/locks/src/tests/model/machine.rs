@@ -1,7 +1,9 @@
-//! The states that [`Locks`] can be in, each kept once under a number, and what each does with each event: tried once.
+//! The states that [`Locks`] can be in, each kept once under a number, and what each does with each
+//! event: tried once.
 //!
-//! Times are told from the present, so that a state is the same whenever it comes. Numbers of entries and their generations are left
-//! out: the model names holds and requests by their clients, and what is stale for `Locks` it does not tell.
+//! Times are told from the present, so that a state is the same whenever it comes. Numbers of
+//! entries and their generations are left out: the model names holds and requests by their clients,
+//! and what is stale for `Locks` it does not tell.
 
 use std::collections::HashMap;
 
@@ -12,11 +14,12 @@ use crate::slab::NIL;
 use crate::state::{Awaits, BucketState, HoldState, Operation as Asked};
 use crate::tests::Without;
 use crate::types::{
-    self, BUCKETS_PER_SHARD, Handle, Lease, Limits, LoadId, Mode, Namespace, Now, Outcome, Row, Sink, Ticket, Write,
-    WriteId, Written, bucket_of,
+    self, BUCKETS_PER_SHARD, Handle, Lease, Limits, LoadId, Mode, Namespace, Now, Outcome, Row,
+    Sink, Ticket, Write, WriteId, Written, bucket_of,
 };
 
-/// Time passes in steps of so many milliseconds: longer than the wait before a write is first repeated.
+/// Time passes in steps of so many milliseconds: longer than the wait before a write is first
+/// repeated.
 pub(super) const TICK_MS: u64 = 200;
 
 /// Milliseconds that are over when so many ticks have passed, and not before.
@@ -131,7 +134,8 @@ pub(super) struct Machines {
     namespace: Namespace,
     without: Without,
     times: Times,
-    /// The time of day on this host, which stands still: it can only matter by being ahead or behind.
+    /// The time of day on this host, which stands still: it can only matter by being ahead or
+    /// behind.
     wall_us: i64,
     name: Vec<u8>,
     numbers: HashMap<Vec<u8>, u32>,
@@ -263,10 +267,20 @@ impl Machines {
         match operation {
             Operation::Acquire { shared, waits } => {
                 let mode = if shared { Mode::Shared } else { Mode::Exclusive };
-                locks.acquire(now, &asked, mode, (ticks(ttl), if waits { ticks(wait) } else { 0 }), said);
+                locks.acquire(
+                    now,
+                    &asked,
+                    mode,
+                    (ticks(ttl), if waits { ticks(wait) } else { 0 }),
+                    said,
+                );
             }
-            Operation::Renew { longer: false } => _ = locks.renew(now, &asked, None, (ticks(ttl), None), said),
-            Operation::Renew { longer: true } => _ = locks.renew(now, &asked, None, (ticks(longer), None), said),
+            Operation::Renew { longer: false } => {
+                _ = locks.renew(now, &asked, None, (ticks(ttl), None), said)
+            }
+            Operation::Renew { longer: true } => {
+                _ = locks.renew(now, &asked, None, (ticks(longer), None), said)
+            }
             Operation::Release => _ = locks.release(now, &asked, None, false, said),
         }
     }
@@ -305,9 +319,11 @@ impl Machines {
 
     /// The write in flight of this client's hold.
     fn write(&self, locks: &Locks, client: u8) -> Option<WriteId> {
-        let is_it = |hold: &u32| locks.owners.bytes(locks.timed.holds[*hold].owner) == owner(client);
+        let is_it =
+            |hold: &u32| locks.owners.bytes(locks.timed.holds[*hold].owner) == owner(client);
         let index = self.holds(locks).find(is_it).map(|hold| locks.write_of(hold))?;
-        let write = (index != NIL).then(|| &locks.timed.writes[index]).filter(|write| write.in_flight)?;
+        let write =
+            (index != NIL).then(|| &locks.timed.writes[index]).filter(|write| write.in_flight)?;
         Some(WriteId(u64::from(index) | u64::from(write.generation) << 32))
     }
 
@@ -322,10 +338,17 @@ impl Machines {
         let in_flight = |hold: u32| {
             let write = locks.write_of(hold);
             let hold = &locks.timed.holds[hold];
-            let write = (write != NIL).then(|| &locks.timed.writes[write]).filter(|write| write.in_flight)?;
+            let write = (write != NIL)
+                .then(|| &locks.timed.writes[write])
+                .filter(|write| write.in_flight)?;
             let client = client(locks.owners.bytes(hold.owner));
             let slot = if hold.mode == Mode::Shared { client + 1 } else { 0 };
-            Some(InFlight { client, slot, at: write.timestamp_us as i32, repeated: write.unknown > 0 })
+            Some(InFlight {
+                client,
+                slot,
+                at: write.timestamp_us as i32,
+                repeated: write.unknown > 0,
+            })
         };
         let facts = Facts {
             owned: locks.shards[0].owned,
@@ -346,7 +369,8 @@ impl Machines {
     fn encode(&self, locks: &Locks, tick: u64) -> Vec<u8> {
         let (now_ms, mut out) = (tick * TICK_MS, Vec::new());
         let left = |due_ms: u64| due_ms.saturating_sub(now_ms).div_ceil(TICK_MS) as u8;
-        let number = |out: &mut Vec<u8>, number: i64| out.extend_from_slice(&(number as i32).to_le_bytes());
+        let number =
+            |out: &mut Vec<u8>, number: i64| out.extend_from_slice(&(number as i32).to_le_bytes());
         let lease = left(locks.lease.valid_until_ns / 1_000_000);
         out.extend([lease, u8::from(locks.shards[0].owned)]);
         number(&mut out, if lease > 0 { locks.lease.ts_limit_us } else { 0 });
@@ -362,21 +386,38 @@ impl Machines {
                 HoldState::Writing => 1,
                 HoldState::Unconfirmed => 2,
             };
-            out.extend([b'h', client(locks.owners.bytes(hold.owner)), hold.mode as u8, state, left(hold.due_ms)]);
-            let _ = [hold.token, locks.timestamp_us(index), i64::from(hold.ttl_ms)].map(|of| number(&mut out, of));
+            out.extend([
+                b'h',
+                client(locks.owners.bytes(hold.owner)),
+                hold.mode as u8,
+                state,
+                left(hold.due_ms),
+            ]);
+            let _ = [hold.token, locks.timestamp_us(index), i64::from(hold.ttl_ms)]
+                .map(|of| number(&mut out, of));
             if locks.write_of(index) == NIL {
                 continue;
             }
             let write = &locks.timed.writes[locks.write_of(index)];
-            let original = (write.original != NIL).then(|| locks.timed.requests[write.original].ticket.0 as u8);
-            out.extend([b'w', u8::from(write.in_flight), u8::from(write.abandoned), original.unwrap_or(u8::MAX)]);
+            let original = (write.original != NIL)
+                .then(|| locks.timed.requests[write.original].ticket.0 as u8);
+            out.extend([
+                b'w',
+                u8::from(write.in_flight),
+                u8::from(write.abandoned),
+                original.unwrap_or(u8::MAX),
+            ]);
             // Nothing is due while it is in flight, and waits get no longer after the fifth time.
-            out.extend([write.unknown.min(5) as u8, if write.in_flight { 0 } else { left(write.due_ms) }]);
+            out.extend([
+                write.unknown.min(5) as u8,
+                if write.in_flight { 0 } else { left(write.due_ms) },
+            ]);
             let _ = [write.timestamp_us, i64::from(write.ttl_ms)].map(|of| number(&mut out, of));
         }
         for request in self.requests(locks) {
             let request = &locks.timed.requests[request];
-            let due = matches!(request.awaits, Awaits::Turn(_) | Awaits::Load(_)).then(|| left(request.due_ms));
+            let due = matches!(request.awaits, Awaits::Turn(_) | Awaits::Load(_))
+                .then(|| left(request.due_ms));
             let awaits = match request.awaits {
                 Awaits::Turn(_) => 0,
                 Awaits::Write(_) => 1,
@@ -385,11 +426,14 @@ impl Machines {
             };
             out.extend([b'r', request.ticket.0 as u8, awaits, due.unwrap_or(0)]);
             match request.operation {
-                Asked::Acquire { mode, wait_ms, .. } => out.extend([mode as u8, u8::from(wait_ms > 0)]),
+                Asked::Acquire { mode, wait_ms, .. } => {
+                    out.extend([mode as u8, u8::from(wait_ms > 0)])
+                }
                 Asked::Renew { ttl_ms, .. } => out.push(2 + (u64::from(ttl_ms) / TICK_MS) as u8),
                 Asked::Release { .. } => out.push(u8::MAX),
                 Asked::Look => out.push(u8::MAX - 1),
-                // The model's clients do not give back: whether a hold was found again is no part of its states.
+                // The model's clients do not give back: whether a hold was found again is no part
+                // of its states.
                 Asked::GiveBack { .. } => out.push(u8::MAX - 2),
             }
         }
@@ -421,7 +465,11 @@ impl Sink for Said {
             }
             Outcome::Refused { holder: Some(holder), .. } if holder.owner == owner(asker) => {
                 let left = u64::from(holder.ttl_ms).div_ceil(TICK_MS) as u8;
-                Answer::Own { shared: holder.mode == Mode::Shared, fence: holder.fence as i32, left }
+                Answer::Own {
+                    shared: holder.mode == Mode::Shared,
+                    fence: holder.fence as i32,
+                    left,
+                }
             }
             Outcome::Refused { .. } => Answer::Refused,
             other => Answer::Other(format!("{other:?}")),
@@ -433,7 +481,8 @@ impl Sink for Said {
         let Row { slot, owner, token, ttl_ms, timestamp_us, .. } = write.row;
         let slot = if slot.is_empty() { 0 } else { client(slot) + 1 };
         let owner = if owner.is_empty() { 0 } else { client(owner) + 1 };
-        self.writes.push((slot, Version { at: timestamp_us as i32, owner, token: token as i32, ttl_ms }));
+        self.writes
+            .push((slot, Version { at: timestamp_us as i32, owner, token: token as i32, ttl_ms }));
     }
 
     fn load(&mut self, _: LoadId) {

@@ -1,7 +1,8 @@
-//! A model of locks: [`crate::Locks`] of two proxies, what is around them, and all that can happen, in every order.
+//! A model of locks: [`crate::Locks`] of two proxies, what is around them, and all that can happen,
+//! in every order.
 //!
-//! It is the real `Locks` that runs. Its states are told apart by what matters for what comes, so that each is tried with each
-//! event once (`machine.rs`). Around it is a model of the rest:
+//! It is the real `Locks` that runs. Its states are told apart by what matters for what comes, so
+//! that each is tried with each event once (`machine.rs`). Around it is a model of the rest:
 //!
 //! | of the model | stands for |
 //! |---|---|
@@ -11,14 +12,16 @@
 //! | `store.rs` | Cassandra: a write at QUORUM, with its timestamp; a read of a partition at QUORUM, with its repair |
 //! | `told.rs` | clients that count their time from when they asked |
 //!
-//! Nobody has to do anything soon: a proxy that stands still is one to which nothing happens while time passes. Times are a
-//! few ticks, and a tick is longer than the shortest wait. A request is at the proxy when it is sent, and its answer at the client when
-//! it is given: later ones leave less time to believe in. What is not here: clocks of different speed, for which the fleet has
-//! margins (`fleet_sim` tests them), operators, several locks, and more than one page of rows.
+//! Nobody has to do anything soon: a proxy that stands still is one to which nothing happens while
+//! time passes. Times are a few ticks, and a tick is longer than the shortest wait. A request is at
+//! the proxy when it is sent, and its answer at the client when it is given: later ones leave less
+//! time to believe in. What is not here: clocks of different speed, for which the fleet has margins
+//! (`fleet_sim` tests them), operators, several locks, and more than one page of rows.
 //!
-//! Properties: no two holders of whom one is exclusive, by what clients believe; fences rise; who asks again for what it holds has
-//! the same fence; one answer to each request; no two rows of one timestamp. For each step that the design relies on there is a search
-//! without it, which must find a violation: `--nocapture` prints its history, with what proxies wrote and answered.
+//! Properties: no two holders of whom one is exclusive, by what clients believe; fences rise; who
+//! asks again for what it holds has the same fence; one answer to each request; no two rows of one
+//! timestamp. For each step that the design relies on there is a search without it, which must find
+//! a violation: `--nocapture` prints its history, with what proxies wrote and answered.
 
 mod events;
 mod happen;
@@ -53,7 +56,8 @@ const DURABLE: Bounds = Bounds {
     sought: "",
     begun: &[],
 };
-const MEMORY: Bounds = Bounds { namespace: Namespace::Memory, requests: 3, take_overs: 2, faults: 2, ..DURABLE };
+const MEMORY: Bounds =
+    Bounds { namespace: Namespace::Memory, requests: 3, take_overs: 2, faults: 2, ..DURABLE };
 /// Without sharing and waiting: what can go wrong between owners.
 const EXCLUSIVE: Bounds = Bounds { modes: false, faults: 0, ..DURABLE };
 const WHOLE: Without = Without {
@@ -71,7 +75,10 @@ fn looked_at(name: &str, bounds: Bounds, states_max: usize) -> Found {
     let begun = std::time::Instant::now();
     let found = search(bounds, states_max);
     let Found { states, machines, depth, .. } = found;
-    println!("{name}: {states} states, {machines} of locks, {depth} steps deep, {:?}", begun.elapsed());
+    println!(
+        "{name}: {states} states, {machines} of locks, {depth} steps deep, {:?}",
+        begun.elapsed()
+    );
     found
 }
 
@@ -88,7 +95,8 @@ fn holds(name: &str, bounds: Bounds) -> Seen {
 /// Something is wrong, of this kind.
 fn is_missed(name: &str, bounds: Bounds, sought: &'static str) {
     let found = looked_at(name, Bounds { sought, ..bounds }, STATES_MAX);
-    let (what, history) = found.violation.expect("without a step that is needed something is wrong");
+    let (what, history) =
+        found.violation.expect("without a step that is needed something is wrong");
     println!("{what}\n{history}");
 }
 
@@ -113,7 +121,14 @@ fn durable_locks_hold_in_every_order() {
     let seen = holds("durable", DURABLE);
     let expected = Seen { told_by_next_owner: true, ..seen };
     assert_eq!(seen, expected);
-    assert!(seen.exclusive && seen.shared && seen.shared_by_two && seen.renewed && seen.told_again && seen.after_wait);
+    assert!(
+        seen.exclusive
+            && seen.shared
+            && seen.shared_by_two
+            && seen.renewed
+            && seen.told_again
+            && seen.after_wait
+    );
 }
 
 #[test]
@@ -124,8 +139,10 @@ fn durable_locks_hold_through_two_take_overs() {
 /// Not to the end: `make test-long` goes further.
 #[test]
 fn durable_locks_of_three_clients_hold_as_far_as_is_looked() {
-    let states_max = std::env::var("SHUNT_MODEL_STATES").map_or(50_000, |states| states.parse().expect("a number"));
-    let bounds = Bounds { clients: 3, replicas: 3, requests: 4, take_overs: 2, faults: 2, ..DURABLE };
+    let states_max = std::env::var("SHUNT_MODEL_STATES")
+        .map_or(50_000, |states| states.parse().expect("a number"));
+    let bounds =
+        Bounds { clients: 3, replicas: 3, requests: 4, take_overs: 2, faults: 2, ..DURABLE };
     let found = looked_at("three clients, three replicas", bounds, states_max);
     assert_eq!(found.violation, None);
 }
@@ -133,7 +150,14 @@ fn durable_locks_of_three_clients_hold_as_far_as_is_looked() {
 #[test]
 fn locks_in_memory_hold_in_every_order() {
     let seen = holds("memory", MEMORY);
-    assert!(seen.exclusive && seen.shared && seen.shared_by_two && seen.renewed && seen.told_again && seen.after_wait);
+    assert!(
+        seen.exclusive
+            && seen.shared
+            && seen.shared_by_two
+            && seen.renewed
+            && seen.told_again
+            && seen.after_wait
+    );
 }
 
 #[test]
@@ -145,12 +169,19 @@ fn without_a_look_at_the_lease_after_the_row_there_are_two_holders() {
 #[test]
 fn with_tokens_beyond_the_limit_fences_fall() {
     let without = Without { limit: true, ..WHOLE };
-    const MEMORY_BEGUN: &[Event] =
-        &[asks(0, false, false), releases(0), asks(0, false, false), releases(0), asks(0, false, false)];
+    const MEMORY_BEGUN: &[Event] = &[
+        asks(0, false, false),
+        releases(0),
+        asks(0, false, false),
+        releases(0),
+        asks(0, false, false),
+    ];
     let memory = Bounds { without, tokens: 0, requests: 6, begun: MEMORY_BEGUN, ..MEMORY };
     is_missed("no limit of tokens, memory", memory, "fence");
-    const BEGUN: &[Event] = &[asks(0, false, false), READ, acknowledged(0), releases(0), asks(0, false, false)];
-    let durable = Bounds { without, tokens: 0, requests: 5, take_overs: 2, begun: BEGUN, ..EXCLUSIVE };
+    const BEGUN: &[Event] =
+        &[asks(0, false, false), READ, acknowledged(0), releases(0), asks(0, false, false)];
+    let durable =
+        Bounds { without, tokens: 0, requests: 5, take_overs: 2, begun: BEGUN, ..EXCLUSIVE };
     is_missed("no limit of tokens", durable, "two holders");
 }
 
@@ -166,12 +197,20 @@ fn without_the_limit_of_the_owner_before_fences_fall() {
 
 #[test]
 fn with_a_take_over_before_the_lease_has_run_out_there_are_two_holders() {
-    is_missed("lease not waited for", Bounds { fleet: LeftOut::LeaseOver, ..EXCLUSIVE }, "two holders");
+    is_missed(
+        "lease not waited for",
+        Bounds { fleet: LeftOut::LeaseOver, ..EXCLUSIVE },
+        "two holders",
+    );
 }
 
 #[test]
 fn with_rows_read_from_one_replica_there_are_two_holders() {
-    is_missed("read at ONE", Bounds { fleet: LeftOut::Quorum, replicas: 3, ..EXCLUSIVE }, "two holders");
+    is_missed(
+        "read at ONE",
+        Bounds { fleet: LeftOut::Quorum, replicas: 3, ..EXCLUSIVE },
+        "two holders",
+    );
 }
 
 const RELEASED: &[Event] = &[asks(0, false, false), READ, acknowledged(0), RENEWED, releases(0)];
@@ -193,8 +232,15 @@ fn without_a_later_timestamp_of_a_found_holder_there_are_two_holders() {
 #[test]
 fn unless_a_free_row_of_a_reader_ends_an_exclusive_hold_fences_fall() {
     let without = Without { free_shared_row: true, ..WHOLE };
-    const BEGUN: &[Event] =
-        &[asks(0, false, false), READ, acknowledged(0), RENEWED, asks(1, true, true), releases(0), acknowledged(1)];
+    const BEGUN: &[Event] = &[
+        asks(0, false, false),
+        READ,
+        acknowledged(0),
+        RENEWED,
+        asks(1, true, true),
+        releases(0),
+        acknowledged(1),
+    ];
     let bounds = Bounds { without, requests: 4, begun: BEGUN, ..EXCLUSIVE };
     is_missed("a reader's free row says nothing", bounds, "fence");
 }

@@ -53,10 +53,18 @@ pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
             from.push((number, event));
         }
     }
-    Found { states: from.len(), machines: model.machines(), depth, seen: model.seen, violation, cut }
+    Found {
+        states: from.len(),
+        machines: model.machines(),
+        depth,
+        seen: model.seen,
+        violation,
+        cut,
+    }
 }
 
-/// Of a state, for its place among those that are known: with ten million states, two have the same in one search of 400,000.
+/// Of a state, for its place among those that are known: with ten million states, two have the same
+/// in one search of 400,000.
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

@@ -46,7 +46,8 @@ pub(super) struct Client {
 pub(super) struct Proxy {
     /// The state of its [`crate::Locks`], by number.
     pub(super) machine: u32,
-    /// Its core has given the shard up, to hand it over: its last token, and whether nothing is held in memory.
+    /// Its core has given the shard up, to hand it over: its last token, and whether nothing is
+    /// held in memory.
     pub(super) drained: Option<(i32, bool)>,
     /// Ticks for which locks in memory may be held that it has forgotten.
     pub(super) forgotten: u8,
@@ -64,7 +65,8 @@ pub(super) struct Proxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Proxy(u8),
-    /// An incarnation whose process has ended on the host of this proxy, the rest of its lease, and its limit.
+    /// An incarnation whose process has ended on the host of this proxy, the rest of its lease, and
+    /// its limit.
     Ended(u8, u8, i32),
 }
 
@@ -85,9 +87,12 @@ impl State {
     /// Replicas do not differ but by what they have: puts them in an order.
     pub(super) fn order_replicas(&mut self) {
         let asked = |replica: usize, state: &Self| {
-            state.proxies.map(|proxy| proxy.read.is_some_and(|(first, _)| usize::from(first) == replica))
+            state
+                .proxies
+                .map(|proxy| proxy.read.is_some_and(|(first, _)| usize::from(first) == replica))
         };
-        if self.store.replicas.is_sorted() && self.proxies.iter().all(|proxy| proxy.read.is_none()) {
+        if self.store.replicas.is_sorted() && self.proxies.iter().all(|proxy| proxy.read.is_none())
+        {
             return;
         }
         let mut order: Vec<usize> = (0..self.store.replicas.len()).collect();
@@ -98,7 +103,9 @@ impl State {
         self.store.replicas = order.iter().map(|replica| self.store.replicas[*replica]).collect();
         for proxy in &mut self.proxies {
             if let Some((first, _)) = &mut proxy.read {
-                *first = order.iter().position(|replica| *replica == usize::from(*first)).unwrap_or(0) as u8;
+                *first =
+                    order.iter().position(|replica| *replica == usize::from(*first)).unwrap_or(0)
+                        as u8;
             }
         }
     }
@@ -131,7 +138,8 @@ impl State {
                 Operation::Renew { longer } => 5 + u8::from(longer),
                 Operation::Release => 7,
             });
-            let (proxy, age) = client.pending.map_or((0, 0), |pending| (pending.proxy, pending.age));
+            let (proxy, age) =
+                client.pending.map_or((0, 0), |pending| (pending.proxy, pending.age));
             out.extend([operation.unwrap_or(0), proxy, age, client.asked]);
             put(out, client.heard);
             if let Some(Belief { shared, fence, left }) = client.belief {

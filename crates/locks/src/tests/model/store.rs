@@ -1,11 +1,14 @@
-//! Three replicas of the rows of one lock. The last write wins on each; writes reach replicas at any time, in any order, or never.
+//! Three replicas of the rows of one lock. The last write wins on each; writes reach replicas at
+//! any time, in any order, or never.
 //!
-//! A write that has reached a replica shows only in what is read there, or in that it may be acknowledged. So nothing happens when
-//! it arrives: it is decided when a replica is read, or a write is acknowledged, which of the writes that were sent are there by
-//! then. A replica whose row is newer has the same row whether or not an older write has reached it.
+//! A write that has reached a replica shows only in what is read there, or in that it may be
+//! acknowledged. So nothing happens when it arrives: it is decided when a replica is read, or a
+//! write is acknowledged, which of the writes that were sent are there by then. A replica whose row
+//! is newer has the same row whether or not an older write has reached it.
 //!
-//! One replica can stand for three: what a quorum has acknowledged, or has been read from one, every quorum shows; what was sent it may
-//! show. A test below has both. Three are needed where a reading asks one only, or where its two answers are of different moments.
+//! One replica can stand for three: what a quorum has acknowledged, or has been read from one,
+//! every quorum shows; what was sent it may show. A test below has both. Three are needed where a
+//! reading asks one only, or where its two answers are of different moments.
 
 /// The exclusive row, and one for each client that shares the lock.
 pub(super) const SLOTS: usize = 1 + super::state::CLIENTS_MAX;
@@ -46,11 +49,14 @@ impl Store {
         Self { replicas: vec![Rows::default(); replicas], sent: Vec::new() }
     }
 
-    /// A write is sent. An error if there is another row with its timestamp: of two such a replica would have some columns of each.
+    /// A write is sent. An error if there is another row with its timestamp: of two such a replica
+    /// would have some columns of each.
     pub(super) fn send(&mut self, slot: u8, version: Version) -> Result<(), String> {
         let here = self.replicas.iter().map(|rows| rows[usize::from(slot)]);
         let sent = self.sent.iter().filter(|sent| sent.slot == slot).map(|sent| sent.version);
-        if let Some(other) = here.chain(sent).find(|other| other.at == version.at && *other != version) {
+        if let Some(other) =
+            here.chain(sent).find(|other| other.at == version.at && *other != version)
+        {
             return Err(format!("two rows of one timestamp: {other:?} and {version:?}"));
         }
         match self.sent.iter_mut().find(|sent| sent.slot == slot && sent.version == version) {
@@ -75,11 +81,18 @@ impl Store {
 
     /// All replicas but one have a write. Of one that stands for the others there is none without.
     pub(super) fn reach(&mut self, slot: u8, at: i32, without: usize) {
-        let Some(sent) = self.sent.iter().find(|sent| sent.slot == slot && sent.version.at == at).copied() else {
+        let Some(sent) =
+            self.sent.iter().find(|sent| sent.slot == slot && sent.version.at == at).copied()
+        else {
             return;
         };
         let is_one = self.replicas.len() == 1;
-        for (_, rows) in self.replicas.iter_mut().enumerate().filter(|(replica, _)| is_one || *replica != without) {
+        for (_, rows) in self
+            .replicas
+            .iter_mut()
+            .enumerate()
+            .filter(|(replica, _)| is_one || *replica != without)
+        {
             let row = &mut rows[usize::from(slot)];
             *row = (*row).max(sent.version);
         }
@@ -95,7 +108,9 @@ impl Store {
     pub(super) fn arrive(&mut self, replica: usize, mut way: u32) {
         for slot in 0..SLOTS {
             let ways = self.newer(replica, slot).count() as u32 + 1;
-            if let Some(version) = (way % ways).checked_sub(1).and_then(|n| self.newer(replica, slot).nth(n as usize)) {
+            if let Some(version) =
+                (way % ways).checked_sub(1).and_then(|n| self.newer(replica, slot).nth(n as usize))
+            {
                 self.replicas[replica][slot] = version;
             }
             way /= ways;
@@ -105,7 +120,10 @@ impl Store {
 
     fn newer(&self, replica: usize, slot: usize) -> impl Iterator<Item = Version> {
         let row = self.replicas[replica][slot];
-        let sent = self.sent.iter().filter(move |sent| usize::from(sent.slot) == slot && sent.version.at > row.at);
+        let sent = self
+            .sent
+            .iter()
+            .filter(move |sent| usize::from(sent.slot) == slot && sent.version.at > row.at);
         sent.map(|sent| sent.version)
     }
 
@@ -120,7 +138,9 @@ impl Store {
     /// Forgets writes that can change no replica any more.
     fn settle(&mut self) {
         let Self { replicas, sent } = self;
-        sent.retain(|sent| replicas.iter().any(|rows| rows[usize::from(sent.slot)].at < sent.version.at));
+        sent.retain(|sent| {
+            replicas.iter().any(|rows| rows[usize::from(sent.slot)].at < sent.version.at)
+        });
         sent.sort_unstable();
     }
 }
@@ -163,7 +183,9 @@ mod tests {
                 }
             }
             Step::Read => {
-                for (first, second) in (0..count).flat_map(|first| (0..count).map(move |second| (first, second))) {
+                for (first, second) in
+                    (0..count).flat_map(|first| (0..count).map(move |second| (first, second)))
+                {
                     if count > 1 && first >= second {
                         continue;
                     }
@@ -186,7 +208,8 @@ mod tests {
         }
     }
 
-    /// Calls `each` with all orders of so many steps in which a write is sent once, and then perhaps acknowledged once.
+    /// Calls `each` with all orders of so many steps in which a write is sent once, and then
+    /// perhaps acknowledged once.
     fn all_orders(steps: &mut Vec<Step>, left: usize, each: &mut impl FnMut(&[Step])) {
         each(steps);
         if left == 0 {

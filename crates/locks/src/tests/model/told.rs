@@ -9,7 +9,9 @@ impl Model {
     pub(super) fn told(&mut self, state: &mut State, client: u8, answer: &Answer) {
         let of = &mut state.clients[usize::from(client)];
         let Some(Pending { operation, age, proxy }) = of.pending.take() else {
-            self.violation.get_or_insert(format!("client {client} did not ask, or was answered before: {answer:?}"));
+            self.violation.get_or_insert(format!(
+                "client {client} did not ask, or was answered before: {answer:?}"
+            ));
             return;
         };
         let (belief, before) = (of.belief, of.heard);
@@ -17,7 +19,9 @@ impl Model {
         match (answer, operation) {
             (&Answer::Granted { shared, fence }, Operation::Acquire { waits, .. }) => {
                 if let Some(belief) = belief.filter(|belief| belief.fence != fence) {
-                    self.violation.get_or_insert(format!("client {client} is granted {fence} and has {belief:?}"));
+                    self.violation.get_or_insert(format!(
+                        "client {client} is granted {fence} and has {belief:?}"
+                    ));
                 }
                 self.saw_fence(state, client, shared, fence);
                 self.seen.exclusive |= !shared;
@@ -32,11 +36,13 @@ impl Model {
             }
             (&Answer::Own { shared, fence, left: ticks }, Operation::Acquire { .. }) => {
                 if let Some(belief) = belief.filter(|belief| belief.fence != fence) {
-                    self.violation
-                        .get_or_insert(format!("client {client} asks again, is told {fence}, has {belief:?}"));
+                    self.violation.get_or_insert(format!(
+                        "client {client} asks again, is told {fence}, has {belief:?}"
+                    ));
                 }
                 self.seen.told_again = true;
-                self.seen.told_by_next_owner |= before == fence && state.take_overs > 0 && proxy == 1;
+                self.seen.told_by_next_owner |=
+                    before == fence && state.take_overs > 0 && proxy == 1;
                 self.saw_fence(state, client, shared, fence);
                 self.believe(state, client, Belief { shared, fence, left: left(ticks) });
             }
@@ -47,7 +53,8 @@ impl Model {
         }
     }
 
-    /// A fence that its holder is told: above all that others were told before. Those who share a lock may hear in any order.
+    /// A fence that its holder is told: above all that others were told before. Those who share a
+    /// lock may hear in any order.
     fn saw_fence(&mut self, state: &mut State, client: u8, shared: bool, fence: i32) {
         let of = &mut state.clients[usize::from(client)];
         let known = of.heard == fence;
@@ -55,7 +62,9 @@ impl Model {
         let (exclusive, any) = state.highest;
         let below = if shared { exclusive } else { any };
         if fence < below || fence == below && !shared && !known {
-            self.violation.get_or_insert(format!("client {client} has fence {fence}, and {below} was there before"));
+            self.violation.get_or_insert(format!(
+                "client {client} has fence {fence}, and {below} was there before"
+            ));
         }
         state.highest = (if shared { exclusive } else { exclusive.max(fence) }, any.max(fence));
     }
@@ -65,10 +74,13 @@ impl Model {
         if belief.left == 0 {
             return;
         }
-        for (other, of) in state.clients.iter().enumerate().filter(|(other, _)| *other != usize::from(client)) {
+        for (other, of) in
+            state.clients.iter().enumerate().filter(|(other, _)| *other != usize::from(client))
+        {
             let Some(held) = of.belief else { continue };
             if !held.shared || !belief.shared {
-                let what = format!("two holders: client {client} {belief:?}, client {other} {held:?}");
+                let what =
+                    format!("two holders: client {client} {belief:?}, client {other} {held:?}");
                 self.violation.get_or_insert(what);
             } else {
                 self.seen.shared_by_two = true;

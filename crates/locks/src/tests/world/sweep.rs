@@ -1,18 +1,24 @@
-//! Proxies delete rows that say nothing any more: so does one that has lost the shard and does not know it.
+//! Proxies delete rows that say nothing any more: so does one that has lost the shard and does not
+//! know it.
 
 use super::{LEASE_MS, Said, World};
 use crate::types::{Write, WriteId};
 
 impl World {
-    /// A proxy reads the rows of a lock's partition, to delete what is unneeded: so does one that is not the owner any more.
+    /// A proxy reads the rows of a lock's partition, to delete what is unneeded: so does one that
+    /// is not the owner any more.
     pub(super) fn sweep(&mut self) {
         let proxy = self.random.below(2) as usize;
         let bucket = crate::bucket_of(&self.names[self.random.below(2) as usize]);
-        let Some(known) = self.proxies[proxy].locks.known(bucket) else { return self.read_ahead(proxy, bucket) };
+        let Some(known) = self.proxies[proxy].locks.known(bucket) else {
+            return self.read_ahead(proxy, bucket);
+        };
         let mut newest: Vec<(Vec<u8>, i64)> = Vec::new();
         for ((name, _), stored) in self.store.read(bucket, &mut self.random) {
             match newest.last_mut() {
-                Some((of, newest_us)) if *of == name => *newest_us = stored.timestamp_us().max(*newest_us),
+                Some((of, newest_us)) if *of == name => {
+                    *newest_us = stored.timestamp_us().max(*newest_us)
+                }
                 _ => newest.push((name, stored.timestamp_us())),
             }
         }
@@ -30,8 +36,9 @@ impl World {
 
     pub(super) fn delete_unneeded(&mut self, proxy: usize) {
         let (now, now_ms) = (self.now(proxy), self.now_ms);
-        let (due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.proxies[proxy].swept).into_iter().partition(|(at_ms, ..)| *at_ms <= now_ms);
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.proxies[proxy].swept)
+            .into_iter()
+            .partition(|(at_ms, ..)| *at_ms <= now_ms);
         self.proxies[proxy].swept = later;
         for (_, known, newest) in due {
             for (name, newest_us) in newest {
@@ -44,8 +51,15 @@ impl World {
                 self.store.delete((now_ms, 9_000), what, reached, &mut self.random);
                 if !all {
                     let (token, timestamp_us) = (unneeded.free_us, unneeded.free_us);
-                    let row =
-                        crate::Row { name: &name, slot: b"", owner: b"", role: b"", token, ttl_ms: 0, timestamp_us };
+                    let row = crate::Row {
+                        name: &name,
+                        slot: b"",
+                        owner: b"",
+                        role: b"",
+                        token,
+                        ttl_ms: 0,
+                        timestamp_us,
+                    };
                     let write = Write { id: WriteId::UNWATCHED, bucket: known.bucket, row };
                     self.store.write((now_ms, 9_000), &write, 2, &mut self.random);
                 }

@@ -7,7 +7,9 @@ use shunt_language::ast::{NativeType, quoted_name, quoted_string, quoted_type_na
 use shunt_language::types::UserType;
 use shunt_language::values::{float_text, literal};
 
-use crate::schema::{Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Table, TableOptions};
+use crate::schema::{
+    Column, ColumnKind, DroppedColumn, Durability, Index, Keyspace, Table, TableOptions,
+};
 use crate::system::is_virtual;
 
 /// Options in the order in which they are shown, which is almost that of the alphabet.
@@ -43,14 +45,17 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
         );
     }
     let durable = keyspace.durable_writes;
-    // Cassandra has no such property; whoever wants it must not lose it by creating the keyspace again.
+    // Cassandra has no such property; whoever wants it must not lose it by creating the keyspace
+    // again.
     let durability = match keyspace.durability {
         implied if implied == Durability::of(keyspace.durable_writes) => "",
         Durability::Periodic => " AND durability = 'periodic'",
         Durability::Batch => " AND durability = 'batch'",
     };
     let replication = replication(&keyspace.replication);
-    format!("CREATE KEYSPACE {name} WITH replication = {replication}  AND durable_writes = {durable}{durability};")
+    format!(
+        "CREATE KEYSPACE {name} WITH replication = {replication}  AND durable_writes = {durable}{durability};"
+    )
 }
 
 /// The class comes first, without its package.
@@ -69,13 +74,15 @@ fn replication(settings: &BTreeMap<String, String>) -> String {
 /// CREATE TYPE.
 pub(super) fn user_type(definition: &UserType) -> String {
     let fields = definition.fields.iter();
-    let fields: Vec<_> = fields.map(|(name, cql_type)| format!("    {} {cql_type}", quoted_name(name))).collect();
-    let name = format!("{}.{}", quoted_name(&definition.keyspace), quoted_type_name(&definition.name));
+    let fields: Vec<_> =
+        fields.map(|(name, cql_type)| format!("    {} {cql_type}", quoted_name(name))).collect();
+    let name =
+        format!("{}.{}", quoted_name(&definition.keyspace), quoted_type_name(&definition.name));
     format!("CREATE TYPE {name} (\n{}\n);", fields.join(",\n"))
 }
 
-/// CREATE TABLE. `with_internals` adds the table's id, and the columns it once had with the statements that dropped
-/// them, so that data of an old table can be read by one that is made so.
+/// CREATE TABLE. `with_internals` adds the table's id, and the columns it once had with the
+/// statements that dropped them, so that data of an old table can be read by one that is made so.
 pub(super) fn table(table: &Table, with_internals: bool) -> String {
     let name = format!("{}.{}", quoted_name(&table.keyspace), quoted_name(&table.name));
     let dropped: Vec<&DroppedColumn> = if with_internals { dropped(table) } else { Vec::new() };
@@ -95,12 +102,17 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
              Structure, for reference:\nVIRTUAL TABLE {name} (\n{lines}\n) WITH {options};\n*/"
         );
     }
-    let shown = |option: &&str| Some(format!("{option} = {}", option_value(&table.options, option)?));
+    let shown =
+        |option: &&str| Some(format!("{option} = {}", option_value(&table.options, option)?));
     options.extend(OPTIONS.iter().filter_map(shown));
-    let mut text = format!("CREATE TABLE {name} (\n{lines}\n) WITH {};", options.join("\n    AND "));
+    let mut text =
+        format!("CREATE TABLE {name} (\n{lines}\n) WITH {};", options.join("\n    AND "));
     for dropped in dropped {
         let column = quoted_name(&dropped.column.name);
-        text.push_str(&format!("\nALTER TABLE {name} DROP {column} USING TIMESTAMP {};", dropped.dropped_us));
+        text.push_str(&format!(
+            "\nALTER TABLE {name} DROP {column} USING TIMESTAMP {};",
+            dropped.dropped_us
+        ));
         if let Some(again) = table.column(&dropped.column.name) {
             text.push_str(&format!("\nALTER TABLE {name} ADD {};", definition(again)));
         }
@@ -112,23 +124,34 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
 pub(super) fn index(table: &Table, index: &Index) -> String {
     let Index { name, class, options, .. } = index;
     let name = quoted_name(name);
-    let place = format!("{}.{} ({})", quoted_name(&table.keyspace), quoted_name(&table.name), index.target_text());
+    let place = format!(
+        "{}.{} ({})",
+        quoted_name(&table.keyspace),
+        quoted_name(&table.name),
+        index.target_text()
+    );
     let Some(class) = class else { return format!("CREATE INDEX {name} ON {place};") };
-    let options = if options.is_empty() { String::new() } else { format!(" WITH OPTIONS = {}", map(options, false)) };
+    let options = if options.is_empty() {
+        String::new()
+    } else {
+        format!(" WITH OPTIONS = {}", map(options, false))
+    };
     format!("CREATE CUSTOM INDEX {name} ON {place} USING {}{options};", quoted_string(class))
 }
 
-/// Columns that were dropped. One whose name a column of the primary key has taken since cannot be shown.
+/// Columns that were dropped. One whose name a column of the primary key has taken since cannot be
+/// shown.
 fn dropped(table: &Table) -> Vec<&DroppedColumn> {
     let taken = |name: &str| table.column(name).is_some_and(Column::is_primary_key);
     table.dropped.iter().filter(|dropped| !taken(&dropped.column.name)).collect()
 }
 
-/// Writes what stands between the parentheses, line by line. A column that was dropped and came back is shown as what
-/// it was before; the statements after this one do the rest.
+/// Writes what stands between the parentheses, line by line. A column that was dropped and came
+/// back is shown as what it was before; the statements after this one do the rest.
 fn column_lines(table: &Table, dropped: &[&DroppedColumn]) -> Vec<String> {
     let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
-    let was_dropped = |column: &Column| dropped.iter().any(|dropped| dropped.column.name == column.name);
+    let was_dropped =
+        |column: &Column| dropped.iter().any(|dropped| dropped.column.name == column.name);
     let shown = columns(table).into_iter().filter(|column| !was_dropped(column));
     let mut lines: Vec<String> = shown
         .map(|column| match column.kind {
@@ -156,7 +179,9 @@ fn definition(column: &Column) -> String {
 }
 
 fn primary_key(table: &Table) -> String {
-    let names = |columns: &[Column]| columns.iter().map(|column| quoted_name(&column.name)).collect::<Vec<_>>();
+    let names = |columns: &[Column]| {
+        columns.iter().map(|column| quoted_name(&column.name)).collect::<Vec<_>>()
+    };
     let partition_key = names(table.partition_key());
     let partition_key = match &partition_key[..] {
         [only] => only.clone(),
@@ -166,8 +191,9 @@ fn primary_key(table: &Table) -> String {
 }
 
 fn clustering_order(table: &Table) -> String {
-    let order =
-        |column: &Column| format!("{} {}", quoted_name(&column.name), if column.descending { "DESC" } else { "ASC" });
+    let order = |column: &Column| {
+        format!("{} {}", quoted_name(&column.name), if column.descending { "DESC" } else { "ASC" })
+    };
     let orders: Vec<_> = table.clustering().iter().map(order).collect();
     format!("CLUSTERING ORDER BY ({})", orders.join(", "))
 }
@@ -194,10 +220,14 @@ fn option_value(options: &TableOptions, name: &str) -> Option<String> {
 /// A map of texts; `bytes` if its values are blobs, which have no quotes.
 fn map(settings: &BTreeMap<String, String>, bytes: bool) -> String {
     let value = |value: &str| {
-        let digits = value.strip_prefix("0x").filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let digits = value
+            .strip_prefix("0x")
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         if bytes && digits.is_some() { value.to_owned() } else { quoted_string(value) }
     };
-    let pairs: Vec<_> =
-        settings.iter().map(|(key, given)| format!("{}: {}", quoted_string(key), value(given))).collect();
+    let pairs: Vec<_> = settings
+        .iter()
+        .map(|(key, given)| format!("{}: {}", quoted_string(key), value(given)))
+        .collect();
     format!("{{{}}}", pairs.join(", "))
 }

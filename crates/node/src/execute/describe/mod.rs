@@ -1,7 +1,8 @@
-//! DESCRIBE, as Cassandra's server answers it: names of what there is, or the statements that would create it.
+//! DESCRIBE, as Cassandra's server answers it: names of what there is, or the statements that would
+//! create it.
 //!
-//! A row is about one keyspace, type, table or index. There are no functions, aggregates and materialized views here:
-//! lists of them are empty, and none is ever found.
+//! A row is about one keyspace, type, table or index. There are no functions, aggregates and
+//! materialized views here: lists of them are empty, and none is ever found.
 
 mod create;
 #[cfg(test)]
@@ -96,7 +97,8 @@ pub(super) fn run(
 
 /// Rows of objects; with their statements if `with_internals` says how much these tell.
 fn put_objects(objects: &[Object<'_>], with_internals: Option<bool>, out: &mut Vec<u8>) {
-    let columns = ["keyspace_name", "type", "name", "create_statement"].map(|name| (name, native::TEXT));
+    let columns =
+        ["keyspace_name", "type", "name", "create_statement"].map(|name| (name, native::TEXT));
     let columns = if with_internals.is_some() { &columns[..] } else { &columns[..3] };
     let mut rows = RowsWriter::new(out, RESULT.0, RESULT.1, columns);
     for object in objects {
@@ -113,10 +115,16 @@ fn put_objects(objects: &[Object<'_>], with_internals: Option<bool>, out: &mut V
 
 fn put_cluster(cluster: &ClusterInfo, ranges: bool, out: &mut Vec<u8>) {
     let text = |name| (name, native::TEXT);
-    let columns = [text("cluster"), text("partitioner"), text("snitch"), ("range_ownership", MAP_OF_TEXT_TO_LIST)];
+    let columns = [
+        text("cluster"),
+        text("partitioner"),
+        text("snitch"),
+        ("range_ownership", MAP_OF_TEXT_TO_LIST),
+    ];
     let columns = if ranges { &columns[..] } else { &columns[..3] };
     let mut rows = RowsWriter::new(out, RESULT.0, RESULT.1, columns);
-    // All nodes are in one rack of one datacentre, which is what the simple snitch makes of a cluster.
+    // All nodes are in one rack of one datacentre, which is what the simple snitch makes of a
+    // cluster.
     for value in [cluster.name.as_str(), "Murmur3Partitioner", "SimpleSnitch"] {
         rows.value(Some(value.as_bytes()));
     }
@@ -133,17 +141,24 @@ fn put_cluster(cluster: &ClusterInfo, ranges: bool, out: &mut Vec<u8>) {
 
 /// Ends of token ranges as texts, and where their one owner listens.
 fn owners(cluster: &ClusterInfo) -> BTreeMap<String, SocketAddr> {
-    let ends = cluster.nodes.iter().flat_map(|node| node.tokens.iter().map(|end| (end.to_string(), node.address)));
+    let ends = cluster
+        .nodes
+        .iter()
+        .flat_map(|node| node.tokens.iter().map(|end| (end.to_string(), node.address)));
     ends.collect()
 }
 
-/// As Java prints an address without a host name. The port is the one for clients: nodes have no other, and it is what
-/// tells nodes of one address apart.
+/// As Java prints an address without a host name. The port is the one for clients: nodes have no
+/// other, and it is what tells nodes of one address apart.
 fn owner_text(address: SocketAddr) -> String {
     format!("/{address}")
 }
 
-fn find<'s>(target: &DescribeTarget, session: Option<&str>, schema: &'s Schema) -> Result<Described<'s>, CqlError> {
+fn find<'s>(
+    target: &DescribeTarget,
+    session: Option<&str>,
+    schema: &'s Schema,
+) -> Result<Described<'s>, CqlError> {
     let in_keyspace = |name: &QualifiedName| keyspace_of(name.keyspace.as_deref(), session, schema);
     let absent = |name: &QualifiedName, kind: &str| {
         let keyspace = in_keyspace(name)?;
@@ -155,23 +170,33 @@ fn find<'s>(target: &DescribeTarget, session: Option<&str>, schema: &'s Schema) 
             let ranges = used.map(|name| keyspace(name, schema)).transpose()?.is_some();
             Ok(Described::Cluster { ranges })
         }
-        DescribeTarget::Keyspaces => Ok(Described::Names(keyspaces(schema).map(Object::Keyspace).collect())),
+        DescribeTarget::Keyspaces => {
+            Ok(Described::Names(keyspaces(schema).map(Object::Keyspace).collect()))
+        }
         DescribeTarget::Schema { full } => {
-            let shown = |keyspace: &&Keyspace| *full || !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str());
+            let shown =
+                |keyspace: &&Keyspace| *full || !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str());
             Ok(Described::Statements(keyspaces(schema).filter(shown).flat_map(all_of).collect()))
         }
         DescribeTarget::Keyspace { name, only } => {
             let found = keyspace_of(name.as_deref(), session, schema)?;
-            Ok(Described::Statements(if *only { vec![Object::Keyspace(found)] } else { all_of(found) }))
+            Ok(Described::Statements(if *only {
+                vec![Object::Keyspace(found)]
+            } else {
+                all_of(found)
+            }))
         }
         DescribeTarget::Tables => names(session, schema, |keyspace| tables(keyspace).collect()),
         DescribeTarget::Types => names(session, schema, |keyspace| {
             by_name(keyspace.types.values().map(|definition| Object::Type(definition)))
         }),
-        DescribeTarget::Functions | DescribeTarget::Aggregates => names(session, schema, |_| Vec::new()),
+        DescribeTarget::Functions | DescribeTarget::Aggregates => {
+            names(session, schema, |_| Vec::new())
+        }
         DescribeTarget::Table(name) => {
-            let message =
-                |keyspace: &Keyspace| format!("Table '{}' not found in keyspace '{}'", name.name, keyspace.name);
+            let message = |keyspace: &Keyspace| {
+                format!("Table '{}' not found in keyspace '{}'", name.name, keyspace.name)
+            };
             table(in_keyspace(name)?, &name.name, message)
         }
         DescribeTarget::Type(name) => match in_keyspace(name)?.types.get(&name.name) {
@@ -189,13 +214,19 @@ fn find<'s>(target: &DescribeTarget, session: Option<&str>, schema: &'s Schema) 
     }
 }
 
-/// Finds the object of a name alone: a keyspace, else a table of the keyspace in use, else an index.
-fn any<'s>(name: &QualifiedName, session: Option<&str>, schema: &'s Schema) -> Result<Described<'s>, CqlError> {
+/// Finds the object of a name alone: a keyspace, else a table of the keyspace in use, else an
+/// index.
+fn any<'s>(
+    name: &QualifiedName,
+    session: Option<&str>,
+    schema: &'s Schema,
+) -> Result<Described<'s>, CqlError> {
     if let (None, Some(found)) = (&name.keyspace, schema.keyspace(&name.name)) {
         return Ok(Described::Statements(all_of(found)));
     }
     let in_keyspace = name.keyspace.as_deref().or(session).unwrap_or(&name.name);
-    let message = |keyspace: &Keyspace| format!("'{}' not found in keyspace '{}'", name.name, keyspace.name);
+    let message =
+        |keyspace: &Keyspace| format!("'{}' not found in keyspace '{}'", name.name, keyspace.name);
     let found = keyspace(in_keyspace, schema)?;
     match index(found, &name.name).filter(|_| !found.tables.contains_key(&name.name)) {
         Some(index) => Ok(Described::Statements(vec![index])),
@@ -223,9 +254,16 @@ fn keyspace<'s>(name: &str, schema: &'s Schema) -> Result<&'s Keyspace, CqlError
 }
 
 /// The keyspace that a statement names, or the one in use.
-fn keyspace_of<'s>(name: Option<&str>, session: Option<&str>, schema: &'s Schema) -> Result<&'s Keyspace, CqlError> {
+fn keyspace_of<'s>(
+    name: Option<&str>,
+    session: Option<&str>,
+    schema: &'s Schema,
+) -> Result<&'s Keyspace, CqlError> {
     let name = name.or(session);
-    keyspace(name.ok_or_else(|| CqlError::invalid("No keyspace specified and no current keyspace"))?, schema)
+    keyspace(
+        name.ok_or_else(|| CqlError::invalid("No keyspace specified and no current keyspace"))?,
+        schema,
+    )
 }
 
 /// Lists the names that `of` finds in the keyspace in use, or in all if none is.
@@ -281,7 +319,8 @@ fn all_of(keyspace: &Keyspace) -> Vec<Object<'_>> {
     objects
 }
 
-/// Appends a type after those that it uses. This ends because no statement can make types in a circle.
+/// Appends a type after those that it uses. This ends because no statement can make types in a
+/// circle.
 fn add_type<'s>(definition: &'s UserType, keyspace: &'s Keyspace, types: &mut Vec<&'s UserType>) {
     if types.iter().any(|known| known.name == definition.name) {
         return;
@@ -292,11 +331,17 @@ fn add_type<'s>(definition: &'s UserType, keyspace: &'s Keyspace, types: &mut Ve
 
 fn add_types_in<'s>(cql_type: &CqlType, keyspace: &'s Keyspace, types: &mut Vec<&'s UserType>) {
     match cql_type {
-        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => {
             add_types_in(element, keyspace, types);
         }
-        CqlType::Map { key, value, .. } => [key, value].iter().for_each(|inner| add_types_in(inner, keyspace, types)),
-        CqlType::Tuple(elements) => elements.iter().for_each(|element| add_types_in(element, keyspace, types)),
+        CqlType::Map { key, value, .. } => {
+            [key, value].iter().for_each(|inner| add_types_in(inner, keyspace, types))
+        }
+        CqlType::Tuple(elements) => {
+            elements.iter().for_each(|element| add_types_in(element, keyspace, types))
+        }
         CqlType::Udt { definition, .. } => {
             // The keyspace's own definition: the one in the field is frozen through and through.
             if let Some(own) = keyspace.types.get(&definition.name) {

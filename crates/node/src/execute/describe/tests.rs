@@ -1,4 +1,5 @@
-//! DESCRIBE: what it answers to which target, and that what it prints makes again what it was printed of.
+//! DESCRIBE: what it answers to which target, and that what it prints makes again what it was
+//! printed of.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot get what it needs fails")]
 
@@ -18,7 +19,8 @@ use crate::schema::tests::{after, schema_of, statements};
 use crate::schema::{Schema, Table};
 
 fn cluster() -> ClusterInfo {
-    let addresses: Vec<SocketAddr> = ["127.0.0.1:9042", "[::1]:9043"].map(|text| text.parse().unwrap()).into();
+    let addresses: Vec<SocketAddr> =
+        ["127.0.0.1:9042", "[::1]:9043"].map(|text| text.parse().unwrap()).into();
     ClusterInfo::new("test", &addresses)
 }
 
@@ -26,22 +28,29 @@ fn cluster() -> ClusterInfo {
 type Answer = (Vec<String>, Vec<Vec<Vec<u8>>>);
 
 fn answer(schema: &Schema, text: &str, session: Option<&str>) -> Result<Answer, CqlError> {
-    let Statement::Describe(describe) = shunt_language::parse(text)?.statement else { panic!("{text}: no DESCRIBE") };
+    let Statement::Describe(describe) = shunt_language::parse(text)?.statement else {
+        panic!("{text}: no DESCRIBE")
+    };
     let mut body = Vec::new();
     super::run(&describe, session, schema, &cluster(), &mut body)?;
-    let ResultMessage::Rows(rows) = ResultMessage::decode(4, &body).unwrap() else { panic!("{text}: no rows") };
+    let ResultMessage::Rows(rows) = ResultMessage::decode(4, &body).unwrap() else {
+        panic!("{text}: no rows")
+    };
     for column in rows.metadata.columns() {
         assert_eq!((column.keyspace, column.table), ("system", "describe"), "{text}");
     }
     let columns = rows.metadata.columns().map(|column| column.name.to_owned()).collect();
-    let row = |row: shunt_wire::cql::message::Row<'_>| row.values().map(|value| value.unwrap().to_vec()).collect();
+    let row = |row: shunt_wire::cql::message::Row<'_>| {
+        row.values().map(|value| value.unwrap().to_vec()).collect()
+    };
     let rows = rows.rows().map(|found| row(found.unwrap())).collect();
     Ok((columns, rows))
 }
 
 /// The rows as texts.
 fn texts(schema: &Schema, text: &str, session: Option<&str>) -> Vec<Vec<String>> {
-    let (columns, rows) = answer(schema, text, session).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    let (columns, rows) =
+        answer(schema, text, session).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     let expected = ["keyspace_name", "type", "name", "create_statement"];
     assert_eq!(columns, expected[..columns.len()], "{text}");
     let value = |value: Vec<u8>| String::from_utf8(value).unwrap();
@@ -143,8 +152,7 @@ fn indexes() {
             "CREATE CUSTOM INDEX values_of ON \"A\" (l) USING 'StorageAttachedIndex'",
         ],
     );
-    let first =
-        "CREATE CUSTOM INDEX \"First\" ON k.b (v) USING 'sai' WITH OPTIONS = {'ascii': 'false', 'normalize': 'false'};";
+    let first = "CREATE CUSTOM INDEX \"First\" ON k.b (v) USING 'sai' WITH OPTIONS = {'ascii': 'false', 'normalize': 'false'};";
     for (text, expected) in [
         ("DESC INDEX b_v_idx", "CREATE INDEX b_v_idx ON k.b (v);"),
         ("DESC k.b_v_idx", "CREATE INDEX b_v_idx ON k.b (v);"),
@@ -159,7 +167,10 @@ fn indexes() {
     let table = ["k table b +", "k index b_v_idx +", "k index \"First\" +"];
     assert_eq!(listed(&schema, "DESC TABLE b", Some("k")), table);
     let keyspace = listed(&schema, "DESC KEYSPACE k", None);
-    assert_eq!(keyspace[3..], [&["k table \"A\" +", "k index values_of +"][..], &table, &["k table k +"]].concat());
+    assert_eq!(
+        keyspace[3..],
+        [&["k table \"A\" +", "k index values_of +"][..], &table, &["k table k +"]].concat()
+    );
     let refused = answer(&schema, "DESC INDEX first", Some("k")).unwrap_err();
     assert_eq!(refused, CqlError::invalid("Table for existing index 'first' not found in 'k'"));
 }
@@ -168,8 +179,14 @@ fn indexes() {
 #[test]
 fn lists_of_statements() {
     let schema = schema();
-    let all =
-        ["k keyspace k +", "k type z_first +", "k type a_second +", "k table \"A\" +", "k table b +", "k table k +"];
+    let all = [
+        "k keyspace k +",
+        "k type z_first +",
+        "k type a_second +",
+        "k table \"A\" +",
+        "k table b +",
+        "k table k +",
+    ];
     let other = ["\"Other\" keyspace \"Other\" +", "\"Other\" table t +"];
     for (text, session, expected) in [
         ("DESC KEYSPACE k", None, &all[..]),
@@ -219,7 +236,8 @@ fn what_is_not_there_is_said_so() {
 #[test]
 fn the_cluster() {
     let schema = schema();
-    let values = ["test", "Murmur3Partitioner", "SimpleSnitch"].map(|value| value.as_bytes().to_vec());
+    let values =
+        ["test", "Murmur3Partitioner", "SimpleSnitch"].map(|value| value.as_bytes().to_vec());
     for session in [None, Some("system")] {
         let (columns, rows) = answer(&schema, "DESC CLUSTER", session).unwrap();
         assert_eq!(columns, ["cluster", "partitioner", "snitch"]);
@@ -269,7 +287,8 @@ fn keyspaces_and_types() {
 #[test]
 fn tables() {
     let schema = schema();
-    let expected = format!("CREATE TABLE k.b (\n    k int PRIMARY KEY,\n    v text\n) WITH {OPTIONS}");
+    let expected =
+        format!("CREATE TABLE k.b (\n    k int PRIMARY KEY,\n    v text\n) WITH {OPTIONS}");
     assert_eq!(statement(&schema, "DESC TABLE b"), expected);
     // Columns that are many cells come last.
     let expected = format!(
@@ -279,7 +298,8 @@ fn tables() {
     );
     assert_eq!(statement(&schema, "DESC TABLE \"A\""), expected);
     let options = OPTIONS.replace("0.01", "1.0E-4").replace("comment = ''", "comment = 'it''s'");
-    let expected = format!("CREATE TABLE k.k (\n    k int PRIMARY KEY,\n    n counter\n) WITH {options}");
+    let expected =
+        format!("CREATE TABLE k.k (\n    k int PRIMARY KEY,\n    n counter\n) WITH {options}");
     assert_eq!(statement(&schema, "DESC TABLE k.k"), expected);
     let expected = "/*\nWarning: Table system_virtual_schema.keyspaces is a virtual table and cannot be recreated with CQL.\n\
                     Structure, for reference:\nVIRTUAL TABLE system_virtual_schema.keyspaces (\n    \
@@ -291,10 +311,15 @@ fn tables() {
 /// With internals come the id of the table and the columns it had.
 #[test]
 fn tables_with_internals() {
-    let create = |name: &str| format!("CREATE TABLE {name} (k int PRIMARY KEY, v text, w text, x int)");
-    let schema = after(&schema(), &[create("n"), "ALTER TABLE n DROP w USING TIMESTAMP 1589286942065000".to_owned()]);
+    let create =
+        |name: &str| format!("CREATE TABLE {name} (k int PRIMARY KEY, v text, w text, x int)");
+    let schema = after(
+        &schema(),
+        &[create("n"), "ALTER TABLE n DROP w USING TIMESTAMP 1589286942065000".to_owned()],
+    );
     let id = schema.table("k", "n").unwrap().id;
-    let id = shunt_language::values::literal(&shunt_language::CqlType::parse("uuid", &()).unwrap(), &id);
+    let id =
+        shunt_language::values::literal(&shunt_language::CqlType::parse("uuid", &()).unwrap(), &id);
     let first = format!(
         "CREATE TABLE k.n (\n    k int PRIMARY KEY,\n    v text,\n    x int,\n    w text\n) WITH ID = {id}\n    AND {OPTIONS}\n\
          ALTER TABLE k.n DROP w USING TIMESTAMP 1589286942065000;"
@@ -303,12 +328,14 @@ fn tables_with_internals() {
     let schema = after(&schema, &["ALTER TABLE n ADD w text"]);
     let second = format!("{first}\nALTER TABLE k.n ADD w text;");
     assert_eq!(statement(&schema, "DESC TABLE n WITH INTERNALS"), second);
-    let plain =
-        format!("CREATE TABLE k.n (\n    k int PRIMARY KEY,\n    v text,\n    w text,\n    x int\n) WITH {OPTIONS}");
+    let plain = format!(
+        "CREATE TABLE k.n (\n    k int PRIMARY KEY,\n    v text,\n    w text,\n    x int\n) WITH {OPTIONS}"
+    );
     assert_eq!(statement(&schema, "DESC TABLE n"), plain);
 }
 
-/// A schema without what a statement cannot say: ids, and numbers in storage. Dropped columns by name, if they count.
+/// A schema without what a statement cannot say: ids, and numbers in storage. Dropped columns by
+/// name, if they count.
 fn comparable(schema: &Schema, with_dropped: bool) -> Vec<(String, String)> {
     let mut shown = Vec::new();
     for keyspace in schema.keyspaces.values() {
@@ -334,7 +361,8 @@ fn comparable(schema: &Schema, with_dropped: bool) -> Vec<(String, String)> {
 /// The schema that the statements in an answer make, from nothing.
 fn made_again(rows: &[Vec<String>]) -> Schema {
     let statements = rows.iter().flat_map(|row| {
-        // A statement ends where a line ends in a semicolon; names and texts of these tests have no line breaks.
+        // A statement ends where a line ends in a semicolon; names and texts of these tests have no
+        // line breaks.
         row[3].split_inclusive(";\n").map(|text| text.trim_end().to_owned())
     });
     after(&Schema::empty(), &statements.collect::<Vec<_>>())
@@ -362,7 +390,8 @@ fn what_is_printed_of_system_tables_parses() {
     let real = rows.iter().filter(|row| !virtual_ones.contains(&row[0].as_str()));
     let mut system = 0;
     for row in real {
-        shunt_language::parse(&row[3]).unwrap_or_else(|error| panic!("{}: {}", row[3], error.message));
+        shunt_language::parse(&row[3])
+            .unwrap_or_else(|error| panic!("{}: {}", row[3], error.message));
         system += usize::from(SYSTEM_KEYSPACES.contains(&row[0].as_str()));
     }
     assert!(system > 15, "{system}");

@@ -1,6 +1,7 @@
 //! Takes rows as they are read and makes rows of the result: filters, groups, limits, pages.
 //!
-//! Whoever reads tells of the beginning of a partition, its rows and its end, and heeds what comes back.
+//! Whoever reads tells of the beginning of a partition, its rows and its end, and heeds what comes
+//! back.
 
 use shunt_language::error::InvalidRequest;
 use shunt_storage::catalogue::{RecordView, ValueView};
@@ -146,7 +147,12 @@ impl<'e> Collector<'e> {
     }
 
     /// A partition begins; `resumed` if a page before has had rows of it, and how many.
-    pub(super) fn partition(&mut self, key: &[u8], static_row: Option<Row>, resumed: Option<u32>) -> Flow {
+    pub(super) fn partition(
+        &mut self,
+        key: &[u8],
+        static_row: Option<Row>,
+        resumed: Option<u32>,
+    ) -> Flow {
         self.current.key.clear();
         self.current.key.extend_from_slice(key);
         self.current.static_row = static_row.and_then(|row| match self.without_dropped(&row) {
@@ -165,20 +171,28 @@ impl<'e> Collector<'e> {
         if self.reject(None) { Flow::Stop } else { Flow::NextPartition }
     }
 
-    /// True if rows may be given as [`Collector::row_in_place`]: columns are shown as they are, and no other is looked at.
+    /// True if rows may be given as [`Collector::row_in_place`]: columns are shown as they are, and
+    /// no other is looked at.
     pub(super) fn takes_rows_in_place(&self) -> bool {
         self.plan.plain.is_some() && self.filters.is_empty() && self.plan.table().dropped.is_empty()
     }
 
-    /// A live row of the partition, still in its record, of which only the columns that are shown are looked up.
-    pub(super) fn row_in_place(&mut self, clustering: &[u8], row: &RecordView<'_>) -> Result<Flow, CqlError> {
+    /// A live row of the partition, still in its record, of which only the columns that are shown
+    /// are looked up.
+    pub(super) fn row_in_place(
+        &mut self,
+        clustering: &[u8],
+        row: &RecordView<'_>,
+    ) -> Result<Flow, CqlError> {
         self.begin_row(clustering)?;
         self.take_shown(Some(clustering), |collector, out| {
             let input = collector.input(Some(clustering), None);
             let columns = &collector.plan.table().columns;
             for position in collector.plan.plain.iter().flatten() {
                 match columns.get(*position) {
-                    Some(column) if column.kind == ColumnKind::Regular => put_in_place(column, row, out)?,
+                    Some(column) if column.kind == ColumnKind::Regular => {
+                        put_in_place(column, row, out)?
+                    }
                     _ => put::bytes(out, input.value(*position).as_deref()),
                 }
             }
@@ -207,20 +221,23 @@ impl<'e> Collector<'e> {
         let columns = self.plan.table().clustering();
         if self.decoded > 0 && self.clustering.decode(columns, self.decoded, clustering).is_none() {
             let table = &self.plan.table().name;
-            return Err(CqlError::Server(format!("a row of {table} has a key that is not of its columns' types")));
+            return Err(CqlError::Server(format!(
+                "a row of {table} has a key that is not of its columns' types"
+            )));
         }
         Ok(())
     }
 
-    /// A row without its values of columns that were dropped, and without those of before where such a column is back,
-    /// if there are such columns; nothing, if no more is live.
+    /// A row without its values of columns that were dropped, and without those of before where
+    /// such a column is back, if there are such columns; nothing, if no more is live.
     fn without_dropped(&self, row: &Row) -> Option<Option<Row>> {
         let table = self.plan.table();
         if table.dropped.is_empty() {
             return None;
         }
         let mut row = row.clone();
-        row.cells.retain(|cell| cell.is_key() || table.columns.iter().any(|column| column.shows(cell)));
+        row.cells
+            .retain(|cell| cell.is_key() || table.columns.iter().any(|column| column.shows(cell)));
         Some(row.is_live(self.now).then_some(row))
     }
 
@@ -259,7 +276,8 @@ impl<'e> Collector<'e> {
                 Flow::Continue
             }
             Grouping::Prefix(columns) => {
-                let prefix = clustering.map_or(&[][..], |key| &key[..self.clustering.encoded_len(columns)]);
+                let prefix =
+                    clustering.map_or(&[][..], |key| &key[..self.clustering.encoded_len(columns)]);
                 self.take_grouped(prefix, clustering, row)?
             }
         };
@@ -270,7 +288,9 @@ impl<'e> Collector<'e> {
     /// A row that filters turned away. Whether the page ends for there being so many.
     fn reject(&mut self, clustering: Option<&[u8]>) -> bool {
         self.read.rejected += 1;
-        if self.limits.page.is_none() || self.plan.grouping != Grouping::Rows || self.read.rejected < REJECTED_ROWS_MAX
+        if self.limits.page.is_none()
+            || self.plan.grouping != Grouping::Rows
+            || self.read.rejected < REJECTED_ROWS_MAX
         {
             return false;
         }
@@ -332,7 +352,12 @@ impl<'e> Collector<'e> {
     }
 
     /// A row whose group is the rows with this prefix.
-    fn take_grouped(&mut self, prefix: &[u8], clustering: Option<&[u8]>, row: Option<&Row>) -> Result<Flow, CqlError> {
+    fn take_grouped(
+        &mut self,
+        prefix: &[u8],
+        clustering: Option<&[u8]>,
+        row: Option<&Row>,
+    ) -> Result<Flow, CqlError> {
         if self.group.as_ref().is_none_or(|group| group.prefix != prefix) {
             if self.close_group()? {
                 return Ok(Flow::Stop);
@@ -358,8 +383,9 @@ impl<'e> Collector<'e> {
     ) -> Result<(), InvalidRequest> {
         let mut group = self.group.take();
         let input = self.input(clustering, row);
-        let open =
-            group.get_or_insert_with(|| Group::new(&self.plan.selection, prefix, self.sort_key(clustering), &input));
+        let open = group.get_or_insert_with(|| {
+            Group::new(&self.plan.selection, prefix, self.sort_key(clustering), &input)
+        });
         let added = open.add(&self.plan.selection, self.evaluator, &input);
         self.group = group;
         added
@@ -376,7 +402,10 @@ impl<'e> Collector<'e> {
 
     fn sort_key(&self, clustering: Option<&[u8]>) -> Option<Vec<u8>> {
         let columns = self.plan.sorted_by?;
-        Some(clustering.map_or_else(Vec::new, |key| key[..self.clustering.encoded_len(columns)].to_vec()))
+        Some(
+            clustering
+                .map_or_else(Vec::new, |key| key[..self.clustering.encoded_len(columns)].to_vec()),
+        )
     }
 
     /// Counts a row that was written. Whether it is the last of this result.
@@ -421,8 +450,12 @@ impl<'e> Collector<'e> {
         Ok(self.more)
     }
 
-    /// Writes what is left to write when all was read, or why that failed. The buffer comes back in any case.
-    pub(super) fn finish(mut self, read: Result<(), CqlError>) -> (Vec<u8>, Result<Finished, CqlError>) {
+    /// Writes what is left to write when all was read, or why that failed. The buffer comes back in
+    /// any case.
+    pub(super) fn finish(
+        mut self,
+        read: Result<(), CqlError>,
+    ) -> (Vec<u8>, Result<Finished, CqlError>) {
         let closed = read.and_then(|()| self.close());
         let state = State { position: self.last, limit: self.limits.rows };
         let next = self.more.then_some(state);

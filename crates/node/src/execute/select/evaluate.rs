@@ -17,7 +17,8 @@ use crate::statement::select::selection::{Expression, Selection};
 /// A value; `None` is null.
 pub(super) type Computed<'v> = Result<Option<Cow<'v, [u8]>>, InvalidRequest>;
 
-/// The context that expressions need besides a row: the terms of the selection with the values of this execution.
+/// The context that expressions need besides a row: the terms of the selection with the values of
+/// this execution.
 pub(super) struct Evaluator<'e> {
     bound: &'e Bound<'e>,
     terms: Vec<Value>,
@@ -25,7 +26,8 @@ pub(super) struct Evaluator<'e> {
 
 impl<'e> Evaluator<'e> {
     pub(super) fn new(selection: &Selection, bound: &'e Bound<'e>) -> Result<Self, InvalidRequest> {
-        let terms = selection.terms.iter().map(|term| term.evaluate(bound)).collect::<Result<_, _>>()?;
+        let terms =
+            selection.terms.iter().map(|term| term.evaluate(bound)).collect::<Result<_, _>>()?;
         Ok(Self { bound, terms })
     }
 
@@ -33,8 +35,12 @@ impl<'e> Evaluator<'e> {
     pub(super) fn key(&self, term: usize, what: &str) -> Result<&[u8], InvalidRequest> {
         match &self.terms[term] {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Null => Err(InvalidRequest::new(format!("Invalid null value for {what} selection"))),
-            Value::Unset => Err(InvalidRequest::new(format!("Invalid unset value for {what} selection"))),
+            Value::Null => {
+                Err(InvalidRequest::new(format!("Invalid null value for {what} selection")))
+            }
+            Value::Unset => {
+                Err(InvalidRequest::new(format!("Invalid unset value for {what} selection")))
+            }
         }
     }
 
@@ -60,7 +66,9 @@ impl<'e> Evaluator<'e> {
                 Value::Null | Value::Unset => Ok(None),
             },
             Expression::Aggregate(index) => Ok(aggregates[*index].finish().map(Cow::Owned)),
-            Expression::Metadata { what, column, part } => metadata::value(self, *what, *column, *part, input),
+            Expression::Metadata { what, column, part } => {
+                metadata::value(self, *what, *column, *part, input)
+            }
             Expression::Call { function, arguments } => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {
@@ -87,7 +95,10 @@ impl<'e> Evaluator<'e> {
             Expression::Composite { cql_type, parts } => {
                 let mut values = Vec::with_capacity(parts.len());
                 for part in parts {
-                    let value = part.as_ref().map(|part| self.value(part, input, aggregates)).transpose()?;
+                    let value = part
+                        .as_ref()
+                        .map(|part| self.value(part, input, aggregates))
+                        .transpose()?;
                     values.push(value.flatten());
                 }
                 composite(cql_type, values).map(|value| Some(Cow::Owned(value)))
@@ -109,7 +120,12 @@ fn element<'c>(cql_type: &CqlType, collection: &'c [u8], key: &[u8]) -> Option<&
 }
 
 /// True if a key is between two others, both included.
-pub(super) fn is_between(cql_type: &CqlType, key: &[u8], from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
+pub(super) fn is_between(
+    cql_type: &CqlType,
+    key: &[u8],
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+) -> bool {
     from.is_none_or(|from| compare(cql_type, key, from).is_ge())
         && to.is_none_or(|to| compare(cql_type, key, to).is_le())
 }
@@ -127,8 +143,10 @@ fn slice(
         _ => return Ok(None),
     };
     let elements = split::collection(what, collection)?;
-    let kept: Vec<&[&[u8]]> =
-        elements.chunks_exact(step).filter(|entry| is_between(key_type, entry[0], from, to)).collect();
+    let kept: Vec<&[&[u8]]> = elements
+        .chunks_exact(step)
+        .filter(|entry| is_between(key_type, entry[0], from, to))
+        .collect();
     if kept.is_empty() && cql_type.is_multi_cell() {
         return Ok(None);
     }
@@ -136,13 +154,18 @@ fn slice(
 }
 
 /// A list in which values may be null, which no column can hold.
-pub(super) fn list_with_nulls<V: AsRef<[u8]>>(values: impl ExactSizeIterator<Item = Option<V>>) -> Vec<u8> {
+pub(super) fn list_with_nulls<V: AsRef<[u8]>>(
+    values: impl ExactSizeIterator<Item = Option<V>>,
+) -> Vec<u8> {
     let count = i32::try_from(values.len()).unwrap_or(i32::MAX).to_be_bytes();
     [&count[..], &split::join_tuple(values)].concat()
 }
 
 /// A value of its parts. Sets and maps are in the order of their type and have no nulls for keys.
-fn composite(cql_type: &CqlType, parts: Vec<Option<Cow<'_, [u8]>>>) -> Result<Vec<u8>, InvalidRequest> {
+fn composite(
+    cql_type: &CqlType,
+    parts: Vec<Option<Cow<'_, [u8]>>>,
+) -> Result<Vec<u8>, InvalidRequest> {
     Ok(match cql_type {
         CqlType::Set { element, .. } => {
             let mut values: Vec<_> = parts.into_iter().flatten().collect();
@@ -161,12 +184,14 @@ fn composite(cql_type: &CqlType, parts: Vec<Option<Cow<'_, [u8]>>>) -> Result<Ve
             entries.sort_by(|(one, _), (other, _)| compare(key, one, other));
             entries.dedup_by(|(one, _), (other, _)| compare(key, one, other).is_eq());
             let count = i32::try_from(entries.len()).unwrap_or(i32::MAX).to_be_bytes();
-            let values = split::join_tuple(entries.into_iter().flat_map(|(own, value)| [Some(own), value]));
+            let values =
+                split::join_tuple(entries.into_iter().flat_map(|(own, value)| [Some(own), value]));
             [&count[..], &values].concat()
         }
         CqlType::Vector { element, .. } => {
             let values: Option<Vec<_>> = parts.into_iter().collect();
-            let values = values.ok_or_else(|| InvalidRequest::new("null is not supported inside vectors"))?;
+            let values = values
+                .ok_or_else(|| InvalidRequest::new("null is not supported inside vectors"))?;
             split::join_vector(element, values)
         }
         CqlType::List { .. } => list_with_nulls(parts.into_iter()),

@@ -61,12 +61,20 @@ impl Filters {
     }
 }
 
-fn bind(table: &Table, filter: &Filter, bindings: &dyn Bindings) -> Result<BoundFilter, InvalidRequest> {
+fn bind(
+    table: &Table,
+    filter: &Filter,
+    bindings: &dyn Bindings,
+) -> Result<BoundFilter, InvalidRequest> {
     let column = &table.columns[filter.column];
     let required = |value: Value| match value {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Null => Err(InvalidRequest::new(format!("Unsupported null value for column {}", column.name))),
-        Value::Unset => Err(InvalidRequest::new(format!("Unsupported unset value for column {}", column.name))),
+        Value::Null => {
+            Err(InvalidRequest::new(format!("Unsupported null value for column {}", column.name)))
+        }
+        Value::Unset => {
+            Err(InvalidRequest::new(format!("Unsupported unset value for column {}", column.name)))
+        }
     };
     let element = match &filter.element {
         Some(key) => Some(required(key.evaluate(bindings)?)?),
@@ -106,11 +114,16 @@ pub(super) fn map_value<'m>(key_type: &CqlType, map: &'m [u8], key: &[u8]) -> Op
 impl BoundTest {
     fn holds(&self, cql_type: &CqlType, value: &[u8]) -> bool {
         match self {
-            BoundTest::OneOf(values) => values.iter().any(|wanted| compare(cql_type, value, wanted).is_eq()),
-            BoundTest::Compare(comparison @ (Comparison::Contains | Comparison::ContainsKey), wanted) => {
-                contains(cql_type, value, wanted, *comparison == Comparison::ContainsKey)
+            BoundTest::OneOf(values) => {
+                values.iter().any(|wanted| compare(cql_type, value, wanted).is_eq())
             }
-            BoundTest::Compare(comparison, wanted) => comparison.of(compare(cql_type, value, wanted)).unwrap_or(false),
+            BoundTest::Compare(
+                comparison @ (Comparison::Contains | Comparison::ContainsKey),
+                wanted,
+            ) => contains(cql_type, value, wanted, *comparison == Comparison::ContainsKey),
+            BoundTest::Compare(comparison, wanted) => {
+                comparison.of(compare(cql_type, value, wanted)).unwrap_or(false)
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Rows that become one: aggregates under way, and the first row, which gives the values of what is no aggregate.
+//! Rows that become one: aggregates under way, and the first row, which gives the values of what is
+//! no aggregate.
 
 use shunt_language::error::InvalidRequest;
 use shunt_language::functions::AggregateState;
@@ -35,15 +36,20 @@ fn looks_at_row(expression: &Expression) -> bool {
         Expression::Column(_) | Expression::Metadata { .. } => true,
         Expression::Term(_) | Expression::Aggregate(_) => false,
         Expression::Call { arguments, .. } => arguments.iter().any(looks_at_row),
-        Expression::Field { of, .. } | Expression::Element { of, .. } | Expression::Slice { of, .. } => {
-            looks_at_row(of)
-        }
+        Expression::Field { of, .. }
+        | Expression::Element { of, .. }
+        | Expression::Slice { of, .. } => looks_at_row(of),
         Expression::Composite { parts, .. } => parts.iter().flatten().any(looks_at_row),
     }
 }
 
 impl Group {
-    pub(super) fn new(selection: &Selection, prefix: &[u8], sort_key: Option<Vec<u8>>, input: &Input<'_>) -> Group {
+    pub(super) fn new(
+        selection: &Selection,
+        prefix: &[u8],
+        sort_key: Option<Vec<u8>>,
+        input: &Input<'_>,
+    ) -> Group {
         let mut first = First::default();
         if selection.items.iter().any(|item| looks_at_row(&item.expression)) {
             first = First {
@@ -58,7 +64,12 @@ impl Group {
 
     /// The group of no rows.
     pub(super) fn empty(selection: &Selection) -> Group {
-        Group { prefix: Vec::new(), sort_key: None, aggregates: start(selection), first: First::default() }
+        Group {
+            prefix: Vec::new(),
+            sort_key: None,
+            aggregates: start(selection),
+            first: First::default(),
+        }
     }
 
     pub(super) fn add(

@@ -1,4 +1,5 @@
-//! A row as expressions and filters see it: values of columns by position, wherever they are stored.
+//! A row as expressions and filters see it: values of columns by position, wherever they are
+//! stored.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,8 @@ use shunt_storage::row::{CellValue, Row};
 use super::super::rows::{self, cells_of};
 use crate::schema::{Column, ColumnKind, Table};
 
-/// The clustering columns of a row, as far as they are needed, decoded into buffers that are used again.
+/// The clustering columns of a row, as far as they are needed, decoded into buffers that are used
+/// again.
 #[derive(Clone, Debug, Default)]
 pub(in crate::execute) struct Clustering {
     bytes: Vec<u8>,
@@ -20,7 +22,12 @@ pub(in crate::execute) struct Clustering {
 
 impl Clustering {
     /// Decodes the first `count` columns of a key; `None` if they are not there.
-    pub(in crate::execute) fn decode(&mut self, columns: &[Column], count: usize, key: &[u8]) -> Option<()> {
+    pub(in crate::execute) fn decode(
+        &mut self,
+        columns: &[Column],
+        count: usize,
+        key: &[u8],
+    ) -> Option<()> {
         self.bytes.clear();
         self.ends.clear();
         self.encoded_ends.clear();
@@ -33,9 +40,11 @@ impl Clustering {
         Some(())
     }
 
-    /// Puts the values as they were written in the place of those that the key gives, where the row has kept them.
+    /// Puts the values as they were written in the place of those that the key gives, where the row
+    /// has kept them.
     pub(in crate::execute) fn restore(&mut self, columns: usize, row: &Row) {
-        let Some(CellValue::Live(written)) = row.cells.last().filter(|cell| cell.is_key()).map(|cell| &cell.value)
+        let Some(CellValue::Live(written)) =
+            row.cells.last().filter(|cell| cell.is_key()).map(|cell| &cell.value)
         else {
             return;
         };
@@ -50,7 +59,8 @@ impl Clustering {
     }
 
     fn value(&self, index: usize) -> Option<&[u8]> {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
+        let start =
+            index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
         self.bytes.get(start..*self.ends.get(index)?)
     }
 
@@ -79,7 +89,8 @@ impl<'r> Input<'r> {
         let column = self.table.columns.get(position)?;
         match column.kind {
             ColumnKind::PartitionKey => {
-                partition_value(self.partition, self.table.partition_key_len, column.position).map(Cow::Borrowed)
+                partition_value(self.partition, self.table.partition_key_len, column.position)
+                    .map(Cow::Borrowed)
             }
             ColumnKind::Clustering => self.clustering?.value(column.position).map(Cow::Borrowed),
             ColumnKind::Static => stored(self.static_row?, column, self.now),
@@ -93,7 +104,8 @@ impl<'r> Input<'r> {
     }
 }
 
-/// One column of a partition key (native protocol v5, section 6: components behind their lengths, each with a zero).
+/// One column of a partition key (native protocol v5, section 6: components behind their lengths,
+/// each with a zero).
 fn partition_value(partition: &[u8], columns: usize, index: usize) -> Option<&[u8]> {
     let mut rest = partition.get(8..)?;
     if columns == 1 {
@@ -114,7 +126,9 @@ fn stored<'r>(row: &'r Row, column: &Column, now: i64) -> Option<Cow<'r, [u8]>> 
     let cell = cells_of(row, column.id).first().filter(|cell| cell.is_live(now))?;
     match &cell.value {
         CellValue::Live(bytes) => Some(Cow::Borrowed(bytes)),
-        CellValue::Counter(count) | CellValue::CounterDelta(count) => Some(Cow::Owned(count.to_be_bytes().to_vec())),
+        CellValue::Counter(count) | CellValue::CounterDelta(count) => {
+            Some(Cow::Owned(count.to_be_bytes().to_vec()))
+        }
         CellValue::Tombstone { .. } => None,
     }
 }

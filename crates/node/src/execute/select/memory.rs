@@ -8,7 +8,12 @@ use crate::shared::Shared;
 use crate::system;
 
 /// The rows of a system table by partition and clustering bytes.
-pub(super) fn partitions(table: &Table, schema: &Schema, shared: &Shared, node: usize) -> Result<Partitions, CqlError> {
+pub(super) fn partitions(
+    table: &Table,
+    schema: &Schema,
+    shared: &Shared,
+    node: usize,
+) -> Result<Partitions, CqlError> {
     let mut found = Partitions::new();
     let time = WriteTime { timestamp: 0, expiry: None, now: 0 };
     for values in system::rows(table, schema, &shared.info, node) {

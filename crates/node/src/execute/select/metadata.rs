@@ -14,7 +14,9 @@ use crate::statement::select::selection::Part;
 fn bytes(what: CellMetadata, info: CellInfo) -> Option<Vec<u8>> {
     match what {
         CellMetadata::TimeToLive => info.ttl.map(|seconds| seconds.to_be_bytes().to_vec()),
-        CellMetadata::WriteTime | CellMetadata::MaxWriteTime => Some(info.timestamp.to_be_bytes().to_vec()),
+        CellMetadata::WriteTime | CellMetadata::MaxWriteTime => {
+            Some(info.timestamp.to_be_bytes().to_vec())
+        }
     }
 }
 
@@ -38,7 +40,9 @@ pub(super) fn value<'v>(
         _ => None,
     };
     if let Some(key_type) = key_type {
-        cells.sort_by(|one, other| compare(key_type, one.0.unwrap_or_default(), other.0.unwrap_or_default()));
+        cells.sort_by(|one, other| {
+            compare(key_type, one.0.unwrap_or_default(), other.0.unwrap_or_default())
+        });
     }
     let same = |path: &Option<&[u8]>, key: &[u8]| match key_type {
         Some(key_type) => path.is_some_and(|path| compare(key_type, path, key).is_eq()),
@@ -50,7 +54,9 @@ pub(super) fn value<'v>(
             let key = evaluator.key(key, "element")?;
             cells.iter().find(|(path, _)| same(path, key))
         }
-        Part::Whole if what == CellMetadata::MaxWriteTime => cells.iter().max_by_key(|(_, info)| info.timestamp),
+        Part::Whole if what == CellMetadata::MaxWriteTime => {
+            cells.iter().max_by_key(|(_, info)| info.timestamp)
+        }
         Part::Slice(from, to) => {
             let (from, to) = (evaluator.bound(from)?, evaluator.bound(to)?);
             if let Some(key_type) = key_type {
@@ -68,7 +74,11 @@ pub(super) fn value<'v>(
 }
 
 /// A list with an entry for each cell; of a user-defined type for each field.
-fn several<'v>(what: CellMetadata, cql_type: &CqlType, cells: &[(Option<&[u8]>, CellInfo)]) -> Option<Cow<'v, [u8]>> {
+fn several<'v>(
+    what: CellMetadata,
+    cql_type: &CqlType,
+    cells: &[(Option<&[u8]>, CellInfo)],
+) -> Option<Cow<'v, [u8]>> {
     if cells.is_empty() {
         return None;
     }

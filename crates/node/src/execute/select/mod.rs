@@ -4,8 +4,8 @@
 //! keys, clustering -> source -> collect (filter, group, limits, pages) -> output -> result
 //! ```
 //!
-//! Partitions that are named come in the order of their keys' types, as in Cassandra; all others in the order of their
-//! tokens, whichever node they are on.
+//! Partitions that are named come in the order of their keys' types, as in Cassandra; all others in
+//! the order of their tokens, whichever node they are on.
 
 mod collect;
 mod evaluate;
@@ -77,8 +77,13 @@ pub(crate) fn run(
     let start = out.len();
     let table = plan.table();
     warnings::check_select(plan, bound.aside);
-    let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
-    let state = page.paging_state.as_deref().map(|state| State::decode(state, table, plan.reversed)).transpose()?;
+    let page_size =
+        page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
+    let state = page
+        .paging_state
+        .as_deref()
+        .map(|state| State::decode(state, table, plan.reversed))
+        .transpose()?;
     let limits = limits(plan, bound, page_size, state.as_ref())?;
     let evaluator = Evaluator::new(&plan.selection, bound)?;
     let filters = Filters::new(table, plan.restrictions(), bound)?;
@@ -92,18 +97,25 @@ pub(crate) fn run(
     }
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
-        Some(number) => Source::Stores { shared, table: number, aside: bound.aside, effort, gathering },
+        Some(number) => {
+            Source::Stores { shared, table: number, aside: bound.aside, effort, gathering }
+        }
         None => {
-            bound.aside.note(|| format!("Making the rows of {}.{} in memory", table.keyspace, table.name));
+            bound
+                .aside
+                .note(|| format!("Making the rows of {}.{} in memory", table.keyspace, table.name));
             Source::Memory(memory::partitions(table, schema, shared, node)?)
         }
     };
-    if table.number.is_some() && !matches!(plan.restrictions().partition, PartitionRestriction::Keys(_)) {
+    if table.number.is_some()
+        && !matches!(plan.restrictions().partition, PartitionRestriction::Keys(_))
+    {
         let rows = limits.rows.unwrap_or(u32::MAX).min(limits.page.unwrap_or(u32::MAX));
         effort.may_read(rows as usize)?;
     }
     let head = result::put_head(out, plan.columns(), page);
-    let mut collector = Collector::new(plan, &evaluator, filters, wanted.now, limits, std::mem::take(out));
+    let mut collector =
+        Collector::new(plan, &evaluator, filters, wanted.now, limits, std::mem::take(out));
     let read = read(plan, bound, &source, &wanted, state.as_ref(), &mut collector);
     let (buffer, outcome) = collector.finish(read);
     *out = buffer;
@@ -128,14 +140,18 @@ pub(crate) fn run(
     }
 }
 
-/// True if the clustering columns are restricted to nothing. Static columns, if the statement has any, are asked for also
-/// if no row is.
+/// True if the clustering columns are restricted to nothing. Static columns, if the statement has
+/// any, are asked for also if no row is.
 fn names_no_row(plan: &SelectPlan, intervals: &Intervals) -> bool {
     intervals.0.is_empty() && !(plan.needs_static && plan.names_rows())
 }
 
 /// True if it is plain that there is no row: an `IN` without values, or an empty slice.
-fn names_nothing(plan: &SelectPlan, intervals: &Intervals, bound: &Bound<'_>) -> Result<bool, CqlError> {
+fn names_nothing(
+    plan: &SelectPlan,
+    intervals: &Intervals,
+    bound: &Bound<'_>,
+) -> Result<bool, CqlError> {
     if names_no_row(plan, intervals) {
         return Ok(true);
     }
@@ -160,15 +176,20 @@ fn read(
             let partitions = keys::partitions(plan.table(), keys, bound)?;
             source.read_keys(&partitions, wanted, after, collector)
         }
-        PartitionRestriction::Token { lower, upper } => match tokens(lower.as_ref(), upper.as_ref(), bound)? {
-            Some(range) => source.read_range(range, wanted, after, collector),
-            None => Ok(()),
-        },
-        PartitionRestriction::All => source.read_range((i64::MIN, i64::MAX), wanted, after, collector),
+        PartitionRestriction::Token { lower, upper } => {
+            match tokens(lower.as_ref(), upper.as_ref(), bound)? {
+                Some(range) => source.read_range(range, wanted, after, collector),
+                None => Ok(()),
+            }
+        }
+        PartitionRestriction::All => {
+            source.read_range((i64::MIN, i64::MAX), wanted, after, collector)
+        }
     }
 }
 
-/// The tokens of a range, both included. The lowest token stands for no bound, as it does in Cassandra.
+/// The tokens of a range, both included. The lowest token stands for no bound, as it does in
+/// Cassandra.
 fn tokens(
     lower: Option<&(Prepared, bool)>,
     upper: Option<&(Prepared, bool)>,
@@ -183,7 +204,9 @@ fn tokens(
                 Err(_) => Err(InvalidRequest::new("Invalid token")),
             },
             Value::Null => Err(InvalidRequest::new("Invalid null token value")),
-            Value::Unset => Err(InvalidRequest::new("Invalid unset value for column partition key token")),
+            Value::Unset => {
+                Err(InvalidRequest::new("Invalid unset value for column partition key token"))
+            }
         }
     };
     let first = match token(lower)? {
@@ -211,7 +234,10 @@ fn limits(
             Value::Null => return Err(InvalidRequest::new("Invalid null value of limit")),
             Value::Unset => return Ok(None),
         };
-        let rows = bytes.try_into().map(i32::from_be_bytes).map_err(|_| InvalidRequest::new("Invalid limit value"))?;
+        let rows = bytes
+            .try_into()
+            .map(i32::from_be_bytes)
+            .map_err(|_| InvalidRequest::new("Invalid limit value"))?;
         match u32::try_from(rows) {
             Ok(rows) if rows > 0 => Ok(Some(rows)),
             _ => Err(InvalidRequest::new("LIMIT must be strictly positive")),
@@ -222,6 +248,7 @@ fn limits(
         // One row, in one page; the limit is one of rows of the result.
         return if state.is_some() { Err(paging::foreign()) } else { Ok(Limits::default()) };
     }
-    let rows = rows.map(|rows| state.and_then(|state| state.limit).map_or(rows, |left| left.min(rows)));
+    let rows =
+        rows.map(|rows| state.and_then(|state| state.limit).map_or(rows, |left| left.min(rows)));
     Ok(Limits { rows, per_partition, page: page_size })
 }

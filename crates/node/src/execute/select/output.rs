@@ -48,7 +48,9 @@ fn json_row(
         text.push_str(": ");
         let (name, value) = (&item.name, evaluator.value(&item.expression, input, aggregates)?);
         let shown = json::to_json(&item.cql_type, value.as_deref());
-        text.push_str(&shown.ok_or_else(|| InvalidRequest::new(format!("the value of {name} is not of its type")))?);
+        text.push_str(&shown.ok_or_else(|| {
+            InvalidRequest::new(format!("the value of {name} is not of its type"))
+        })?);
     }
     text.push('}');
     Ok(text)

@@ -1,5 +1,5 @@
-//! Where the next page goes on: opaque to clients, good for any node and after a restart, since it names a row and no
-//! state of a server.
+//! Where the next page goes on: opaque to clients, good for any node and after a restart, since it
+//! names a row and no state of a server.
 //!
 //! ```text
 //! version (1)  checksum (4)  kind (1)  rows left of LIMIT (4)  rows of the partition so far (4)
@@ -9,7 +9,8 @@
 use crate::error::CqlError;
 use crate::schema::Table;
 
-/// The only version there is. Cassandra's own states begin with other bytes as a rule, and have no checksum.
+/// The only version there is. Cassandra's own states begin with other bytes as a rule, and have no
+/// checksum.
 const VERSION: u8 = 1;
 const BEHIND_PARTITION: u8 = 0;
 const BEHIND_ROW: u8 = 1;
@@ -83,7 +84,9 @@ impl State {
         };
         // A token, and a key that has it.
         let (token, key) = partition.split_first_chunk::<8>()?;
-        if key.is_empty() || super::super::keys::token_bytes(shunt_topology::token::token(key)) != *token {
+        if key.is_empty()
+            || super::super::keys::token_bytes(shunt_topology::token::token(key)) != *token
+        {
             return None;
         }
         let position = Position { partition: partition.to_vec(), clustering, in_partition };

@@ -1,7 +1,7 @@
 //! The body of a RESULT with rows (native protocol v5, section 4.2.5.2).
 //!
-//! Rows are written straight behind the metadata. Only when the page is full is it known that a paging state belongs
-//! into the metadata, which then moves the rows.
+//! Rows are written straight behind the metadata. Only when the page is full is it known that a
+//! paging state belongs into the metadata, which then moves the rows.
 
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{put, result_kind};
@@ -78,7 +78,12 @@ mod tests {
 
     fn column() -> ResultColumn {
         let cql_type = NativeType::Int.into();
-        ResultColumn { keyspace: "k".to_owned(), table: "t".to_owned(), name: "c".to_owned(), cql_type }
+        ResultColumn {
+            keyspace: "k".to_owned(),
+            table: "t".to_owned(),
+            name: "c".to_owned(),
+            cql_type,
+        }
     }
 
     /// A body with one row behind other bytes, read again.
@@ -87,9 +92,12 @@ mod tests {
         let head = put_head(&mut out, &[column()], page);
         put::bytes(&mut out, Some(b"1234"));
         head.finish(&mut out, 1, state);
-        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(page.version, &out[6..]) else { panic!("{out:?}") };
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(page.version, &out[6..]) else {
+            panic!("{out:?}")
+        };
         assert_eq!(rows.metadata.paging_state, state);
-        let values: Vec<_> = rows.rows().map(|row| row.map(|row| row.get(0).map(<[u8]>::to_vec))).collect();
+        let values: Vec<_> =
+            rows.rows().map(|row| row.map(|row| row.get(0).map(<[u8]>::to_vec))).collect();
         assert_eq!(values, [Ok(Some(b"1234".to_vec()))]);
         test(&rows.metadata);
     }
@@ -105,7 +113,9 @@ mod tests {
                     skip_metadata,
                     new_metadata_id,
                 };
-                check(&page(false, None), state, |metadata| assert_eq!(metadata.column_index("c"), Some(0)));
+                check(&page(false, None), state, |metadata| {
+                    assert_eq!(metadata.column_index("c"), Some(0))
+                });
                 check(&page(true, None), state, |metadata| {
                     assert_eq!((metadata.column_count, metadata.columns().count()), (1, 0));
                 });

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use shunt_storage::Target;
 use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{PartitionKey, Row, TableId};
-use shunt_storage::store::{PartitionRows, Position as ScanPosition, Reach, Read, RowRef, ScanRange, Slice, Store};
+use shunt_storage::store::{
+    PartitionRows, Position as ScanPosition, Reach, Read, RowRef, ScanRange, Slice, Store,
+};
 use shunt_topology::Token;
 
 use super::super::aside::Aside;
@@ -26,7 +28,13 @@ pub(super) type Partitions = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Row>>;
 
 /// The rows of a table.
 pub(super) enum Source<'e> {
-    Stores { shared: &'e Shared, table: TableId, aside: &'e Aside, effort: &'e Effort, gathering: &'e Gathering },
+    Stores {
+        shared: &'e Shared,
+        table: TableId,
+        aside: &'e Aside,
+        effort: &'e Effort,
+        gathering: &'e Gathering,
+    },
     Memory(Partitions),
 }
 
@@ -83,9 +91,12 @@ impl Source<'_> {
                 gathering.before_read(token);
                 let owner = shared.info.owner(token);
                 let address = shared.info.nodes[owner].address;
-                aside.note(|| format!("Reading {} of a partition from {address}", wanted.intervals.shown()));
+                aside.note(|| {
+                    format!("Reading {} of a partition from {address}", wanted.intervals.shown())
+                });
                 let store = &shared.stores()[owner];
-                let reader = Reader { store, table: *table, partition: PartitionKey(partition), effort };
+                let reader =
+                    Reader { store, table: *table, partition: PartitionKey(partition), effort };
                 if wanted.intervals.are_rows() {
                     reader.rows(wanted, resumed, collector)?
                 } else {
@@ -103,7 +114,8 @@ impl Source<'_> {
         if flow == Flow::Stop { Ok(flow) } else { collector.end_partition() }
     }
 
-    /// Reads the partitions with these tokens, both included, in their order, from behind a position.
+    /// Reads the partitions with these tokens, both included, in their order, from behind a
+    /// position.
     pub(super) fn read_range(
         &self,
         (first, last): (i64, i64),
@@ -118,14 +130,18 @@ impl Source<'_> {
             Source::Stores { shared, table, aside, effort, gathering } => {
                 gathering.carry_out();
                 let pieces = pieces(shared, first, last);
-                aside.note(|| format!("Reading {} range(s) of tokens from {first} to {last}", pieces.len()));
+                aside.note(|| {
+                    format!("Reading {} range(s) of tokens from {first} to {last}", pieces.len())
+                });
                 for (from, to, owner) in pieces {
                     let store = &shared.stores()[owner];
                     let here = after.filter(|after| token_of(&after.partition) >= from);
                     if here.is_some_and(|after| token_of(&after.partition) > to) {
                         continue;
                     }
-                    if scan((store, *table, effort), (from, to), wanted, here, collector)? == Flow::Stop {
+                    if scan((store, *table, effort), (from, to), wanted, here, collector)?
+                        == Flow::Stop
+                    {
                         return Ok(());
                     }
                 }
@@ -148,7 +164,9 @@ impl Source<'_> {
                         continue;
                     }
                     let wanted = rows_wanted.as_ref().unwrap_or(wanted);
-                    if self.read_partition(key, Token(token), wanted, resumed, collector)? == Flow::Stop {
+                    if self.read_partition(key, Token(token), wanted, resumed, collector)?
+                        == Flow::Stop
+                    {
                         return Ok(());
                     }
                 }
@@ -173,7 +191,9 @@ impl Source<'_> {
                 let intervals = wanted.intervals.behind(clustering, wanted.reversed);
                 let left = Wanted { intervals, ..*wanted };
                 let Partition { token, key } = &keys[found];
-                if self.read_partition(key, *token, &left, Some(after.in_partition), collector)? == Flow::Stop {
+                if self.read_partition(key, *token, &left, Some(after.in_partition), collector)?
+                    == Flow::Stop
+                {
                     return Ok(());
                 }
             }
@@ -201,17 +221,24 @@ impl Reader<'_> {
         let Self { store, table, partition, effort } = *self;
         let row = match effort.reach().tier {
             ReadTier::Disk => store.read_row(table, partition, target, wanted.now)?,
-            ReadTier::Memory => match store.read_row_nonblocking(table, partition, target, wanted.now)? {
-                Read::Ready(row) => row,
-                Read::WouldBlock => return Err(CqlError::WouldWait { long: false }),
-            },
+            ReadTier::Memory => {
+                match store.read_row_nonblocking(table, partition, target, wanted.now)? {
+                    Read::Ready(row) => row,
+                    Read::WouldBlock => return Err(CqlError::WouldWait { long: false }),
+                }
+            }
         };
         effort.has_read(row.as_ref())?;
         Ok(row)
     }
 
     /// Rows named by all their columns: looked up, all as they were at one moment.
-    fn rows(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
+    fn rows(
+        &self,
+        wanted: &Wanted,
+        resumed: Option<u32>,
+        collector: &mut Collector<'_>,
+    ) -> Result<Flow, CqlError> {
         let with_static = collector.wants_static();
         match (&wanted.intervals.0[..], with_static) {
             ([interval], false) => match collector.partition(self.partition.0, None, resumed) {
@@ -241,8 +268,10 @@ impl Reader<'_> {
     ) -> Result<Flow, CqlError> {
         let Self { store, table, partition, effort } = *self;
         let named = wanted.intervals.0.iter().map(|interval| Target::Row(&interval.from));
-        let targets: Vec<Target<'_>> = with_static.then_some(Target::Static).into_iter().chain(named).collect();
-        let found = store.read_rows((table, partition), &targets, wanted.now, effort.reach().tier)?;
+        let targets: Vec<Target<'_>> =
+            with_static.then_some(Target::Static).into_iter().chain(named).collect();
+        let found =
+            store.read_rows((table, partition), &targets, wanted.now, effort.reach().tier)?;
         let mut rows = found.ready().ok_or(CqlError::WouldWait { long: false })?;
         rows.iter().try_for_each(|row| effort.has_read(row.as_ref()))?;
         let static_row = if with_static { rows.remove(0) } else { None };
@@ -257,7 +286,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A row of which columns are shown as they are: straight from its record into the result, if that is plain.
+    /// A row of which columns are shown as they are: straight from its record into the result, if
+    /// that is plain.
     fn row_in_place(
         &self,
         clustering: &[u8],
@@ -284,7 +314,12 @@ impl Reader<'_> {
     }
 
     /// Rows of intervals, all as they were at one moment.
-    fn slices(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
+    fn slices(
+        &self,
+        wanted: &Wanted,
+        resumed: Option<u32>,
+        collector: &mut Collector<'_>,
+    ) -> Result<Flow, CqlError> {
         let mut open: Option<PartitionRows<'_>> = None;
         in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
             let slice = slice(interval, wanted.reversed, self.effort.reach());
@@ -294,8 +329,14 @@ impl Reader<'_> {
                     rows
                 }
                 None => {
-                    let rows = self.store.read_partition(self.table, self.partition, &slice, wanted.now)?;
-                    let static_row = rows.static_row().filter(|_| collector.wants_static()).cloned();
+                    let rows = self.store.read_partition(
+                        self.table,
+                        self.partition,
+                        &slice,
+                        wanted.now,
+                    )?;
+                    let static_row =
+                        rows.static_row().filter(|_| collector.wants_static()).cloned();
                     match collector.partition(self.partition.0, static_row, resumed) {
                         Flow::Continue => open.insert(rows),
                         other => return Ok(other),
@@ -321,7 +362,9 @@ fn memory_rows(
 ) -> Result<Flow, CqlError> {
     in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
         let mut range = rows.range(interval.from.clone()..interval.to.clone());
-        while let Some((clustering, row)) = if wanted.reversed { range.next_back() } else { range.next() } {
+        while let Some((clustering, row)) =
+            if wanted.reversed { range.next_back() } else { range.next() }
+        {
             let flow = collector.row(clustering, row)?;
             if flow != Flow::Continue {
                 return Ok(flow);
@@ -336,9 +379,11 @@ fn token_of(partition: &[u8]) -> i64 {
     partition.first_chunk().map_or(i64::MIN, |bytes| (u64::from_be_bytes(*bytes) ^ 1 << 63) as i64)
 }
 
-/// The parts of a token range in order, each with the node that owns it. Neighbours of one owner are one part.
+/// The parts of a token range in order, each with the node that owns it. Neighbours of one owner
+/// are one part.
 fn pieces(shared: &Shared, first: i64, last: i64) -> Vec<(i64, i64, usize)> {
-    let mut ends: Vec<i64> = shared.info.nodes.iter().flat_map(|node| &node.tokens).copied().collect();
+    let mut ends: Vec<i64> =
+        shared.info.nodes.iter().flat_map(|node| &node.tokens).copied().collect();
     ends.sort_unstable();
     ends.push(i64::MAX);
     ends.dedup();
@@ -368,10 +413,16 @@ fn scan(
     collector: &mut Collector<'_>,
 ) -> Result<Flow, CqlError> {
     let bytes = |token| token_bytes(Token(token));
-    let position =
-        |after: &Position| ScanPosition { partition: after.partition.clone(), clustering: after.clustering.clone() };
-    let range =
-        ScanRange { from: Some(bytes(from)), to: Some(bytes(to)), after: after.map(position), reach: effort.reach() };
+    let position = |after: &Position| ScanPosition {
+        partition: after.partition.clone(),
+        clustering: after.clustering.clone(),
+    };
+    let range = ScanRange {
+        from: Some(bytes(from)),
+        to: Some(bytes(to)),
+        after: after.map(position),
+        reach: effort.reach(),
+    };
     let mut scan = store.scan(table, &range, wanted.now)?;
     if after.is_some_and(|after| after.clustering.is_none()) {
         scan.skip_partition();
@@ -384,9 +435,12 @@ fn scan(
             if open.is_some() && collector.end_partition()? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
-            let resumed = after.filter(|after| *after.partition == *item.partition).map(|after| after.in_partition);
+            let resumed = after
+                .filter(|after| *after.partition == *item.partition)
+                .map(|after| after.in_partition);
             let is_static = item.clustering.is_none();
-            let static_row = Some(&item.row).filter(|_| is_static && collector.wants_static()).cloned();
+            let static_row =
+                Some(&item.row).filter(|_| is_static && collector.wants_static()).cloned();
             flow = collector.partition(&item.partition, static_row, resumed);
             open = Some(Arc::clone(&item.partition));
         }

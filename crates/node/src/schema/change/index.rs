@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shunt_language::ast::{CreateIndex, IndexTarget, NativeType, Properties, PropertyValue, QualifiedName};
+use shunt_language::ast::{
+    CreateIndex, IndexTarget, NativeType, Properties, PropertyValue, QualifiedName,
+};
 use shunt_language::types::CqlType;
 
 use super::{Change, Object, Outcome, SYSTEM_KEYSPACES, is_word};
@@ -22,7 +24,8 @@ const STORAGE_ATTACHED_CLASS: &str = "org.apache.cassandra.index.sai.StorageAtta
 const SASI_CLASS: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
 /// Options of an index that change how texts are compared, and the value that does not.
-const ANALYZER: [(&str, &str); 3] = [("ascii", "false"), ("case_sensitive", "true"), ("normalize", "false")];
+const ANALYZER: [(&str, &str); 3] =
+    [("ascii", "false"), ("case_sensitive", "true"), ("normalize", "false")];
 /// Options of an index on vectors.
 const VECTOR: [&str; 4] =
     ["construction_beam_width", "maximum_node_connections", "optimize_for", "similarity_function"];
@@ -59,7 +62,8 @@ impl Schema {
         let [(target, column)] = &targets[..] else { return refuse_columns(&targets) };
         let index = Index { name, column: column.name.clone(), target: *target, class, options };
         if let Some(other) = table.indexes.iter().find(|other| other.duplicates(&index)) {
-            let message = format!("Index {} is a duplicate of existing index {}", index.name, other.name);
+            let message =
+                format!("Index {} is a duplicate of existing index {}", index.name, other.name);
             return if create.if_not_exists { Ok(None) } else { invalid(message) };
         }
         if index.is_storage_attached() {
@@ -78,14 +82,21 @@ impl Schema {
         Ok(Some(self.with_indexes(keyspace, table)))
     }
 
-    pub(super) fn drop_index(&self, name: &QualifiedName, if_exists: bool, session: Option<&str>) -> Outcome {
+    pub(super) fn drop_index(
+        &self,
+        name: &QualifiedName,
+        if_exists: bool,
+        session: Option<&str>,
+    ) -> Outcome {
         let keyspace_name = keyspace_of(name, session)?;
         if SYSTEM_KEYSPACES.contains(&keyspace_name) {
             return invalid(format!("System keyspace '{keyspace_name}' is not user-modifiable"));
         }
         let name = &name.name;
         let keyspace = self.keyspace(keyspace_name);
-        let Some((keyspace, table)) = keyspace.and_then(|found| Some((found, found.table_of_index(name)?))) else {
+        let Some((keyspace, table)) =
+            keyspace.and_then(|found| Some((found, found.table_of_index(name)?)))
+        else {
             // The apostrophe at the end is Cassandra's.
             let message = format!("Index '{keyspace_name}.{name}' doesn't exist'");
             return if if_exists { Ok(None) } else { invalid(message) };
@@ -134,7 +145,9 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, CqlError> {
 }
 
 /// The class of a custom index, and its options.
-fn class_and_options(create: &CreateIndex) -> Result<(Option<String>, BTreeMap<String, String>), CqlError> {
+fn class_and_options(
+    create: &CreateIndex,
+) -> Result<(Option<String>, BTreeMap<String, String>), CqlError> {
     let class = create.class.as_deref().unwrap_or(DEFAULT_CLASS);
     let is_custom = create.custom || !class.eq_ignore_ascii_case(DEFAULT_CLASS);
     let options = options(&create.properties)?;
@@ -154,7 +167,9 @@ fn options(properties: &Properties) -> Result<Option<BTreeMap<String, String>>, 
     let mut options = None;
     for (name, value) in properties {
         match value {
-            _ if name != "options" => return Err(CqlError::Syntax(format!("Unknown property '{name}'"))),
+            _ if name != "options" => {
+                return Err(CqlError::Syntax(format!("Unknown property '{name}'")));
+            }
             PropertyValue::Map(pairs) => options = Some(pairs.iter().cloned().collect()),
             PropertyValue::Constant(..) => {
                 let message = "Invalid value for property 'options'. It should be a map.";
@@ -166,7 +181,9 @@ fn options(properties: &Properties) -> Result<Option<BTreeMap<String, String>>, 
 }
 
 fn check_class(class: &str) -> Result<(), CqlError> {
-    if STORAGE_ATTACHED.iter().any(|name| class.eq_ignore_ascii_case(name)) || class == STORAGE_ATTACHED_CLASS {
+    if STORAGE_ATTACHED.iter().any(|name| class.eq_ignore_ascii_case(name))
+        || class == STORAGE_ATTACHED_CLASS
+    {
         return Ok(());
     }
     if class == SASI_CLASS {
@@ -177,7 +194,10 @@ fn check_class(class: &str) -> Result<(), CqlError> {
 }
 
 /// The columns with the parts of them that are indexed. A collection is indexed by its values.
-fn targets(table: &Table, given: &[(IndexTarget, String)]) -> Result<Vec<(IndexTarget, Column)>, CqlError> {
+fn targets(
+    table: &Table,
+    given: &[(IndexTarget, String)],
+) -> Result<Vec<(IndexTarget, Column)>, CqlError> {
     let target = |(target, name): &(IndexTarget, String)| {
         let Some(column) = table.column(name) else {
             let Table { keyspace, name: table, .. } = table;
@@ -212,10 +232,14 @@ fn check_count(targets: &[(IndexTarget, Column)], is_custom: bool) -> Result<(),
 
 /// Refuses a storage-attached index that is not on one column.
 fn refuse_columns<T>(targets: &[(IndexTarget, Column)]) -> Result<T, CqlError> {
-    let parts: Vec<String> = targets.iter().map(|(target, column)| target_text(*target, &column.name)).collect();
+    let parts: Vec<String> =
+        targets.iter().map(|(target, column)| target_text(*target, &column.name)).collect();
     match &parts[..] {
         [] => invalid("Failed to retrieve target column for: "),
-        _ => invalid(format!("A storage-attached index cannot be created over multiple columns: {}", parts.join(", "))),
+        _ => invalid(format!(
+            "A storage-attached index cannot be created over multiple columns: {}",
+            parts.join(", ")
+        )),
     }
 }
 
@@ -224,16 +248,24 @@ fn check_target(table: &Table, target: IndexTarget, column: &Column) -> Result<(
     let Column { name, cql_type, .. } = column;
     if cql_type.references_duration() {
         return invalid(match cql_type {
-            _ if cql_type.is_collection() => "Secondary indexes are not supported on collections containing durations",
-            CqlType::Tuple(_) => "Secondary indexes are not supported on tuples containing durations",
-            CqlType::Udt { .. } => "Secondary indexes are not supported on UDTs containing durations",
+            _ if cql_type.is_collection() => {
+                "Secondary indexes are not supported on collections containing durations"
+            }
+            CqlType::Tuple(_) => {
+                "Secondary indexes are not supported on tuples containing durations"
+            }
+            CqlType::Udt { .. } => {
+                "Secondary indexes are not supported on UDTs containing durations"
+            }
             _ => "Secondary indexes are not supported on duration columns",
         });
     }
     if let [only] = table.partition_key()
         && only.name == *name
     {
-        return invalid(format!("Cannot create secondary index on the only partition key column {name}"));
+        return invalid(format!(
+            "Cannot create secondary index on the only partition key column {name}"
+        ));
     }
     let part = match target {
         IndexTarget::Simple => "simple",
@@ -259,7 +291,9 @@ fn check_target(table: &Table, target: IndexTarget, column: &Column) -> Result<(
     }
     let of_keys = matches!(target, IndexTarget::Keys | IndexTarget::Entries);
     if of_keys && !matches!(cql_type, CqlType::Map { .. }) {
-        return invalid(format!("Cannot create index on {part} of column {name} with non-map type"));
+        return invalid(format!(
+            "Cannot create index on {part} of column {name} with non-map type"
+        ));
     }
     if column.is_multi_cell() && !cql_type.is_collection() {
         return invalid(format!("Cannot create index on non-frozen UDT column {name}"));
@@ -273,12 +307,18 @@ fn check_storage_attached(table: &Table, index: &Index, column: &Column) -> Resu
     if !is_word(name) {
         return invalid(format!("Column '{name}' contains non-alphanumeric-underscore characters"));
     }
-    let same = |other: &&Index| other.is_storage_attached() && (&other.column, other.target) == (name, index.target);
+    let same = |other: &&Index| {
+        other.is_storage_attached() && (&other.column, other.target) == (name, index.target)
+    };
     if table.indexes.iter().any(|other| same(&other)) {
-        return invalid(format!("Cannot create more than one storage-attached index on the same column: {name}"));
+        return invalid(format!(
+            "Cannot create more than one storage-attached index on the same column: {name}"
+        ));
     }
     let indexed: Vec<&CqlType> = match (index.target, cql_type) {
-        (IndexTarget::Values, CqlType::List { element, .. } | CqlType::Set { element, .. }) => vec![element],
+        (IndexTarget::Values, CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
+            vec![element]
+        }
         (IndexTarget::Values, CqlType::Map { value, .. }) => vec![value],
         (IndexTarget::Keys, CqlType::Map { key, .. }) => vec![key],
         (IndexTarget::Entries, CqlType::Map { key, value, .. }) => vec![key, value],
@@ -296,7 +336,9 @@ fn check_storage_attached(table: &Table, index: &Index, column: &Column) -> Resu
 
 fn is_indexable(cql_type: &CqlType) -> bool {
     match cql_type {
-        CqlType::Native(native) => !matches!(native, NativeType::Blob | NativeType::Counter | NativeType::Duration),
+        CqlType::Native(native) => {
+            !matches!(native, NativeType::Blob | NativeType::Counter | NativeType::Duration)
+        }
         CqlType::Custom(_) => false,
         _ => !cql_type.is_multi_cell(),
     }
@@ -309,8 +351,10 @@ fn check_options(index: &Index, indexed: &[&CqlType]) -> Result<(), CqlError> {
         [only] => only.to_string(),
         _ => index.target_text(),
     };
-    let is_known = |name: &str| VECTOR.contains(&name) || ANALYZER.iter().any(|(known, _)| *known == name);
-    let unknown: Vec<&str> = index.options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
+    let is_known =
+        |name: &str| VECTOR.contains(&name) || ANALYZER.iter().any(|(known, _)| *known == name);
+    let unknown: Vec<&str> =
+        index.options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
     if !unknown.is_empty() {
         return Err(CqlError::Config(format!(
             "Properties specified [{}] are not understood by StorageAttachedIndex",
@@ -329,7 +373,9 @@ fn check_options(index: &Index, indexed: &[&CqlType]) -> Result<(), CqlError> {
             return invalid(format!("Illegal value for boolean option '{name}': {given}"));
         }
         if value != plain {
-            return invalid(format!("Option '{name}' of an index is not supported by this node unless it is {plain}"));
+            return invalid(format!(
+                "Option '{name}' of an index is not supported by this node unless it is {plain}"
+            ));
         }
     }
     let is_vector = matches!(indexed, [CqlType::Vector { .. }]);

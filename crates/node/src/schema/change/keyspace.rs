@@ -33,7 +33,9 @@ impl Schema {
         };
         set_properties(&mut keyspace, properties, moment)?;
         if keyspace.replication.is_empty() {
-            return Err(CqlError::Config("Missing mandatory replication strategy class".to_owned()));
+            return Err(CqlError::Config(
+                "Missing mandatory replication strategy class".to_owned(),
+            ));
         }
         Ok(Some((self.with_keyspace(keyspace), changed("CREATED", name))))
     }
@@ -85,29 +87,40 @@ fn changed(kind: &'static str, keyspace: &str) -> Change {
     Change { kind, keyspace: keyspace.to_owned(), object: Object::Keyspace }
 }
 
-fn set_properties(keyspace: &mut Keyspace, properties: &Properties, moment: &Moment<'_>) -> Result<(), CqlError> {
+fn set_properties(
+    keyspace: &mut Keyspace,
+    properties: &Properties,
+    moment: &Moment<'_>,
+) -> Result<(), CqlError> {
     // `durability` says more than `durable_writes`, wherever it stands.
     let in_order = properties.iter().filter(|(name, _)| name != "durability");
-    for (name, value) in in_order.chain(properties.iter().filter(|(name, _)| name == "durability")) {
+    for (name, value) in in_order.chain(properties.iter().filter(|(name, _)| name == "durability"))
+    {
         match (name.as_str(), value) {
             ("replication", PropertyValue::Map(map)) => {
                 keyspace.replication = replication(&keyspace.name, map, moment.datacentres)?;
             }
-            ("durable_writes", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
-                "true" => keyspace.set_durable_writes(true),
-                "false" => keyspace.set_durable_writes(false),
-                other => {
-                    let message = format!("Invalid boolean value {other} for 'durable_writes'");
-                    return Err(CqlError::Syntax(message));
+            ("durable_writes", PropertyValue::Constant(_, text)) => {
+                match text.to_ascii_lowercase().as_str() {
+                    "true" => keyspace.set_durable_writes(true),
+                    "false" => keyspace.set_durable_writes(false),
+                    other => {
+                        let message = format!("Invalid boolean value {other} for 'durable_writes'");
+                        return Err(CqlError::Syntax(message));
+                    }
                 }
-            },
-            ("durability", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
-                "batch" => keyspace.durability = Durability::Batch,
-                "periodic" => keyspace.durability = Durability::Periodic,
-                other => {
-                    return Err(CqlError::Config(format!("durability is 'batch' or 'periodic', not '{other}'")));
+            }
+            ("durability", PropertyValue::Constant(_, text)) => {
+                match text.to_ascii_lowercase().as_str() {
+                    "batch" => keyspace.durability = Durability::Batch,
+                    "periodic" => keyspace.durability = Durability::Periodic,
+                    other => {
+                        return Err(CqlError::Config(format!(
+                            "durability is 'batch' or 'periodic', not '{other}'"
+                        )));
+                    }
                 }
-            },
+            }
             ("replication" | "durable_writes" | "durability", _) => {
                 return Err(CqlError::Syntax(format!("Invalid value for property '{name}'")));
             }
@@ -136,12 +149,15 @@ fn replication(
     match short.as_str() {
         "SimpleStrategy" | "NetworkTopologyStrategy" => {}
         "LocalStrategy" => {
-            let message = "Unable to use given strategy class: LocalStrategy is reserved for internal use.";
+            let message =
+                "Unable to use given strategy class: LocalStrategy is reserved for internal use.";
             return Err(CqlError::invalid(message));
         }
         other => {
             let package = if other.contains('.') { "" } else { PACKAGE };
-            return Err(CqlError::Config(format!("Unable to find replication strategy class '{package}{other}'")));
+            return Err(CqlError::Config(format!(
+                "Unable to find replication strategy class '{package}{other}'"
+            )));
         }
     }
     *class = format!("{PACKAGE}{short}");
@@ -154,7 +170,9 @@ fn replication(
         }
         let copies = value.split('/').all(|part| part.parse::<u32>().is_ok());
         if !copies {
-            return Err(CqlError::Config(format!("Replication factor must be numeric; found {value} for {name}")));
+            return Err(CqlError::Config(format!(
+                "Replication factor must be numeric; found {value} for {name}"
+            )));
         }
     }
     if short == "SimpleStrategy" && !map.contains_key("replication_factor") {

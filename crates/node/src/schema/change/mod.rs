@@ -1,4 +1,5 @@
-//! Statements that change the schema: a schema in, a new one out, with what changed for the answer and the event.
+//! Statements that change the schema: a schema in, a new one out, with what changed for the answer
+//! and the event.
 
 mod index;
 mod keyspace;
@@ -28,7 +29,8 @@ pub(crate) enum Object {
     Type(String),
 }
 
-/// What a change needs to know besides the schema: where new ids and its time come from, which datacentres there are.
+/// What a change needs to know besides the schema: where new ids and its time come from, which
+/// datacentres there are.
 pub(crate) struct Moment<'a> {
     /// The id of the table that is created, if one is.
     pub(crate) table_id: Uuid,
@@ -40,7 +42,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) datacentres: &'a [&'a str],
 }
 
-/// Outcome of a statement: the new schema and what changed; `None` when an `IF [NOT] EXISTS` left all as it was.
+/// Outcome of a statement: the new schema and what changed; `None` when an `IF [NOT] EXISTS` left
+/// all as it was.
 pub(crate) type Outcome = Result<Option<(Schema, Change)>, CqlError>;
 
 /// Keyspaces that no statement changes.
@@ -49,7 +52,12 @@ pub(crate) const SYSTEM_KEYSPACES: [&str; 5] =
 
 impl Schema {
     /// Carries out a statement.
-    pub(crate) fn change(&self, statement: &SchemaStatement, session: Option<&str>, moment: &Moment<'_>) -> Outcome {
+    pub(crate) fn change(
+        &self,
+        statement: &SchemaStatement,
+        session: Option<&str>,
+        moment: &Moment<'_>,
+    ) -> Outcome {
         let outcome = match statement {
             SchemaStatement::CreateKeyspace { name, if_not_exists, properties } => {
                 self.create_keyspace(name, *if_not_exists, properties, moment)
@@ -65,13 +73,17 @@ impl Schema {
             SchemaStatement::AlterType(alter) => self.alter_type(alter, session),
             SchemaStatement::CreateIndex(create) => self.create_index(create, session),
             SchemaStatement::Drop(drop) => self.drop_object(drop, session),
-            other => Err(CqlError::Invalid(format!("{} not supported by this node", feature(other)))),
+            other => {
+                Err(CqlError::Invalid(format!("{} not supported by this node", feature(other))))
+            }
         };
-        Ok(outcome?
-            .map(|(schema, change)| (Schema { version: moment.version, number: self.number + 1, ..schema }, change)))
+        Ok(outcome?.map(|(schema, change)| {
+            (Schema { version: moment.version, number: self.number + 1, ..schema }, change)
+        }))
     }
 
-    /// Returns what goes with a change of this schema, itself last: with a keyspace all that is in it.
+    /// Returns what goes with a change of this schema, itself last: with a keyspace all that is in
+    /// it.
     pub(crate) fn changes_with(&self, change: Change) -> Vec<Change> {
         let of = |object| Change { kind: change.kind, keyspace: change.keyspace.clone(), object };
         let mut found = Vec::new();
@@ -94,11 +106,20 @@ impl Schema {
             _ if drop.if_exists => Ok(None),
             DropKind::View => {
                 let keyspace = keyspace_of(&drop.name, session)?;
-                Err(CqlError::Invalid(format!("Materialized view '{keyspace}.{}' doesn't exist", drop.name.name)))
+                Err(CqlError::Invalid(format!(
+                    "Materialized view '{keyspace}.{}' doesn't exist",
+                    drop.name.name
+                )))
             }
-            DropKind::Function => Err(CqlError::Invalid(format!("Function '{}' doesn't exist", drop.name.name))),
-            DropKind::Aggregate => Err(CqlError::Invalid(format!("Aggregate '{}' doesn't exist", drop.name.name))),
-            DropKind::Trigger => Err(CqlError::Invalid(format!("Trigger '{}' doesn't exist", drop.name.name))),
+            DropKind::Function => {
+                Err(CqlError::Invalid(format!("Function '{}' doesn't exist", drop.name.name)))
+            }
+            DropKind::Aggregate => {
+                Err(CqlError::Invalid(format!("Aggregate '{}' doesn't exist", drop.name.name)))
+            }
+            DropKind::Trigger => {
+                Err(CqlError::Invalid(format!("Trigger '{}' doesn't exist", drop.name.name)))
+            }
         }
     }
 }
@@ -106,7 +127,9 @@ impl Schema {
 /// Names what a statement asks for that a node does not have.
 fn feature(statement: &SchemaStatement) -> &'static str {
     match statement {
-        SchemaStatement::CreateView(_) | SchemaStatement::AlterView { .. } => "Materialized views are",
+        SchemaStatement::CreateView(_) | SchemaStatement::AlterView { .. } => {
+            "Materialized views are"
+        }
         SchemaStatement::CreateFunction(_) => "User-defined functions are",
         SchemaStatement::CreateAggregate(_) => "User-defined aggregates are",
         SchemaStatement::CreateTrigger { .. } => "Triggers are",
@@ -124,8 +147,8 @@ pub(super) fn changeable(keyspace: &str) -> Result<(), CqlError> {
 
 /// Most characters of a keyspace's name.
 const KEYSPACE_NAME_MAX: usize = 48;
-/// Most characters of a table's name: Cassandra makes a directory of it and of an id. Those of types are made nothing
-/// of, but are in every description of a column.
+/// Most characters of a table's name: Cassandra makes a directory of it and of an id. Those of
+/// types are made nothing of, but are in every description of a column.
 const NAME_MAX: usize = 222;
 
 /// True if Cassandra could make a directory of a name.
@@ -146,10 +169,14 @@ fn check_keyspace_name(name: &str) -> Result<(), CqlError> {
 fn check_table_name(keyspace: &str, name: &str) -> Result<(), CqlError> {
     let message = match name.len() {
         _ if !is_word(name) => {
-            format!("must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")")
+            format!(
+                "must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")"
+            )
         }
         characters if characters > NAME_MAX => {
-            format!("must not be more than {NAME_MAX} characters long (got {characters} characters for \"{name}\")")
+            format!(
+                "must not be more than {NAME_MAX} characters long (got {characters} characters for \"{name}\")"
+            )
         }
         _ => return Ok(()),
     };

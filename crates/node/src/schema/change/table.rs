@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use shunt_language::ast::{
-    AlterTable, ColumnDefinition, CreateTable, Properties, PropertyValue, QualifiedName, TableAlteration,
+    AlterTable, ColumnDefinition, CreateTable, Properties, PropertyValue, QualifiedName,
+    TableAlteration,
 };
 use shunt_language::types::CqlType;
 use shunt_storage::row::{ColumnId, TableId};
@@ -11,19 +12,27 @@ use shunt_storage::row::{ColumnId, TableId};
 use super::{Change, Moment, Object, Outcome, check_table_name};
 use crate::error::CqlError;
 use crate::schema::resolve::{Types, keyspace_of, without_udts};
-use crate::schema::{Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableOptions, Uuid};
+use crate::schema::{
+    Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableOptions, Uuid,
+};
 
 /// Columns of one table, as many as Cassandra warns of at the latest.
 const COLUMNS_MAX: usize = 4096;
 
 impl Schema {
-    pub(super) fn create_table(&self, create: &CreateTable, session: Option<&str>, moment: &Moment<'_>) -> Outcome {
+    pub(super) fn create_table(
+        &self,
+        create: &CreateTable,
+        session: Option<&str>,
+        moment: &Moment<'_>,
+    ) -> Outcome {
         let keyspace_name = keyspace_of(&create.name, session)?;
         let keyspace = self.keyspace_to_change(keyspace_name)?;
         let name = &create.name.name;
         check_table_name(keyspace_name, name)?;
         if keyspace.tables.contains_key(name) {
-            let error = CqlError::AlreadyExists { keyspace: keyspace_name.to_owned(), table: name.clone() };
+            let error =
+                CqlError::AlreadyExists { keyspace: keyspace_name.to_owned(), table: name.clone() };
             return if create.if_not_exists { Ok(None) } else { Err(error) };
         }
         let number = TableId(self.next_table);
@@ -33,11 +42,16 @@ impl Schema {
         Ok(Some((schema, changed("CREATED", keyspace_name, name))))
     }
 
-    fn columns(&self, keyspace: &str, definitions: &[ColumnDefinition]) -> Result<Vec<Column>, CqlError> {
+    fn columns(
+        &self,
+        keyspace: &str,
+        definitions: &[ColumnDefinition],
+    ) -> Result<Vec<Column>, CqlError> {
         let mut columns: Vec<Column> = Vec::new();
         for definition in definitions {
             if columns.iter().any(|column| column.name == definition.name) {
-                let message = format!("Duplicate column '{}' declaration for table", definition.name);
+                let message =
+                    format!("Duplicate column '{}' declaration for table", definition.name);
                 return Err(CqlError::Invalid(message));
             }
             columns.push(self.column(keyspace, definition, ColumnId(columns.len() as u32))?);
@@ -48,11 +62,19 @@ impl Schema {
         Ok(columns)
     }
 
-    fn column(&self, keyspace: &str, definition: &ColumnDefinition, id: ColumnId) -> Result<Column, CqlError> {
+    fn column(
+        &self,
+        keyspace: &str,
+        definition: &ColumnDefinition,
+        id: ColumnId,
+    ) -> Result<Column, CqlError> {
         if definition.mask.is_some() {
             return Err(CqlError::invalid("Data masking is not supported by this node"));
         }
-        let cql_type = CqlType::resolve(&definition.type_name, &Types { schema: self, keyspace: Some(keyspace) })?;
+        let cql_type = CqlType::resolve(
+            &definition.type_name,
+            &Types { schema: self, keyspace: Some(keyspace) },
+        )?;
         let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
         Ok(Column {
             name: definition.name.clone(),
@@ -70,7 +92,12 @@ impl Schema {
         self.with_keyspace(keyspace)
     }
 
-    pub(super) fn alter_table(&self, alter: &AlterTable, session: Option<&str>, moment: &Moment<'_>) -> Outcome {
+    pub(super) fn alter_table(
+        &self,
+        alter: &AlterTable,
+        session: Option<&str>,
+        moment: &Moment<'_>,
+    ) -> Outcome {
         let keyspace_name = keyspace_of(&alter.name, session)?;
         let keyspace = self.keyspace_to_change(keyspace_name)?;
         let name = &alter.name.name;
@@ -87,10 +114,17 @@ impl Schema {
             }
             TableAlteration::Drop { if_exists, columns, timestamp } => {
                 for column in columns {
-                    drop_column(&mut table, column, *if_exists, timestamp.unwrap_or(moment.now_us))?;
+                    drop_column(
+                        &mut table,
+                        column,
+                        *if_exists,
+                        timestamp.unwrap_or(moment.now_us),
+                    )?;
                 }
             }
-            TableAlteration::Rename { if_exists, columns } => rename_columns(&mut table, *if_exists, columns)?,
+            TableAlteration::Rename { if_exists, columns } => {
+                rename_columns(&mut table, *if_exists, columns)?
+            }
             TableAlteration::With(properties) => {
                 if properties.iter().any(|(name, _)| name == "id") {
                     return Err(CqlError::Config("Cannot alter table id.".to_owned()));
@@ -104,7 +138,9 @@ impl Schema {
                 return Err(CqlError::invalid("Data masking is not supported by this node"));
             }
             TableAlteration::DropCompactStorage => {
-                return Err(CqlError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"));
+                return Err(CqlError::invalid(
+                    "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE",
+                ));
             }
         }
         check_counters(old, &table)?;
@@ -126,13 +162,14 @@ impl Schema {
         }
         let mut column = self.column(&table.keyspace, definition, ColumnId(table.next_column))?;
         if column.kind == ColumnKind::Static && table.clustering_len == 0 {
-            let message =
-                "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
+            let message = "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
             return Err(CqlError::invalid(message));
         }
         if let Some(before) = table.dropped.iter().rfind(|dropped| dropped.column.name == *name) {
             if before.column.kind != column.kind {
-                let message = format!("Cannot re-add previously dropped column '{name}', as static or not as it was");
+                let message = format!(
+                    "Cannot re-add previously dropped column '{name}', as static or not as it was"
+                );
                 return Err(CqlError::Invalid(message));
             }
             let (known, new) = (&before.column.cql_type, without_udts(&column.cql_type));
@@ -147,7 +184,9 @@ impl Schema {
                 return Err(CqlError::Invalid(message));
             }
             if column.cql_type.is_counter() {
-                return Err(CqlError::Invalid(format!("Cannot re-add previously dropped counter column {name}")));
+                return Err(CqlError::Invalid(format!(
+                    "Cannot re-add previously dropped counter column {name}"
+                )));
             }
             // What was written later than it was dropped is there again.
             column.id = before.column.id;
@@ -158,7 +197,12 @@ impl Schema {
         Ok(())
     }
 
-    pub(super) fn drop_table(&self, name: &QualifiedName, if_exists: bool, session: Option<&str>) -> Outcome {
+    pub(super) fn drop_table(
+        &self,
+        name: &QualifiedName,
+        if_exists: bool,
+        session: Option<&str>,
+    ) -> Outcome {
         let keyspace_name = keyspace_of(name, session)?;
         let name = &name.name;
         let found = self.table(keyspace_name, name).is_some();
@@ -206,8 +250,10 @@ impl Table {
         check(&table)?;
         set_options(&mut table, &create.options.properties)?;
         if !create.options.properties.iter().any(|(name, _)| name == BLOOM_FILTER) {
-            // What Cassandra's levelled compaction wants is another default; a table that is altered keeps what it has.
-            let class = table.options.maps.get("compaction").and_then(|compaction| compaction.get("class"));
+            // What Cassandra's levelled compaction wants is another default; a table that is
+            // altered keeps what it has.
+            let class =
+                table.options.maps.get("compaction").and_then(|compaction| compaction.get("class"));
             if class.is_some_and(|class| class.ends_with(".LeveledCompactionStrategy")) {
                 table.options.numbers.insert(BLOOM_FILTER, BLOOM_FILTER_LEVELLED);
             }
@@ -238,10 +284,15 @@ fn set_primary_key(table: &mut Table, create: &CreateTable) -> Result<(), CqlErr
             )));
         }
     };
-    for (kind, names) in [(ColumnKind::PartitionKey, partition_key), (ColumnKind::Clustering, clustering)] {
+    for (kind, names) in
+        [(ColumnKind::PartitionKey, partition_key), (ColumnKind::Clustering, clustering)]
+    {
         for (position, column_name) in names.iter().enumerate() {
-            let Some(column) = table.columns.iter_mut().find(|column| column.name == *column_name) else {
-                let message = format!("Unknown column '{column_name}' referenced in PRIMARY KEY for table '{name}'");
+            let Some(column) = table.columns.iter_mut().find(|column| column.name == *column_name)
+            else {
+                let message = format!(
+                    "Unknown column '{column_name}' referenced in PRIMARY KEY for table '{name}'"
+                );
                 return Err(CqlError::Invalid(message));
             };
             match column.kind {
@@ -293,12 +344,21 @@ fn set_order(table: &mut Table, order: &[(String, bool)]) -> Result<(), CqlError
 /// A table stays what it was created as, one of counters or not.
 fn check_counters(old: &Table, new: &Table) -> Result<(), CqlError> {
     let values = new.columns.iter().filter(|column| !column.is_primary_key());
-    let Some(wrong) = values.into_iter().find(|column| column.cql_type.is_counter() != old.is_counter) else {
+    let Some(wrong) =
+        values.into_iter().find(|column| column.cql_type.is_counter() != old.is_counter)
+    else {
         return Ok(());
     };
     let Table { keyspace, name, .. } = new;
-    let (column, table) = if old.is_counter { ("a non counter", "a counter") } else { ("a counter", "a non counter") };
-    let message = format!("{keyspace}.{name}: Cannot have {column} column (\"{}\") in {table} table", wrong.name);
+    let (column, table) = if old.is_counter {
+        ("a non counter", "a counter")
+    } else {
+        ("a counter", "a non counter")
+    };
+    let message = format!(
+        "{keyspace}.{name}: Cannot have {column} column (\"{}\") in {table} table",
+        wrong.name
+    );
     Err(CqlError::Config(message))
 }
 
@@ -307,7 +367,9 @@ fn check(table: &Table) -> Result<(), CqlError> {
     for column in table.columns.iter().filter(|column| column.is_primary_key()) {
         let (name, cql_type) = (&column.name, &column.cql_type);
         if cql_type.is_counter() {
-            return Err(CqlError::Invalid(format!("counter type is not supported for PRIMARY KEY column '{name}'")));
+            return Err(CqlError::Invalid(format!(
+                "counter type is not supported for PRIMARY KEY column '{name}'"
+            )));
         }
         if cql_type.is_multi_cell() {
             let kind = if cql_type.is_collection() { "collection" } else { "user-defined" };
@@ -316,19 +378,24 @@ fn check(table: &Table) -> Result<(), CqlError> {
             )));
         }
         if cql_type.references_duration() {
-            return Err(CqlError::Invalid(format!("duration type is not supported for PRIMARY KEY column '{name}'")));
+            return Err(CqlError::Invalid(format!(
+                "duration type is not supported for PRIMARY KEY column '{name}'"
+            )));
         }
     }
     if table.has_static && table.clustering_len == 0 {
-        let message =
-            "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
+        let message = "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
         return Err(CqlError::invalid(message));
     }
     if table.is_counter && table.values().iter().any(|column| !column.cql_type.is_counter()) {
-        return Err(CqlError::invalid("Cannot mix counter and non counter columns in the same table"));
+        return Err(CqlError::invalid(
+            "Cannot mix counter and non counter columns in the same table",
+        ));
     }
     if table.is_counter && table.options.default_time_to_live > 0 {
-        return Err(CqlError::Config("Cannot set default_time_to_live on a table with counters".to_owned()));
+        return Err(CqlError::Config(
+            "Cannot set default_time_to_live on a table with counters".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -350,7 +417,9 @@ fn check_id(value: &PropertyValue) -> Result<(), CqlError> {
     let is_uuid = |text: &str| {
         let mut parts = text.split('-');
         let hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
-        [8, 4, 4, 4, 12].iter().all(|length| parts.next().is_some_and(|part| part.len() == *length && hex(part)))
+        [8, 4, 4, 4, 12]
+            .iter()
+            .all(|length| parts.next().is_some_and(|part| part.len() == *length && hex(part)))
             && parts.next().is_none()
     };
     match value {
@@ -359,9 +428,15 @@ fn check_id(value: &PropertyValue) -> Result<(), CqlError> {
     }
 }
 
-fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) -> Result<(), CqlError> {
+fn drop_column(
+    table: &mut Table,
+    name: &str,
+    if_exists: bool,
+    dropped_us: i64,
+) -> Result<(), CqlError> {
     let Some(position) = table.position(name) else {
-        let message = format!("Column {name} was not found in table '{}.{}'", table.keyspace, table.name);
+        let message =
+            format!("Column {name} was not found in table '{}.{}'", table.keyspace, table.name);
         return if if_exists { Ok(()) } else { Err(CqlError::Invalid(message)) };
     };
     if table.columns[position].is_primary_key() {
@@ -369,11 +444,14 @@ fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) 
     }
     let dropped = &table.columns[position];
     if matches!(dropped.cql_type, CqlType::Udt { .. }) && dropped.is_multi_cell() {
-        let message = format!("Cannot drop non-frozen column {name} of user type {}", dropped.cql_type);
+        let message =
+            format!("Cannot drop non-frozen column {name} of user type {}", dropped.cql_type);
         return Err(CqlError::Invalid(message));
     }
     if let Some(indexes) = table.index_names(name) {
-        let message = format!("Cannot drop column {name} because it has dependent secondary indexes ({indexes})");
+        let message = format!(
+            "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"
+        );
         return Err(CqlError::Invalid(message));
     }
     let mut column = table.columns.remove(position);
@@ -384,10 +462,15 @@ fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) 
     Ok(())
 }
 
-fn rename_columns(table: &mut Table, if_exists: bool, columns: &[(String, String)]) -> Result<(), CqlError> {
+fn rename_columns(
+    table: &mut Table,
+    if_exists: bool,
+    columns: &[(String, String)],
+) -> Result<(), CqlError> {
     for (old, new) in columns {
         let Some(position) = table.position(old) else {
-            let message = format!("Column {old} was not found in table {}.{}", table.keyspace, table.name);
+            let message =
+                format!("Column {old} was not found in table {}.{}", table.keyspace, table.name);
             if if_exists {
                 continue;
             }
@@ -404,7 +487,9 @@ fn rename_columns(table: &mut Table, if_exists: bool, columns: &[(String, String
             return Err(CqlError::Invalid(message));
         }
         if let Some(indexes) = table.index_names(old) {
-            let message = format!("Can't rename column {old} because it has dependent secondary indexes ({indexes})");
+            let message = format!(
+                "Can't rename column {old} because it has dependent secondary indexes ({indexes})"
+            );
             return Err(CqlError::Invalid(message));
         }
         table.columns[position].name.clone_from(new);

@@ -22,7 +22,8 @@ impl Schema {
         let mut keyspace = self.keyspace_to_change(keyspace_name)?;
         check_type_name(&name.name)?;
         if keyspace.types.contains_key(&name.name) {
-            let error = CqlError::Invalid(format!("A user type with name '{}' already exists", name.name));
+            let error =
+                CqlError::Invalid(format!("A user type with name '{}' already exists", name.name));
             return if if_not_exists { Ok(None) } else { Err(error) };
         }
         let mut resolved: Vec<(String, CqlType)> = Vec::new();
@@ -33,7 +34,11 @@ impl Schema {
             }
             resolved.push((field.clone(), self.field_type(keyspace_name, type_name)?));
         }
-        let definition = UserType { keyspace: keyspace_name.to_owned(), name: name.name.clone(), fields: resolved };
+        let definition = UserType {
+            keyspace: keyspace_name.to_owned(),
+            name: name.name.clone(),
+            fields: resolved,
+        };
         keyspace.types.insert(name.name.clone(), Arc::new(definition));
         Ok(Some((self.with_keyspace(keyspace), changed("CREATED", keyspace_name, &name.name))))
     }
@@ -75,20 +80,32 @@ impl Schema {
                 }
                 let field_type = self.field_type(keyspace_name, type_name)?;
                 if mentions(&field_type, keyspace_name, name) {
-                    return Err(CqlError::invalid("Cannot add a field whose type contains the type itself"));
+                    return Err(CqlError::invalid(
+                        "Cannot add a field whose type contains the type itself",
+                    ));
                 }
                 definition.fields.push((field.clone(), field_type));
             }
-            TypeAlteration::Rename { if_exists, fields } => rename(&mut definition, *if_exists, fields)?,
+            TypeAlteration::Rename { if_exists, fields } => {
+                rename(&mut definition, *if_exists, fields)?
+            }
             TypeAlteration::AlterField(..) => {
                 return Err(CqlError::invalid("Altering field types is no longer supported"));
             }
         }
         let definition = Arc::new(definition);
-        Ok(Some((self.with_keyspace(with_type(&keyspace, &definition)), changed("UPDATED", keyspace_name, name))))
+        Ok(Some((
+            self.with_keyspace(with_type(&keyspace, &definition)),
+            changed("UPDATED", keyspace_name, name),
+        )))
     }
 
-    pub(super) fn drop_type(&self, name: &QualifiedName, if_exists: bool, session: Option<&str>) -> Outcome {
+    pub(super) fn drop_type(
+        &self,
+        name: &QualifiedName,
+        if_exists: bool,
+        session: Option<&str>,
+    ) -> Outcome {
         let keyspace_name = keyspace_of(name, session)?;
         let mut keyspace = self.keyspace_to_change(keyspace_name)?;
         let name = &name.name;
@@ -97,18 +114,23 @@ impl Schema {
             return if if_exists { Ok(None) } else { Err(error) };
         }
         let in_types = keyspace.types.values().filter(|other| other.name != *name);
-        let in_types =
-            in_types.filter(|other| other.fields.iter().any(|(_, field)| mentions(field, keyspace_name, name)));
+        let in_types = in_types.filter(|other| {
+            other.fields.iter().any(|(_, field)| mentions(field, keyspace_name, name))
+        });
         if let Some(other) = in_types.map(|other| &other.name).next() {
-            let message =
-                format!("Cannot drop user type '{keyspace_name}.{name}' as it is still used by user types: {other}");
+            let message = format!(
+                "Cannot drop user type '{keyspace_name}.{name}' as it is still used by user types: {other}"
+            );
             return Err(CqlError::Invalid(message));
         }
-        let uses =
-            |table: &&Arc<Table>| table.columns.iter().any(|column| mentions(&column.cql_type, keyspace_name, name));
+        let uses = |table: &&Arc<Table>| {
+            table.columns.iter().any(|column| mentions(&column.cql_type, keyspace_name, name))
+        };
         if let Some(table) = keyspace.tables.values().find(uses) {
-            let message =
-                format!("Cannot drop user type '{keyspace_name}.{name}' as it is still used by tables: {}", table.name);
+            let message = format!(
+                "Cannot drop user type '{keyspace_name}.{name}' as it is still used by tables: {}",
+                table.name
+            );
             return Err(CqlError::Invalid(message));
         }
         keyspace.types.remove(name);
@@ -116,8 +138,8 @@ impl Schema {
     }
 }
 
-/// A table that has the type in its primary key. Keys are stored in the order of their values, field by field, and a
-/// field more would make others of them.
+/// A table that has the type in its primary key. Keys are stored in the order of their values,
+/// field by field, and a field more would make others of them.
 fn in_primary_key<'k>(keyspace: &'k Keyspace, name: &str) -> Option<&'k str> {
     let mut tables = keyspace.tables.values().filter(|table| {
         let mut key = table.columns.iter().filter(|column| column.is_primary_key());
@@ -126,13 +148,20 @@ fn in_primary_key<'k>(keyspace: &'k Keyspace, name: &str) -> Option<&'k str> {
     tables.next().map(|table| table.name.as_str())
 }
 
-fn rename(definition: &mut UserType, if_exists: bool, fields: &[(String, String)]) -> Result<(), CqlError> {
+fn rename(
+    definition: &mut UserType,
+    if_exists: bool,
+    fields: &[(String, String)],
+) -> Result<(), CqlError> {
     for (old, new) in fields {
         let Some(position) = definition.field(old) else {
             if if_exists {
                 continue;
             }
-            let message = format!("Unkown field {old} in user type {}.{}", definition.keyspace, definition.name);
+            let message = format!(
+                "Unkown field {old} in user type {}.{}",
+                definition.keyspace, definition.name
+            );
             return Err(CqlError::Invalid(message));
         };
         if definition.field(new).is_some() {

@@ -1,4 +1,5 @@
-//! Options that are maps: the parts and values that Cassandra takes, and the form in which it shows them.
+//! Options that are maps: the parts and values that Cassandra takes, and the form in which it shows
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -41,14 +42,20 @@ const SIZE_TIERED: &Parts = &[
     ("min_threshold", Kind::Whole(i64::MIN)),
 ];
 
-const LEVELLED: &Parts =
-    &[("fanout_size", Kind::Whole(1)), ("single_sstable_uplevel", Kind::Flag), ("sstable_size_in_mb", Kind::Whole(1))];
+const LEVELLED: &Parts = &[
+    ("fanout_size", Kind::Whole(1)),
+    ("single_sstable_uplevel", Kind::Flag),
+    ("sstable_size_in_mb", Kind::Whole(1)),
+];
 
 const TIME_WINDOW: &Parts = &[
     ("compaction_window_size", Kind::Whole(1)),
     ("compaction_window_unit", Kind::Words(&["MINUTES", "HOURS", "DAYS"])),
     ("expired_sstable_check_frequency_seconds", Kind::Whole(0)),
-    ("timestamp_resolution", Kind::Words(&["SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"])),
+    (
+        "timestamp_resolution",
+        Kind::Words(&["SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"]),
+    ),
     ("unsafe_aggressive_sstable_expiration", Kind::Flag),
 ];
 
@@ -78,7 +85,10 @@ const COMPRESSORS: [(&str, &Parts); 5] = [
     ("DeflateCompressor", &[]),
     (
         "LZ4Compressor",
-        &[("lz4_compressor_type", Kind::Words(&["fast", "high"])), ("lz4_high_compressor_level", Kind::Whole(1))],
+        &[
+            ("lz4_compressor_type", Kind::Words(&["fast", "high"])),
+            ("lz4_high_compressor_level", Kind::Whole(1)),
+        ],
     ),
     ("NoopCompressor", &[]),
     ("SnappyCompressor", &[]),
@@ -104,7 +114,9 @@ fn check(part: &str, value: &str, kind: Kind) -> Result<(), CqlError> {
     let number = || refused(format!("{value} is not a parsable int (base10) for {part}"));
     match kind {
         Kind::Any => Ok(()),
-        Kind::Flag if value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false") => Ok(()),
+        Kind::Flag if value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false") => {
+            Ok(())
+        }
         Kind::Flag => refused(format!("{part} should be either 'true' or 'false', not '{value}'")),
         Kind::Whole(least) => match value.parse::<i64>() {
             Ok(given) if given >= least => Ok(()),
@@ -117,12 +129,18 @@ fn check(part: &str, value: &str, kind: Kind) -> Result<(), CqlError> {
             Err(_) => number(),
         },
         Kind::Words(words) if words.iter().any(|word| word.eq_ignore_ascii_case(value)) => Ok(()),
-        Kind::Words(words) => refused(format!("{value} is not valid for {part}: it is one of {}", words.join(", "))),
+        Kind::Words(words) => {
+            refused(format!("{value} is not valid for {part}: it is one of {}", words.join(", ")))
+        }
     }
 }
 
 /// The class in an option and its name without package, which is one of `known`.
-fn class_of<T: Copy>(class: &str, package: &str, known: &[(&'static str, T)]) -> Option<(&'static str, T)> {
+fn class_of<T: Copy>(
+    class: &str,
+    package: &str,
+    known: &[(&'static str, T)],
+) -> Option<(&'static str, T)> {
     let name = class.strip_prefix(package).unwrap_or(class);
     known.iter().find(|(known, _)| *known == name).copied()
 }
@@ -145,7 +163,8 @@ fn compaction(
         };
         check(part, value, *kind)?;
     }
-    for (part, value) in default.iter().filter(|(part, _)| known().any(|(known, _)| known == part)) {
+    for (part, value) in default.iter().filter(|(part, _)| known().any(|(known, _)| known == part))
+    {
         map.entry((*part).to_owned()).or_insert_with(|| (*value).to_owned());
     }
     check_thresholds(&map)?;
@@ -173,10 +192,14 @@ fn check_thresholds(map: &BTreeMap<String, String>) -> Result<(), CqlError> {
             ));
         }
     }
-    let bucket = |part: &str, default: f64| map.get(part).and_then(|value| value.parse().ok()).unwrap_or(default);
+    let bucket = |part: &str, default: f64| {
+        map.get(part).and_then(|value| value.parse().ok()).unwrap_or(default)
+    };
     let (low, high): (f64, f64) = (bucket("bucket_low", 0.5), bucket("bucket_high", 1.5));
     if high <= low {
-        return refused(format!("Bucket high value ({high}) is less than or equal bucket low value ({low})"));
+        return refused(format!(
+            "Bucket high value ({high}) is less than or equal bucket low value ({low})"
+        ));
     }
     Ok(())
 }
@@ -192,7 +215,10 @@ fn compression(
     if map.remove("enabled").is_some_and(|enabled| !enabled.eq_ignore_ascii_case("true")) {
         return match map.is_empty() {
             true => Ok(none()),
-            false => refused("If the 'enabled' option is set to false no other options must be specified".to_owned()),
+            false => refused(
+                "If the 'enabled' option is set to false no other options must be specified"
+                    .to_owned(),
+            ),
         };
     }
     let Some(given) = map.remove("class") else {
@@ -227,8 +253,12 @@ fn check_chunk(value: &str) -> Result<(), CqlError> {
         Ok(length) if length > i32::MAX / 1024 => {
             refused(format!("Value of chunk_length_in_kb is too large ({length})"))
         }
-        Ok(length) if length <= 0 => refused("Invalid negative or null chunk_length_in_kb".to_owned()),
-        Ok(length) if length.count_ones() != 1 => refused("chunk_length_in_kb must be a power of 2".to_owned()),
+        Ok(length) if length <= 0 => {
+            refused("Invalid negative or null chunk_length_in_kb".to_owned())
+        }
+        Ok(length) if length.count_ones() != 1 => {
+            refused("chunk_length_in_kb must be a power of 2".to_owned())
+        }
         Ok(_) => Ok(()),
         Err(_) => refused("Invalid value for chunk_length_in_kb".to_owned()),
     }
@@ -237,14 +267,17 @@ fn check_chunk(value: &str) -> Result<(), CqlError> {
 fn check_ratio(value: &str) -> Result<(), CqlError> {
     match value.parse::<f64>() {
         Ok(ratio) if ratio == 0.0 || ratio >= 1.0 => Ok(()),
-        Ok(_) => refused("min_compress_ratio can either be 0 or greater than or equal to 1".to_owned()),
+        Ok(_) => {
+            refused("min_compress_ratio can either be 0 or greater than or equal to 1".to_owned())
+        }
         Err(_) => refused("Invalid value for min_compress_ratio".to_owned()),
     }
 }
 
 fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, CqlError> {
     let known = ["keys", "rows_per_partition"];
-    let others: Vec<&str> = map.keys().map(String::as_str).filter(|part| !known.contains(part)).collect();
+    let others: Vec<&str> =
+        map.keys().map(String::as_str).filter(|part| !known.contains(part)).collect();
     if !others.is_empty() {
         return refused(format!(
             "Invalid caching sub-options [{}]: only 'keys' and 'rows_per_partition' are allowed",
@@ -255,14 +288,21 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Cq
     for part in known {
         let value = map.get(part).map_or("NONE", String::as_str);
         let word = value.to_ascii_uppercase();
-        let rows = value.parse::<u32>().ok().filter(|rows| part == "rows_per_partition" && *rows <= i32::MAX as u32);
+        let rows = value
+            .parse::<u32>()
+            .ok()
+            .filter(|rows| part == "rows_per_partition" && *rows <= i32::MAX as u32);
         let value = match rows {
             Some(0) => "NONE".to_owned(),
             Some(rows) if rows == i32::MAX as u32 => "ALL".to_owned(),
             Some(rows) => rows.to_string(),
             None if word == "ALL" || word == "NONE" => word,
             None => {
-                let more = if part == "keys" { "'ALL' and 'NONE'" } else { "'ALL', 'NONE', and integer values" };
+                let more = if part == "keys" {
+                    "'ALL' and 'NONE'"
+                } else {
+                    "'ALL', 'NONE', and integer values"
+                };
                 return refused(format!(
                     "Invalid value '{value}' for caching sub-option '{part}': only {more} are allowed"
                 ));

@@ -21,7 +21,8 @@ pub(super) fn shown(option: &str, text: String) -> Result<String, CqlError> {
 
 /// When a second replica is asked: `99p`, `10ms`, `ALWAYS`, `NEVER`, `MIN(99p,10ms)`.
 fn policy(option: &str, text: &str) -> Result<String, CqlError> {
-    let unknown = || refused(format!("Specified Speculative Retry Policy [{text}] is not supported"));
+    let unknown =
+        || refused(format!("Specified Speculative Retry Policy [{text}] is not supported"));
     let upper = text.to_ascii_uppercase();
     match upper.as_str() {
         "ALWAYS" => return Ok(upper),
@@ -57,10 +58,12 @@ fn percentile(option: &str, text: &str) -> Result<Option<String>, CqlError> {
     let value = text.strip_suffix("PERCENTILE").or_else(|| text.strip_suffix('P')).and_then(number);
     match value {
         None => Ok(None),
-        Some(value) if value > 0.0 && value < 100.0 => Ok(Some(format!("{}p", (value * 1e4).round() / 1e4))),
-        Some(_) => {
-            refused(format!("Invalid value {text} for PERCENTILE option '{option}': must be between (0.0 and 100.0)"))
+        Some(value) if value > 0.0 && value < 100.0 => {
+            Ok(Some(format!("{}p", (value * 1e4).round() / 1e4)))
         }
+        Some(_) => refused(format!(
+            "Invalid value {text} for PERCENTILE option '{option}': must be between (0.0 and 100.0)"
+        )),
     }
 }
 

@@ -51,8 +51,9 @@ fn check(cases: &[(&str, &str)]) {
             assert_eq!(changed.number, schema.number + 1, "{statement}");
             assert_ne!(changed.version, schema.version, "{statement}");
         }
-        (found != *expected)
-            .then(|| format!("{statement}\n    expected: {expected}\n    found: {found} {:?}", outcome.err()))
+        (found != *expected).then(|| {
+            format!("{statement}\n    expected: {expected}\n    found: {found} {:?}", outcome.err())
+        })
     });
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -71,11 +72,20 @@ fn keyspaces() {
         ),
         ("CREATE KEYSPACE n WITH replication = {'class': 'SimpleStrategy'}", "bad property"),
         ("CREATE KEYSPACE n WITH replication = {'class': 'NoStrategy'}", "bad property"),
-        ("CREATE KEYSPACE n WITH replication = {'class': 'org.example.SimpleStrategy'}", "bad property"),
+        (
+            "CREATE KEYSPACE n WITH replication = {'class': 'org.example.SimpleStrategy'}",
+            "bad property",
+        ),
         ("CREATE KEYSPACE n WITH replication = {'class': 'LocalStrategy'}", "invalid"),
         ("CREATE KEYSPACE n WITH replication = {'class': 'EverywhereStrategy'}", "bad property"),
-        ("CREATE KEYSPACE n WITH replication = {'class': 'NetworkTopologyStrategy', 'mars': 1}", "bad property"),
-        ("ALTER KEYSPACE k WITH replication = {'class': 'NetworkTopologyStrategy', 'mars': 1}", "bad property"),
+        (
+            "CREATE KEYSPACE n WITH replication = {'class': 'NetworkTopologyStrategy', 'mars': 1}",
+            "bad property",
+        ),
+        (
+            "ALTER KEYSPACE k WITH replication = {'class': 'NetworkTopologyStrategy', 'mars': 1}",
+            "bad property",
+        ),
         (
             "CREATE KEYSPACE n WITH replication = {'class': 'NetworkTopologyStrategy', 'REPLICATION_FACTOR': 1}",
             "bad property",
@@ -85,14 +95,29 @@ fn keyspaces() {
             "bad property",
         ),
         ("CREATE KEYSPACE n WITH replication = {'replication_factor': 1}", "bad property"),
-        ("CREATE KEYSPACE n WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 'x'}", "bad property"),
+        (
+            "CREATE KEYSPACE n WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 'x'}",
+            "bad property",
+        ),
         ("CREATE KEYSPACE n WITH durable_writes = true", "bad property"),
         ("CREATE KEYSPACE n WITH replication = 'SimpleStrategy'", "syntax error"),
         ("CREATE KEYSPACE n WITH unheard_of = 1", "syntax error"),
-        ("CREATE KEYSPACE \"a-b\" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", "invalid"),
-        ("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", "there is k."),
-        ("CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'LocalStrategy'}", "nothing"),
-        ("CREATE KEYSPACE IF NOT EXISTS system WITH replication = {'class': 'LocalStrategy'}", "unauthorized"),
+        (
+            "CREATE KEYSPACE \"a-b\" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "invalid",
+        ),
+        (
+            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "there is k.",
+        ),
+        (
+            "CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'LocalStrategy'}",
+            "nothing",
+        ),
+        (
+            "CREATE KEYSPACE IF NOT EXISTS system WITH replication = {'class': 'LocalStrategy'}",
+            "unauthorized",
+        ),
         ("ALTER KEYSPACE k WITH durable_writes = false", "UPDATED keyspace k"),
         ("ALTER KEYSPACE k WITH durability = 'batch'", "UPDATED keyspace k"),
         ("ALTER KEYSPACE k WITH durability = 'sometimes'", "bad property"),
@@ -111,8 +136,14 @@ fn new_tables() {
     check(&[
         ("CREATE TABLE n (p int PRIMARY KEY)", "CREATED table k.n"),
         ("CREATE TABLE k.n (p int, c int, PRIMARY KEY ((p, c)))", "CREATED table k.n"),
-        ("CREATE TABLE n (p int, c int, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC)", "CREATED table k.n"),
-        ("CREATE TABLE n (p int PRIMARY KEY, v point, w line, x list<frozen<line>>)", "CREATED table k.n"),
+        (
+            "CREATE TABLE n (p int, c int, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC)",
+            "CREATED table k.n",
+        ),
+        (
+            "CREATE TABLE n (p int PRIMARY KEY, v point, w line, x list<frozen<line>>)",
+            "CREATED table k.n",
+        ),
         ("CREATE TABLE n (p frozen<point> PRIMARY KEY, n counter)", "CREATED table k.n"),
         ("CREATE TABLE t (p int PRIMARY KEY)", "there is k.t"),
         ("CREATE TABLE IF NOT EXISTS t (p int PRIMARY KEY)", "nothing"),
@@ -135,17 +166,29 @@ fn new_tables() {
         ("CREATE TABLE n (p int PRIMARY KEY, s int static)", "invalid"),
         ("CREATE TABLE n (p int, c int static, PRIMARY KEY (p, c))", "invalid"),
         ("CREATE TABLE n (p int PRIMARY KEY, v int, n counter)", "invalid"),
-        ("CREATE TABLE n (p int PRIMARY KEY, n counter) WITH default_time_to_live = 1", "bad property"),
+        (
+            "CREATE TABLE n (p int PRIMARY KEY, n counter) WITH default_time_to_live = 1",
+            "bad property",
+        ),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH CLUSTERING ORDER BY (p DESC)", "invalid"),
-        ("CREATE TABLE n (p int, c int, d int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (d DESC)", "invalid"),
+        (
+            "CREATE TABLE n (p int, c int, d int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (d DESC)",
+            "invalid",
+        ),
         (
             "CREATE TABLE n (p int, c int, d int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (c DESC)",
             "CREATED table k.n",
         ),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH COMPACT STORAGE", "invalid"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH unheard_of = 1", "syntax error"),
-        ("CREATE TABLE n (p int PRIMARY KEY) WITH id = 5f9ac1c0-0000-1000-8000-000000000000", "CREATED table k.n"),
-        ("CREATE TABLE n (p int PRIMARY KEY) WITH id = '5f9ac1c0-0000-1000-8000-000000000000'", "CREATED table k.n"),
+        (
+            "CREATE TABLE n (p int PRIMARY KEY) WITH id = 5f9ac1c0-0000-1000-8000-000000000000",
+            "CREATED table k.n",
+        ),
+        (
+            "CREATE TABLE n (p int PRIMARY KEY) WITH id = '5f9ac1c0-0000-1000-8000-000000000000'",
+            "CREATED table k.n",
+        ),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH id = 'n'", "bad property"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH gc_grace_seconds = -1", "bad property"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH gc_grace_seconds = 1.5", "syntax error"),
@@ -153,8 +196,14 @@ fn new_tables() {
         ("CREATE TABLE n (p int PRIMARY KEY) WITH min_index_interval = 4096", "bad property"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH cdc = 'perhaps'", "syntax error"),
         ("CREATE TABLE n (p int PRIMARY KEY) WITH compression = 'LZ4'", "syntax error"),
-        ("CREATE TABLE n (p int PRIMARY KEY) WITH compression = {'chunk_length_in_kb': 4}", "bad property"),
-        ("CREATE TABLE n (p int PRIMARY KEY) WITH compaction = {'max_threshold': 4}", "bad property"),
+        (
+            "CREATE TABLE n (p int PRIMARY KEY) WITH compression = {'chunk_length_in_kb': 4}",
+            "bad property",
+        ),
+        (
+            "CREATE TABLE n (p int PRIMARY KEY) WITH compaction = {'max_threshold': 4}",
+            "bad property",
+        ),
         (
             "CREATE TABLE n (p int PRIMARY KEY) WITH ID = 5a1c395e-b41f-11e5-9f22-ba0be0483c18 AND comment = 'x'",
             "CREATED table k.n",
@@ -162,7 +211,8 @@ fn new_tables() {
     ]);
 }
 
-/// Applications have tables with names of more than 48 characters, which are the most for a keyspace alone.
+/// Applications have tables with names of more than 48 characters, which are the most for a
+/// keyspace alone.
 #[test]
 fn long_names() {
     let replication = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -258,7 +308,10 @@ fn what_a_node_does_not_have() {
             "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE c IS NOT NULL AND p IS NOT NULL PRIMARY KEY (c, p)",
             "invalid",
         ),
-        ("CREATE FUNCTION f (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return x;'", "invalid"),
+        (
+            "CREATE FUNCTION f (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return x;'",
+            "invalid",
+        ),
         ("DROP MATERIALIZED VIEW m", "invalid"),
         ("DROP FUNCTION IF EXISTS f", "nothing"),
         ("DROP AGGREGATE f", "invalid"),
@@ -298,11 +351,16 @@ fn a_table_is_what_its_statement_says() {
     assert!(schema.table("k", "counts").unwrap().is_counter);
 }
 
-/// A column that comes back is the same one in storage and knows when it was dropped; another takes nobody's place.
+/// A column that comes back is the same one in storage and knows when it was dropped; another takes
+/// nobody's place.
 #[test]
 fn a_column_that_comes_back_knows_when_it_was_dropped() {
     let before = schema();
-    let statements = ["ALTER TABLE t DROP v USING TIMESTAMP 5", "ALTER TABLE t ADD w text", "ALTER TABLE t ADD v text"];
+    let statements = [
+        "ALTER TABLE t DROP v USING TIMESTAMP 5",
+        "ALTER TABLE t ADD w text",
+        "ALTER TABLE t ADD v text",
+    ];
     let schema = after(&before, &statements);
     let (old, new) = (before.table("k", "t").unwrap(), schema.table("k", "t").unwrap());
     assert_eq!(new.column("v").unwrap().id, old.column("v").unwrap().id);
@@ -311,8 +369,11 @@ fn a_column_that_comes_back_knows_when_it_was_dropped() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), new.columns.len());
-    let dropped: Vec<_> =
-        new.dropped.iter().map(|dropped| (dropped.column.name.as_str(), dropped.dropped_us)).collect();
+    let dropped: Vec<_> = new
+        .dropped
+        .iter()
+        .map(|dropped| (dropped.column.name.as_str(), dropped.dropped_us))
+        .collect();
     assert_eq!(dropped[1..], [("v", 5)]);
     assert_eq!(dropped[0].0, "old");
 }
@@ -332,7 +393,8 @@ fn options_of_several_parts_are_whole() {
         ("compression = {'enabled': false}", "enabled: false"),
         ("caching = {'keys': 'NONE'}", "keys: NONE, rows_per_partition: NONE"),
     ] {
-        let schema = after(&schema(), &[format!("CREATE TABLE n (p int PRIMARY KEY) WITH {given}")]);
+        let schema =
+            after(&schema(), &[format!("CREATE TABLE n (p int PRIMARY KEY) WITH {given}")]);
         let option = given.split(' ').next().unwrap();
         let found = &schema.table("k", "n").unwrap().options.maps[option];
         let shown: Vec<_> = found.iter().map(|(key, value)| format!("{key}: {value}")).collect();
@@ -361,12 +423,19 @@ fn levelled_compaction_has_a_filter_of_its_own() {
     for (given, expected) in [
         ("comment = ''", 0.01),
         ("compaction = {'class': 'LeveledCompactionStrategy'}", 0.1),
-        ("bloom_filter_fp_chance = 0.5 AND compaction = {'class': 'LeveledCompactionStrategy'}", 0.5),
+        (
+            "bloom_filter_fp_chance = 0.5 AND compaction = {'class': 'LeveledCompactionStrategy'}",
+            0.5,
+        ),
     ] {
-        let created = after(&schema(), &[format!("CREATE TABLE n (p int PRIMARY KEY) WITH {given}")]);
+        let created =
+            after(&schema(), &[format!("CREATE TABLE n (p int PRIMARY KEY) WITH {given}")]);
         let found = |schema: &Schema| schema.table("k", "n").unwrap().options.numbers["bloom_filter_fp_chance"];
         assert_eq!(found(&created), expected, "{given}");
-        let altered = after(&created, &["ALTER TABLE n WITH compaction = {'class': 'LeveledCompactionStrategy'}"]);
+        let altered = after(
+            &created,
+            &["ALTER TABLE n WITH compaction = {'class': 'LeveledCompactionStrategy'}"],
+        );
         assert_eq!(found(&altered), expected, "{given}, altered");
     }
 }

@@ -1,4 +1,5 @@
-//! Schemas made of bytes: every run of bytes stands for statements that are all valid, fewer bytes for simpler ones.
+//! Schemas made of bytes: every run of bytes stands for statements that are all valid, fewer bytes
+//! for simpler ones.
 
 use proptest::prelude::*;
 use shunt_language::ast::{NativeType, quoted_name, quoted_string};
@@ -25,12 +26,30 @@ const REPLICATIONS: [&str; 3] = [
     "{'class': 'org.apache.cassandra.locator.NetworkTopologyStrategy', 'asia': '3', 'europe': 2}",
     "{'class': 'NetworkTopologyStrategy', 'replication_factor': '3/1'}",
 ];
-const KEYSPACE_PROPERTIES: [&str; 4] =
-    ["", " AND durable_writes = false", " AND durability = 'batch'", " AND durability = 'periodic'"];
+const KEYSPACE_PROPERTIES: [&str; 4] = [
+    "",
+    " AND durable_writes = false",
+    " AND durability = 'batch'",
+    " AND durability = 'periodic'",
+];
 /// Reserved words, capitals, and what only quotes let be a name.
 const OBJECTS: [&str; 6] = ["point", "table", "Mixed", "select", "x1", "_under"];
-const COLUMNS: [&str; 14] =
-    ["a", "b", "Capital", "where", "key", "two words", "quo\"te", "1st", "ünï", "type", "order", "v", "w", "static"];
+const COLUMNS: [&str; 14] = [
+    "a",
+    "b",
+    "Capital",
+    "where",
+    "key",
+    "two words",
+    "quo\"te",
+    "1st",
+    "ünï",
+    "type",
+    "order",
+    "v",
+    "w",
+    "static",
+];
 /// Those that have an order first.
 const NATIVES: [&str; 19] = [
     "int",
@@ -95,8 +114,10 @@ impl Maker {
     fn keyspaces(&mut self) {
         for keyspace in &KEYSPACES[..=self.below(KEYSPACES.len())] {
             let name = quoted_name(keyspace);
-            let (replication, property) = (self.one_of(&REPLICATIONS), self.one_of(&KEYSPACE_PROPERTIES));
-            self.statements.push(format!("CREATE KEYSPACE {name} WITH replication = {replication}{property}"));
+            let (replication, property) =
+                (self.one_of(&REPLICATIONS), self.one_of(&KEYSPACE_PROPERTIES));
+            self.statements
+                .push(format!("CREATE KEYSPACE {name} WITH replication = {replication}{property}"));
             let mut types = Vec::new();
             for object in &OBJECTS[..self.below(OBJECTS.len())] {
                 self.user_type(&name, &quoted_name(object), &types);
@@ -143,16 +164,27 @@ impl Maker {
     fn table(&mut self, name: &str, types: &[String]) {
         let (keys, clustering) = (1 + self.below(3), self.below(4));
         let start = self.below(COLUMNS.len());
-        let names: Vec<String> =
-            COLUMNS.iter().cycle().skip(start).take(COLUMNS.len()).map(|name| quoted_name(name)).collect();
+        let names: Vec<String> = COLUMNS
+            .iter()
+            .cycle()
+            .skip(start)
+            .take(COLUMNS.len())
+            .map(|name| quoted_name(name))
+            .collect();
         let (primary_key, rest) = names.split_at(keys + clustering);
-        let mut columns: Vec<String> =
-            primary_key.iter().map(|column| format!("{column} {}", self.type_text(2, true, true, types))).collect();
+        let mut columns: Vec<String> = primary_key
+            .iter()
+            .map(|column| format!("{column} {}", self.type_text(2, true, true, types)))
+            .collect();
         let counters = self.below(5) == 1;
         let values = &rest[..self.below(6)];
         for column in values {
             let frozen = self.yes();
-            let cql_type = if counters { "counter".to_owned() } else { self.type_text(3, frozen, false, types) };
+            let cql_type = if counters {
+                "counter".to_owned()
+            } else {
+                self.type_text(3, frozen, false, types)
+            };
             let is_static = if clustering > 0 && self.yes() { " static" } else { "" };
             columns.push(format!("{column} {cql_type}{is_static}"));
         }
@@ -171,7 +203,8 @@ impl Maker {
     fn options(&mut self, clustering: &[String], counters: bool) -> String {
         let mut options = Vec::new();
         if !clustering.is_empty() && self.yes() {
-            let order = |column: &String| format!("{column} {}", if self.yes() { "DESC" } else { "ASC" });
+            let order =
+                |column: &String| format!("{column} {}", if self.yes() { "DESC" } else { "ASC" });
             let order: Vec<String> = clustering.iter().map(order).collect();
             options.push(format!("CLUSTERING ORDER BY ({})", order.join(", ")));
         }
@@ -187,11 +220,18 @@ impl Maker {
         if options.is_empty() { String::new() } else { format!(" WITH {}", options.join(" AND ")) }
     }
 
-    fn alterations(&mut self, name: &str, values: &[String], definitions: &[String], counters: bool) {
+    fn alterations(
+        &mut self,
+        name: &str,
+        values: &[String],
+        definitions: &[String],
+        counters: bool,
+    ) {
         for (column, definition) in values.iter().zip(definitions) {
             // A table of counters that has none left is none any more: its first column stays.
             // What is of a user-defined type and many cells cannot be dropped.
-            let cql_type = definition.strip_prefix(column.as_str()).unwrap_or_default().replace("static", "");
+            let cql_type =
+                definition.strip_prefix(column.as_str()).unwrap_or_default().replace("static", "");
             let is_type = !cql_type.contains('<') && NativeType::by_name(cql_type.trim()).is_none();
             if self.below(4) != 1 || is_type || counters && *column == values[0] {
                 continue;

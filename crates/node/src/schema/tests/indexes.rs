@@ -126,8 +126,11 @@ fn names_are_given_once_in_a_keyspace() {
     ];
     let schema = after(&schema(), &statements);
     let table = schema.table("k", "t").unwrap();
-    let named: Vec<String> =
-        table.indexes.iter().map(|index| format!("{} {}", index.name, index.target_text())).collect();
+    let named: Vec<String> = table
+        .indexes
+        .iter()
+        .map(|index| format!("{} {}", index.name, index.target_text()))
+        .collect();
     assert_eq!(
         named,
         [
@@ -141,7 +144,10 @@ fn names_are_given_once_in_a_keyspace() {
         ]
     );
     for (statement, expected) in [
-        ("CREATE INDEX ON t (values(m))", "Index t_m_idx_4 is a duplicate of existing index t_m_idx"),
+        (
+            "CREATE INDEX ON t (values(m))",
+            "Index t_m_idx_4 is a duplicate of existing index t_m_idx",
+        ),
         ("CREATE INDEX again ON t (i)", "Index again is a duplicate of existing index t_i_idx"),
         ("CREATE INDEX t_i_idx ON o (a)", "Index 't_i_idx' already exists"),
         (
@@ -151,20 +157,33 @@ fn names_are_given_once_in_a_keyspace() {
     ] {
         assert_eq!(refusal(&schema, statement), expected, "{statement}");
     }
-    for statement in ["CREATE INDEX IF NOT EXISTS again ON t (i)", "CREATE INDEX IF NOT EXISTS t_i_idx ON o (a)"] {
-        assert_eq!(carry_out(&schema, statement, Some("k")).unwrap().map(|_| ()), None, "{statement}");
+    for statement in
+        ["CREATE INDEX IF NOT EXISTS again ON t (i)", "CREATE INDEX IF NOT EXISTS t_i_idx ON o (a)"]
+    {
+        assert_eq!(
+            carry_out(&schema, statement, Some("k")).unwrap().map(|_| ()),
+            None,
+            "{statement}"
+        );
     }
 }
 
 #[test]
 fn an_index_changes_its_table_and_goes_with_it() {
     let schema = schema();
-    let updated = Change { kind: "UPDATED", keyspace: "k".to_owned(), object: Object::Table("t".to_owned()) };
+    let updated =
+        Change { kind: "UPDATED", keyspace: "k".to_owned(), object: Object::Table("t".to_owned()) };
     let (schema, change) = carry_out(&schema, "CREATE INDEX i ON k.t (i)", None).unwrap().unwrap();
     assert_eq!(change, updated);
     for (statement, expected) in [
-        ("ALTER TABLE t DROP i", "Cannot drop column i because it has dependent secondary indexes (i)"),
-        ("ALTER TABLE t DROP IF EXISTS i", "Cannot drop column i because it has dependent secondary indexes (i)"),
+        (
+            "ALTER TABLE t DROP i",
+            "Cannot drop column i because it has dependent secondary indexes (i)",
+        ),
+        (
+            "ALTER TABLE t DROP IF EXISTS i",
+            "Cannot drop column i because it has dependent secondary indexes (i)",
+        ),
         ("DROP INDEX nope", "Index 'k.nope' doesn't exist'"),
         ("DROP INDEX other.i", "Index 'other.i' doesn't exist'"),
         ("DROP INDEX none.i", "Index 'none.i' doesn't exist'"),
@@ -172,13 +191,19 @@ fn an_index_changes_its_table_and_goes_with_it() {
     ] {
         assert_eq!(refusal(&schema, statement), expected, "{statement}");
     }
-    assert_eq!(carry_out(&schema, "DROP INDEX IF EXISTS none.i", Some("k")).unwrap().map(|_| ()), None);
+    assert_eq!(
+        carry_out(&schema, "DROP INDEX IF EXISTS none.i", Some("k")).unwrap().map(|_| ()),
+        None
+    );
     let (without, change) = carry_out(&schema, "DROP INDEX k.i", None).unwrap().unwrap();
     assert_eq!((change, &without.table("k", "t").unwrap().indexes[..]), (updated, &[][..]));
     after(&without, &["ALTER TABLE t DROP i"]);
     let keyed = after(&schema, &["CREATE INDEX ON t (c1)"]);
     let renamed = refusal(&keyed, "ALTER TABLE t RENAME c1 TO d1");
-    assert_eq!(renamed, "Can't rename column c1 because it has dependent secondary indexes (t_c1_idx)");
+    assert_eq!(
+        renamed,
+        "Can't rename column c1 because it has dependent secondary indexes (t_c1_idx)"
+    );
     let again = after(&schema, &["DROP TABLE t", TABLES[3], "CREATE INDEX i ON t (v)"]);
     assert_eq!(again.table("k", "t").unwrap().indexes.len(), 1);
 }

@@ -20,9 +20,12 @@ pub(crate) use generate::{schema_of, statements};
 /// Those that keyspaces of tests have replicas in.
 const DATACENTRES: [&str; 5] = ["a", "asia", "datacenter1", "dc", "europe"];
 
-/// Carries out one statement. Everything about it follows from the schema, so that a test can do it again.
+/// Carries out one statement. Everything about it follows from the schema, so that a test can do it
+/// again.
 pub(crate) fn carry_out(schema: &Schema, text: &str, session: Option<&str>) -> Outcome {
-    let Statement::Schema(statement) = shunt_language::parse(text).map_err(CqlError::from)?.statement else {
+    let Statement::Schema(statement) =
+        shunt_language::parse(text).map_err(CqlError::from)?.statement
+    else {
         panic!("{text}: does not change a schema");
     };
     let number = schema.number + 1;

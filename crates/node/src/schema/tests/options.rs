@@ -1,4 +1,5 @@
-//! Options of tables that are texts and maps: what is given, and what the table then has, or why it is refused.
+//! Options of tables that are texts and maps: what is given, and what the table then has, or why it
+//! is refused.
 
 use super::{Schema, after, carry_out};
 
@@ -19,7 +20,10 @@ const CASES: [(&str, &str); 40] = [
     ("memtable = 'no_such_memtable'", "refused: not found"),
     ("read_repair = 'none'", "NONE"),
     ("read_repair = 'perhaps'", "refused: Invalid value"),
-    ("caching = {'keys': 'none', 'rows_per_partition': '0'}", "keys: NONE, rows_per_partition: NONE"),
+    (
+        "caching = {'keys': 'none', 'rows_per_partition': '0'}",
+        "keys: NONE, rows_per_partition: NONE",
+    ),
     ("caching = {'rows_per_partition': 'all'}", "keys: NONE, rows_per_partition: ALL"),
     ("caching = {'keys': 'SOME'}", "refused: 'ALL' and 'NONE' are allowed"),
     ("caching = {'rows_per_partition': '-1'}", "refused: integer values are allowed"),
@@ -28,11 +32,23 @@ const CASES: [(&str, &str); 40] = [
     ("compression = {'class': ''}", "enabled: false"),
     ("compression = {'enabled': 'true', 'class': 'LZ4Compressor'}", LZ4),
     ("compression = {'enabled': 'false', 'class': 'LZ4Compressor'}", "refused: no other options"),
-    ("compression = {'class': 'LZ4Compressor', 'chunk_length_kb': 64}", "refused: options chunk_length_kb"),
+    (
+        "compression = {'class': 'LZ4Compressor', 'chunk_length_kb': 64}",
+        "refused: options chunk_length_kb",
+    ),
     ("compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 3}", "refused: power of 2"),
-    ("compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 0}", "refused: negative or null"),
-    ("compression = {'class': 'LZ4Compressor', 'min_compress_ratio': 0.5}", "refused: greater than"),
-    ("compression = {'class': 'LZ4Compressor', 'compression_level': 3}", "refused: options compression_level"),
+    (
+        "compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 0}",
+        "refused: negative or null",
+    ),
+    (
+        "compression = {'class': 'LZ4Compressor', 'min_compress_ratio': 0.5}",
+        "refused: greater than",
+    ),
+    (
+        "compression = {'class': 'LZ4Compressor', 'compression_level': 3}",
+        "refused: options compression_level",
+    ),
     ("compression = {'class': 'NoSuchCompressor'}", "refused: io.compress.NoSuchCompressor"),
     ("compaction = {}", "refused: Missing sub-option 'class'"),
     (
@@ -45,12 +61,30 @@ const CASES: [(&str, &str); 40] = [
     ),
     ("compaction = {'class': 'NoSuchCompaction'}", "refused: db.compaction.NoSuchCompaction'"),
     ("compaction = {'class': 'org.example.Compaction'}", "refused: class 'org.example.Compaction'"),
-    ("compaction = {'class': 'SizeTieredCompactionStrategy', 'bucket_hihg': 2}", "refused: [bucket_hihg]"),
-    ("compaction = {'class': 'SizeTieredCompactionStrategy', 'bucket_high': 0.1}", "refused: bucket low"),
-    ("compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 1}", "refused: less than 2"),
-    ("compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 99}", "refused: greater than max"),
-    ("compaction = {'class': 'SizeTieredCompactionStrategy', 'sstable_size_in_mb': 1}", "refused: [sstable_size"),
-    ("compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': -1}", "refused: 1 or more"),
+    (
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'bucket_hihg': 2}",
+        "refused: [bucket_hihg]",
+    ),
+    (
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'bucket_high': 0.1}",
+        "refused: bucket low",
+    ),
+    (
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 1}",
+        "refused: less than 2",
+    ),
+    (
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 99}",
+        "refused: greater than max",
+    ),
+    (
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'sstable_size_in_mb': 1}",
+        "refused: [sstable_size",
+    ),
+    (
+        "compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': -1}",
+        "refused: 1 or more",
+    ),
     (
         "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'WEEKS'}",
         "refused: compaction_window_unit",
@@ -58,7 +92,8 @@ const CASES: [(&str, &str); 40] = [
 ];
 
 fn found(schema: &Schema, option: &str) -> String {
-    match carry_out(schema, &format!("CREATE TABLE t (p int PRIMARY KEY) WITH {option}"), Some("k")) {
+    match carry_out(schema, &format!("CREATE TABLE t (p int PRIMARY KEY) WITH {option}"), Some("k"))
+    {
         Ok(Some((schema, _))) => {
             let options = &schema.table("k", "t").unwrap().options;
             let name = option.split(' ').next().unwrap();
@@ -71,7 +106,8 @@ fn found(schema: &Schema, option: &str) -> String {
 
 #[test]
 fn they_are_those_that_cassandra_knows() {
-    let keyspace = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    let keyspace =
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
     let schema = after(&Schema::empty(), &[keyspace]);
     let wrong = CASES.iter().filter_map(|(option, expected)| {
         let found = found(&schema, option);

@@ -67,13 +67,17 @@ const INDEXES: [&str; 3] = [
     "CREATE CUSTOM INDEX \"ByText\" ON t (c) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'true'}",
 ];
 
-/// A file as the version that began its format wrote it. `SHUNT_WRITE_FIXTURES=1` writes that of today's format, if it is
-/// missing; see "Changing a format" in CONTRIBUTING.md.
+/// A file as the version that began its format wrote it. `SHUNT_WRITE_FIXTURES=1` writes that of
+/// today's format, if it is missing; see "Changing a format" in CONTRIBUTING.md.
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-    if std::env::var_os("SHUNT_WRITE_FIXTURES").is_some() && !path.exists() && name != "schema-1.json" {
+    if std::env::var_os("SHUNT_WRITE_FIXTURES").is_some()
+        && !path.exists()
+        && name != "schema-1.json"
+    {
         let directory = tempfile::tempdir().unwrap();
-        let more = ["CREATE TABLE n (p uuid PRIMARY KEY, m map<text, frozen<point>>, v vector<float, 3>)"];
+        let more =
+            ["CREATE TABLE n (p uuid PRIMARY KEY, m map<text, frozen<point>>, v vector<float, 3>)"];
         let mut schema = after(&sample(), &more);
         if name == "schema-3.json" {
             schema = after(&schema, &INDEXES);
@@ -91,19 +95,25 @@ fn files_of_every_format_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let kept = fixture(name);
         fs::write(directory.path().join(FILE), &kept).unwrap();
-        let loaded =
-            load(directory.path()).unwrap_or_else(|error| panic!("a format that was released stays readable: {error}"));
+        let loaded = load(directory.path())
+            .unwrap_or_else(|error| panic!("a format that was released stays readable: {error}"));
         let schema = loaded.unwrap();
         let keyspace = &schema.keyspaces["k"];
         let mut lines = vec![format!("{} {:?}", keyspace.durable_writes, keyspace.durability)];
-        lines.extend(keyspace.types.values().map(|found| format!("{} {:?}", found.name, found.fields.len())));
+        lines.extend(
+            keyspace.types.values().map(|found| format!("{} {:?}", found.name, found.fields.len())),
+        );
         for table in keyspace.tables.values() {
             let number = table.number.unwrap().0;
-            lines.push(format!("{number} {} {} {}", table.name, table.next_column, table.options.gc_grace_seconds));
+            lines.push(format!(
+                "{number} {} {} {}",
+                table.name, table.next_column, table.options.gc_grace_seconds
+            ));
             let dropped = table.dropped.iter().map(|dropped| &dropped.column);
             for column in table.columns.iter().chain(dropped) {
                 let Column { name, kind, position, descending, cql_type, id, .. } = column;
-                lines.push(format!("  {} {name} {cql_type} {kind:?} {position} {descending}", id.0));
+                lines
+                    .push(format!("  {} {name} {cql_type} {kind:?} {position} {descending}", id.0));
             }
         }
         let expected = [
@@ -125,7 +135,15 @@ fn files_of_every_format_are_read() {
             .tables
             .values()
             .flat_map(|table| &table.indexes)
-            .map(|index| format!("{} {} {:?} {:?}", index.name, index.target_text(), index.class, index.options))
+            .map(|index| {
+                format!(
+                    "{} {} {:?} {:?}",
+                    index.name,
+                    index.target_text(),
+                    index.class,
+                    index.options
+                )
+            })
             .collect();
         let expected: &[&str] = match name {
             "schema-3.json" => &[
@@ -149,7 +167,9 @@ fn files_of_every_format_are_read() {
 #[test]
 fn a_format_to_come_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let later = String::from_utf8(fixture("schema-2.json")).unwrap().replace("\"format\": 2", "\"format\": 4");
+    let later = String::from_utf8(fixture("schema-2.json"))
+        .unwrap()
+        .replace("\"format\": 2", "\"format\": 4");
     let message = refusal(directory.path(), later.as_bytes());
     assert!(message.ends_with("its format is 4, this program knows 3"), "{message}");
 }
@@ -176,10 +196,16 @@ fn the_last_one_saved_counts() {
 /// The numbers given out last must not be given out again, whatever was dropped.
 #[test]
 fn numbers_go_on_after_a_restart() {
-    let schema =
-        after(&sample(), &["DROP TABLE t", "CREATE TABLE u (p int PRIMARY KEY, v int)", "ALTER TABLE u DROP v"]);
+    let schema = after(
+        &sample(),
+        &["DROP TABLE t", "CREATE TABLE u (p int PRIMARY KEY, v int)", "ALTER TABLE u DROP v"],
+    );
     let loaded = saved_and_loaded(&schema);
-    let statements = ["ALTER TABLE u ADD w int", "ALTER TABLE u ADD v int", "CREATE TABLE t (p int PRIMARY KEY)"];
+    let statements = [
+        "ALTER TABLE u ADD w int",
+        "ALTER TABLE u ADD v int",
+        "CREATE TABLE t (p int PRIMARY KEY)",
+    ];
     let again = after(&loaded, &statements);
     let (before, now) = (schema.table("k", "u").unwrap(), again.table("k", "u").unwrap());
     assert!(now.column("w").unwrap().id > before.dropped[0].column.id);
@@ -187,7 +213,8 @@ fn numbers_go_on_after_a_restart() {
     assert!(again.table("k", "t").unwrap().number > before.number);
 }
 
-/// A column that is no more does not keep its type from being dropped, nor the schema from being read.
+/// A column that is no more does not keep its type from being dropped, nor the schema from being
+/// read.
 #[test]
 fn a_type_that_only_a_dropped_column_had_can_go() {
     let schema = after(&sample(), &["ALTER TABLE t DROP v", "DROP TYPE point"]);
@@ -203,7 +230,11 @@ fn system_keyspaces_are_not_on_disk() {
         schema.keyspaces.insert(keyspace.name.clone(), keyspace.into());
     }
     let loaded = saved_and_loaded(&schema);
-    assert!(SYSTEM_KEYSPACES.iter().all(|name| loaded.keyspace(name).is_none()), "{:?}", loaded.keyspaces.keys());
+    assert!(
+        SYSTEM_KEYSPACES.iter().all(|name| loaded.keyspace(name).is_none()),
+        "{:?}",
+        loaded.keyspaces.keys()
+    );
     assert_same(&loaded, &user);
 }
 
@@ -259,7 +290,8 @@ fn indexes_are_on_disk() {
     let indexed = after(&sample(), &INDEXES[..1]);
     assert_same(&saved_and_loaded(&indexed), &indexed);
     let directory = tempfile::tempdir().unwrap();
-    for (schema, format) in [(&indexed, "\"format\": 3"), (&after(&indexed, &["DROP INDEX t_s_idx"]), "\"format\": 2")]
+    for (schema, format) in
+        [(&indexed, "\"format\": 3"), (&after(&indexed, &["DROP INDEX t_s_idx"]), "\"format\": 2")]
     {
         save(schema, directory.path()).unwrap();
         let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
@@ -269,7 +301,11 @@ fn indexes_are_on_disk() {
     let whole = fs::read_to_string(directory.path().join(FILE)).unwrap();
     for (from, to, said) in [
         ("\"target\": 0", "\"target\": 9", "on no known part of a column"),
-        ("\"column\": \"s\"", "\"column\": \"x\"", "index t_s_idx is on column x, which its table does not have"),
+        (
+            "\"column\": \"s\"",
+            "\"column\": \"x\"",
+            "index t_s_idx is on column x, which its table does not have",
+        ),
     ] {
         assert!(whole.contains(from), "{from}");
         let foreign = whole.split_once('\n').unwrap().1.replacen(from, to, 1);
@@ -289,7 +325,12 @@ fn a_foreign_file_is_refused() {
         ("with a type that is not there", "frozen<point>", "frozen<circle>", "keyspace k: "),
         ("with a type that is no type", "frozen<point>", "frozen<", "keyspace k: "),
         ("with a kind of column that is none", "\"kind\": 1", "\"kind\": 9", "of no known kind"),
-        ("without the name of a keyspace", "\"name\": \"k\"", "\"nome\": \"k\"", "missing field `name`"),
+        (
+            "without the name of a keyspace",
+            "\"name\": \"k\"",
+            "\"nome\": \"k\"",
+            "missing field `name`",
+        ),
         ("with a number that is none", "\"next_table\": 1", "\"next_table\": -1", "invalid value"),
     ] {
         assert!(whole.contains(from), "{what}");

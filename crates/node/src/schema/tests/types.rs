@@ -26,7 +26,9 @@ fn schema() -> Schema {
 /// The definitions of `point` anywhere in a type.
 fn points<'t>(cql_type: &'t CqlType, found: &mut Vec<&'t Arc<UserType>>) {
     match cql_type {
-        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => {
             points(element, found);
         }
         CqlType::Map { key, value, .. } => {
@@ -56,7 +58,10 @@ fn fields_of_points(schema: &Schema, keyspace: &str) -> Vec<Vec<String>> {
     }
     let columns = keyspace.tables.values().flat_map(|table| &table.columns);
     columns.for_each(|column| points(&column.cql_type, &mut found));
-    found.iter().map(|point| point.fields.iter().map(|(name, field)| format!("{name} {field}")).collect()).collect()
+    found
+        .iter()
+        .map(|point| point.fields.iter().map(|(name, field)| format!("{name} {field}")).collect())
+        .collect()
 }
 
 #[test]
@@ -80,18 +85,24 @@ fn a_changed_type_reaches_all_that_use_it() {
     }
 }
 
-/// Frozen and unfrozen uses stay what they are, and are what a statement after the change would make.
+/// Frozen and unfrozen uses stay what they are, and are what a statement after the change would
+/// make.
 #[test]
 fn a_changed_type_is_what_a_new_column_of_it_has() {
     let columns = ["own point", "frozen_own frozen<point>", "d drawing", "pair tuple<int, point>"];
     let schema = after(&schema(), &["ALTER TYPE point ADD z list<int>"]);
     let names: Vec<_> = columns.iter().map(|column| column.split_once(' ').unwrap()).collect();
-    let definitions: Vec<_> = names.iter().map(|(name, cql_type)| format!("{name} {cql_type}")).collect();
+    let definitions: Vec<_> =
+        names.iter().map(|(name, cql_type)| format!("{name} {cql_type}")).collect();
     let create = format!("CREATE TABLE new (p int PRIMARY KEY, {})", definitions.join(", "));
     let schema = after(&schema, &[create]);
     let (old, new) = (schema.table("k", "t").unwrap(), schema.table("k", "new").unwrap());
     for (name, _) in names {
-        assert_eq!(old.column(name).unwrap().cql_type, new.column(name).unwrap().cql_type, "{name}");
+        assert_eq!(
+            old.column(name).unwrap().cql_type,
+            new.column(name).unwrap().cql_type,
+            "{name}"
+        );
     }
 }
 
@@ -106,7 +117,8 @@ fn types_that_are_used_stay() {
         let error = carry_out(&schema, statement, Some("k")).unwrap_err();
         assert!(format!("{error:?}").contains(user), "{statement}: {error:?}");
     }
-    let schema = after(&schema, &["DROP TABLE t", "DROP TYPE drawing", "DROP TYPE line", "DROP TYPE point"]);
+    let schema =
+        after(&schema, &["DROP TABLE t", "DROP TYPE drawing", "DROP TYPE line", "DROP TYPE point"]);
     assert!(schema.keyspace("k").unwrap().types.is_empty());
 }
 
@@ -120,7 +132,10 @@ fn a_type_in_a_key_gets_no_new_field() {
     for table in tables {
         let schema = after(&schema(), &[table]);
         let error = carry_out(&schema, "ALTER TYPE point ADD z int", Some("k")).unwrap_err();
-        assert!(format!("{error:?}").contains("in the primary key of table n"), "{table}: {error:?}");
+        assert!(
+            format!("{error:?}").contains("in the primary key of table n"),
+            "{table}: {error:?}"
+        );
         after(&schema, &["ALTER TYPE point RENAME x TO z"]);
     }
 }

@@ -9,7 +9,18 @@ fn job(long: bool, bytes: usize) -> Job {
     let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
     let header = Header::request(4, 0, opcode::QUERY);
     let (client, gone) = (ClientState::default(), Arc::default());
-    Job { node: 0, place, header, client, body: vec![0; bytes], long, lock: None, others: 0, gone, trace: None }
+    Job {
+        node: 0,
+        place,
+        header,
+        client,
+        body: vec![0; bytes],
+        long,
+        lock: None,
+        others: 0,
+        gone,
+        trace: None,
+    }
 }
 
 /// As a loop gives a statement up.
@@ -90,7 +101,10 @@ fn requests_that_lock_one_partition_take_one_worker() {
     let count = locking.len();
     locking.into_iter().for_each(|job| assert!(link.hand_over(job)));
     // Who holds the lock is slow; a read does not wait for it.
-    let read = Job { body: given_up(&mut executor, "SELECT count(*) FROM k.t", true).body, ..job(false, 0) };
+    let read = Job {
+        body: given_up(&mut executor, "SELECT count(*) FROM k.t", true).body,
+        ..job(false, 0)
+    };
     assert!(link.hand_over(read));
     assert_eq!(answers(&link, 1), 1, "the read found no worker");
     drop(held);
@@ -125,7 +139,9 @@ fn what_turns_out_to_take_long_goes_to_those_for_that() {
     // As if its first row had been on disk.
     let text = "SELECT count(*) FROM k.t WHERE p = 1";
     let cold = Job { long: false, ..given_up(&mut executor, text, true) };
-    let Executed::TakesLong(long) = execute(&mut executor, just_now(), cold) else { panic!("{text}") };
+    let Executed::TakesLong(long) = execute(&mut executor, just_now(), cold) else {
+        panic!("{text}")
+    };
     assert!(long.long && !answered(execute(&mut executor, just_now(), *long)).is_any_error());
     let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX / 2) else { return };
     let over = Ends { until: Some(long_ago), ..Ends::default() };
@@ -134,12 +150,16 @@ fn what_turns_out_to_take_long_goes_to_those_for_that() {
     let request = Request { version: 4, flags: 0, opcode: opcode::QUERY, body: &body };
     let mut out = Vec::new();
     let done = executor.execute_until(over, &mut ClientState::default(), &request, &mut out);
-    assert_eq!((done.opcode, &out[..4]), (opcode::ERROR, &error_code::READ_TIMEOUT.to_be_bytes()[..]));
+    assert_eq!(
+        (done.opcode, &out[..4]),
+        (opcode::ERROR, &error_code::READ_TIMEOUT.to_be_bytes()[..])
+    );
     // Whose client is gone is not begun.
     let gone = given_up(&mut executor, "INSERT INTO k.t (p, c) VALUES (9, 9) IF NOT EXISTS", false);
     gone.gone.store(true, Ordering::Relaxed);
     assert!(answered(execute(&mut executor, just_now(), gone)).is_any_error());
-    let again = given_up(&mut executor, "INSERT INTO k.t (p, c) VALUES (9, 9) IF NOT EXISTS", false);
+    let again =
+        given_up(&mut executor, "INSERT INTO k.t (p, c) VALUES (9, 9) IF NOT EXISTS", false);
     assert!(!answered(execute(&mut executor, just_now(), again)).is_any_error());
 }
 
@@ -174,10 +194,15 @@ fn one_connection_takes_half_of_the_places_and_no_more() {
         (false, limits::WAITING_BYTES_MAX / 4, 1),
     ] {
         let link = link();
-        let taken = (0..).take_while(|others| link.hand_over(Job { others: *others, ..job(long, bytes) })).count();
+        let taken = (0..)
+            .take_while(|others| link.hand_over(Job { others: *others, ..job(long, bytes) }))
+            .count();
         assert!(taken > few && taken <= limits::WAITING_REQUESTS_MAX / 2, "{taken}");
         for others in 0..few {
-            assert!(link.hand_over(Job { others, ..job(long, bytes) }), "no place left for another");
+            assert!(
+                link.hand_over(Job { others, ..job(long, bytes) }),
+                "no place left for another"
+            );
         }
     }
 }
@@ -221,7 +246,13 @@ fn answers_are_found_though_nobody_could_be_told() {
     let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
     assert!(!link.has_answers());
     for _ in 0..2 {
-        link.answers.put(Waiting::new(0, place, Header::response(4, 0, opcode::RESULT), Vec::new(), None));
+        link.answers.put(Waiting::new(
+            0,
+            place,
+            Header::response(4, 0, opcode::RESULT),
+            Vec::new(),
+            None,
+        ));
     }
     assert!(link.has_answers());
     assert_eq!((link.take_answers().len(), link.has_answers()), (2, false));

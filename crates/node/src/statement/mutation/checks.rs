@@ -1,4 +1,5 @@
-//! Checks of what a statement that writes is about, as far as its text tells, and what Cassandra refuses of it.
+//! Checks of what a statement that writes is about, as far as its text tells, and what Cassandra
+//! refuses of it.
 
 use shunt_language::types::CqlType;
 
@@ -33,7 +34,10 @@ impl MutationPlan {
 
     fn restricts_clustering(&self) -> bool {
         let clustering = &self.restrictions.clustering;
-        self.json.is_some() || self.clustering_given() > 0 || clustering.lower.is_some() || clustering.upper.is_some()
+        self.json.is_some()
+            || self.clustering_given() > 0
+            || clustering.lower.is_some()
+            || clustering.upper.is_some()
     }
 
     /// True if it is about rows, not the static one.
@@ -52,9 +56,12 @@ impl MutationPlan {
             let is_list = matches!(self.table.columns[*position].cql_type, CqlType::List { .. });
             let by_index_or_value = matches!(
                 change,
-                ColumnChange::SetElement(..) | ColumnChange::DeleteElement(_) | ColumnChange::Subtract(_)
+                ColumnChange::SetElement(..)
+                    | ColumnChange::DeleteElement(_)
+                    | ColumnChange::Subtract(_)
             );
-            let reads = is_list && by_index_or_value || matches!(change, ColumnChange::AddToValue(_));
+            let reads =
+                is_list && by_index_or_value || matches!(change, ColumnChange::AddToValue(_));
             reads.then_some(*position)
         };
         self.changes.iter().filter_map(reads)
@@ -62,7 +69,9 @@ impl MutationPlan {
 
     /// True if it deletes counters by range or partition: the rows that are there are found first.
     pub(crate) fn finds_counters(&self) -> bool {
-        self.table.is_counter && self.deletes_rows && self.clustering_given() < self.table.clustering_len
+        self.table.is_counter
+            && self.deletes_rows
+            && self.clustering_given() < self.table.clustering_len
     }
 
     /// True if it deletes partitions of several rows, or ranges of rows.
@@ -74,7 +83,8 @@ impl MutationPlan {
     pub(crate) fn repeats_statics(&self) -> bool {
         let mut columns = self.changes.iter().map(|(position, _)| &self.table.columns[*position]);
         columns.any(|column| {
-            let adds = column.cql_type.is_counter() || matches!(column.cql_type, CqlType::List { frozen: false, .. });
+            let adds = column.cql_type.is_counter()
+                || matches!(column.cql_type, CqlType::List { frozen: false, .. });
             column.kind == ColumnKind::Static && adds
         })
     }
@@ -140,13 +150,19 @@ impl MutationPlan {
             self.check_range()?;
         }
         if table.is_counter && (self.timestamp.is_some() || self.time_to_live.is_some()) {
-            return Err(CqlError::invalid("Cannot provide custom timestamp or TTL for counter updates"));
+            return Err(CqlError::invalid(
+                "Cannot provide custom timestamp or TTL for counter updates",
+            ));
         }
         if table.is_counter && self.is_conditional() {
-            return Err(CqlError::invalid("Conditional updates are not supported on counter tables"));
+            return Err(CqlError::invalid(
+                "Conditional updates are not supported on counter tables",
+            ));
         }
         if self.is_conditional() && self.timestamp.is_some() {
-            return Err(CqlError::invalid("Cannot provide custom timestamp for conditional updates"));
+            return Err(CqlError::invalid(
+                "Cannot provide custom timestamp for conditional updates",
+            ));
         }
         Ok(())
     }
@@ -159,11 +175,15 @@ impl MutationPlan {
                 return Err(CqlError::Invalid(format!("{all} delete non static columns")));
             }
             if !self.is_static_only() {
-                return Err(CqlError::Invalid(format!("{all} use IF condition on non static columns")));
+                return Err(CqlError::Invalid(format!(
+                    "{all} use IF condition on non static columns"
+                )));
             }
         }
         if self.changes_kind(ColumnKind::Regular) {
-            return Err(CqlError::invalid("Range deletions are not supported for specific columns"));
+            return Err(CqlError::invalid(
+                "Range deletions are not supported for specific columns",
+            ));
         }
         Ok(())
     }
@@ -172,12 +192,20 @@ impl MutationPlan {
     fn missing(&self) -> String {
         let given = self.clustering_given();
         if let PartitionRestriction::Keys(_) = self.restrictions.partition {
-            let names = self.table.clustering().iter().skip(given).map(|column| column.name.as_str());
-            return format!("Some clustering keys are missing: {}", names.collect::<Vec<_>>().join(", "));
+            let names =
+                self.table.clustering().iter().skip(given).map(|column| column.name.as_str());
+            return format!(
+                "Some clustering keys are missing: {}",
+                names.collect::<Vec<_>>().join(", ")
+            );
         }
-        let restricted = |position: usize| self.restrictions.filters.iter().any(|filter| filter.column == position);
+        let restricted = |position: usize| {
+            self.restrictions.filters.iter().any(|filter| filter.column == position)
+        };
         let key = self.table.partition_key().iter().enumerate();
-        let names = key.filter(|(position, _)| !restricted(*position)).map(|(_, column)| column.name.as_str());
+        let names = key
+            .filter(|(position, _)| !restricted(*position))
+            .map(|(_, column)| column.name.as_str());
         format!("Some partition key parts are missing: {}", names.collect::<Vec<_>>().join(", "))
     }
 }

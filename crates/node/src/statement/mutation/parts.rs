@@ -10,7 +10,8 @@ use crate::error::CqlError;
 use crate::schema::{Column, Table};
 use crate::statement::restrictions::column_of;
 
-/// `conditional`: the row is read anyway, so that numbers can be added to others than counters, and texts to texts.
+/// `conditional`: the row is read anyway, so that numbers can be added to others than counters, and
+/// texts to texts.
 pub(super) fn change(
     column: &Column,
     operation: &Operation,
@@ -19,8 +20,11 @@ pub(super) fn change(
 ) -> Result<ColumnChange, CqlError> {
     let name = &column.name;
     let cql_type = &column.cql_type;
-    let refuse =
-        |what: &str| Err(CqlError::Invalid(format!("Invalid operation ({what}) for column {name} of type {cql_type}")));
+    let refuse = |what: &str| {
+        Err(CqlError::Invalid(format!(
+            "Invalid operation ({what}) for column {name} of type {cql_type}"
+        )))
+    };
     if cql_type.is_counter() && !matches!(operation, Operation::Add(_) | Operation::Subtract(_)) {
         return Err(CqlError::Invalid(format!(
             "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
@@ -28,7 +32,9 @@ pub(super) fn change(
     }
     match operation {
         Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, cql_type, scope)?)),
-        Operation::Add(value) if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() => {
+        Operation::Add(value)
+            if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() =>
+        {
             Ok(ColumnChange::Add(prepare(value, name, cql_type, scope)?))
         }
         Operation::Add(value) if conditional && can_be_added(cql_type) => {
@@ -53,18 +59,23 @@ pub(super) fn change(
                 prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?,
                 prepare(value, &format!("value({name})"), element, scope)?,
             )),
-            CqlType::Map { key: key_type, value: value_type, frozen: false } => Ok(ColumnChange::SetElement(
-                prepare(key, &format!("key({name})"), key_type, scope)?,
-                prepare(value, &format!("value({name})"), value_type, scope)?,
-            )),
+            CqlType::Map { key: key_type, value: value_type, frozen: false } => {
+                Ok(ColumnChange::SetElement(
+                    prepare(key, &format!("key({name})"), key_type, scope)?,
+                    prepare(value, &format!("value({name})"), value_type, scope)?,
+                ))
+            }
             _ => refuse("setting an element"),
         },
         Operation::SetField(field, value) => match cql_type {
             CqlType::Udt { definition, frozen: false } => {
                 let Some(index) = definition.field(field) else {
-                    return Err(CqlError::Invalid(format!("UDT column {name} does not have a field named {field}")));
+                    return Err(CqlError::Invalid(format!(
+                        "UDT column {name} does not have a field named {field}"
+                    )));
                 };
-                let value = prepare(value, &format!("{name}.{field}"), &definition.fields[index].1, scope)?;
+                let value =
+                    prepare(value, &format!("{name}.{field}"), &definition.fields[index].1, scope)?;
                 Ok(ColumnChange::SetField(index, value))
             }
             _ => refuse("setting a field"),
@@ -88,22 +99,28 @@ pub(super) fn deletion_of(
     match (deletion, &column.cql_type) {
         (Deletion::Column(_), _) => Ok(ColumnChange::Delete),
         (Deletion::Element(_, key), CqlType::List { frozen: false, .. }) => {
-            let index = prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
+            let index =
+                prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
             Ok(ColumnChange::DeleteElement(index))
         }
-        (Deletion::Element(_, key), CqlType::Set { element, frozen: false }) => {
-            Ok(ColumnChange::DeleteElement(prepare(key, &format!("value({name})"), element, scope)?))
-        }
+        (Deletion::Element(_, key), CqlType::Set { element, frozen: false }) => Ok(
+            ColumnChange::DeleteElement(prepare(key, &format!("value({name})"), element, scope)?),
+        ),
         (Deletion::Element(_, key), CqlType::Map { key: key_type, frozen: false, .. }) => {
             Ok(ColumnChange::DeleteElement(prepare(key, &format!("key({name})"), key_type, scope)?))
         }
-        (Deletion::Field(_, field), CqlType::Udt { definition, frozen: false }) => match definition.field(field) {
-            Some(index) => Ok(ColumnChange::DeleteField(index)),
-            None => Err(CqlError::Invalid(format!("UDT column {name} does not have a field named {field}"))),
-        },
-        _ => {
-            Err(CqlError::Invalid(format!("Invalid deletion operation for column {name} of type {}", column.cql_type)))
+        (Deletion::Field(_, field), CqlType::Udt { definition, frozen: false }) => {
+            match definition.field(field) {
+                Some(index) => Ok(ColumnChange::DeleteField(index)),
+                None => Err(CqlError::Invalid(format!(
+                    "UDT column {name} does not have a field named {field}"
+                ))),
+            }
         }
+        _ => Err(CqlError::Invalid(format!(
+            "Invalid deletion operation for column {name} of type {}",
+            column.cql_type
+        ))),
     }
 }
 
@@ -122,10 +139,17 @@ pub(super) fn conditions(
     }
 }
 
-fn condition_of(table: &Table, given: &ColumnCondition, scope: &mut Scope<'_>) -> Result<Condition, CqlError> {
+fn condition_of(
+    table: &Table,
+    given: &ColumnCondition,
+    scope: &mut Scope<'_>,
+) -> Result<Condition, CqlError> {
     let (column, found) = column_of(table, &given.column)?;
     if found.is_primary_key() {
-        return Err(CqlError::Invalid(format!("PRIMARY KEY column '{}' cannot have IF conditions", found.name)));
+        return Err(CqlError::Invalid(format!(
+            "PRIMARY KEY column '{}' cannot have IF conditions",
+            found.name
+        )));
     }
     Ok(Condition { column, test: given.prepare(&found.cql_type, scope)? })
 }

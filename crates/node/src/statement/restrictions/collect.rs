@@ -10,8 +10,8 @@ use shunt_language::types::CqlType;
 
 use super::repetition::Repetition;
 use super::{
-    Bound, ClusteringRestriction, Filter, OneOf, Operand, PartitionRestriction, Restrictions, Test, TupleIn, column_of,
-    invalid,
+    Bound, ClusteringRestriction, Filter, OneOf, Operand, PartitionRestriction, Restrictions, Test,
+    TupleIn, column_of, invalid,
 };
 use crate::schema::{Column, ColumnKind, Table};
 
@@ -45,7 +45,14 @@ pub(super) struct Collector<'t, 's, 'a> {
 impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     pub(super) fn new(table: &'t Table, scope: &'s mut Scope<'a>) -> Self {
         let columns = table.columns.iter().map(|_| Collected::default()).collect();
-        Self { table, scope, columns, token: Collected::default(), tuples: Tuples::default(), filters: Vec::new() }
+        Self {
+            table,
+            scope,
+            columns,
+            token: Collected::default(),
+            tuples: Tuples::default(),
+            filters: Vec::new(),
+        }
     }
 
     pub(super) fn add(&mut self, relation: &Relation) -> Result<(), InvalidRequest> {
@@ -62,8 +69,15 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                     return invalid(message);
                 }
                 let receiver = compared_type(found, *comparison)?;
-                let operand = Operand::Term(prepare(value, &compared_name(found, *comparison), &receiver, self.scope)?);
-                if !found.is_primary_key() || matches!(comparison, Comparison::Contains | Comparison::ContainsKey) {
+                let operand = Operand::Term(prepare(
+                    value,
+                    &compared_name(found, *comparison),
+                    &receiver,
+                    self.scope,
+                )?);
+                if !found.is_primary_key()
+                    || matches!(comparison, Comparison::Contains | Comparison::ContainsKey)
+                {
                     return self.add_filter(position, None, Test::Compare(*comparison, operand));
                 }
                 collect(&mut self.columns[position], &found.name, *comparison, operand)
@@ -78,10 +92,17 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             Relation::InMarker { column, marker } => {
                 let (_, found) = column_of(self.table, column)?;
                 let list = CqlType::list(found.cql_type.clone());
-                let list = prepare(&Term::Marker(*marker), &format!("in({})", found.name), &list, self.scope)?;
+                let list = prepare(
+                    &Term::Marker(*marker),
+                    &format!("in({})", found.name),
+                    &list,
+                    self.scope,
+                )?;
                 self.add_in(column, OneOf::InList(list))
             }
-            Relation::IsNotNull(column) => invalid(format!("Unsupported restriction: {column} IS NOT NULL")),
+            Relation::IsNotNull(column) => {
+                invalid(format!("Unsupported restriction: {column} IS NOT NULL"))
+            }
             Relation::Element { column, key, comparison, value } => {
                 let (position, found) = column_of(self.table, column)?;
                 let CqlType::Map { key: key_type, value: value_type, .. } = &found.cql_type else {
@@ -100,10 +121,18 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 }
                 let key = prepare(key, &format!("key({column})"), key_type, self.scope)?;
                 let value = prepare(value, &format!("value({column})"), value_type, self.scope)?;
-                self.add_filter(position, Some(key), Test::Compare(*comparison, Operand::Term(value)))
+                self.add_filter(
+                    position,
+                    Some(key),
+                    Test::Compare(*comparison, Operand::Term(value)),
+                )
             }
-            Relation::Token { columns, comparison, value } => self.add_token(columns, *comparison, value),
-            Relation::Tuple { columns, comparison, value } => self.add_tuple(columns, *comparison, value),
+            Relation::Token { columns, comparison, value } => {
+                self.add_token(columns, *comparison, value)
+            }
+            Relation::Tuple { columns, comparison, value } => {
+                self.add_tuple(columns, *comparison, value)
+            }
             Relation::TupleIn { columns, values } => {
                 let (first, types) = self.run_of(columns)?;
                 let values = values.iter().map(|value| self.tuple_term(value, columns, &types));
@@ -113,7 +142,8 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             Relation::TupleInMarker { columns, marker } => {
                 let (first, types) = self.run_of(columns)?;
                 let list = CqlType::list(CqlType::Tuple(Arc::clone(&types)));
-                let list = prepare(&Term::Marker(*marker), &tuple_name("in", columns), &list, self.scope)?;
+                let list =
+                    prepare(&Term::Marker(*marker), &tuple_name("in", columns), &list, self.scope)?;
                 self.add_tuple_in(columns, first, types, TupleIn::List(list))
             }
             Relation::Custom { index, .. } => refuse_expression(self.table, &index.name),
@@ -121,7 +151,12 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     }
 
     /// Adds a condition that rows are tested for.
-    fn add_filter(&mut self, position: usize, element: Option<Prepared>, test: Test) -> Result<(), InvalidRequest> {
+    fn add_filter(
+        &mut self,
+        position: usize,
+        element: Option<Prepared>,
+        test: Test,
+    ) -> Result<(), InvalidRequest> {
         let column = &self.table.columns[position];
         if !column.is_primary_key() {
             self.columns[position].repetition.add(column, element.is_some(), &test)?;
@@ -137,22 +172,36 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         }
         let collected = &mut self.columns[position];
         if collected.equal.is_some() {
-            return invalid(format!("{name} cannot be restricted by more than one relation if it includes a IN"));
+            return invalid(format!(
+                "{name} cannot be restricted by more than one relation if it includes a IN"
+            ));
         }
         collected.equal = Some(values);
         Ok(())
     }
 
-    fn add_token(&mut self, columns: &[String], comparison: Comparison, value: &Term) -> Result<(), InvalidRequest> {
+    fn add_token(
+        &mut self,
+        columns: &[String],
+        comparison: Comparison,
+        value: &Term,
+    ) -> Result<(), InvalidRequest> {
         let key = self.table.partition_key();
-        if columns.len() != key.len() || columns.iter().zip(key).any(|(name, column)| *name != column.name) {
+        if columns.len() != key.len()
+            || columns.iter().zip(key).any(|(name, column)| *name != column.name)
+        {
             let expected: Vec<&str> = key.iter().map(|column| column.name.as_str()).collect();
             return invalid(format!(
                 "The token function arguments must be in the partition key order: {}",
                 expected.join(", ")
             ));
         }
-        let token = prepare(value, "partition key token", &CqlType::Native(NativeType::Bigint), self.scope)?;
+        let token = prepare(
+            value,
+            "partition key token",
+            &CqlType::Native(NativeType::Bigint),
+            self.scope,
+        )?;
         collect(&mut self.token, "token", comparison, Operand::Term(token))
     }
 
@@ -176,25 +225,40 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             }
         }
         let Some(first) = first else { return invalid("a relation needs a column") };
-        let types = clustering[first..first + names.len()].iter().map(|column| column.cql_type.clone());
+        let types =
+            clustering[first..first + names.len()].iter().map(|column| column.cql_type.clone());
         Ok((first, types.collect()))
     }
 
-    fn add_tuple(&mut self, names: &[String], comparison: Comparison, value: &Term) -> Result<(), InvalidRequest> {
+    fn add_tuple(
+        &mut self,
+        names: &[String],
+        comparison: Comparison,
+        value: &Term,
+    ) -> Result<(), InvalidRequest> {
         let (first, types) = self.run_of(names)?;
         let values: Vec<Operand> = match value {
             Term::Tuple(terms) if terms.len() == names.len() => {
                 let terms = terms.iter().zip(names).zip(&*types);
-                let terms = terms.map(|((term, name), cql_type)| prepare(term, name, cql_type, self.scope));
+                let terms =
+                    terms.map(|((term, name), cql_type)| prepare(term, name, cql_type, self.scope));
                 terms.map(|term| term.map(Operand::Term)).collect::<Result<_, _>>()?
             }
             Term::Tuple(terms) => {
-                return invalid(format!("Expected {} elements in value tuple, but got {}", names.len(), terms.len()));
+                return invalid(format!(
+                    "Expected {} elements in value tuple, but got {}",
+                    names.len(),
+                    terms.len()
+                ));
             }
             other => {
                 let tuple = CqlType::Tuple(Arc::clone(&types));
                 let tuple = prepare(other, &tuple_name("", names), &tuple, self.scope)?;
-                let part = |index| Operand::Part { tuple: tuple.clone(), types: Arc::clone(&types), index };
+                let part = |index| Operand::Part {
+                    tuple: tuple.clone(),
+                    types: Arc::clone(&types),
+                    index,
+                };
                 (0..names.len()).map(part).collect()
             }
         };
@@ -208,8 +272,12 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 }
                 Ok(())
             }
-            Comparison::Greater | Comparison::GreaterOrEqual => set_once(&mut self.tuples.lower, bound, names),
-            Comparison::Less | Comparison::LessOrEqual => set_once(&mut self.tuples.upper, bound, names),
+            Comparison::Greater | Comparison::GreaterOrEqual => {
+                set_once(&mut self.tuples.lower, bound, names)
+            }
+            Comparison::Less | Comparison::LessOrEqual => {
+                set_once(&mut self.tuples.upper, bound, names)
+            }
             _ => invalid("Unsupported comparison of several columns"),
         }
     }
@@ -225,12 +293,15 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         match term {
             Term::Tuple(terms) if terms.len() == names.len() => {
                 let terms = terms.iter().zip(names).zip(&**types);
-                let parts = terms.map(|((term, name), cql_type)| prepare(term, name, cql_type, self.scope));
+                let parts =
+                    terms.map(|((term, name), cql_type)| prepare(term, name, cql_type, self.scope));
                 Ok(Prepared::Composite { cql_type, parts: parts.collect::<Result<_, _>>()? })
             }
-            Term::Tuple(terms) => {
-                invalid(format!("Expected {} elements in value tuple, but got {}", names.len(), terms.len()))
-            }
+            Term::Tuple(terms) => invalid(format!(
+                "Expected {} elements in value tuple, but got {}",
+                names.len(),
+                terms.len()
+            )),
             other => prepare(other, &tuple_name("", names), &cql_type, self.scope),
         }
     }
@@ -269,11 +340,14 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             }
         }
         let columns = &mut self.columns[..key.len()];
-        let by_token = self.token.equal.is_some() || self.token.lower.is_some() || self.token.upper.is_some();
+        let by_token =
+            self.token.equal.is_some() || self.token.lower.is_some() || self.token.upper.is_some();
         let restricted = columns.iter().filter(|column| column.is_restricted()).count();
         if by_token {
             if restricted > 0 {
-                return invalid("Columns cannot be restricted by both a normal relation and a token relation");
+                return invalid(
+                    "Columns cannot be restricted by both a normal relation and a token relation",
+                );
             }
             return self.token_range();
         }
@@ -293,9 +367,10 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             _ => None,
         };
         match self.token.equal.take() {
-            Some(OneOf::Equal(Operand::Term(value))) => {
-                Ok(PartitionRestriction::Token { lower: Some((value.clone(), true)), upper: Some((value, true)) })
-            }
+            Some(OneOf::Equal(Operand::Term(value))) => Ok(PartitionRestriction::Token {
+                lower: Some((value.clone(), true)),
+                upper: Some((value, true)),
+            }),
             Some(_) => invalid("IN is not supported with the token function"),
             None => Ok(PartitionRestriction::Token {
                 lower: term(self.token.lower.take()),
@@ -309,7 +384,9 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         let count = self.table.clustering_len;
         let mut found = ClusteringRestriction::default();
         let mut next = 0;
-        while let Some(one_of) = (next < count).then(|| self.columns[start + next].equal.take()).flatten() {
+        while let Some(one_of) =
+            (next < count).then(|| self.columns[start + next].equal.take()).flatten()
+        {
             found.equal.push(one_of);
             next += 1;
         }
@@ -320,7 +397,13 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             found.tuples = Some((types, values));
         } else if self.tuples.lower.is_some() || self.tuples.upper.is_some() {
             (found.lower, found.upper) = (self.tuples.lower.take(), self.tuples.upper.take());
-            let first = found.lower.iter().chain(&found.upper).map(|bound| bound.first).min().unwrap_or(next);
+            let first = found
+                .lower
+                .iter()
+                .chain(&found.upper)
+                .map(|bound| bound.first)
+                .min()
+                .unwrap_or(next);
             if first != next {
                 return self.skipped(next, first);
             }
@@ -336,7 +419,9 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     }
 
     fn skipped<T>(&self, missing: usize, used: usize) -> Result<T, InvalidRequest> {
-        let name = |index: usize| self.table.clustering().get(index).map_or("", |column| column.name.as_str());
+        let name = |index: usize| {
+            self.table.clustering().get(index).map_or("", |column| column.name.as_str())
+        };
         invalid(format!(
             "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is not restricted",
             name(used),
@@ -348,12 +433,14 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     fn filter_columns(&mut self, positions: Range<usize>) {
         for position in positions {
             let column = std::mem::take(&mut self.columns[position]);
-            let mut push = |test| self.filters.push(Filter { column: position, element: None, test });
+            let mut push =
+                |test| self.filters.push(Filter { column: position, element: None, test });
             if let Some(one_of) = column.equal {
                 push(Test::OneOf(one_of));
             }
             if let Some((value, inclusive)) = column.lower {
-                let comparison = if inclusive { Comparison::GreaterOrEqual } else { Comparison::Greater };
+                let comparison =
+                    if inclusive { Comparison::GreaterOrEqual } else { Comparison::Greater };
                 push(Test::Compare(comparison, value));
             }
             if let Some((value, inclusive)) = column.upper {
@@ -370,10 +457,14 @@ fn refuse_expression<T>(table: &Table, name: &str) -> Result<T, InvalidRequest> 
         Some(index) if index.is_storage_attached() => {
             invalid(format!("Index {name} does not support custom expressions"))
         }
-        Some(_) => invalid(format!("Only CUSTOM indexes may be used in custom index expressions, {name} is not valid")),
+        Some(_) => invalid(format!(
+            "Only CUSTOM indexes may be used in custom index expressions, {name} is not valid"
+        )),
         None => {
             let Table { keyspace, name: table, .. } = table;
-            invalid(format!("Invalid index expression, index {name} not found for {keyspace}.{table}"))
+            invalid(format!(
+                "Invalid index expression, index {name} not found for {keyspace}.{table}"
+            ))
         }
     }
 }
@@ -386,9 +477,13 @@ fn compared_type(column: &Column, comparison: Comparison) -> Result<CqlType, Inv
             Ok(CqlType::clone(element))
         }
         (Comparison::Contains, CqlType::Map { value, .. }) => Ok(CqlType::clone(value)),
-        (Comparison::Contains, _) => invalid(format!("Cannot use CONTAINS on non-collection column {name}")),
+        (Comparison::Contains, _) => {
+            invalid(format!("Cannot use CONTAINS on non-collection column {name}"))
+        }
         (Comparison::ContainsKey, CqlType::Map { key, .. }) => Ok(CqlType::clone(key)),
-        (Comparison::ContainsKey, _) => invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")),
+        (Comparison::ContainsKey, _) => {
+            invalid(format!("Cannot use CONTAINS KEY on non-map column {name}"))
+        }
         (_, cql_type) if cql_type.references_duration() && comparison != Comparison::Equal => {
             invalid("Slice restrictions are not supported on duration columns")
         }
@@ -415,9 +510,16 @@ impl Collected {
     }
 }
 
-fn set_once(place: &mut Option<Bound>, bound: Bound, names: &[String]) -> Result<(), InvalidRequest> {
+fn set_once(
+    place: &mut Option<Bound>,
+    bound: Bound,
+    names: &[String],
+) -> Result<(), InvalidRequest> {
     if place.is_some() {
-        return invalid(format!("More than one restriction was found for the same bound on {}", names.join(", ")));
+        return invalid(format!(
+            "More than one restriction was found for the same bound on {}",
+            names.join(", ")
+        ));
     }
     *place = Some(bound);
     Ok(())
@@ -430,19 +532,23 @@ fn collect(
     comparison: Comparison,
     value: Operand,
 ) -> Result<(), InvalidRequest> {
-    let twice = |end: &str| invalid(format!("More than one restriction was found for the {end} bound on {name}"));
+    let twice = |end: &str| {
+        invalid(format!("More than one restriction was found for the {end} bound on {name}"))
+    };
     match comparison {
-        Comparison::Equal if collected.is_restricted() => {
-            invalid(format!("{name} cannot be restricted by more than one relation if it includes an Equal"))
-        }
-        _ if collected.equal.is_some() => {
-            invalid(format!("{name} cannot be restricted by more than one relation if it includes an Equal"))
-        }
+        Comparison::Equal if collected.is_restricted() => invalid(format!(
+            "{name} cannot be restricted by more than one relation if it includes an Equal"
+        )),
+        _ if collected.equal.is_some() => invalid(format!(
+            "{name} cannot be restricted by more than one relation if it includes an Equal"
+        )),
         Comparison::Equal => {
             collected.equal = Some(OneOf::Equal(value));
             Ok(())
         }
-        Comparison::Greater | Comparison::GreaterOrEqual if collected.lower.is_some() => twice("start"),
+        Comparison::Greater | Comparison::GreaterOrEqual if collected.lower.is_some() => {
+            twice("start")
+        }
         Comparison::Less | Comparison::LessOrEqual if collected.upper.is_some() => twice("end"),
         Comparison::Greater | Comparison::GreaterOrEqual => {
             collected.lower = Some((value, comparison == Comparison::GreaterOrEqual));

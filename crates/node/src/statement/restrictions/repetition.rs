@@ -1,4 +1,5 @@
-//! Relations on one column outside of the primary key that do not go together, in Cassandra's words.
+//! Relations on one column outside of the primary key that do not go together, in Cassandra's
+//! words.
 
 use shunt_language::ast::Comparison;
 use shunt_language::error::InvalidRequest;
@@ -29,7 +30,12 @@ impl Repetition {
     ///
     /// # Errors
     /// The relation does not go with those before it.
-    pub(super) fn add(&mut self, column: &Column, is_entry: bool, test: &Test) -> Result<(), InvalidRequest> {
+    pub(super) fn add(
+        &mut self,
+        column: &Column,
+        is_entry: bool,
+        test: &Test,
+    ) -> Result<(), InvalidRequest> {
         let name = &column.name;
         let kind = match test {
             _ if is_entry => Kind::Element,
@@ -45,7 +51,9 @@ impl Repetition {
                 ));
             }
             Some(Kind::In) => {
-                return invalid(format!("{name} cannot be restricted by more than one relation if it includes a IN"));
+                return invalid(format!(
+                    "{name} cannot be restricted by more than one relation if it includes a IN"
+                ));
             }
             Some(Kind::Range) if kind != Kind::Range => {
                 return invalid(format!(
@@ -60,12 +68,18 @@ impl Repetition {
             _ => {}
         }
         let (side, end) = match test {
-            Test::Compare(Comparison::Greater | Comparison::GreaterOrEqual, _) => (&mut self.has_lower, "start"),
-            Test::Compare(Comparison::Less | Comparison::LessOrEqual, _) => (&mut self.has_upper, "end"),
+            Test::Compare(Comparison::Greater | Comparison::GreaterOrEqual, _) => {
+                (&mut self.has_lower, "start")
+            }
+            Test::Compare(Comparison::Less | Comparison::LessOrEqual, _) => {
+                (&mut self.has_upper, "end")
+            }
             _ => return Ok(()),
         };
         if std::mem::replace(side, true) {
-            return invalid(format!("More than one restriction was found for the {end} bound on {name}"));
+            return invalid(format!(
+                "More than one restriction was found for the {end} bound on {name}"
+            ));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Checks for what Cassandra refuses: filters without ALLOW FILTERING, and DISTINCT of more than partitions.
+//! Checks for what Cassandra refuses: filters without ALLOW FILTERING, and DISTINCT of more than
+//! partitions.
 
 use shunt_language::ast::{Comparison, Relation};
 use shunt_language::error::InvalidRequest;
@@ -23,17 +24,28 @@ fn restricts_clustering(restrictions: &Restrictions) -> bool {
 /// True if nothing is asked of rows, only of partitions and their static columns.
 pub(super) fn has_only_partition_conditions(table: &Table, restrictions: &Restrictions) -> bool {
     let of_rows = |filter: &Filter| {
-        is(table, filter.column, ColumnKind::Regular) || is(table, filter.column, ColumnKind::Clustering)
+        is(table, filter.column, ColumnKind::Regular)
+            || is(table, filter.column, ColumnKind::Clustering)
     };
     !restricts_clustering(restrictions) && !restrictions.filters.iter().any(of_rows)
 }
 
 /// Static columns are the same for all rows: naming some of the rows is a mistake.
-pub(super) fn statics(table: &Table, selection: &Selection, restrictions: &Restrictions) -> Result<(), InvalidRequest> {
-    let used = |kind| (0..table.columns.len()).any(|position| selection.uses[position] && is(table, position, kind));
-    let only_static =
-        used(ColumnKind::Static) && !used(ColumnKind::Regular) && !used(ColumnKind::Clustering) && !selection.is_all;
-    let filtered = restrictions.filters.iter().any(|filter| is(table, filter.column, ColumnKind::Clustering));
+pub(super) fn statics(
+    table: &Table,
+    selection: &Selection,
+    restrictions: &Restrictions,
+) -> Result<(), InvalidRequest> {
+    let used = |kind| {
+        (0..table.columns.len())
+            .any(|position| selection.uses[position] && is(table, position, kind))
+    };
+    let only_static = used(ColumnKind::Static)
+        && !used(ColumnKind::Regular)
+        && !used(ColumnKind::Clustering)
+        && !selection.is_all;
+    let filtered =
+        restrictions.filters.iter().any(|filter| is(table, filter.column, ColumnKind::Clustering));
     if only_static && (filtered || restricts_clustering(restrictions)) {
         return invalid("Cannot restrict clustering columns when selecting only static columns");
     }
@@ -42,7 +54,11 @@ pub(super) fn statics(table: &Table, selection: &Selection, restrictions: &Restr
 
 /// Refuses restrictions that cannot be, and filters unless they are `allowed`: by ALLOW FILTERING,
 /// or because there is an index.
-pub(super) fn restrictions(table: &Table, restrictions: &Restrictions, allowed: bool) -> Result<(), InvalidRequest> {
+pub(super) fn restrictions(
+    table: &Table,
+    restrictions: &Restrictions,
+    allowed: bool,
+) -> Result<(), InvalidRequest> {
     let start = restrictions.clustering.equal.len();
     let clustering = &restrictions.clustering;
     if clustering.lower.iter().chain(&clustering.upper).any(|bound| bound.first != start) {
@@ -52,7 +68,9 @@ pub(super) fn restrictions(table: &Table, restrictions: &Restrictions, allowed: 
     if allowed {
         return Ok(());
     }
-    if let Some(filter) = restrictions.filters.iter().find(|filter| is(table, filter.column, ColumnKind::Clustering)) {
+    if let Some(filter) =
+        restrictions.filters.iter().find(|filter| is(table, filter.column, ColumnKind::Clustering))
+    {
         return clustering_filter(table, restrictions, filter);
     }
     let scans = !restrictions.has_keys();
@@ -62,17 +80,21 @@ pub(super) fn restrictions(table: &Table, restrictions: &Restrictions, allowed: 
     Ok(())
 }
 
-/// A slice of several clustering columns at once is all that is said of them and of those behind them.
+/// A slice of several clustering columns at once is all that is said of them and of those behind
+/// them.
 pub(super) fn slices(table: &Table, relations: &[Relation]) -> Result<(), InvalidRequest> {
     let place = |name: &String| table.clustering().iter().position(|column| column.name == *name);
     let sliced = relations.iter().filter_map(|relation| match relation {
-        Relation::Tuple { columns, comparison, .. } if *comparison != Comparison::Equal => place(columns.first()?),
+        Relation::Tuple { columns, comparison, .. } if *comparison != Comparison::Equal => {
+            place(columns.first()?)
+        }
         _ => None,
     });
     let Some(first) = sliced.min() else { return Ok(()) };
     for relation in relations {
-        let (Relation::Column { column, .. } | Relation::In { column, .. } | Relation::InMarker { column, .. }) =
-            relation
+        let (Relation::Column { column, .. }
+        | Relation::In { column, .. }
+        | Relation::InMarker { column, .. }) = relation
         else {
             continue;
         };
@@ -105,13 +127,21 @@ fn whole_collection(table: &Table, filter: &Filter) -> Result<(), InvalidRequest
             "Collection column '{name}' ({cql_type}) cannot be restricted by a '{symbol}' relation"
         ));
     }
-    invalid(format!("Non-frozen UDT column '{name}' ({cql_type}) cannot be restricted by any relation"))
+    invalid(format!(
+        "Non-frozen UDT column '{name}' ({cql_type}) cannot be restricted by any relation"
+    ))
 }
 
 /// A clustering column that is restricted behind one that is not, or behind a slice.
-fn clustering_filter(table: &Table, restrictions: &Restrictions, filter: &Filter) -> Result<(), InvalidRequest> {
+fn clustering_filter(
+    table: &Table,
+    restrictions: &Restrictions,
+    filter: &Filter,
+) -> Result<(), InvalidRequest> {
     if matches!(filter.test, Test::Compare(Comparison::Contains | Comparison::ContainsKey, _)) {
-        return invalid("Clustering columns can only be restricted with CONTAINS with a secondary index or filtering");
+        return invalid(
+            "Clustering columns can only be restricted with CONTAINS with a secondary index or filtering",
+        );
     }
     let clustering = &restrictions.clustering;
     let column = &table.columns[filter.column];
@@ -147,7 +177,12 @@ pub(super) fn distinct(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.",
         );
     }
-    let used = table.columns.iter().zip(&selection.uses).filter(|(_, used)| **used).map(|(column, _)| column);
+    let used = table
+        .columns
+        .iter()
+        .zip(&selection.uses)
+        .filter(|(_, used)| **used)
+        .map(|(column, _)| column);
     for column in used {
         if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static) {
             return invalid(format!(

@@ -6,7 +6,9 @@ use shunt_language::error::InvalidRequest;
 use super::Grouping;
 use super::selection::{Selection, name_of};
 use crate::schema::{Column, ColumnKind, Table};
-use crate::statement::restrictions::{OneOf, PartitionRestriction, Restrictions, Test, column_of, invalid};
+use crate::statement::restrictions::{
+    OneOf, PartitionRestriction, Restrictions, Test, column_of, invalid,
+};
 
 /// The order that ORDER BY asks for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +25,10 @@ fn is_fixed(table: &Table, restrictions: &Restrictions, column: &Column) -> bool
     };
     let by_filter = || {
         let of_column = |test: &Test| matches!(test, Test::OneOf(one_of) if !one_of.is_in());
-        restrictions.filters.iter().any(|filter| filter.column == position && of_column(&filter.test))
+        restrictions
+            .filters
+            .iter()
+            .any(|filter| filter.column == position && of_column(&filter.test))
     };
     let by_key = match (column.kind, &restrictions.partition) {
         (ColumnKind::PartitionKey, PartitionRestriction::Keys(keys)) => {
@@ -44,10 +49,13 @@ pub(super) fn grouping(
     restrictions: &Restrictions,
 ) -> Result<Grouping, InvalidRequest> {
     if select.group_by.is_empty() {
-        return Ok(if selection.aggregates.is_empty() { Grouping::Rows } else { Grouping::Everything });
+        return Ok(if selection.aggregates.is_empty() {
+            Grouping::Rows
+        } else {
+            Grouping::Everything
+        });
     }
-    let out_of_order =
-        "Group by currently only support groups of columns following their declared order in the PRIMARY KEY";
+    let out_of_order = "Group by currently only support groups of columns following their declared order in the PRIMARY KEY";
     let key = table.partition_key_len;
     let mut next = 0;
     for selector in &select.group_by {
@@ -66,7 +74,10 @@ pub(super) fn grouping(
         if position < next {
             return invalid(out_of_order);
         }
-        if table.columns[next..position].iter().any(|skipped| !is_fixed(table, restrictions, skipped)) {
+        if table.columns[next..position]
+            .iter()
+            .any(|skipped| !is_fixed(table, restrictions, skipped))
+        {
             return invalid(out_of_order);
         }
         next = position + 1;
@@ -75,7 +86,9 @@ pub(super) fn grouping(
         return invalid("Group by is not supported on only a part of the partition key");
     }
     if next > key && select.distinct {
-        return invalid("Grouping on clustering columns is not allowed for SELECT DISTINCT queries");
+        return invalid(
+            "Grouping on clustering columns is not allowed for SELECT DISTINCT queries",
+        );
     }
     Ok(Grouping::Prefix(next - key))
 }
@@ -99,7 +112,9 @@ pub(super) fn order(
         return invalid("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");
     }
     let PartitionRestriction::Keys(keys) = &restrictions.partition else {
-        return invalid("ORDER BY is only supported when the partition key is restricted by an EQ or an IN.");
+        return invalid(
+            "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
+        );
     };
     let mut next = 0;
     let mut reversed = None;
@@ -112,7 +127,9 @@ pub(super) fn order(
             ));
         }
         let skipped = table.clustering().get(next..column.position);
-        if skipped.is_none_or(|skipped| skipped.iter().any(|skipped| !is_fixed(table, restrictions, skipped))) {
+        if skipped.is_none_or(|skipped| {
+            skipped.iter().any(|skipped| !is_fixed(table, restrictions, skipped))
+        }) {
             return invalid(
                 "Order by currently only supports the ordering of columns following their declared order in the \
                  PRIMARY KEY",

@@ -9,7 +9,9 @@ use shunt_language::error::InvalidRequest;
 
 use crate::schema::index::{Condition, Index};
 use crate::schema::{ColumnKind, Table};
-use crate::statement::restrictions::{Filter, OneOf, PartitionRestriction, Restrictions, Test, invalid};
+use crate::statement::restrictions::{
+    Filter, OneOf, PartitionRestriction, Restrictions, Test, invalid,
+};
 
 /// The conditions on each column, which is given by its position in the table.
 type Conditions = BTreeMap<usize, Vec<Condition>>;
@@ -38,7 +40,10 @@ impl IndexUse {
     ///
     /// # Errors
     /// Restrictions that go with no index.
-    pub(super) fn new(table: &Table, restrictions: &Restrictions) -> Result<IndexUse, InvalidRequest> {
+    pub(super) fn new(
+        table: &Table,
+        restrictions: &Restrictions,
+    ) -> Result<IndexUse, InvalidRequest> {
         if table.indexes.is_empty() {
             return Ok(IndexUse::default());
         }
@@ -56,13 +61,16 @@ impl IndexUse {
         if is_used {
             tested.extend(&kinds.key);
         }
-        is_used |=
-            restrictions.filters.iter().any(|filter| table.columns[filter.column].kind == ColumnKind::Clustering);
+        is_used |= restrictions
+            .filters
+            .iter()
+            .any(|filter| table.columns[filter.column].kind == ColumnKind::Clustering);
         is_used |= !restrictions.has_keys() && any(&kinds.clustering);
         if is_used {
             tested.extend(&kinds.clustering);
             let clustering = &restrictions.clustering;
-            if clustering.lower.iter().chain(&clustering.upper).any(|bound| bound.values.len() > 1) {
+            if clustering.lower.iter().chain(&clustering.upper).any(|bound| bound.values.len() > 1)
+            {
                 return invalid("Multi-column slice restrictions cannot be used for filtering.");
             }
         }
@@ -72,9 +80,12 @@ impl IndexUse {
             && let PartitionRestriction::Keys(keys) = &restrictions.partition
             && keys.iter().any(OneOf::is_in)
         {
-            return invalid("Select on indexed columns and with IN clause for the PRIMARY KEY are not supported");
+            return invalid(
+                "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported",
+            );
         }
-        let answers = |group: &Vec<&Index>| tested.iter().all(|tested| supports(table, group, *tested, true));
+        let answers =
+            |group: &Vec<&Index>| tested.iter().all(|tested| supports(table, group, *tested, true));
         Ok(IndexUse { is_queriable: true, is_used, needs_filtering: !groups.iter().any(answers) })
     }
 }
@@ -91,11 +102,17 @@ fn groups(table: &Table) -> Vec<Vec<&Index>> {
 /// True if one of these indexes supports one condition of a restriction, which is enough in
 /// Cassandra. With `alone` the index has no filter to help it: then only a storage-attached index
 /// answers several conditions on elements of a collection.
-fn supports(table: &Table, group: &[&Index], restricted: (&usize, &Vec<Condition>), alone: bool) -> bool {
+fn supports(
+    table: &Table,
+    group: &[&Index],
+    restricted: (&usize, &Vec<Condition>),
+    alone: bool,
+) -> bool {
     let (position, conditions) = restricted;
     let column = &table.columns[*position];
-    let is_element =
-        |condition: &&Condition| matches!(condition, Condition::Contains | Condition::ContainsKey | Condition::Entry);
+    let is_element = |condition: &&Condition| {
+        matches!(condition, Condition::Contains | Condition::ContainsKey | Condition::Entry)
+    };
     let several = conditions.iter().filter(is_element).count() > 1;
     group.iter().any(|index| {
         let supported = conditions.iter().any(|condition| index.supports(column, *condition));
@@ -107,7 +124,9 @@ impl Kinds {
     fn new(table: &Table, restrictions: &Restrictions) -> Kinds {
         let mut kinds = Kinds::default();
         if let PartitionRestriction::Keys(keys) = &restrictions.partition {
-            keys.iter().enumerate().for_each(|(position, key)| add(&mut kinds.key, position, equality(key.is_in())));
+            keys.iter()
+                .enumerate()
+                .for_each(|(position, key)| add(&mut kinds.key, position, equality(key.is_in())));
         }
         let clustering = &restrictions.clustering;
         let start = table.partition_key_len;
@@ -116,8 +135,9 @@ impl Kinds {
         }
         if let Some((types, values)) = &clustering.tuples {
             let first = start + clustering.equal.len();
-            (first..first + types.len())
-                .for_each(|position| add(&mut kinds.clustering, position, equality(values.is_in())));
+            (first..first + types.len()).for_each(|position| {
+                add(&mut kinds.clustering, position, equality(values.is_in()))
+            });
         }
         for bound in clustering.lower.iter().chain(&clustering.upper) {
             let first = start + bound.first;

@@ -1,5 +1,5 @@
-//! SELECT, looked at once: what is selected, restricted, grouped and ordered, checked as Cassandra checks it
-//! (`SelectStatement.RawStatement.prepare`).
+//! SELECT, looked at once: what is selected, restricted, grouped and ordered, checked as Cassandra
+//! checks it (`SelectStatement.RawStatement.prepare`).
 
 pub(crate) mod selection;
 mod checks;
@@ -69,34 +69,48 @@ impl SelectPlan {
         Ok(SelectPlan::on_table(select, table, scope)?)
     }
 
-    fn on_table(select: &ast::Select, table: Arc<Table>, scope: &mut Scope<'_>) -> Result<SelectPlan, InvalidRequest> {
+    fn on_table(
+        select: &ast::Select,
+        table: Arc<Table>,
+        scope: &mut Scope<'_>,
+    ) -> Result<SelectPlan, InvalidRequest> {
         let mut preparer = Preparer::new(&table, scope);
         match &select.clause {
             SelectClause::All => preparer.all(),
             SelectClause::Items(items) => {
-                items.iter().try_for_each(|item| preparer.item(&item.selector, item.alias.as_deref()))?;
+                items
+                    .iter()
+                    .try_for_each(|item| preparer.item(&item.selector, item.alias.as_deref()))?;
             }
         }
         let selection = preparer.finish();
         checks::slices(&table, &select.relations)?;
         let restrictions = Restrictions::new(&table, &select.relations, scope)?;
-        let per_partition_limit = limit(select.per_partition_limit.as_ref(), "[per_partition_limit]", scope)?;
+        let per_partition_limit =
+            limit(select.per_partition_limit.as_ref(), "[per_partition_limit]", scope)?;
         let limit = limit(select.limit.as_ref(), "[limit]", scope)?;
         checks::statics(&table, &selection, &restrictions)?;
         let index_use = IndexUse::new(&table, &restrictions)?;
-        checks::restrictions(&table, &restrictions, select.allow_filtering || index_use.is_queriable)?;
+        checks::restrictions(
+            &table,
+            &restrictions,
+            select.allow_filtering || index_use.is_queriable,
+        )?;
         if select.distinct {
             checks::distinct(&table, &selection, &restrictions, per_partition_limit.is_some())?;
         }
         let grouping = clauses::grouping(select, &table, &selection, &restrictions)?;
         if grouping == Grouping::Everything && per_partition_limit.is_some() {
-            return Err(InvalidRequest::new("PER PARTITION LIMIT is not allowed with aggregate queries."));
+            return Err(InvalidRequest::new(
+                "PER PARTITION LIMIT is not allowed with aggregate queries.",
+            ));
         }
         let order = clauses::order(select, &table, &restrictions, index_use.is_used)?;
         if !select.allow_filtering && index_use.is_used && index_use.needs_filtering {
             return Err(InvalidRequest::new(checks::FILTERING));
         }
-        let tests_static = restrictions.filters.iter().any(|filter| is(&table, filter.column, ColumnKind::Static));
+        let tests_static =
+            restrictions.filters.iter().any(|filter| is(&table, filter.column, ColumnKind::Static));
         let selects_static = (0..table.columns.len())
             .any(|position| selection.uses[position] && is(&table, position, ColumnKind::Static));
         let plan = SelectPlan {
@@ -112,7 +126,8 @@ impl SelectPlan {
             limit,
             per_partition_limit,
             needs_static: tests_static || selects_static,
-            shows_static_alone: table.has_static && checks::has_only_partition_conditions(&table, &restrictions),
+            shows_static_alone: table.has_static
+                && checks::has_only_partition_conditions(&table, &restrictions),
             clustering_needed: clustering_needed(&table, &selection, &restrictions),
             table,
             restrictions,
@@ -124,8 +139,11 @@ impl SelectPlan {
     /// True if rows are named one by one, by all of their clustering columns.
     pub(crate) fn names_rows(&self) -> bool {
         let clustering = &self.restrictions.clustering;
-        let given = clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len());
-        given == self.table.clustering_len && clustering.lower.is_none() && clustering.upper.is_none()
+        let given =
+            clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len());
+        given == self.table.clustering_len
+            && clustering.lower.is_none()
+            && clustering.upper.is_none()
     }
 
     /// Columns of the result.
@@ -146,7 +164,11 @@ fn is(table: &Table, position: usize, kind: ColumnKind) -> bool {
     table.columns[position].kind == kind
 }
 
-fn limit(term: Option<&Term>, name: &str, scope: &mut Scope<'_>) -> Result<Option<Prepared>, InvalidRequest> {
+fn limit(
+    term: Option<&Term>,
+    name: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Prepared>, InvalidRequest> {
     term.map(|term| prepare(term, name, &NativeType::Int.into(), scope)).transpose()
 }
 

@@ -1,7 +1,8 @@
-//! The values that SELECT computes for each row: selectors with their columns, functions and types found.
+//! The values that SELECT computes for each row: selectors with their columns, functions and types
+//! found.
 //!
-//! Expressions refer to columns by position. Terms, which are the same for every row, and aggregates, which are one
-//! value for many rows, are kept in lists beside them.
+//! Expressions refer to columns by position. Terms, which are the same for every row, and
+//! aggregates, which are one value for many rows, are kept in lists beside them.
 
 mod call;
 mod metadata;
@@ -117,7 +118,8 @@ pub(super) struct Preparer<'t, 's, 'a> {
 
 impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
     pub(super) fn new(table: &'t Table, scope: &'s mut Scope<'a>) -> Self {
-        let selection = Selection { uses: vec![false; table.columns.len()], ..Selection::default() };
+        let selection =
+            Selection { uses: vec![false; table.columns.len()], ..Selection::default() };
         Self { table, scope, selection, in_aggregate: false }
     }
 
@@ -130,22 +132,35 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
         self.selection.is_all = true;
         for (position, column) in self.table.columns.iter().enumerate() {
             let (cql_type, name) = (column.cql_type.clone(), column.name.clone());
-            self.selection.items.push(Item { expression: Expression::Column(position), cql_type, name });
+            self.selection.items.push(Item {
+                expression: Expression::Column(position),
+                cql_type,
+                name,
+            });
             self.selection.uses[position] = true;
         }
     }
 
-    pub(super) fn item(&mut self, selector: &Selector, alias: Option<&str>) -> Result<(), InvalidRequest> {
+    pub(super) fn item(
+        &mut self,
+        selector: &Selector,
+        alias: Option<&str>,
+    ) -> Result<(), InvalidRequest> {
         let (expression, cql_type) = self.prepare(selector, None)?;
         // A cast to the type that a value has is none.
-        let is_none = |of: &Selector, native: NativeType| self.known_or_literal(of) == Some(native.into());
+        let is_none =
+            |of: &Selector, native: NativeType| self.known_or_literal(of) == Some(native.into());
         let name = alias.map_or_else(|| name::name_without(selector, &is_none), str::to_owned);
         self.selection.items.push(Item { expression, cql_type, name });
         Ok(())
     }
 
     /// A selector for a value of type `expected`, if that is known.
-    fn prepare(&mut self, selector: &Selector, expected: Option<&CqlType>) -> Result<Typed, InvalidRequest> {
+    fn prepare(
+        &mut self,
+        selector: &Selector,
+        expected: Option<&CqlType>,
+    ) -> Result<Typed, InvalidRequest> {
         match selector {
             Selector::Column(name) => {
                 let (position, column) = column_of(self.table, name)?;
@@ -177,7 +192,9 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
                 let hinted = CqlType::resolve(type_name, self.scope.types)?;
                 if self.fits(inner, &hinted).is_none() {
                     let shown = name_of(selector);
-                    return invalid(format!("Cannot assign value {shown} to {shown} of type {hinted}"));
+                    return invalid(format!(
+                        "Cannot assign value {shown} to {shown} of type {hinted}"
+                    ));
                 }
                 let (expression, _) = self.prepare(inner, Some(&hinted))?;
                 Ok((expression, hinted))
@@ -189,19 +206,30 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
                 }
                 _ => self.composite(selector, expected),
             },
-            Selector::List(_) | Selector::Set(_) | Selector::Map(_) => self.composite(selector, expected),
+            Selector::List(_) | Selector::Set(_) | Selector::Map(_) => {
+                self.composite(selector, expected)
+            }
         }
     }
 
     /// A term that is for a value of a type: its place in the list.
-    fn term(&mut self, term: &Term, name: &str, cql_type: &CqlType) -> Result<usize, InvalidRequest> {
+    fn term(
+        &mut self,
+        term: &Term,
+        name: &str,
+        cql_type: &CqlType,
+    ) -> Result<usize, InvalidRequest> {
         let prepared = prepare(term, name, cql_type, self.scope)?;
         self.selection.terms.push(prepared);
         Ok(self.selection.terms.len() - 1)
     }
 
     /// A tuple, collection, vector or value of a user-defined type.
-    fn composite(&mut self, selector: &Selector, expected: Option<&CqlType>) -> Result<Typed, InvalidRequest> {
+    fn composite(
+        &mut self,
+        selector: &Selector,
+        expected: Option<&CqlType>,
+    ) -> Result<Typed, InvalidRequest> {
         let known = self.known(selector);
         let Some(cql_type) = expected.cloned().or(known) else { return untyped(selector) };
         let mut parts = Vec::new();
@@ -209,21 +237,28 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
             let (expression, found) = preparer.prepare(inner, Some(wanted))?;
             if !wanted.accepts(&found) {
                 let shown = name_of(inner);
-                return invalid(format!("Invalid value {shown} of type {found}, it must be of type {wanted}"));
+                return invalid(format!(
+                    "Invalid value {shown} of type {found}, it must be of type {wanted}"
+                ));
             }
             parts.push(Some(expression));
             Ok(())
         };
         match (selector, &cql_type) {
             (Selector::Tuple(inner), CqlType::Tuple(types)) if inner.len() <= types.len() => {
-                inner.iter().zip(types.iter()).try_for_each(|(inner, wanted)| part(self, inner, wanted))?;
+                inner
+                    .iter()
+                    .zip(types.iter())
+                    .try_for_each(|(inner, wanted)| part(self, inner, wanted))?;
                 parts.resize_with(types.len(), || None);
             }
             (Selector::List(inner), CqlType::List { element, .. })
             | (Selector::Set(inner), CqlType::Set { element, .. }) => {
                 inner.iter().try_for_each(|inner| part(self, inner, element))?;
             }
-            (Selector::List(inner), CqlType::Vector { element, dimension }) if inner.len() == *dimension as usize => {
+            (Selector::List(inner), CqlType::Vector { element, dimension })
+                if inner.len() == *dimension as usize =>
+            {
                 inner.iter().try_for_each(|inner| part(self, inner, element))?;
             }
             (Selector::Set(inner), CqlType::Map { .. }) if inner.is_empty() => {}
@@ -240,14 +275,18 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
                     let field = name_of(field);
                     let Some(index) = definition.field(&field) else {
                         let name = &definition.name;
-                        return invalid(format!("Unknown field '{field}' in value of user defined type {name}"));
+                        return invalid(format!(
+                            "Unknown field '{field}' in value of user defined type {name}"
+                        ));
                     };
                     parts[index] = Some(self.prepare(value, Some(&definition.fields[index].1))?.0);
                 }
             }
             _ => {
                 let shown = name_of(selector);
-                return invalid(format!("Cannot assign value {shown} to a value of type {cql_type}"));
+                return invalid(format!(
+                    "Cannot assign value {shown} to a value of type {cql_type}"
+                ));
             }
         }
         Ok((Expression::Composite { cql_type: cql_type.clone(), parts }, cql_type))
@@ -266,7 +305,12 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
         Ok((Expression::Element { of: Box::new(expression), cql_type, key }, value_type))
     }
 
-    fn slice(&mut self, of: &Selector, from: Option<&Term>, to: Option<&Term>) -> Result<Typed, InvalidRequest> {
+    fn slice(
+        &mut self,
+        of: &Selector,
+        from: Option<&Term>,
+        to: Option<&Term>,
+    ) -> Result<Typed, InvalidRequest> {
         let (expression, cql_type) = self.prepare(of, None)?;
         let (from, to) = self.slice_bounds(of, &cql_type, from, to)?;
         let of = Box::new(expression);
@@ -295,10 +339,16 @@ fn untyped<T>(selector: &Selector) -> Result<T, InvalidRequest> {
 }
 
 /// Position and type of a field, and how many there are.
-fn field_of(of: &Selector, cql_type: &CqlType, field: &str) -> Result<(usize, CqlType, usize), InvalidRequest> {
+fn field_of(
+    of: &Selector,
+    cql_type: &CqlType,
+    field: &str,
+) -> Result<(usize, CqlType, usize), InvalidRequest> {
     let CqlType::Udt { definition, .. } = cql_type else {
         let shown = name_of(of);
-        return invalid(format!("Invalid field selection: {shown} of type {cql_type} is not a user type"));
+        return invalid(format!(
+            "Invalid field selection: {shown} of type {cql_type} is not a user type"
+        ));
     };
     let Some(index) = definition.field(field) else {
         let shown = name_of(of);
@@ -308,19 +358,27 @@ fn field_of(of: &Selector, cql_type: &CqlType, field: &str) -> Result<(usize, Cq
 }
 
 /// Returns the name and type of a collection's keys, and the type of its elements.
-fn element_types(of: &Selector, cql_type: &CqlType, what: &str) -> Result<(String, CqlType, CqlType), InvalidRequest> {
+fn element_types(
+    of: &Selector,
+    cql_type: &CqlType,
+    what: &str,
+) -> Result<(String, CqlType, CqlType), InvalidRequest> {
     let shown = name_of(of);
     match cql_type {
-        CqlType::Map { key, value, .. } => Ok((format!("key({shown})"), CqlType::clone(key), CqlType::clone(value))),
+        CqlType::Map { key, value, .. } => {
+            Ok((format!("key({shown})"), CqlType::clone(key), CqlType::clone(value)))
+        }
         CqlType::Set { element, .. } => {
             Ok((format!("value({shown})"), CqlType::clone(element), CqlType::clone(element)))
         }
-        CqlType::List { .. } => {
-            invalid(format!("{what} selection is only allowed on sets and maps, but {shown} is a list"))
-        }
+        CqlType::List { .. } => invalid(format!(
+            "{what} selection is only allowed on sets and maps, but {shown} is a list"
+        )),
         _ => {
             let what = what.to_lowercase();
-            invalid(format!("Invalid {what} selection: {shown} is of type {cql_type} is not a collection"))
+            invalid(format!(
+                "Invalid {what} selection: {shown} is of type {cql_type} is not a collection"
+            ))
         }
     }
 }

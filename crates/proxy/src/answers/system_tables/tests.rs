@@ -1,5 +1,5 @@
-//! The rows that drivers read: alone, in a fleet, with every list of columns that the common drivers ask for, and from
-//! nodes that answer with anything.
+//! The rows that drivers read: alone, in a fleet, with every list of columns that the common
+//! drivers ask for, and from nodes that answer with anything.
 
 mod drivers;
 mod expressions;
@@ -14,7 +14,7 @@ use shunt_wire::cql::message::encode_result::{Column as Specification, RowsWrite
 use shunt_wire::cql::message::{ResultMessage, Row, Values};
 
 use super::*;
-use crate::fleet::Member;
+use crate::fleet::roster::Member;
 
 /// Columns of `system.local` of Cassandra 5.0 that drivers look at.
 const LOCAL: &[Specification<'static>] = &[
@@ -66,7 +66,9 @@ const PEERS_V2: &[Specification<'static>] = &[
 type Shown = Vec<Vec<Option<Vec<u8>>>>;
 
 fn rows_in(version: u8, body: &[u8]) -> Shown {
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows: {body:x?}") };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else {
+        panic!("no rows: {body:x?}")
+    };
     let values = |row: Row<'_>| row.values().map(|value| value.map(<[u8]>::to_vec)).collect();
     rows.rows().map(|row| values(row.expect("row"))).collect()
 }
@@ -114,7 +116,8 @@ fn cluster() -> ClusterState {
 
 /// The proxies at 10.0.0.1 to 10.0.0.3, seen from the one with this number.
 fn fleet(own: u8) -> Fleet {
-    let member = |number| Member { address: ([10, 0, 0, number], 9042).into(), incarnation: [number; 16] };
+    let member =
+        |number| Member { address: ([10, 0, 0, number], 9042).into(), incarnation: [number; 16] };
     Fleet::new((1..=3).map(member).collect(), usize::from(own) - 1).expect("a fleet")
 }
 
@@ -130,7 +133,13 @@ struct Read<'a> {
 impl<'a> Read<'a> {
     /// A read that a node has no rows for.
     fn new(table: SystemTable, text: &'a str, columns: &[Specification<'_>]) -> Read<'a> {
-        Read { table, text, values: Values::default(), answer: answer(columns, &[]), known: Vec::new() }
+        Read {
+            table,
+            text,
+            values: Values::default(),
+            answer: answer(columns, &[]),
+            known: Vec::new(),
+        }
     }
 
     fn found(&self) -> Found<'_> {
@@ -144,7 +153,8 @@ impl<'a> Read<'a> {
 
     /// What proxy 1 of the fleet shows.
     fn rows(&self) -> Shown {
-        let shown = self.in_fleet(&fleet(1)).unwrap_or_else(|fault| panic!("{}: {fault:?}", self.text));
+        let shown =
+            self.in_fleet(&fleet(1)).unwrap_or_else(|fault| panic!("{}: {fault:?}", self.text));
         rows_in(4, &shown.expect("rows"))
     }
 }
@@ -168,25 +178,33 @@ fn alone() -> Host<'static> {
 fn without_a_fleet_there_are_no_peers_and_their_number_is_0() {
     for table in [SystemTable::Peers, SystemTable::PeersV2] {
         assert!(shown_alone(table, &[("peer", INET, &[127, 0, 0, 2])]).is_empty());
-        assert_eq!(shown_alone(table, &[("count", BIGINT, &2i64.to_be_bytes())]), [[Some(vec![0; 8])]]);
+        assert_eq!(
+            shown_alone(table, &[("count", BIGINT, &2i64.to_be_bytes())]),
+            [[Some(vec![0; 8])]]
+        );
     }
 }
 
 #[test]
 fn a_column_with_the_name_of_another_keeps_its_value() {
-    let id = shown_alone(SystemTable::Local, &[("host_id", UUID, &[1; 16]), ("host_id", TEXT, b"name")]);
+    let id =
+        shown_alone(SystemTable::Local, &[("host_id", UUID, &[1; 16]), ("host_id", TEXT, b"name")]);
     assert_eq!(id, [[alone().value("host_id", None), Some(b"name".to_vec())]]);
 }
 
 #[test]
 fn without_a_fleet_only_what_is_about_the_proxy_differs_from_the_node() {
     let values: Vec<Vec<u8>> = (1..=LOCAL.len() as u8).map(|number| vec![number]).collect();
-    let columns: Vec<_> =
-        LOCAL.iter().zip(&values).map(|((name, cql_type), value)| (*name, *cql_type, &**value)).collect();
+    let columns: Vec<_> = LOCAL
+        .iter()
+        .zip(&values)
+        .map(|((name, cql_type), value)| (*name, *cql_type, &**value))
+        .collect();
     let shown = shown_alone(SystemTable::Local, &columns);
     for (index, (name, ..)) in columns.iter().enumerate() {
         let own =
-            ["rpc_address", "broadcast_address", "listen_address", "rpc_port", "host_id", "tokens"].contains(name);
+            ["rpc_address", "broadcast_address", "listen_address", "rpc_port", "host_id", "tokens"]
+                .contains(name);
         assert_eq!(shown[0][index].as_ref() != Some(&values[index]), own, "{name}");
     }
     assert_eq!(shown[0][14], Some([&[0, 0, 0, 1, 0, 0, 0, 1][..], b"0"].concat()));
@@ -199,11 +217,14 @@ fn a_member_shows_of_itself_what_the_others_show_of_it() {
         let mut local = Read::new(SystemTable::Local, "SELECT * FROM system.local", LOCAL);
         local.answer = answer(LOCAL, &node);
         let local = rows_in(4, &local.in_fleet(&fleet(number)).expect("shown").expect("rows"));
-        let local = |column: &str| local[0][LOCAL.iter().position(|(name, _)| *name == column).expect(column)].clone();
+        let local = |column: &str| {
+            local[0][LOCAL.iter().position(|(name, _)| *name == column).expect(column)].clone()
+        };
         for other in (1..=3).filter(|other| *other != number) {
             let peers = Read::new(SystemTable::PeersV2, "SELECT * FROM system.peers_v2", PEERS_V2);
             let peers = rows_in(4, &peers.in_fleet(&fleet(other)).expect("shown").expect("rows"));
-            let row = peers.iter().find(|row| row[0] == Some(vec![10, 0, 0, number])).expect("a row");
+            let row =
+                peers.iter().find(|row| row[0] == Some(vec![10, 0, 0, number])).expect("a row");
             for (index, (column, _)) in PEERS_V2.iter().enumerate() {
                 let own = match *column {
                     "peer" | "preferred_ip" => "broadcast_address",
@@ -216,15 +237,19 @@ fn a_member_shows_of_itself_what_the_others_show_of_it() {
                 assert_eq!(row[index], local(own), "{column} of {number} as {other} shows it");
             }
         }
-        for (column, expected) in
-            [("data_center", &b"dc1"[..]), ("rack", b"r2"), ("release_version", b"5.0.2"), ("cluster_name", b"node")]
-        {
+        for (column, expected) in [
+            ("data_center", &b"dc1"[..]),
+            ("rack", b"r2"),
+            ("release_version", b"5.0.2"),
+            ("cluster_name", b"node"),
+        ] {
             assert_eq!(local(column).as_deref(), Some(expected), "{column}");
         }
     }
 }
 
-/// Drivers compare the version in `system.local` with those of the peers, and wait while they differ.
+/// Drivers compare the version in `system.local` with those of the peers, and wait while they
+/// differ.
 #[test]
 fn all_members_have_one_schema_version_whatever_the_node_says() {
     let text = "SELECT schema_version FROM system.local WHERE key='local'";
@@ -247,7 +272,8 @@ fn all_members_have_one_schema_version_whatever_the_node_says() {
 #[test]
 fn a_table_without_ports_has_no_member_that_has_another_port() {
     let addresses = ["10.0.0.1:9042", "10.0.0.1:9043", "10.0.0.2:9042", "10.0.0.3:9043"];
-    let member = |text: &str| Member { address: text.parse().expect("address"), incarnation: [1; 16] };
+    let member =
+        |text: &str| Member { address: text.parse().expect("address"), incarnation: [1; 16] };
     let fleet = Fleet::new(addresses.map(member).to_vec(), 0).expect("a fleet");
     let shown = |table, columns| {
         let read = Read::new(table, "SELECT * FROM system.peers", columns);

@@ -129,7 +129,13 @@ impl FakeRing {
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let server = Server { host_id, state: Arc::clone(&state), version: 0, framed: false, out: Vec::new() };
+                let server = Server {
+                    host_id,
+                    state: Arc::clone(&state),
+                    version: 0,
+                    framed: false,
+                    out: Vec::new(),
+                };
                 connections.spawn(server.run(stream, events.subscribe()));
             }
         });
@@ -269,7 +275,11 @@ impl Server {
         let (stream, mut answer) = (header.stream, Vec::new());
         if !(version_min..=version_max).contains(&header.version) {
             self.version = version_max;
-            encode::error(&mut answer, error_code::PROTOCOL_ERROR, "Invalid or unsupported protocol version");
+            encode::error(
+                &mut answer,
+                error_code::PROTOCOL_ERROR,
+                "Invalid or unsupported protocol version",
+            );
             // As Cassandra does, which has not read the stream id by then.
             self.send(0, opcode::ERROR, &answer);
             return false;
@@ -284,7 +294,10 @@ impl Server {
                 self.send(stream, opcode::SUPPORTED, &answer);
             }
             opcode::STARTUP if login.is_some() => {
-                encode::authenticate(&mut answer, "org.apache.cassandra.auth.PasswordAuthenticator");
+                encode::authenticate(
+                    &mut answer,
+                    "org.apache.cassandra.auth.PasswordAuthenticator",
+                );
                 self.send(stream, opcode::AUTHENTICATE, &answer);
                 self.framed = self.version >= 5;
             }
@@ -331,12 +344,17 @@ impl Server {
             columns_table(&state)
         } else if text.contains("default_time_to_live FROM system_schema.tables") {
             tables_table(&state)
-        } else if let Some(has_quorum) = state.modes.filter(|_| text.contains("FROM shunt_meta.transactional")) {
+        } else if let Some(has_quorum) =
+            state.modes.filter(|_| text.contains("FROM shunt_meta.transactional"))
+        {
             if !has_quorum && query.params.consistency != Consistency::ONE {
                 encode::error(answer, error_code::OVERLOADED, "no quorum");
                 return opcode::ERROR;
             }
-            (["keyspace_name", "table_name", "mode"].map(|name| (name, native::TEXT)).to_vec(), Vec::new())
+            (
+                ["keyspace_name", "table_name", "mode"].map(|name| (name, native::TEXT)).to_vec(),
+                Vec::new(),
+            )
         } else {
             encode::error(answer, error_code::INVALID, "unconfigured table");
             return opcode::ERROR;
@@ -398,7 +416,8 @@ const COMMON: [(&str, &[u8]); 6] = [
 ];
 
 fn common(state: &FakeState, asked: u128, node: &FakeNode) -> Vec<Value> {
-    let schema_version = if state.behind == Some(asked) { FIRST_SCHEMA_VERSION } else { node.schema_version };
+    let schema_version =
+        if state.behind == Some(asked) { FIRST_SCHEMA_VERSION } else { node.schema_version };
     let tokens: Vec<String> = node.tokens.iter().map(ToString::to_string).collect();
     vec![
         uuid(node.host_id),
@@ -414,8 +433,16 @@ fn local(state: &FakeState, host_id: u128) -> Table {
     let node = state.nodes.iter().find(|node| node.host_id == host_id).expect("node");
     let mut columns = COMMON.to_vec();
     let mut row = common(state, host_id, node);
-    columns.extend([("cluster_name", native::TEXT), ("cql_version", native::TEXT), ("partitioner", native::TEXT)]);
-    row.extend([text(state.cluster_name), text("3.4.7"), text("org.apache.cassandra.dht.Murmur3Partitioner")]);
+    columns.extend([
+        ("cluster_name", native::TEXT),
+        ("cql_version", native::TEXT),
+        ("partitioner", native::TEXT),
+    ]);
+    row.extend([
+        text(state.cluster_name),
+        text("3.4.7"),
+        text("org.apache.cassandra.dht.Murmur3Partitioner"),
+    ]);
     columns.push(("rpc_address", native::INET));
     if state.tells_ports {
         columns.push(("rpc_port", native::INT));
@@ -428,7 +455,11 @@ fn local(state: &FakeState, host_id: u128) -> Table {
 
 fn peers_v2(state: &FakeState, host_id: u128) -> Table {
     let mut columns = COMMON.to_vec();
-    columns.extend([("peer", native::INET), ("native_address", native::INET), ("native_port", native::INT)]);
+    columns.extend([
+        ("peer", native::INET),
+        ("native_address", native::INET),
+        ("native_port", native::INT),
+    ]);
     let row = |node: &FakeNode| {
         let mut row = common(state, host_id, node);
         row.extend([inet(node.address), inet(node.address), int(node.address.port().into())]);
@@ -459,7 +490,8 @@ fn keyspaces(state: &FakeState) -> Table {
 }
 
 fn columns_table(state: &FakeState) -> Table {
-    let names = ["keyspace_name", "table_name", "column_name", "kind"].map(|name| (name, native::TEXT));
+    let names =
+        ["keyspace_name", "table_name", "column_name", "kind"].map(|name| (name, native::TEXT));
     let mut columns = names.to_vec();
     columns.extend([("position", native::INT), ("type", native::TEXT)]);
     let rows = state.columns.iter().map(|(keyspace, table, column, kind, position, cql_type)| {

@@ -26,7 +26,13 @@ fn node_id(bench: &Bench, host_id: u128) -> NodeId {
 }
 
 fn schema_change(keyspace: &str) -> Event<'_> {
-    Event::SchemaChange(SchemaChange { change: "CREATED", target: "KEYSPACE", keyspace, name: None, arguments: None })
+    Event::SchemaChange(SchemaChange {
+        change: "CREATED",
+        target: "KEYSPACE",
+        keyspace,
+        name: None,
+        arguments: None,
+    })
 }
 
 #[tokio::test]
@@ -51,7 +57,9 @@ async fn schema_events_reach_the_cores_as_they_came_and_then_the_new_schema() {
         other => panic!("{other:?}"),
     }
     let state = bench.cluster_where(|_| true).await;
-    assert!(state.routing.keyspace("fresh").is_some() && state.routing.table("fresh", "t").is_some());
+    assert!(
+        state.routing.keyspace("fresh").is_some() && state.routing.table("fresh", "t").is_some()
+    );
 }
 
 #[tokio::test]
@@ -102,12 +110,19 @@ async fn what_changed_while_no_node_could_tell_is_told_afterwards() {
     let mut told = Vec::new();
     while told.len() < 4 {
         if let CoreMail::SchemaEvent(body) = bench.next_mail().await {
-            let Event::SchemaChange(found) = Event::decode(&body).expect("event") else { panic!("{body:?}") };
+            let Event::SchemaChange(found) = Event::decode(&body).expect("event") else {
+                panic!("{body:?}")
+            };
             let name = found.name.unwrap_or_default();
             told.push(format!("{} {} {} {name}", found.change, found.target, found.keyspace));
         }
     }
-    let new = ["CREATED KEYSPACE fresh ", "CREATED TABLE fresh c", "CREATED TABLE fresh t", "UPDATED TABLE kept t"];
+    let new = [
+        "CREATED KEYSPACE fresh ",
+        "CREATED TABLE fresh c",
+        "CREATED TABLE fresh t",
+        "UPDATED TABLE kept t",
+    ];
     assert_eq!(told, new);
     // What is known by now is not told again, nor what comes with an event.
     ring.edit(|state| state.nodes.iter_mut().for_each(|node| node.schema_version = 79));
@@ -128,7 +143,16 @@ async fn what_changed_while_no_node_could_tell_is_told_afterwards() {
 async fn a_node_that_a_core_cannot_reach_is_looked_at() {
     let mut ring = FakeRing::start(3).await;
     let mut bench = started(&ring).await;
-    let id = bench.view.get().expect("view").routing.nodes().iter().find(|node| node.host_id == 2).expect("node").id;
+    let id = bench
+        .view
+        .get()
+        .expect("view")
+        .routing
+        .nodes()
+        .iter()
+        .find(|node| node.host_id == 2)
+        .expect("node")
+        .id;
     // The probes of the start must be over, or they would find the loss.
     eventually(|| bench.metrics.connected.get() == 1).await;
     ring.kill(2);
@@ -154,7 +178,12 @@ async fn is_awaited(ring: &FakeRing, bench: &mut Bench, node: u128, disagree: fn
         ring.edit(disagree);
         let (queries, begun) = (ring.state.lock().expect("lock").queries, Instant::now());
         bench
-            .ask(ControlRequest::AwaitSchemaAgreement { node: node_id(bench, node), core: 0, ticket, table: None })
+            .ask(ControlRequest::AwaitSchemaAgreement {
+                node: node_id(bench, node),
+                core: 0,
+                ticket,
+                table: None,
+            })
             .await;
         // Each check asks local and peers.
         eventually(|| ring.state.lock().expect("lock").queries >= queries + 6).await;
@@ -169,7 +198,9 @@ async fn is_awaited(ring: &FakeRing, bench: &mut Bench, node: u128, disagree: fn
             None => bench.next_mail().await,
         };
         match mail {
-            CoreMail::SchemaAgreed { ticket: of, agreed: true } if !is_early => return assert_eq!(of, ticket),
+            CoreMail::SchemaAgreed { ticket: of, agreed: true } if !is_early => {
+                return assert_eq!(of, ticket);
+            }
             // The machine stood still: it is tried again.
             CoreMail::SchemaAgreed { agreed: false, .. } if begun.elapsed() >= AGREEMENT_MAX => {}
             other => panic!("{other:?} after {:?}, before agreement: {is_early}", begun.elapsed()),
@@ -196,13 +227,18 @@ async fn a_table_is_known_before_whoever_made_it_is_answered() {
     let mut bench = started(&ring).await;
     for (ticket, node, keyspace) in [(1, 1, "fresh"), (2, 2, "later")] {
         ring.add_keyspace(keyspace);
-        let table = Some(Box::new(TableName { keyspace: keyspace.to_owned(), table: "t".to_owned() }));
+        let table =
+            Some(Box::new(TableName { keyspace: keyspace.to_owned(), table: "t".to_owned() }));
         let node = node_id(&bench, node);
         bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket, table }).await;
         match bench.next_mail().await {
             CoreMail::Cluster(state) => {
-                let key: Vec<_> = state.routing.table(keyspace, "t").expect("the table").partition_key.to_vec();
-                assert_eq!(key.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+                let key: Vec<_> =
+                    state.routing.table(keyspace, "t").expect("the table").partition_key.to_vec();
+                assert_eq!(
+                    key.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(),
+                    ["a", "b"]
+                );
                 assert!(state.routing.keyspace(keyspace).is_some());
             }
             other => panic!("{other:?}"),
@@ -272,7 +308,14 @@ async fn schema_agreement_ignores_nodes_that_are_down() {
     ring.kill(3);
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|state| !is_up(state, 3)).await;
-    bench.ask(ControlRequest::AwaitSchemaAgreement { node: node_id(&bench, 1), core: 0, ticket: 1, table: None }).await;
+    bench
+        .ask(ControlRequest::AwaitSchemaAgreement {
+            node: node_id(&bench, 1),
+            core: 0,
+            ticket: 1,
+            table: None,
+        })
+        .await;
     match bench.next_mail().await {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (1, true)),
         other => panic!("{other:?}"),
@@ -285,7 +328,14 @@ async fn without_a_control_connection_nobody_waits_for_agreement() {
     let address = ring.address(1);
     ring.kill(1);
     let mut bench = Bench::start(&[address], |_| {});
-    bench.ask(ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket: 9, table: None }).await;
+    bench
+        .ask(ControlRequest::AwaitSchemaAgreement {
+            node: NodeId(0),
+            core: 0,
+            ticket: 9,
+            table: None,
+        })
+        .await;
     match bench.next_mail().await {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (9, false)),
         other => panic!("{other:?}"),
@@ -311,7 +361,9 @@ async fn a_reload_changes_the_local_datacentre() {
     let ring = FakeRing::start(2).await;
     ring.edit(|state| state.nodes[1].datacentre = "dc2");
     let mut bench = started(&ring).await;
-    bench.config.send_modify(|config| Arc::make_mut(config).local_datacentre = Some("dc2".to_owned()));
+    bench
+        .config
+        .send_modify(|config| Arc::make_mut(config).local_datacentre = Some("dc2".to_owned()));
     bench.cluster_where(|state| state.datacentre == "dc2").await;
 }
 
@@ -329,18 +381,28 @@ async fn the_plane_ends_with_the_cores() {
 async fn the_plane_ends_with_the_cores_while_a_node_says_nothing() {
     for waiting in [0, 3] {
         let ring = FakeRing::start(1).await;
-        let mut bench = Bench::start(&[ring.address(1)], |config| config.query_timeout_ms = 3_600_000);
+        let mut bench =
+            Bench::start(&[ring.address(1)], |config| config.query_timeout_ms = 3_600_000);
         bench.cluster_where(|_| true).await;
         eventually(|| bench.metrics.refreshes.get() > 0).await;
         ring.edit(|state| (state.delay, state.queries) = (Duration::from_secs(3600), 0));
         bench.requests.send(ControlRequest::Refresh).await.expect("the plane has ended");
         eventually(|| ring.state.lock().expect("lock").queries > 0).await;
         for ticket in 0..waiting {
-            let request = ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket, table: None };
+            let request = ControlRequest::AwaitSchemaAgreement {
+                node: NodeId(0),
+                core: 0,
+                ticket,
+                table: None,
+            };
             bench.requests.send(request).await.expect("the plane has ended");
         }
         let Bench { requests, plane, .. } = bench;
         drop(requests);
-        timeout(GUARD, plane).await.expect("still running").expect("panicked").expect("no complaint");
+        timeout(GUARD, plane)
+            .await
+            .expect("still running")
+            .expect("panicked")
+            .expect("no complaint");
     }
 }

@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{
-    ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox, TableName, Unfit,
+    ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox,
+    TableName, Unfit,
 };
 use crate::config::Config;
 use crate::metrics::ControlMetrics;
@@ -67,8 +68,11 @@ impl Bench {
 
     /// Why it gave up, having told nobody of a ring.
     async fn unfit(self) -> String {
-        let Unfit(why) =
-            timeout(GUARD, self.plane).await.expect("it goes on").expect("panicked").expect_err("it goes on");
+        let Unfit(why) = timeout(GUARD, self.plane)
+            .await
+            .expect("it goes on")
+            .expect("panicked")
+            .expect_err("it goes on");
         assert!(self.view.get().is_none(), "a ring was published");
         why
     }

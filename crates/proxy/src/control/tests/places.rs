@@ -7,7 +7,9 @@ use super::*;
 /// A ring of nodes 1 to `dc1 + dc2`, the last ones in dc2.
 async fn two_datacentres(dc1: u128, dc2: usize) -> FakeRing {
     let ring = FakeRing::start(dc1 + dc2 as u128).await;
-    ring.edit(|state| state.nodes.iter_mut().rev().take(dc2).for_each(|node| node.datacentre = "dc2"));
+    ring.edit(|state| {
+        state.nodes.iter_mut().rev().take(dc2).for_each(|node| node.datacentre = "dc2")
+    });
     ring
 }
 
@@ -29,9 +31,13 @@ async fn chosen(contact_points: &[SocketAddr]) -> String {
 #[tokio::test]
 async fn a_local_datacentre_that_the_ring_does_not_have_ends_the_start() {
     let ring = two_datacentres(2, 1).await;
-    let bench = Bench::start(&[ring.address(1)], |config| config.local_datacentre = Some("DC1".to_owned()));
+    let bench =
+        Bench::start(&[ring.address(1)], |config| config.local_datacentre = Some("DC1".to_owned()));
     let why = bench.unfit().await;
-    assert!(why.contains("DC1") && why.contains("dc1 (2 nodes)") && why.contains("dc2 (1 node)"), "{why}");
+    assert!(
+        why.contains("DC1") && why.contains("dc1 (2 nodes)") && why.contains("dc2 (1 node)"),
+        "{why}"
+    );
 }
 
 #[tokio::test]
@@ -41,7 +47,9 @@ async fn a_host_that_says_nothing_keeps_no_command_from_the_next() {
     let addresses = vec![silent.local_addr().expect("address"), ring.address(1)];
     let connected = timeout(GUARD, AsyncClient::connect_first(addresses, None, 2 * GUARD)).await;
     assert!(connected.expect("it waits for the silent one").is_ok());
-    let nobody = AsyncClient::connect_first(vec!["127.0.0.1:1".parse().expect("address")], None, GUARD).await;
+    let nobody =
+        AsyncClient::connect_first(vec!["127.0.0.1:1".parse().expect("address")], None, GUARD)
+            .await;
     assert_eq!(nobody.err().map(|failed| failed.len()), Some(1));
     assert!(AsyncClient::connect_first(Vec::new(), None, GUARD).await.is_err());
 }
@@ -83,7 +91,8 @@ async fn contact_points_in_several_datacentres_choose_none() {
         for part in ["local_datacentre", "dc1", "dc2", &both[0].to_string(), &both[1].to_string()] {
             assert!(why.contains(part), "{part}: {why}");
         }
-        let mut set = Bench::start(&both, |config| config.local_datacentre = Some("dc1".to_owned()));
+        let mut set =
+            Bench::start(&both, |config| config.local_datacentre = Some("dc1".to_owned()));
         assert_eq!(set.cluster_where(|_| true).await.datacentre, "dc1");
     }
 }
@@ -97,7 +106,10 @@ async fn a_contact_point_without_an_address_leaves_the_choice_open() {
     assert!(why.contains("nobody.invalid") && why.contains("local_datacentre"), "{why}");
     // With one datacentre there is nothing to choose.
     ring.edit(|state| state.nodes[1].datacentre = "dc1");
-    assert_eq!(Bench::start(&[ring.address(1)], unknown).cluster_where(|_| true).await.datacentre, "dc1");
+    assert_eq!(
+        Bench::start(&[ring.address(1)], unknown).cluster_where(|_| true).await.datacentre,
+        "dc1"
+    );
 }
 
 /// Its nodes are gone, and the others were never asked for.
@@ -105,14 +117,22 @@ async fn a_contact_point_without_an_address_leaves_the_choice_open() {
 async fn a_datacentre_that_vanishes_leaves_no_node_to_use() {
     for configured in [None, Some("dc2".to_owned())] {
         let ring = two_datacentres(2, 1).await;
-        let mut bench = Bench::start(&[ring.address(3)], |config| config.local_datacentre = configured.clone());
+        let mut bench =
+            Bench::start(&[ring.address(3)], |config| config.local_datacentre = configured.clone());
         assert_eq!(bench.cluster_where(|_| true).await.routing.local_nodes().len(), 1);
         eventually(|| bench.metrics.refreshes.get() > 0).await;
         ring.edit(|state| state.nodes[2].datacentre = "dc3");
         bench.ask(ControlRequest::Refresh).await;
-        let state =
-            bench.cluster_where(|state| state.routing.nodes().iter().any(|node| node.datacentre == "dc3")).await;
-        assert_eq!((state.datacentre.as_str(), state.routing.local_nodes().len()), ("dc2", 0), "{configured:?}");
+        let state = bench
+            .cluster_where(|state| {
+                state.routing.nodes().iter().any(|node| node.datacentre == "dc3")
+            })
+            .await;
+        assert_eq!(
+            (state.datacentre.as_str(), state.routing.local_nodes().len()),
+            ("dc2", 0),
+            "{configured:?}"
+        );
         // It comes back.
         ring.edit(|state| state.nodes[2].datacentre = "dc2");
         bench.ask(ControlRequest::Refresh).await;
@@ -126,7 +146,11 @@ async fn contact_points_of_two_rings_end_the_start() {
     let own = FakeRing::start(2).await;
     for stranger in [another("Another", &[101]).await, another("fake", &[101, 102]).await] {
         let why = Bench::start(&[own.address(1), stranger.address(101)], |_| {}).unfit().await;
-        assert!(why.contains(&stranger.address(101).to_string()) || why.contains(&own.address(1).to_string()), "{why}");
+        assert!(
+            why.contains(&stranger.address(101).to_string())
+                || why.contains(&own.address(1).to_string()),
+            "{why}"
+        );
         assert!(why.contains("of another ring"), "{why}");
     }
 }
@@ -165,7 +189,10 @@ async fn another_ring_at_the_addresses_of_this_one_is_not_followed() {
         timeout(GUARD, own.revive(2)).await.expect("its port is free again");
         eventually(|| bench.metrics.connected.get() == 1).await;
         eventually(|| bench.metrics.refreshes.get() >= 2).await;
-        assert!(bench.view.get().expect("view").routing.nodes().iter().all(|node| node.host_id < 100), "{name}");
+        assert!(
+            bench.view.get().expect("view").routing.nodes().iter().all(|node| node.host_id < 100),
+            "{name}"
+        );
     }
 }
 

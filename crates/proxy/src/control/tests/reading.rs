@@ -18,7 +18,10 @@ async fn ring_and_schema_are_read_page_by_page() {
     let mut bench = Bench::start(&[ring.address(2)], |_| {});
     let state = bench.cluster_where(|_| true).await;
     assert_eq!((state.protocol_version_max, state.authenticator.as_deref()), (5, None));
-    assert_eq!((state.cluster_name.as_str(), state.datacentre.as_str(), state.rack.as_str()), ("fake", "dc1", "r1"));
+    assert_eq!(
+        (state.cluster_name.as_str(), state.datacentre.as_str(), state.rack.as_str()),
+        ("fake", "dc1", "r1")
+    );
     assert_eq!((state.release_version.as_str(), state.cql_version.as_str()), ("5.0.9", "3.4.7"));
     assert_eq!(
         (state.compressions.as_slice(), state.schema_version),
@@ -31,13 +34,19 @@ async fn ring_and_schema_are_read_page_by_page() {
     }
     let table = state.routing.table("ks", "t").expect("table");
     let key: Vec<_> = table.partition_key.iter().map(|column| column.name.as_str()).collect();
-    assert_eq!((key, table.cells.has_counters(), table.cells.expire()), (vec!["a", "b"], false, false));
+    assert_eq!(
+        (key, table.cells.has_counters(), table.cells.expire()),
+        (vec!["a", "b"], false, false)
+    );
     let kind = |name: &str| table.cells.kind(&Identifier::exact(name));
     let kinds = ["a", "v", "l", "s", "unknown"].map(kind);
     let (single, list, keyed) = (ColumnKind::Single, ColumnKind::List, ColumnKind::Keyed);
     assert_eq!(kinds, [Some(single), Some(single), Some(list), Some(keyed), None]);
     let counters = &state.routing.table("ks", "c").expect("table").cells;
-    assert!(counters.has_counters() && counters.expire(), "rows live for a time where nothing says otherwise");
+    assert!(
+        counters.has_counters() && counters.expire(),
+        "rows live for a time where nothing says otherwise"
+    );
     let keyspace = state.routing.keyspace("ks").expect("keyspace");
     assert_eq!(state.routing.replicas(keyspace, shunt_topology::Token(1500)).nodes.len(), 1);
     assert_eq!(bench.view.get().expect("view").generation, state.generation);
@@ -51,7 +60,8 @@ async fn modes_that_no_quorum_has_told_are_in_doubt() {
     for (modes, is_in_doubt) in [(None, false), (Some(true), false), (Some(false), true)] {
         let ring = FakeRing::start(3).await;
         ring.edit(|state| state.modes = modes);
-        let mut bench = Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
+        let mut bench =
+            Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
         let state = bench.cluster_where(|_| true).await;
         assert_eq!(state.modes.are_in_doubt(), is_in_doubt, "{modes:?}");
     }
@@ -98,13 +108,18 @@ async fn the_oldest_node_sets_the_version_of_the_ring() {
 async fn it_logs_in_with_a_password_in_every_version() {
     for version in 3..=5 {
         let ring = FakeRing::start(1).await;
-        ring.edit(|state| (state.version_max, state.login) = (version, Some(("watcher", "secret"))));
+        ring.edit(|state| {
+            (state.version_max, state.login) = (version, Some(("watcher", "secret")))
+        });
         let mut bench = Bench::start(&[ring.address(1)], |config| {
             config.username = Some("watcher".to_owned());
             config.password = Some(Secret::new("secret"));
         });
         let authenticator = bench.cluster_where(|_| true).await.authenticator.clone();
-        assert_eq!(authenticator.as_deref(), Some("org.apache.cassandra.auth.PasswordAuthenticator"));
+        assert_eq!(
+            authenticator.as_deref(),
+            Some("org.apache.cassandra.auth.PasswordAuthenticator")
+        );
     }
 }
 
@@ -139,8 +154,10 @@ async fn old_servers_tell_no_ports_and_wildcard_addresses() {
     ring.edit(|state| state.tells_ports = false);
     let mut bench = Bench::start(&[ring.address(3)], |_| {});
     let state = bench.cluster_where(|_| true).await;
-    let addresses: Vec<_> = state.routing.nodes().iter().map(|node| (node.host_id, node.address)).collect();
-    let expected: Vec<_> = [3, 1, 2].iter().map(|host_id| (*host_id, ring.address(*host_id))).collect();
+    let addresses: Vec<_> =
+        state.routing.nodes().iter().map(|node| (node.host_id, node.address)).collect();
+    let expected: Vec<_> =
+        [3, 1, 2].iter().map(|host_id| (*host_id, ring.address(*host_id))).collect();
     assert_eq!(addresses, expected);
 }
 
@@ -149,7 +166,8 @@ async fn a_node_that_advertises_an_unreachable_address_is_used_where_it_was_reac
     let ring = FakeRing::start(2).await;
     let reached = ring.address(1);
     // Nothing listens there: the port was given back.
-    let closed = TcpListener::bind("127.0.0.1:0").await.expect("bind").local_addr().expect("address");
+    let closed =
+        TcpListener::bind("127.0.0.1:0").await.expect("bind").local_addr().expect("address");
     ring.edit(|state| state.nodes[0].address = closed);
     let mut bench = Bench::start(&[reached], |_| {});
     let state = bench.cluster_where(|_| true).await;
@@ -174,10 +192,15 @@ async fn a_contact_point_that_answers_garbage_does_not_stop_the_next() {
 async fn nodes_of_the_local_datacentre_come_first() {
     let ring = FakeRing::start(3).await;
     ring.edit(|state| state.nodes[1].datacentre = "dc2");
-    let mut bench = Bench::start(&[ring.address(1)], |config| config.local_datacentre = Some("dc2".to_owned()));
+    let mut bench =
+        Bench::start(&[ring.address(1)], |config| config.local_datacentre = Some("dc2".to_owned()));
     let state = bench.cluster_where(|_| true).await;
     assert_eq!(state.datacentre, "dc2");
-    let local: Vec<_> =
-        state.routing.local_nodes().iter().map(|id| state.routing.node(*id).expect("node").host_id).collect();
+    let local: Vec<_> = state
+        .routing
+        .local_nodes()
+        .iter()
+        .map(|id| state.routing.node(*id).expect("node").host_id)
+        .collect();
     assert_eq!(local, [2]);
 }

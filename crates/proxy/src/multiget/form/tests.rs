@@ -12,7 +12,15 @@ fn read_with(text: &str, bind: &[(&str, &[u8])]) -> Option<Form> {
     let mut body = Vec::new();
     let (id, result_metadata_id) = (&b"id"[..], &b"meta"[..]);
     let (partition_key, result) = (&[][..], &[("k", native::INT)][..]);
-    let spec = PreparedSpec { id, result_metadata_id, keyspace: "ks", table: "t", bind, partition_key, result };
+    let spec = PreparedSpec {
+        id,
+        result_metadata_id,
+        keyspace: "ks",
+        table: "t",
+        bind,
+        partition_key,
+        result,
+    };
     encode_result::prepared(&mut body, 4, &spec);
     match ResultMessage::decode(4, &body) {
         Ok(ResultMessage::Prepared(prepared)) => read(text, &prepared),
@@ -31,7 +39,11 @@ fn a_list_and_several_markers_are_split() {
     for selection in ["*", "k, v", "v", "v AS k, k AS v", "k, k", "m"] {
         let text = format!("SELECT {selection} FROM ks.t WHERE k IN ?");
         let form = one(&text, &[("in(k)", LIST_OF_INT)]);
-        assert_eq!((form.keys, form.limit, form.markers), (Keys::List(0), Limit::None, 1), "{text}");
+        assert_eq!(
+            (form.keys, form.limit, form.markers),
+            (Keys::List(0), Limit::None, 1),
+            "{text}"
+        );
         assert_eq!((&*form.keyspace, &*form.table, &*form.column), ("ks", "t", "k"));
         assert_eq!(form.key_type, CqlType::Native(NativeType::Int));
     }
@@ -39,11 +51,19 @@ fn a_list_and_several_markers_are_split() {
         "select v from t where a = ? and K in (?, ?) limit 7",
         &[("a", native::TEXT), ("k", native::INT), ("k", native::INT)],
     );
-    assert_eq!((form.keys, form.limit, form.markers), (Keys::Each([1, 2].into()), Limit::Rows(7), 3));
+    assert_eq!(
+        (form.keys, form.limit, form.markers),
+        (Keys::Each([1, 2].into()), Limit::Rows(7), 3)
+    );
     assert_eq!((&*form.column, &*form.equal), ("k", &[("a".into(), 0)][..]));
     let form = one(
         "SELECT v FROM t WHERE k IN ? AND a = ? PER PARTITION LIMIT ? LIMIT ?;",
-        &[("in(k)", LIST_OF_INT), ("a", native::INT), ("[per_partition_limit]", native::INT), ("[limit]", native::INT)],
+        &[
+            ("in(k)", LIST_OF_INT),
+            ("a", native::INT),
+            ("[per_partition_limit]", native::INT),
+            ("[limit]", native::INT),
+        ],
     );
     assert_eq!((form.keys, form.limit, form.markers), (Keys::List(0), Limit::Marker(3), 4));
 }
@@ -119,11 +139,18 @@ fn other_conditions_go_whole() {
 #[test]
 fn literals_and_named_markers_go_whole() {
     assert_eq!(read_with("SELECT v FROM t WHERE k IN (1, 2)", &[]), Some(Err(Whole::Literals)));
-    assert_eq!(read_with("SELECT v FROM t WHERE k IN (1, ?)", &[("k", native::INT)]), Some(Err(Whole::Literals)));
+    assert_eq!(
+        read_with("SELECT v FROM t WHERE k IN (1, ?)", &[("k", native::INT)]),
+        Some(Err(Whole::Literals))
+    );
     assert_eq!(reason("SELECT v FROM t WHERE k IN :keys"), Some(Whole::Markers));
     let twice = [("a", native::INT), ("a", native::INT)];
     assert_eq!(read_with("SELECT v FROM t WHERE k IN (:a, :a)", &twice), Some(Err(Whole::Markers)));
-    assert_eq!(read_with("SELECT v FROM t WHERE k IN ?", &[]), Some(Err(Whole::Markers)), "not what the node told of");
+    assert_eq!(
+        read_with("SELECT v FROM t WHERE k IN ?", &[]),
+        Some(Err(Whole::Markers)),
+        "not what the node told of"
+    );
     assert_eq!(read_with("SELECT v FROM t WHERE k IN ()", &[]), Some(Err(Whole::Markers)));
 }
 

@@ -28,7 +28,8 @@ fn merged(wanted: Wanted, parts: &[Rows]) -> Result<Merged, Lost> {
 
 #[test]
 fn rows_of_parts_follow_one_another() {
-    let parts = [rows(&[(1, Some("a")), (1, None)]), rows(&[]), rows(&[(2, Some("")), (9, Some("z"))])];
+    let parts =
+        [rows(&[(1, Some("a")), (1, None)]), rows(&[]), rows(&[(2, Some("")), (9, Some("z"))])];
     let whole = rows(&[(1, Some("a")), (1, None), (2, Some("")), (9, Some("z"))]);
     assert_eq!(merged(WANTED, &parts), Ok(Merged { flags: 0, body: whole.body }));
     let none = [rows(&[]), rows(&[])];
@@ -49,9 +50,13 @@ fn a_limit_cuts_the_whole() {
 #[test]
 fn rows_that_fill_a_page_lose_the_bet() {
     let parts = [rows(&[(1, None), (2, None)]), rows(&[(3, None)])];
-    for (page, limit, is_lost) in
-        [(4, None, false), (3, None, true), (2, None, true), (3, Some(2), false), (2, Some(2), true)]
-    {
+    for (page, limit, is_lost) in [
+        (4, None, false),
+        (3, None, true),
+        (2, None, true),
+        (3, Some(2), false),
+        (2, Some(2), true),
+    ] {
         let wanted = Wanted { page_rows: Some(page), limit, ..WANTED };
         assert_eq!(merged(wanted, &parts) == Err(Lost::Pages), is_lost, "{page} {limit:?}");
     }
@@ -103,15 +108,20 @@ fn warned(texts: &[&str]) -> Rows {
 /// Each is compared with all others.
 #[test]
 fn very_many_warnings_lose_the_bet() {
-    let half: Vec<String> = (0..limits::MULTIGET_WARNINGS_MAX / 2).map(|number| number.to_string()).collect();
+    let half: Vec<String> =
+        (0..limits::MULTIGET_WARNINGS_MAX / 2).map(|number| number.to_string()).collect();
     let half: Vec<&str> = half.iter().map(String::as_str).collect();
     assert!(merged(WANTED, &[warned(&half), warned(&half)]).is_ok());
-    assert_eq!(merged(WANTED, &[warned(&half), warned(&half), warned(&["more"])]), Err(Lost::Unreadable));
+    assert_eq!(
+        merged(WANTED, &[warned(&half), warned(&half), warned(&["more"])]),
+        Err(Lost::Unreadable)
+    );
 }
 
 #[test]
 fn warnings_are_told_once() {
-    let found = merged(WANTED, &[warned(&["slow", "old"]), rows(&[]), warned(&["old", "large"])]).unwrap();
+    let found =
+        merged(WANTED, &[warned(&["slow", "old"]), rows(&[]), warned(&["old", "large"])]).unwrap();
     let (prefix, rest) = split_response_prefix(found.flags, &found.body).unwrap();
     assert_eq!(prefix.warnings.unwrap().iter().collect::<Vec<_>>(), ["slow", "old", "large"]);
     assert_eq!(rest, rows(&[(1, None), (1, None)]).body);
@@ -122,7 +132,9 @@ fn warnings_are_told_once() {
 fn metadata_that_are_not_wanted_are_left_out() {
     let wanted = Wanted { skips_metadata: true, ..WANTED };
     let found = merged(wanted, &[rows(&[(1, None)]), rows(&[(2, None)])]).unwrap();
-    let Ok(ResultMessage::Rows(read)) = ResultMessage::decode(4, &found.body) else { panic!("no rows") };
+    let Ok(ResultMessage::Rows(read)) = ResultMessage::decode(4, &found.body) else {
+        panic!("no rows")
+    };
     assert_eq!(read.metadata.flags, metadata_flag::GLOBAL_TABLE | metadata_flag::NO_METADATA);
     assert_eq!((read.metadata.column_count, read.row_count, read.metadata.raw.len()), (2, 2, 8));
 }

@@ -65,12 +65,17 @@ fn list(keys: &[i32]) -> Vec<u8> {
     list
 }
 
-fn execute(version: u8, values: &[Value<'_>], change: impl FnOnce(&mut QueryParams<'_>)) -> Vec<u8> {
+fn execute(
+    version: u8,
+    values: &[Value<'_>],
+    change: impl FnOnce(&mut QueryParams<'_>),
+) -> Vec<u8> {
     let mut bound = ValueList::positional(version);
     for value in values {
         bound.push(*value);
     }
-    let mut params = QueryParams { values: bound.values(), ..QueryParams::simple(Consistency::ONE) };
+    let mut params =
+        QueryParams { values: bound.values(), ..QueryParams::simple(Consistency::ONE) };
     change(&mut params);
     let mut body = Vec::new();
     encode::execute(&mut body, version, b"sixteen bytes id", Some(b"meta"), &params);
@@ -92,7 +97,8 @@ fn keys_come_in_the_order_of_their_type_each_once_in_runs_of_one_replica() {
         let asked = list(&[7, -1, 3, 7, 100, -50, 3, 0, 12, 5]);
         let body = execute(version, &[Value::Bytes(&asked)], |params| params.page_size = Some(100));
         let routing = routing(1);
-        let request = read(&form(Keys::List(0), 1), &routing, &header(version, 0), &body, KEYS_MAX).unwrap();
+        let request =
+            read(&form(Keys::List(0), 1), &routing, &header(version, 0), &body, KEYS_MAX).unwrap();
         assert_eq!(keys_of(&request).concat(), [-50, -1, 0, 3, 5, 7, 12, 100]);
         assert!(request.runs.len() > 2, "{:?}", keys_of(&request));
         let keyspace = routing.keyspace("ks").unwrap();
@@ -125,8 +131,12 @@ fn a_part_is_the_same_request_for_fewer_keys() {
         write_part(&mut part, &form(Keys::List(1), 3), version, &whole, &[&[0, 0, 0, 7]]);
         let read = Execute::decode(version, &part).unwrap();
         assert_eq!((read.id, read.result_metadata_id), (whole.id, whole.result_metadata_id));
-        assert!(whole.params.skips_metadata() && !read.params.skips_metadata(), "metadata are compared");
-        let same = QueryParams { flags: whole.params.flags, values: whole.params.values, ..read.params };
+        assert!(
+            whole.params.skips_metadata() && !read.params.skips_metadata(),
+            "metadata are compared"
+        );
+        let same =
+            QueryParams { flags: whole.params.flags, values: whole.params.values, ..read.params };
         assert_eq!(same, whole.params);
         let values: Vec<_> = read.params.values.iter().map(|(_, value)| value).collect();
         assert_eq!(values, [Value::Bytes(b"before"), Value::Bytes(&list(&[7])), Value::Null]);
@@ -144,18 +154,23 @@ fn places_that_are_left_over_have_a_key_of_the_part() {
     write_part(&mut part, &form(Keys::Each([0, 2, 3].into()), 4), 4, &whole, &[&two, &three]);
     let read = Execute::decode(4, &part).unwrap();
     let values: Vec<_> = read.params.values.iter().map(|(_, value)| value).collect();
-    assert_eq!(values, [Value::Bytes(&two), Value::Bytes(b"a"), Value::Bytes(&three), Value::Bytes(&two)]);
+    assert_eq!(
+        values,
+        [Value::Bytes(&two), Value::Bytes(b"a"), Value::Bytes(&three), Value::Bytes(&two)]
+    );
 }
 
 #[test]
 fn what_one_node_has_goes_there_whole() {
     let asked = list(&[7, -1, 3]);
     let body = execute(4, &[Value::Bytes(&asked)], |_| {});
-    let refused = read(&form(Keys::List(0), 1), &routing(3), &header(4, 0), &body, KEYS_MAX).unwrap_err();
+    let refused =
+        read(&form(Keys::List(0), 1), &routing(3), &header(4, 0), &body, KEYS_MAX).unwrap_err();
     assert_eq!((refused.whole, refused.placement.is_some()), (Whole::OneReplica, true));
     let asked = list(&[7, 7]);
     let body = execute(4, &[Value::Bytes(&asked)], |_| {});
-    let refused = read(&form(Keys::List(0), 1), &routing(1), &header(4, 0), &body, KEYS_MAX).unwrap_err();
+    let refused =
+        read(&form(Keys::List(0), 1), &routing(1), &header(4, 0), &body, KEYS_MAX).unwrap_err();
     assert_eq!(refused.whole, Whole::OneKey);
     assert_eq!(refused.placement.unwrap().1, token::token(&7i32.to_be_bytes()));
 }
@@ -163,13 +178,21 @@ fn what_one_node_has_goes_there_whole() {
 #[test]
 fn a_composite_key_is_placed_as_a_whole() {
     let routing = routing(1);
-    let form = Split { table: "c".into(), equal: [("z".into(), 2), ("a".into(), 0)].into(), ..form(Keys::List(1), 3) };
+    let form = Split {
+        table: "c".into(),
+        equal: [("z".into(), 2), ("a".into(), 0)].into(),
+        ..form(Keys::List(1), 3)
+    };
     let asked = list(&[5, 1, 2, 3, 4, 6, 7, 8]);
-    let body = execute(4, &[Value::Bytes(b"left"), Value::Bytes(&asked), Value::Bytes(b"right")], |_| {});
+    let body =
+        execute(4, &[Value::Bytes(b"left"), Value::Bytes(&asked), Value::Bytes(b"right")], |_| {});
     let request = read(&form, &routing, &header(4, 0), &body, KEYS_MAX).unwrap();
     for run in &request.runs {
         let mut key = Vec::new();
-        assert!(partition_key([Some(&b"left"[..]), Some(run.keys[0]), Some(&b"right"[..])], &mut key));
+        assert!(partition_key(
+            [Some(&b"left"[..]), Some(run.keys[0]), Some(&b"right"[..])],
+            &mut key
+        ));
         assert_eq!(run.token, token::token(&key));
     }
     for values in [
@@ -179,7 +202,8 @@ fn a_composite_key_is_placed_as_a_whole() {
         assert_eq!(refused(&form, &header(4, 0), &execute(4, &values, |_| {})), Whole::Values);
     }
     let missing = Split { equal: [("a".into(), 0)].into(), ..form.clone() };
-    let body = execute(4, &[Value::Bytes(b"left"), Value::Bytes(&asked), Value::Bytes(b"right")], |_| {});
+    let body =
+        execute(4, &[Value::Bytes(b"left"), Value::Bytes(&asked), Value::Bytes(b"right")], |_| {});
     assert_eq!(refused(&missing, &header(4, 0), &body), Whole::Where);
     let not_key = Split { column: "v".into(), ..form.clone() };
     assert_eq!(refused(&not_key, &header(4, 0), &body), Whole::Where);
@@ -194,9 +218,11 @@ fn what_asks_for_more_than_rows_from_their_beginning_goes_whole() {
     let form = form(Keys::List(0), 1);
     let plain = execute(5, &values, |_| {});
     assert!(read(&form, &routing(1), &header(5, 0), &plain, KEYS_MAX).is_ok());
-    for (flags, why) in
-        [(flag::TRACING, Whole::Tracing), (flag::CUSTOM_PAYLOAD, Whole::Payload), (0x10, Whole::Parameters)]
-    {
+    for (flags, why) in [
+        (flag::TRACING, Whole::Tracing),
+        (flag::CUSTOM_PAYLOAD, Whole::Payload),
+        (0x10, Whole::Parameters),
+    ] {
         assert_eq!(refused(&form, &header(5, flags), &plain), why);
     }
     type Change = fn(&mut QueryParams<'_>);
@@ -214,7 +240,9 @@ fn what_asks_for_more_than_rows_from_their_beginning_goes_whole() {
         assert_eq!(refused(&form, &header(5, 0), &execute(5, &values, change)), why);
     }
     // Flags that no version lists, and a paging state that is null.
-    for (flag, why) in [(0x4000_0000u32, Whole::Parameters), (query_flag::PAGING_STATE, Whole::PagingState)] {
+    for (flag, why) in
+        [(0x4000_0000u32, Whole::Parameters), (query_flag::PAGING_STATE, Whole::PagingState)]
+    {
         let mut body = plain.clone();
         // Behind both ids and the level.
         let at = 2 + 16 + 2 + 4 + 2;
@@ -223,7 +251,11 @@ fn what_asks_for_more_than_rows_from_their_beginning_goes_whole() {
         put::bytes(&mut body, None);
         assert_eq!(refused(&form, &header(5, 0), &body), why);
     }
-    assert_eq!(refused(&form, &header(4, 0), &plain[..plain.len() - 1]), Whole::Parameters, "cut short");
+    assert_eq!(
+        refused(&form, &header(4, 0), &plain[..plain.len() - 1]),
+        Whole::Parameters,
+        "cut short"
+    );
     let mut named = ValueList::named(4);
     named.push_named("in(k)", Value::Bytes(&asked));
     let params = QueryParams { values: named.values(), ..QueryParams::simple(Consistency::ONE) };
@@ -241,7 +273,10 @@ fn keys_that_are_none_go_whole() {
     let behind = [&list(&[1, 2, 3])[..], &[9]].concat();
     let missing = [&[0, 0, 0, 9][..], &list(&[1, 2])[4..]].concat();
     for bytes in [&with_null[..], &short, &empty, &behind, &missing, &list(&[]), &[], &[0xFF; 4]] {
-        assert_eq!(refused(&single, &header(4, 0), &execute(4, &[Value::Bytes(bytes)], |_| {})), Whole::Values);
+        assert_eq!(
+            refused(&single, &header(4, 0), &execute(4, &[Value::Bytes(bytes)], |_| {})),
+            Whole::Values
+        );
     }
     for value in [Value::Null, Value::Unset] {
         assert_eq!(refused(&single, &header(4, 0), &execute(4, &[value], |_| {})), Whole::Values);
@@ -257,7 +292,10 @@ fn keys_that_are_none_go_whole() {
     let body = execute(4, &[Value::Bytes(&list(&many))], |_| {});
     assert_eq!(refused(&single, &header(4, 0), &body), Whole::Keys);
     let unknown = Split { table: "unknown".into(), ..single };
-    assert_eq!(refused(&unknown, &header(4, 0), &execute(4, &[Value::Bytes(&two)], |_| {})), Whole::Schema);
+    assert_eq!(
+        refused(&unknown, &header(4, 0), &execute(4, &[Value::Bytes(&two)], |_| {})),
+        Whole::Schema
+    );
 }
 
 /// Equal to `IN`, and two partitions.
@@ -268,7 +306,8 @@ fn keys_that_equal_another_and_are_not_the_same_go_whole() {
         (NativeType::Decimal, &[0, 0, 0, 0, 1], &[0, 0, 0, 1, 10]),
         (NativeType::Boolean, &[1], &[2]),
     ] {
-        let form = Split { key_type: CqlType::Native(native), ..form(Keys::Each([0, 1].into()), 2) };
+        let form =
+            Split { key_type: CqlType::Native(native), ..form(Keys::Each([0, 1].into()), 2) };
         let body = execute(4, &[Value::Bytes(one), Value::Bytes(other)], |_| {});
         assert_eq!(refused(&form, &header(4, 0), &body), Whole::Values, "{native:?}");
     }
@@ -282,47 +321,76 @@ fn a_limit_that_is_bound_must_be_one() {
     let body = with(Value::Bytes(&[0, 0, 0, 7]));
     let found = read(&form, &routing(1), &header(4, 0), &body, KEYS_MAX).unwrap();
     assert_eq!(found.wanted.limit, Some(7));
-    for limit in [Value::Null, Value::Unset, Value::Bytes(&[0; 4]), Value::Bytes(&[0xFF; 4]), Value::Bytes(&[7])] {
+    for limit in [
+        Value::Null,
+        Value::Unset,
+        Value::Bytes(&[0; 4]),
+        Value::Bytes(&[0xFF; 4]),
+        Value::Bytes(&[7]),
+    ] {
         assert_eq!(refused(&form, &header(4, 0), &with(limit)), Whole::Limit);
     }
 }
 
-/// Each part has places for all keys and the values of the other columns: a few bytes must not become very many.
+/// Each part has places for all keys and the values of the other columns: a few bytes must not
+/// become very many.
 #[test]
 fn what_would_be_very_much_more_in_parts_goes_whole() {
     let routing = routing(1);
     let asked: Vec<i32> = (0..200).collect();
     let asked = list(&asked);
-    let form_of_three =
-        Split { table: "c".into(), equal: [("a".into(), 0), ("z".into(), 2)].into(), ..form(Keys::List(1), 3) };
+    let form_of_three = Split {
+        table: "c".into(),
+        equal: [("a".into(), 0), ("z".into(), 2)].into(),
+        ..form(Keys::List(1), 3)
+    };
     let long = vec![b'a'; 60_000];
     for (first, is_split) in [(&long[..1], true), (&long, false)] {
-        let body = execute(4, &[Value::Bytes(first), Value::Bytes(&asked), Value::Bytes(b"z")], |_| {});
+        let body =
+            execute(4, &[Value::Bytes(first), Value::Bytes(&asked), Value::Bytes(b"z")], |_| {});
         let found = read(&form_of_three, &routing, &header(4, 0), &body, 200);
-        assert_eq!(found.map(drop).map_err(|refused| refused.whole), if is_split { Ok(()) } else { Err(Whole::Bytes) });
+        assert_eq!(
+            found.map(drop).map_err(|refused| refused.whole),
+            if is_split { Ok(()) } else { Err(Whole::Bytes) }
+        );
     }
     let keys: Vec<[u8; 4]> = (0..1_000i32).map(i32::to_be_bytes).collect();
     for (count, is_split) in [(100, true), (1_000, false)] {
         let values: Vec<Value<'_>> = keys[..count].iter().map(|key| Value::Bytes(key)).collect();
         let body = execute(4, &values, |_| {});
-        let found = read(&form(Keys::Each((0..count).collect()), count), &routing, &header(4, 0), &body, 1_000);
-        assert_eq!(found.map(drop).map_err(|refused| refused.whole), if is_split { Ok(()) } else { Err(Whole::Bytes) });
+        let found = read(
+            &form(Keys::Each((0..count).collect()), count),
+            &routing,
+            &header(4, 0),
+            &body,
+            1_000,
+        );
+        assert_eq!(
+            found.map(drop).map_err(|refused| refused.whole),
+            if is_split { Ok(()) } else { Err(Whole::Bytes) }
+        );
     }
 }
 
 #[test]
 fn the_bytes_of_parts_are_known_before_they_are_written() {
     let routing = routing(1);
-    let keys: Vec<Vec<u8>> =
-        (0..12u8).map(|key| vec![key; if key == 3 { 5_000 } else { 1 + usize::from(key) }]).collect();
+    let keys: Vec<Vec<u8>> = (0..12u8)
+        .map(|key| vec![key; if key == 3 { 5_000 } else { 1 + usize::from(key) }])
+        .collect();
     let mut listed = Vec::new();
     put::int(&mut listed, keys.len() as i32);
     keys.iter().for_each(|key| put::bytes(&mut listed, Some(key)));
     for version in 3..=5 {
         let each: Vec<Value<'_>> = keys.iter().map(|key| Value::Bytes(key)).collect();
-        for (of, values) in [(Keys::List(0), vec![Value::Bytes(&listed)]), (Keys::Each((0..12).collect()), each)] {
-            let form =
-                Split { table: "b".into(), key_type: CqlType::Native(NativeType::Blob), ..form(of, values.len()) };
+        for (of, values) in
+            [(Keys::List(0), vec![Value::Bytes(&listed)]), (Keys::Each((0..12).collect()), each)]
+        {
+            let form = Split {
+                table: "b".into(),
+                key_type: CqlType::Native(NativeType::Blob),
+                ..form(of, values.len())
+            };
             let body = execute(version, &values, |params| params.page_size = Some(9));
             let request = read(&form, &routing, &header(version, 0), &body, KEYS_MAX).unwrap();
             let (mut part, mut written) = (Vec::new(), 0);
@@ -330,9 +398,18 @@ fn the_bytes_of_parts_are_known_before_they_are_written() {
                 write_part(&mut part, &form, version, &request.execute, &run.keys);
                 written += part.len();
             }
-            assert_eq!(bytes_of_parts(&form, &values, body.len(), &request.runs), written, "{:?}", form.keys);
-            // The long key is in its own part alone, once: others, and what is left over of its own, have a short one.
-            assert!(request.runs.len() > 2 && written < 5_000 + request.runs.len() * (body.len() - 5_000 + 12 * 12));
+            assert_eq!(
+                bytes_of_parts(&form, &values, body.len(), &request.runs),
+                written,
+                "{:?}",
+                form.keys
+            );
+            // The long key is in its own part alone, once: others, and what is left over of its
+            // own, have a short one.
+            assert!(
+                request.runs.len() > 2
+                    && written < 5_000 + request.runs.len() * (body.len() - 5_000 + 12 * 12)
+            );
         }
     }
 }
@@ -342,9 +419,14 @@ fn the_bytes_of_parts_are_known_before_they_are_written() {
 fn a_table_that_was_made_anew_with_another_type_is_not_known() {
     let asked = list(&[1, 2, 3, 4, 5, 6]);
     let body = execute(4, &[Value::Bytes(&asked)], |_| {});
-    for (native, is_split) in [(NativeType::Int, true), (NativeType::Float, false), (NativeType::Blob, false)] {
+    for (native, is_split) in
+        [(NativeType::Int, true), (NativeType::Float, false), (NativeType::Blob, false)]
+    {
         let form = Split { key_type: CqlType::Native(native), ..form(Keys::List(0), 1) };
         let found = read(&form, &routing(1), &header(4, 0), &body, KEYS_MAX).map(drop);
-        assert_eq!(found.map_err(|refused| refused.whole), if is_split { Ok(()) } else { Err(Whole::Schema) });
+        assert_eq!(
+            found.map_err(|refused| refused.whole),
+            if is_split { Ok(()) } else { Err(Whole::Schema) }
+        );
     }
 }

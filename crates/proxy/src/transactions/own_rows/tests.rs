@@ -27,9 +27,12 @@ fn rows(fence: i64, key: &'static [u8]) -> OwnRows {
 
 #[test]
 fn a_fence_that_was_seen_refuses_those_before_it() {
-    for (seen, is_refused, is_written) in
-        [(None, false, true), (Some(6), false, true), (Some(7), false, false), (Some(8), true, false)]
-    {
+    for (seen, is_refused, is_written) in [
+        (None, false, true),
+        (Some(6), false, true),
+        (Some(7), false, false),
+        (Some(8), true, false),
+    ] {
         let mut rows = rows(7, b"");
         rows.fence = seen;
         assert_eq!(rows.check().is_err(), is_refused, "{seen:?}");
@@ -60,7 +63,10 @@ fn a_known_fence_is_not_read_and_its_row_is_shared() {
     // The others of that fence share it, and read only what they have besides.
     let mut next = begun(7, b"k", &mut fences);
     assert_eq!((mode(&next), next.count(), next.check()), (Mode::Shared, 1, Ok(None)));
-    assert!(next.read(0).is_some_and(|(text, _)| text.contains("txn_outcome")) && next.read(1).is_none());
+    assert!(
+        next.read(0).is_some_and(|(text, _)| text.contains("txn_outcome"))
+            && next.read(1).is_none()
+    );
     next.decide(true, Some(Vec::new()));
     next.decided(&mut fences);
     assert!(next.writes.iter().all(|write| write.table == "txn_outcome"));
@@ -71,11 +77,17 @@ fn a_known_fence_is_not_read_and_its_row_is_shared() {
     assert_eq!((mode(&later), later.count(), later.check()), (Mode::Exclusive, 0, Ok(None)));
     later.decide(false, None);
     later.decided(&mut fences);
-    assert_eq!((mode(&waiting), mode(&begun(7, b"", &mut fences))), (Mode::Shared, Mode::Exclusive));
+    assert_eq!(
+        (mode(&waiting), mode(&begun(7, b"", &mut fences))),
+        (Mode::Shared, Mode::Exclusive)
+    );
     later.committed(&mut fences);
     let mut late = waiting;
     late.begin(claim, &mut fences);
-    assert!(late.check().is_err_and(|fault| fault.why.contains("fence 7")), "it waited while a later one came");
+    assert!(
+        late.check().is_err_and(|fault| fault.why.contains("fence 7")),
+        "it waited while a later one came"
+    );
     assert!(begun(7, b"", &mut fences).check().is_err_and(|fault| fault.why.contains("fence 7")));
     // Another ownership knows nothing.
     let mut other = rows(8, b"");
@@ -148,7 +160,8 @@ fn an_outcome_is_told_again_to_the_same_request_only() {
 
 #[test]
 fn rows_have_partitions_of_their_own() {
-    let all = |rows: &OwnRows| rows.partitions().map(|(partition, _)| partition).collect::<Vec<_>>();
+    let all =
+        |rows: &OwnRows| rows.partitions().map(|(partition, _)| partition).collect::<Vec<_>>();
     let one = all(&rows(7, b"k"));
     assert_eq!((one.len(), &one), (2, &all(&rows(8, b"k"))));
     assert_ne!(one[1], all(&rows(7, b"l"))[1]);
@@ -171,7 +184,10 @@ fn each_statement_has_a_value_for_each_of_its_markers() {
     }
     for Write { table, text, values } in &rows.writes {
         assert_eq!(values.len(), text.matches('?').count(), "{text}");
-        assert!(text.contains(table) && TRANSACTION_TABLES.iter().any(|made| made.contains(&format!(".{table} ("))));
+        assert!(
+            text.contains(table)
+                && TRANSACTION_TABLES.iter().any(|made| made.contains(&format!(".{table} (")))
+        );
     }
     assert!(rows.read(2).is_none());
 }

@@ -1,5 +1,6 @@
-//! Values that functions give anew each time, as `now()` does: they are computed once, by the proxy that decides, and are written like values
-//! that a client has bound. So a write that is made again writes the same.
+//! Values that functions give anew each time, as `now()` does: they are computed once, by the proxy
+//! that decides, and are written like values that a client has bound. So a write that is made again
+//! writes the same.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub(super) struct Called {
     value: Prepared,
 }
 
-/// What functions need to give something: when a transaction was taken on, and numbers that nobody has seen.
+/// What functions need to give something: when a transaction was taken on, and numbers that nobody
+/// has seen.
 pub(in super::super) struct Moment {
     wall_us: i64,
     numbers: Cell<u64>,
@@ -61,7 +63,8 @@ impl Environment for At<'_> {
 
     fn random(&self) -> u128 {
         // The time is in it: another proxy may have begun with the same number.
-        let halves = [self.moment.number(), self.moment.number() ^ self.moment.wall_us.cast_unsigned()];
+        let halves =
+            [self.moment.number(), self.moment.number() ^ self.moment.wall_us.cast_unsigned()];
         u128::from(halves[0]) << 64 | u128::from(halves[1])
     }
 
@@ -77,7 +80,8 @@ impl Bindings for At<'_> {
 }
 
 impl Drafting<'_> {
-    /// Prepares such values of a statement that writes. They are at the end of its `sources`, in order.
+    /// Prepares such values of a statement that writes. They are at the end of its `sources`, in
+    /// order.
     pub(super) fn calls(
         &mut self,
         (statement, inner): (usize, &Inner),
@@ -88,8 +92,9 @@ impl Drafting<'_> {
         let wanted = inner.calls.iter().filter(|call| !call.is_pure()).count();
         let values = values_of(mutation).filter(|(_, value)| !is_pure(value));
         for (column, value) in values {
-            let cql_type =
-                table.column(column).ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
+            let cql_type = table
+                .column(column)
+                .ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
             let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
             let value = terms::prepare(value, column, cql_type, &mut scope)?;
             self.note(inner, &scope);
@@ -116,7 +121,8 @@ fn values_of(mutation: &Mutation) -> impl Iterator<Item = (&str, &Term)> {
         Mutation::Update(update) => (&[], &update.assignments),
         Mutation::InsertJson(_) | Mutation::Delete(_) => (&[], &[]),
     };
-    let values: &[Term] = if let Mutation::Insert(insert) = mutation { &insert.values } else { &[] };
+    let values: &[Term] =
+        if let Mutation::Insert(insert) = mutation { &insert.values } else { &[] };
     let set = assignments.iter().filter_map(|assignment| match &assignment.operation {
         Operation::Set(value) => Some((assignment.column.as_str(), value)),
         _ => None,
@@ -130,12 +136,18 @@ impl Plan {
         !self.draft.called.is_empty()
     }
 
-    /// Computes what functions give, at this moment; it is kept behind the client's values, which these are.
-    pub(in super::super) fn call(&self, values: &mut Vec<Value>, moment: &Moment) -> Result<(), InvalidRequest> {
+    /// Computes what functions give, at this moment; it is kept behind the client's values, which
+    /// these are.
+    pub(in super::super) fn call(
+        &self,
+        values: &mut Vec<Value>,
+        moment: &Moment,
+    ) -> Result<(), InvalidRequest> {
         let mut given = Vec::with_capacity(self.draft.called.len());
         for Called { statement, value } in &self.draft.called {
             let bound: Bound<'_> = self.with(values);
-            let at = At { inner: InnerBindings { bound, statement: *statement, rows: &[] }, moment };
+            let at =
+                At { inner: InnerBindings { bound, statement: *statement, rows: &[] }, moment };
             given.push(value.evaluate(&at).map_err(|error| bound.at(*statement, error))?);
         }
         values.extend(given);

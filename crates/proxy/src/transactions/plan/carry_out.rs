@@ -1,4 +1,5 @@
-//! A plan with bind values: which partitions are locked, what is read, what is decided, and what is written.
+//! A plan with bind values: which partitions are locked, what is read, what is decided, and what is
+//! written.
 
 use shunt_language::InvalidRequest;
 use shunt_language::ast::Statement;
@@ -15,12 +16,12 @@ use super::{Place, Plan, Source};
 /// Bytes of a key, as Cassandra has them at most.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// That driver prepares what begins with `BEGIN` only if it is a batch for it, and sends no values with a text.
-const GOCQL: &str =
-    "; gocql sends the values of a transaction if its text ends with APPLY BATCH behind COMMIT TRANSACTION";
+/// That driver prepares what begins with `BEGIN` only if it is a batch for it, and sends no values
+/// with a text.
+const GOCQL: &str = "; gocql sends the values of a transaction if its text ends with APPLY BATCH behind COMMIT TRANSACTION";
 
-/// Bytes of the values that are bound: as many as a request may have. A value that is named more often than it is sent counts as often as it is
-/// named, for that is what is kept of it.
+/// Bytes of the values that are bound: as many as a request may have. A value that is named more
+/// often than it is sent counts as often as it is named, for that is what is kept of it.
 const BOUND_BYTES_MAX: usize = 3 << 20;
 
 /// Bytes of the values that a transaction answers: they have to fit between proxies too.
@@ -59,7 +60,8 @@ pub(super) struct InnerBindings<'b> {
     pub(super) rows: &'b [RowRead],
 }
 
-/// Nothing that is evaluated here needs any of it: what gives another value each time is computed before ([`Plan::call`]), or refused.
+/// Nothing that is evaluated here needs any of it: what gives another value each time is computed
+/// before ([`Plan::call`]), or refused.
 macro_rules! without_environment {
     ($($type:ty),*) => {$(
         impl Environment for $type {
@@ -119,7 +121,9 @@ impl Plan {
         let bytes: usize = given.iter().filter_map(|value| value.bytes()).map(<[u8]>::len).sum();
         if bytes > BOUND_BYTES_MAX {
             let why = too_much("binds", BOUND_BYTES_MAX).message;
-            return Err(InvalidRequest::new(format!("{why}, each counted as often as its name stands in the text")));
+            return Err(InvalidRequest::new(format!(
+                "{why}, each counted as often as its name stands in the text"
+            )));
         }
         let owned = |value: Wire<'_>| match value {
             Wire::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
@@ -129,7 +133,9 @@ impl Plan {
         let values: Vec<Value> = given.into_iter().map(owned).collect();
         let transaction = &self.draft.outline.transaction;
         for one_row in &self.draft.one_row {
-            if values.get(usize::from(one_row.marker)) != Some(&Value::Bytes(1_i32.to_be_bytes().to_vec())) {
+            if values.get(usize::from(one_row.marker))
+                != Some(&Value::Bytes(1_i32.to_be_bytes().to_vec()))
+            {
                 return Err(transaction.not_one_row(*one_row, &self.draft.outline.text));
             }
         }
@@ -159,12 +165,17 @@ impl Bound<'_> {
                         let column = &key.table.partition_key[part];
                         return Err(self.at(
                             index,
-                            InvalidRequest::new(format!("Invalid null value in condition for column {column}")),
+                            InvalidRequest::new(format!(
+                                "Invalid null value in condition for column {column}"
+                            )),
                         ));
                     }
                 }
             }
-            let writes = matches!(draft.outline.transaction.statements[index].statement, Statement::Mutation(_));
+            let writes = matches!(
+                draft.outline.transaction.statements[index].statement,
+                Statement::Mutation(_)
+            );
             let mode = if writes { Mode::Exclusive } else { Mode::Shared };
             partitions.push((super::partition(&key.table.keyspace, &key.table.name, &parts), mode));
         }
@@ -177,7 +188,8 @@ impl Bound<'_> {
     }
 
     pub(super) fn key_part(&self, statement: usize, part: usize) -> Result<Value, InvalidRequest> {
-        let Some(key) = self.plan.draft.keys.get(statement).and_then(|key| key.parts.get(part)) else {
+        let Some(key) = self.plan.draft.keys.get(statement).and_then(|key| key.parts.get(part))
+        else {
             return Ok(Value::Unset);
         };
         let value = key.evaluate(&InnerBindings { bound: *self, statement, rows: &[] });
@@ -186,7 +198,7 @@ impl Bound<'_> {
 
     /// The values of a read.
     pub(in super::super) fn read_values(&self, read: usize) -> Result<ValueList, InvalidRequest> {
-        let mut list = ValueList::positional(crate::own::VERSION);
+        let mut list = ValueList::positional(crate::fleet::statements::VERSION);
         for source in &self.plan.draft.reads[read].values {
             push(&mut list, &self.value(source, &[])?);
         }
@@ -200,7 +212,9 @@ impl Bound<'_> {
             Source::Called(called) => {
                 self.values.get(self.plan.markers.len() + called).cloned().unwrap_or(Value::Unset)
             }
-            Source::Reference(reference) => self.referred(*reference, rows)?.map_or(Value::Null, Value::Bytes),
+            Source::Reference(reference) => {
+                self.referred(*reference, rows)?.map_or(Value::Null, Value::Bytes)
+            }
             Source::Computed(computed) => {
                 let computed = &self.plan.draft.computed[*computed];
                 let row = rows.get(computed.read).and_then(Option::as_ref);
@@ -219,15 +233,25 @@ impl Bound<'_> {
         let row = rows.get(read)?.as_ref()?;
         let place = match place {
             Place::At(place) => *place,
-            Place::Named(name) => self.plan.read_columns.get(read)?.iter().position(|column| *column.name == **name)?,
+            Place::Named(name) => self
+                .plan
+                .read_columns
+                .get(read)?
+                .iter()
+                .position(|column| *column.name == **name)?,
         };
         row.get(place)?.as_deref()
     }
 
-    fn referred(&self, reference: usize, rows: &[RowRead]) -> Result<Option<Vec<u8>>, InvalidRequest> {
+    fn referred(
+        &self,
+        reference: usize,
+        rows: &[RowRead],
+    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let referred = &self.plan.draft.references[reference];
         let reference: &PreparedReference = &referred.reference;
-        reference.evaluate(self.column(referred.read, &referred.column, rows), &Clients(self.values))
+        reference
+            .evaluate(self.column(referred.read, &referred.column, rows), &Clients(self.values))
     }
 
     /// Decides, now that each read has its row.
@@ -251,7 +275,8 @@ impl Bound<'_> {
             for source in &write.values {
                 let value = self.value(source, rows)?;
                 let bytes = if let Value::Bytes(bytes) = &value { bytes.len() } else { 0 };
-                left = left.checked_sub(bytes).ok_or_else(|| too_much("writes", RECORD_BYTES_MAX))?;
+                left =
+                    left.checked_sub(bytes).ok_or_else(|| too_much("writes", RECORD_BYTES_MAX))?;
                 bound.push(value);
             }
             self.check_values(index, &bound)?;
@@ -260,7 +285,8 @@ impl Bound<'_> {
         Ok(Decided::Write(all))
     }
 
-    /// Checks the keys of what is written: a node would refuse such a write each time, and by then it is committed.
+    /// Checks the keys of what is written: a node would refuse such a write each time, and by then
+    /// it is committed.
     pub(super) fn check_keys(&self) -> Result<(), InvalidRequest> {
         let draft = &self.plan.draft;
         for (index, key) in draft.keys.iter().enumerate() {
@@ -269,14 +295,20 @@ impl Bound<'_> {
             for (part, name) in names.take(key.parts.len()).enumerate() {
                 let is_alone = part == 0 && key.table.partition_key.len() == 1;
                 let problem = match self.key_part(index, part)? {
-                    Value::Null | Value::Unset => format!("Invalid null value in condition for column {name}"),
-                    Value::Bytes(value) if value.is_empty() && is_alone => "Key may not be empty".to_owned(),
+                    Value::Null | Value::Unset => {
+                        format!("Invalid null value in condition for column {name}")
+                    }
+                    Value::Bytes(value) if value.is_empty() && is_alone => {
+                        "Key may not be empty".to_owned()
+                    }
                     Value::Bytes(value) => {
                         bytes += value.len() + 3;
                         if bytes <= KEY_BYTES_MAX {
                             continue;
                         }
-                        format!("the key of the row has more than {KEY_BYTES_MAX} bytes, at column {name}")
+                        format!(
+                            "the key of the row has more than {KEY_BYTES_MAX} bytes, at column {name}"
+                        )
                     }
                 };
                 return Err(self.at(index, InvalidRequest::new(problem)));
@@ -286,16 +318,27 @@ impl Bound<'_> {
     }
 
     /// Checks the values of a write against the types that nodes have said of its markers.
-    pub(super) fn check_values(&self, write: usize, values: &[Value]) -> Result<(), InvalidRequest> {
+    pub(super) fn check_values(
+        &self,
+        write: usize,
+        values: &[Value],
+    ) -> Result<(), InvalidRequest> {
         let transaction = &self.plan.draft.outline.transaction;
         let statement = transaction.statements.len() - transaction.mutations().len() + write;
         let Some(markers) = self.plan.write_markers.get(write) else { return Ok(()) };
         for (value, (name, cql_type)) in values.iter().zip(markers) {
             match value {
-                Value::Bytes(bytes) => validate(cql_type, bytes).map_err(|error| self.at(statement, error))?,
+                Value::Bytes(bytes) => {
+                    validate(cql_type, bytes).map_err(|error| self.at(statement, error))?
+                }
                 // `m[?]`
-                Value::Null | Value::Unset if name.starts_with("key(") || name.starts_with("idx(") => {
-                    return Err(self.at(statement, InvalidRequest::new(format!("Invalid null value for {name}"))));
+                Value::Null | Value::Unset
+                    if name.starts_with("key(") || name.starts_with("idx(") =>
+                {
+                    return Err(self.at(
+                        statement,
+                        InvalidRequest::new(format!("Invalid null value for {name}")),
+                    ));
                 }
                 Value::Null | Value::Unset => {}
             }
@@ -304,7 +347,10 @@ impl Bound<'_> {
     }
 
     /// The values that it answers; none if it answers what a read has found as it is, or nothing.
-    pub(in super::super) fn returned(&self, rows: &[RowRead]) -> Result<Option<Vec<Option<Vec<u8>>>>, InvalidRequest> {
+    pub(in super::super) fn returned(
+        &self,
+        rows: &[RowRead],
+    ) -> Result<Option<Vec<Option<Vec<u8>>>>, InvalidRequest> {
         let draft = &self.plan.draft;
         if !matches!(draft.outline.transaction.returned, Returned::References(_)) {
             return Ok(None);
@@ -314,7 +360,8 @@ impl Bound<'_> {
         for reference in &draft.returned {
             let value = self.referred(*reference, rows)?;
             let bytes = value.as_ref().map_or(0, Vec::len);
-            left = left.checked_sub(bytes).ok_or_else(|| too_much("answers", RETURNED_BYTES_MAX))?;
+            left =
+                left.checked_sub(bytes).ok_or_else(|| too_much("answers", RETURNED_BYTES_MAX))?;
             returned.push(value);
         }
         Ok(Some(returned))

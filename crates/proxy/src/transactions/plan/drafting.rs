@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use shunt_language::ast::{
-    Comparison, Mutation, Operation, QualifiedName, Relation, SelectClause, SelectedItem, Selector, Statement, Term,
-    quoted_name,
+    Comparison, Mutation, Operation, QualifiedName, Relation, SelectClause, SelectedItem, Selector,
+    Statement, Term, quoted_name,
 };
 use shunt_language::terms::{self, Prepared, Scope};
 use shunt_language::transaction::{
-    ComputedMarker, Inner, MarkerSource, PreparedCondition, Reference, Returned, SelfAssignment, Test, Transaction,
-    ValuePart,
+    ComputedMarker, Inner, MarkerSource, PreparedCondition, Reference, Returned, SelfAssignment,
+    Test, Transaction, ValuePart,
 };
 use shunt_language::types::TypeLookup;
 use shunt_language::{CqlType, InvalidRequest};
@@ -17,7 +17,9 @@ use shunt_language::{CqlType, InvalidRequest};
 use super::calls::{Called, place_in_key};
 use super::lone::Lone;
 use super::outline::{qualified, table_of};
-use super::repeatable::{check_pure, check_repeatable, check_term, check_unambiguous, selects_native, unrepeatable};
+use super::repeatable::{
+    check_pure, check_repeatable, check_term, check_unambiguous, selects_native, unrepeatable,
+};
 use super::{Computed, Key, Place, Referred, Source, Standalone};
 use crate::transactions::schema::{Several, Table};
 
@@ -40,7 +42,8 @@ pub(super) struct Drafting<'a> {
 
 impl<'a> Drafting<'a> {
     pub(super) fn statement(&mut self, index: usize, inner: &Inner) -> Result<(), InvalidRequest> {
-        let Some((name, table)) = table_of(inner).and_then(|name| Some((name, Arc::clone(self.tables.find(name)?))))
+        let Some((name, table)) =
+            table_of(inner).and_then(|name| Some((name, Arc::clone(self.tables.find(name)?))))
         else {
             return Ok(());
         };
@@ -54,8 +57,11 @@ impl<'a> Drafting<'a> {
             self.lone = Some(self.lone(inner, name, &table)?);
             return Ok(());
         }
-        let mut sources =
-            inner.markers.iter().map(|marker| self.source(&marker.source)).collect::<Result<Vec<_>, _>>()?;
+        let mut sources = inner
+            .markers
+            .iter()
+            .map(|marker| self.source(&marker.source))
+            .collect::<Result<Vec<_>, _>>()?;
         self.key(inner, &table)?;
         match &inner.statement {
             Statement::Mutation(mutation) => {
@@ -80,7 +86,9 @@ impl<'a> Drafting<'a> {
                     ));
                 }
                 if sources.iter().any(|source| matches!(source, Source::Reference(_))) {
-                    return Err(InvalidRequest::new("what is read cannot refer to another row that is read"));
+                    return Err(InvalidRequest::new(
+                        "what is read cannot refer to another row that is read",
+                    ));
                 }
                 let text = qualified(&inner.standalone(self.text), name, &table.keyspace)?;
                 self.reads.push(Standalone { text, values: sources.clone() });
@@ -91,7 +99,12 @@ impl<'a> Drafting<'a> {
     }
 
     /// Checks that a row's value can be that of the column which it is written to.
-    fn check_references(&self, mutation: &Mutation, sources: &[Source], table: &Table) -> Result<(), InvalidRequest> {
+    fn check_references(
+        &self,
+        mutation: &Mutation,
+        sources: &[Source],
+        table: &Table,
+    ) -> Result<(), InvalidRequest> {
         let check = |column: &str, term: &Term| {
             let Term::Marker(place) = term else { return Ok(()) };
             let (Some(Source::Reference(reference)), Some(cql_type)) =
@@ -102,15 +115,19 @@ impl<'a> Drafting<'a> {
             self.references[*reference].reference.check_for(column, cql_type)
         };
         match mutation {
-            Mutation::Insert(insert) => {
-                insert.columns.iter().zip(&insert.values).try_for_each(|(column, value)| check(column, value))
-            }
+            Mutation::Insert(insert) => insert
+                .columns
+                .iter()
+                .zip(&insert.values)
+                .try_for_each(|(column, value)| check(column, value)),
             Mutation::Update(update) => {
                 update.assignments.iter().try_for_each(|assignment| match &assignment.operation {
                     Operation::Set(value) | Operation::Add(value) | Operation::Subtract(value) => {
                         check(&assignment.column, value)
                     }
-                    Operation::Prepend(_) | Operation::SetElement(..) | Operation::SetField(..) => Ok(()),
+                    Operation::Prepend(_) | Operation::SetElement(..) | Operation::SetField(..) => {
+                        Ok(())
+                    }
                 })
             }
             Mutation::InsertJson(_) | Mutation::Delete(_) => Ok(()),
@@ -132,8 +149,9 @@ impl<'a> Drafting<'a> {
                 }
                 None => break,
             };
-            let cql_type =
-                table.column(column).ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
+            let cql_type = table
+                .column(column)
+                .ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
             check_term(column, term, Some(cql_type))?;
             let part = terms::prepare(term, column, cql_type, &mut scope)?;
             check_unambiguous(column, &scope)?;
@@ -162,29 +180,47 @@ impl<'a> Drafting<'a> {
         sources: &[Source],
         (name, table): (&QualifiedName, &Arc<Table>),
     ) -> Result<(), InvalidRequest> {
-        let column_type =
-            |name: &str| table.column(name).ok_or_else(|| InvalidRequest::new(format!("Undefined column name {name}")));
-        inner.self_assignments.iter().try_for_each(|assignment| column_type(&assignment.column).map(drop))?;
+        let column_type = |name: &str| {
+            table
+                .column(name)
+                .ok_or_else(|| InvalidRequest::new(format!("Undefined column name {name}")))
+        };
+        inner
+            .self_assignments
+            .iter()
+            .try_for_each(|assignment| column_type(&assignment.column).map(drop))?;
         let is_computed = |assignment: &SelfAssignment| {
-            table.column(&assignment.column).is_some_and(|cql_type| assignment.is_computed(cql_type))
+            table
+                .column(&assignment.column)
+                .is_some_and(|cql_type| assignment.is_computed(cql_type))
         };
         let standalone = inner.computed(self.text, is_computed)?;
         let (read, mut columns) = (self.reads.len(), Vec::new());
         let mut values = Vec::with_capacity(standalone.markers.len());
         for marker in &standalone.markers {
             values.push(match *marker {
-                ComputedMarker::Same(place) => sources.get(place).cloned().ok_or_else(unrepeatable)?,
+                ComputedMarker::Same(place) => {
+                    sources.get(place).cloned().ok_or_else(unrepeatable)?
+                }
                 ComputedMarker::SelfAssignment(place) => {
                     let assignment = &inner.self_assignments[place];
-                    let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
-                    let prepared = assignment.prepare(column_type(&assignment.column)?, &mut scope)?;
+                    let mut scope =
+                        Scope::new(&table.types, None, self.now_ms, inner.markers.len());
+                    let prepared =
+                        assignment.prepare(column_type(&assignment.column)?, &mut scope)?;
                     self.note(inner, &scope);
-                    self.computed.push(Computed { assignment: prepared, statement, read, column: columns.len() });
+                    self.computed.push(Computed {
+                        assignment: prepared,
+                        statement,
+                        read,
+                        column: columns.len(),
+                    });
                     columns.push(quoted_name(&assignment.column));
                     Source::Computed(self.computed.len() - 1)
                 }
                 ComputedMarker::Call(place) => {
-                    let before = inner.calls.iter().take(place).filter(|call| !call.is_pure()).count();
+                    let before =
+                        inner.calls.iter().take(place).filter(|call| !call.is_pure()).count();
                     sources.get(inner.markers.len() + before).cloned().ok_or_else(unrepeatable)?
                 }
             });
@@ -193,13 +229,19 @@ impl<'a> Drafting<'a> {
         if !columns.is_empty() {
             let given = self.keys[statement].parts.len();
             let key = table.partition_key.iter().chain(&table.clustering).take(given);
-            let key: Vec<String> = key.map(|column| format!("{} = ?", quoted_name(column))).collect();
+            let key: Vec<String> =
+                key.map(|column| format!("{} = ?", quoted_name(column))).collect();
             let (keyspace, table) = (quoted_name(&table.keyspace), quoted_name(&table.name));
-            let text = format!("SELECT {} FROM {keyspace}.{table} WHERE {}", columns.join(", "), key.join(" AND "));
+            let text = format!(
+                "SELECT {} FROM {keyspace}.{table} WHERE {}",
+                columns.join(", "),
+                key.join(" AND ")
+            );
             let values = (0..given).map(|part| Source::Key { statement, part }).collect();
             self.reads.push(Standalone { text: text.into(), values });
         }
-        self.writes.push(Standalone { text: qualified(&standalone.text, name, &table.keyspace)?, values });
+        self.writes
+            .push(Standalone { text: qualified(&standalone.text, name, &table.keyspace)?, values });
         Ok(())
     }
 
@@ -246,21 +288,28 @@ impl<'a> Drafting<'a> {
         }
     }
 
-    /// The read that a reference is to, and where the column is in it and of which type; none for a whole row.
-    fn column(&self, reference: &Reference) -> Result<(usize, Option<Place>, Option<CqlType>), InvalidRequest> {
+    /// The read that a reference is to, and where the column is in it and of which type; none for a
+    /// whole row.
+    fn column(
+        &self,
+        reference: &Reference,
+    ) -> Result<(usize, Option<Place>, Option<CqlType>), InvalidRequest> {
         let read = self.transaction.row(reference).unwrap_or_default();
         let Some(column) = &reference.column else { return Ok((read, None, None)) };
         let table = self.transaction.table(reference).and_then(|name| self.tables.find(name));
         let cql_type = table.and_then(|table| table.column(column)).cloned();
-        let cql_type = cql_type.ok_or_else(|| self.transaction.unknown_column(reference, self.text))?;
+        let cql_type =
+            cql_type.ok_or_else(|| self.transaction.unknown_column(reference, self.text))?;
         let place = match &self.transaction.statements[read].statement {
             Statement::Select(select) => match &select.clause {
                 SelectClause::All => Place::Named(column.clone()),
                 SelectClause::Items(items) => {
-                    let is_it =
-                        |item: &SelectedItem| matches!(&item.selector, Selector::Column(name) if name == column);
+                    let is_it = |item: &SelectedItem| matches!(&item.selector, Selector::Column(name) if name == column);
                     let found = items.iter().position(is_it);
-                    Place::At(found.ok_or_else(|| self.transaction.unknown_column(reference, self.text))?)
+                    Place::At(
+                        found
+                            .ok_or_else(|| self.transaction.unknown_column(reference, self.text))?,
+                    )
                 }
             },
             _ => return Err(self.transaction.unknown_column(reference, self.text)),
@@ -268,15 +317,19 @@ impl<'a> Drafting<'a> {
         Ok((read, Some(place), Some(cql_type)))
     }
 
-    pub(super) fn conditions(&mut self) -> Result<Vec<(PreparedCondition, usize, Option<Place>)>, InvalidRequest> {
+    pub(super) fn conditions(
+        &mut self,
+    ) -> Result<Vec<(PreparedCondition, usize, Option<Place>)>, InvalidRequest> {
         let mut prepared = Vec::new();
         for condition in &self.transaction.conditions {
             let (read, place, cql_type) = self.column(&condition.reference)?;
             let tables = self.tables;
-            let table = self.transaction.table(&condition.reference).and_then(|name| tables.find(name));
+            let table =
+                self.transaction.table(&condition.reference).and_then(|name| tables.find(name));
             let none = ();
             let types: &dyn TypeLookup = table.map_or(&none, |table| &table.types);
-            let compared = if let Test::Compare(_, term) = &condition.test { Some(term) } else { None };
+            let compared =
+                if let Test::Compare(_, term) = &condition.test { Some(term) } else { None };
             check_pure(element_of(&condition.reference).into_iter().chain(compared))?;
             let mut scope = Scope::new(types, None, self.now_ms, self.known.len());
             let one = condition.prepare(cql_type.as_ref(), &mut scope)?;
@@ -288,7 +341,9 @@ impl<'a> Drafting<'a> {
 
     pub(super) fn returned(&mut self) -> Result<Vec<usize>, InvalidRequest> {
         match &self.transaction.returned {
-            Returned::References(references) => references.iter().map(|reference| self.reference(reference)).collect(),
+            Returned::References(references) => {
+                references.iter().map(|reference| self.reference(reference)).collect()
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -313,8 +368,14 @@ fn key_term<'s>(statement: &'s Statement, column: &str) -> Option<&'s Term> {
     };
     let equal = Comparison::Equal;
     relations.iter().find_map(|relation| match relation {
-        Relation::Column { column: named, comparison, value } if named == column && *comparison == equal => Some(value),
-        Relation::Tuple { columns, comparison, value: Term::Tuple(values) } if *comparison == equal => {
+        Relation::Column { column: named, comparison, value }
+            if named == column && *comparison == equal =>
+        {
+            Some(value)
+        }
+        Relation::Tuple { columns, comparison, value: Term::Tuple(values) }
+            if *comparison == equal =>
+        {
             values.get(columns.iter().position(|named| named == column)?)
         }
         _ => None,

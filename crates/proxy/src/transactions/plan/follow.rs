@@ -11,19 +11,29 @@ use crate::transactions::rules::Rules;
 
 impl Bound<'_> {
     /// Checks that what is written may be, by the rules of its tables, under this guard.
-    pub(in super::super) fn follow(&self, rules: &Rules, guard: Option<Guard<'_>>) -> Result<(), Fault> {
+    pub(in super::super) fn follow(
+        &self,
+        rules: &Rules,
+        guard: Option<Guard<'_>>,
+    ) -> Result<(), Fault> {
         if rules.is_empty() {
             return Ok(());
         }
         let outline = &self.plan.draft.outline;
         for (index, inner) in outline.transaction.statements.iter().enumerate() {
-            let Some(name) = table_of(inner).filter(|_| !matches!(inner.statement, Statement::Select(_))) else {
+            let Some(name) =
+                table_of(inner).filter(|_| !matches!(inner.statement, Statement::Select(_)))
+            else {
                 continue;
             };
             let key = self.plan.draft.keys.get(index);
             let value = |column: &str| {
                 let table = &key?.table;
-                let place = table.partition_key.iter().chain(&table.clustering).position(|name| name == column)?;
+                let place = table
+                    .partition_key
+                    .iter()
+                    .chain(&table.clustering)
+                    .position(|name| name == column)?;
                 match self.key_part(index, place).ok()? {
                     Value::Bytes(bytes) => Some((table.column(column)?, bytes)),
                     Value::Null | Value::Unset => None,

@@ -1,13 +1,17 @@
-//! A single statement on a table with the mode `conditional`: what is read for it, when it holds, what it changes, and what it answers.
+//! A single statement on a table with the mode `conditional`: what is read for it, when it holds,
+//! what it changes, and what it answers.
 //!
-//! The statement itself goes to nodes without its `IF`. Where the row may have writes on their way to it of which nobody has heard, it goes
-//! in one batch, behind statements that make the row anew as it was read: what comes late then changes nothing, for it has an
-//! earlier timestamp. If its conditions do not hold, the row is made anew all the same before that is told: else it could be told of a
-//! write that another, later one, which is still on its way, makes undone.
+//! The statement itself goes to nodes without its `IF`. Where the row may have writes on their way
+//! to it of which nobody has heard, it goes in one batch, behind statements that make the row anew
+//! as it was read: what comes late then changes nothing, for it has an earlier timestamp. If its
+//! conditions do not hold, the row is made anew all the same before that is told: else it could be
+//! told of a write that another, later one, which is still on its way, makes undone.
 
 use std::sync::Arc;
 
-use shunt_language::ast::{Conditions, Deletion, Mutation, Operation, QualifiedName, Statement, Term, quoted_name};
+use shunt_language::ast::{
+    Conditions, Deletion, Mutation, Operation, QualifiedName, Statement, Term, quoted_name,
+};
 use shunt_language::conditions::PreparedColumnCondition;
 use shunt_language::terms::{self, Prepared, Scope, Value};
 use shunt_language::transaction::{ComputedMarker, Inner};
@@ -27,7 +31,8 @@ use crate::transactions::schema::Table;
 
 /// Timestamps that such a statement takes: to make its row anew, and its own.
 pub(in super::super) const TIMESTAMPS: u16 = 2;
-/// Bytes of a row that is made anew, with its key for each column: nodes take messages of 16 MiB, and the statement may have 3 of these.
+/// Bytes of a row that is made anew, with its key for each column: nodes take messages of 16 MiB,
+/// and the statement may have 3 of these.
 const ANEW_BYTES_MAX: usize = 12 << 20;
 /// Most seconds that a value may live, as Cassandra has them.
 const LIFE_MAX: i32 = 20 * 365 * 24 * 60 * 60;
@@ -71,7 +76,8 @@ enum Effect {
 struct Anew {
     /// Where there was no row: it is deleted.
     absent: Arc<str>,
-    /// Where there is one: each of its columns is written as it was read. Nothing tells how long it would live without values, so that stays as it is.
+    /// Where there is one: each of its columns is written as it was read. Nothing tells how long it
+    /// would live without values, so that stays as it is.
     present: Arc<str>,
 }
 
@@ -91,7 +97,10 @@ impl Lone {
 
     /// About what it takes in memory.
     pub(super) fn bytes(&self) -> usize {
-        [&self.anew, &self.settle].into_iter().map(|anew| anew.absent.len() + anew.present.len()).sum()
+        [&self.anew, &self.settle]
+            .into_iter()
+            .map(|anew| anew.absent.len() + anew.present.len())
+            .sum()
     }
 
     /// It is answered whether it was applied.
@@ -128,7 +137,10 @@ impl Drafting<'_> {
         let Statement::Mutation(mutation) = &inner.statement else {
             self.keys.push(Key { table: Arc::clone(table), parts: Vec::new() });
             self.sources.push(Vec::new());
-            self.writes.push(Standalone { text: format!("TRUNCATE {full_name}").into(), values: Vec::new() });
+            self.writes.push(Standalone {
+                text: format!("TRUNCATE {full_name}").into(),
+                values: Vec::new(),
+            });
             return Ok(lone);
         };
         if !inner.self_assignments.is_empty() {
@@ -136,7 +148,11 @@ impl Drafting<'_> {
                 "a value that is computed from the row as it is, is for transactions: the table's mode is 'conditional'",
             ));
         }
-        let sources = inner.markers.iter().map(|marker| self.source(&marker.source)).collect::<Result<Vec<_>, _>>()?;
+        let sources = inner
+            .markers
+            .iter()
+            .map(|marker| self.source(&marker.source))
+            .collect::<Result<Vec<_>, _>>()?;
         self.key(inner, table)?;
         if inner.calls.iter().any(|call| !call.is_pure()) {
             return Err(unrepeatable());
@@ -157,16 +173,19 @@ impl Drafting<'_> {
         });
         let values = values.collect::<Result<Vec<_>, _>>()?;
         let text = qualified(&standalone.text, name, &table.keyspace)?;
-        let names = table.partition_key.iter().chain(&table.clustering).map(|column| quoted_name(column));
+        let names =
+            table.partition_key.iter().chain(&table.clustering).map(|column| quoted_name(column));
         let names: Vec<String> = names.collect();
-        let key = names.iter().map(|column| format!("{column} = ?")).collect::<Vec<_>>().join(" AND ");
+        let key =
+            names.iter().map(|column| format!("{column} = ?")).collect::<Vec<_>>().join(" AND ");
         lone.anew = anew(&full_name, &key, &lone.columns, &format!("{text};\n"));
         lone.settle = anew(&full_name, &key, &lone.columns, "");
         let shown = lone.columns.iter().map(|(column, _)| {
             let column = quoted_name(column);
             format!("{column}, TTL({column}), WRITETIME({column})")
         });
-        let read = format!("SELECT {} FROM {full_name} WHERE {key}", shown.collect::<Vec<_>>().join(", "));
+        let read =
+            format!("SELECT {} FROM {full_name} WHERE {key}", shown.collect::<Vec<_>>().join(", "));
         let of_key = (0..names.len()).map(|part| Source::Key { statement: 0, part });
         self.reads.push(Standalone { text: read.into(), values: of_key.collect() });
         self.writes.push(Standalone { text, values });
@@ -193,24 +212,33 @@ fn place_of(columns: &[(String, CqlType)], name: &str) -> Result<usize, InvalidR
     found.ok_or_else(|| InvalidRequest::new(format!("Undefined column name {name}")))
 }
 
-fn effect(mutation: &Mutation, columns: &[(String, CqlType)], scope: &mut Scope<'_>) -> Result<Effect, InvalidRequest> {
+fn effect(
+    mutation: &Mutation,
+    columns: &[(String, CqlType)],
+    scope: &mut Scope<'_>,
+) -> Result<Effect, InvalidRequest> {
     let mut set = |name: &String, term: &Term| {
         let place = place_of(columns, name)?;
         Ok((place, terms::prepare(term, name, &columns[place].1, scope)?))
     };
-    let refused =
-        || InvalidRequest::new("only whole columns can be set and deleted: the table's mode is 'conditional'");
+    let refused = || {
+        InvalidRequest::new(
+            "only whole columns can be set and deleted: the table's mode is 'conditional'",
+        )
+    };
     Ok(match mutation {
         Mutation::Insert(insert) => {
             let given = insert.columns.iter().zip(&insert.values);
-            let others = given.filter(|(name, _)| columns.iter().any(|(column, _)| column == *name));
+            let others =
+                given.filter(|(name, _)| columns.iter().any(|(column, _)| column == *name));
             Effect::Insert(others.map(|(name, term)| set(name, term)).collect::<Result<_, _>>()?)
         }
         Mutation::Update(update) => {
-            let assigned = update.assignments.iter().map(|assignment| match &assignment.operation {
-                Operation::Set(term) => set(&assignment.column, term),
-                _ => Err(refused()),
-            });
+            let assigned =
+                update.assignments.iter().map(|assignment| match &assignment.operation {
+                    Operation::Set(term) => set(&assignment.column, term),
+                    _ => Err(refused()),
+                });
             Effect::Update(assigned.collect::<Result<_, _>>()?)
         }
         Mutation::Delete(delete) if delete.deletions.is_empty() => Effect::Delete,
@@ -244,7 +272,9 @@ fn condition(
             let prepared = all.iter().map(|condition| {
                 let name = &condition.column;
                 if table.partition_key.contains(name) || table.clustering.contains(name) {
-                    return Err(InvalidRequest::new(format!("PRIMARY KEY column '{name}' cannot have IF conditions")));
+                    return Err(InvalidRequest::new(format!(
+                        "PRIMARY KEY column '{name}' cannot have IF conditions"
+                    )));
                 }
                 check_pure(condition.element.iter().chain(&condition.values))?;
                 let place = place_of(columns, name)?;
@@ -280,20 +310,32 @@ impl Bound<'_> {
         InnerBindings { bound: *self, statement: 0, rows: &[] }
     }
 
-    /// What is locked for a single statement: its row, its partition against transactions of the table's former mode that are committed and not
-    /// made yet, and its table against TRUNCATE. The row's comes first, if there is one.
-    pub(super) fn lone_partitions(&self, lone: &Lone) -> Result<Vec<(Partition, Mode)>, InvalidRequest> {
+    /// What is locked for a single statement: its row, its partition against transactions of the
+    /// table's former mode that are committed and not made yet, and its table against TRUNCATE. The
+    /// row's comes first, if there is one.
+    pub(super) fn lone_partitions(
+        &self,
+        lone: &Lone,
+    ) -> Result<Vec<(Partition, Mode)>, InvalidRequest> {
         let (table, mut key) = (&self.plan.draft.keys[0].table, self.row_key()?);
         let whole = whole(&table.keyspace, &table.name);
         if lone.is_truncate() {
             return Ok(vec![(whole, Mode::Exclusive)]);
         }
-        let of_partition = partition(&table.keyspace, &table.name, &key[..table.partition_key.len().min(key.len())]);
-        // Nodes know partitions by their bytes, and rows in them by the order of values: 1.0 is 1.00 there.
-        for (name, part) in table.clustering.iter().zip(key.iter_mut().skip(table.partition_key.len())) {
+        let of_partition = partition(
+            &table.keyspace,
+            &table.name,
+            &key[..table.partition_key.len().min(key.len())],
+        );
+        // Nodes know partitions by their bytes, and rows in them by the order of values: 1.0 is
+        // 1.00 there.
+        for (name, part) in
+            table.clustering.iter().zip(key.iter_mut().skip(table.partition_key.len()))
+        {
             if let Some(cql_type) = table.column(name) {
                 let mut in_order = Vec::new();
-                ordered::encode(cql_type, false, part, &mut in_order).map_err(|error| self.at(0, error))?;
+                ordered::encode(cql_type, false, part, &mut in_order)
+                    .map_err(|error| self.at(0, error))?;
                 *part = in_order;
             }
         }
@@ -309,11 +351,13 @@ impl Bound<'_> {
     fn row_key(&self) -> Result<Vec<Vec<u8>>, InvalidRequest> {
         self.check_keys()?;
         let parts = self.plan.draft.keys[0].parts.len();
-        let values = (0..parts).map(|part| Ok(self.key_part(0, part)?.into_bytes().unwrap_or_default()));
+        let values =
+            (0..parts).map(|part| Ok(self.key_part(0, part)?.into_bytes().unwrap_or_default()));
         values.collect()
     }
 
-    /// Whether it is carried out on a row as it is, or what it answers to a client of this version of the protocol.
+    /// Whether it is carried out on a row as it is, or what it answers to a client of this version
+    /// of the protocol.
     pub(in super::super) fn verdict(
         &self,
         lone: &Lone,
@@ -359,7 +403,8 @@ impl Bound<'_> {
         let table = &self.plan.draft.keys[0].table;
         let names = table.partition_key.iter().chain(&table.clustering);
         for (place, (name, value)) in names.zip(self.row_key()?).enumerate() {
-            let cql_type = table.column(name).cloned().unwrap_or_else(|| CqlType::Custom("".into()));
+            let cql_type =
+                table.column(name).cloned().unwrap_or_else(|| CqlType::Custom("".into()));
             columns.insert(1 + place, shown(name, &cql_type, version));
             values.insert(1 + place, Some(value));
         }
@@ -375,8 +420,12 @@ impl Bound<'_> {
         match seconds {
             Ok(0) => Ok(None),
             Ok(seconds) if (1..=LIFE_MAX).contains(&seconds) => Ok(Some(seconds.cast_unsigned())),
-            Ok(seconds) if seconds < 0 => refuse(format!("A TTL must be greater or equal to 0, but was {seconds}")),
-            Ok(seconds) => refuse(format!("ttl is too large. requested ({seconds}) maximum ({LIFE_MAX})")),
+            Ok(seconds) if seconds < 0 => {
+                refuse(format!("A TTL must be greater or equal to 0, but was {seconds}"))
+            }
+            Ok(seconds) => {
+                refuse(format!("ttl is too large. requested ({seconds}) maximum ({LIFE_MAX})"))
+            }
             Err(_) => refuse("Invalid int value for TTL".to_owned()),
         }
     }
@@ -391,7 +440,9 @@ impl Bound<'_> {
         Ok(match &lone.effect {
             Effect::Insert(set) => Change::Insert(values(set)?),
             Effect::Update(set) => Change::Update(values(set)?),
-            Effect::DeleteColumns(places) => Change::Update(places.iter().map(|place| (*place, Value::Null)).collect()),
+            Effect::DeleteColumns(places) => {
+                Change::Update(places.iter().map(|place| (*place, Value::Null)).collect())
+            }
             Effect::Delete | Effect::Truncate => Change::Delete,
         })
     }
@@ -399,15 +450,21 @@ impl Bound<'_> {
     /// Checks what it writes: a node would refuse it, after this core has decided by it.
     pub(in super::super) fn check_lone(&self) -> Result<(), InvalidRequest> {
         let write = &self.plan.draft.writes[0];
-        let values = write.values.iter().map(|source| self.value(source, &[])).collect::<Result<Vec<_>, _>>()?;
+        let values = write
+            .values
+            .iter()
+            .map(|source| self.value(source, &[]))
+            .collect::<Result<Vec<_>, _>>()?;
         self.check_values(0, &values)
     }
 
-    /// Checks that the row can be made anew in one message that nodes take, with the statement behind it.
+    /// Checks that the row can be made anew in one message that nodes take, with the statement
+    /// behind it.
     pub(in super::super) fn check_anew(&self, row: &ReadRow) -> Result<(), InvalidRequest> {
         let key: usize = self.row_key()?.iter().map(Vec::len).sum();
         let cells = row.cells.iter().flatten();
-        let bytes: usize = cells.map(|cell| cell.as_ref().map_or(0, |value| value.len()) + key).sum();
+        let bytes: usize =
+            cells.map(|cell| cell.as_ref().map_or(0, |value| value.len()) + key).sum();
         if bytes <= ANEW_BYTES_MAX {
             return Ok(());
         }
@@ -416,8 +473,9 @@ impl Bound<'_> {
         )))
     }
 
-    /// The statement as nodes are sent it, with the values of its markers. `anew`: the row as it was read, where it has to be made anew before
-    /// it is changed. `timestamp_us`: the first of its timestamps. `is_refused`: the row is made anew, and that is all.
+    /// The statement as nodes are sent it, with the values of its markers. `anew`: the row as it
+    /// was read, where it has to be made anew before it is changed. `timestamp_us`: the first of
+    /// its timestamps. `is_refused`: the row is made anew, and that is all.
     pub(in super::super) fn lone_write(
         &self,
         lone: &Lone,
@@ -425,7 +483,7 @@ impl Bound<'_> {
         timestamp_us: i64,
         is_refused: bool,
     ) -> Result<(Arc<str>, ValueList), InvalidRequest> {
-        let mut list = ValueList::positional(crate::own::VERSION);
+        let mut list = ValueList::positional(crate::fleet::statements::VERSION);
         let write = &self.plan.draft.writes[0];
         let mut text = &write.text;
         if let Some(row) = anew {
@@ -437,7 +495,8 @@ impl Bound<'_> {
                 key.iter().for_each(|part| _ = list.push(Wire::Bytes(part)));
             }
             for (cell, seconds) in row.cells.iter().flatten().zip(&row.lives) {
-                list.push(Wire::Bytes(&anew_us)).push(Wire::Bytes(&seconds.unwrap_or(0).to_be_bytes()));
+                list.push(Wire::Bytes(&anew_us))
+                    .push(Wire::Bytes(&seconds.unwrap_or(0).to_be_bytes()));
                 list.push(cell.as_deref().map_or(Wire::Null, Wire::Bytes));
                 key.iter().for_each(|part| _ = list.push(Wire::Bytes(part)));
             }

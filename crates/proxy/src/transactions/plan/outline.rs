@@ -22,7 +22,8 @@ pub(in super::super) struct Outline {
     pub(in super::super) tables: Vec<(String, bool)>,
 }
 
-/// References to rows in one transaction: each is looked for among what is read, as bind markers are.
+/// References to rows in one transaction: each is looked for among what is read, as bind markers
+/// are.
 const REFERENCES_MAX: usize = 1_000;
 
 pub(in super::super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
@@ -51,7 +52,10 @@ impl Outline {
         let (mut domain, mut tables): (Option<&str>, Vec<(String, bool)>) = (None, Vec::new());
         for (index, inner) in transaction.statements.iter().enumerate() {
             let at = |problem: &str| {
-                Refusal::from(InvalidRequest::new(format!("{}: {problem}", transaction.name_of(index, text))))
+                Refusal::from(InvalidRequest::new(format!(
+                    "{}: {problem}",
+                    transaction.name_of(index, text)
+                )))
             };
             let Some(table) = table_of(inner) else { continue };
             let named = table.keyspace.as_deref().unwrap_or(keyspace);
@@ -93,16 +97,18 @@ pub(in super::super) struct Single {
 impl Single {
     pub(in super::super) fn read(text: &str) -> Option<Single> {
         match shunt_language::parse(text).ok()?.statement {
-            Statement::Mutation(mutation) => {
-                Some(Single { table: mutation.table().clone(), calls_others: !calls_only_native(&mutation) })
-            }
+            Statement::Mutation(mutation) => Some(Single {
+                table: mutation.table().clone(),
+                calls_others: !calls_only_native(&mutation),
+            }),
             Statement::Truncate(table) => Some(Single { table, calls_others: false }),
             _ => None,
         }
     }
 }
 
-/// The text with its table's keyspace in it: whoever executes it, in whichever session, means the same table.
+/// The text with its table's keyspace in it: whoever executes it, in whichever session, means the
+/// same table.
 pub(in super::super) fn qualified(
     text: &str,
     name: &QualifiedName,
@@ -116,7 +122,9 @@ pub(in super::super) fn qualified(
     let place = place.and_then(|found| found.place_in(text));
     let Some((before, after)) = place.and_then(|place| text.split_at_checked(place)) else {
         let (keyspace, name) = (quoted_name(keyspace), quoted_name(&name.name));
-        return Err(InvalidRequest::new(format!("name the table with its keyspace here: {keyspace}.{name}")));
+        return Err(InvalidRequest::new(format!(
+            "name the table with its keyspace here: {keyspace}.{name}"
+        )));
     };
     Ok(format!("{before}{}.{after}", quoted_name(keyspace)).into())
 }
@@ -142,22 +150,31 @@ mod tests {
             ("UPDATE t SET v = 'a' WHERE k = 1 IF v = f('b')", true),
             ("UPDATE t SET v = 'a' WHERE k = 1 IF v IN ('b', f('c'))", true),
             ("UPDATE t SET v = 'a' WHERE (a, b) = (1, f(2))", true),
-            ("UPDATE t SET v = 'a' WHERE k = 1 AND c = minTimeuuid('2024-01-01 00:00:00+0000') IF EXISTS", false),
+            (
+                "UPDATE t SET v = 'a' WHERE k = 1 AND c = minTimeuuid('2024-01-01 00:00:00+0000') IF EXISTS",
+                false,
+            ),
             ("DELETE m[f('a')] FROM t WHERE k = 1", true),
             ("DELETE v FROM t WHERE k = 1 AND c = f(2)", true),
             ("DELETE v FROM t WHERE k = ? IF v = ?", false),
             ("TRUNCATE t", false),
         ] {
             let single = Single::read(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!((single.table.name.as_str(), single.calls_others), ("t", calls_others), "{text}");
+            assert_eq!(
+                (single.table.name.as_str(), single.calls_others),
+                ("t", calls_others),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_single_statement_is_not_read_as_one() {
-        for text in
-            ["SELECT v FROM t WHERE k = 1", "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH", "INSERT INTO t"]
-        {
+        for text in [
+            "SELECT v FROM t WHERE k = 1",
+            "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH",
+            "INSERT INTO t",
+        ] {
             assert!(Single::read(text).is_none(), "{text}");
         }
     }

@@ -1,7 +1,8 @@
 //! What is refused because it would not be the same if it were executed again, or by another node.
 
 use shunt_language::ast::{
-    Conditions, Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Relation, Selector, Term,
+    Conditions, Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Relation,
+    Selector, Term,
 };
 use shunt_language::functions;
 use shunt_language::terms::{self, Scope};
@@ -13,18 +14,23 @@ use crate::transactions::schema::Table;
 /// The terms of an assignment.
 fn terms_of(operation: &Operation) -> impl Iterator<Item = &Term> {
     let (first, second) = match operation {
-        Operation::Set(term) | Operation::Add(term) | Operation::Subtract(term) | Operation::Prepend(term) => {
-            (term, None)
-        }
+        Operation::Set(term)
+        | Operation::Add(term)
+        | Operation::Subtract(term)
+        | Operation::Prepend(term) => (term, None),
         Operation::SetElement(key, term) => (key, Some(term)),
         Operation::SetField(_, term) => (term, None),
     };
     std::iter::once(first).chain(second)
 }
 
-/// Refuses a term that two nodes, or the same at another time, may take for different values: one with a function that users have defined, or
-/// a time that does not say in which zone it is.
-pub(super) fn check_term(column: &str, term: &Term, cql_type: Option<&CqlType>) -> Result<(), InvalidRequest> {
+/// Refuses a term that two nodes, or the same at another time, may take for different values: one
+/// with a function that users have defined, or a time that does not say in which zone it is.
+pub(super) fn check_term(
+    column: &str,
+    term: &Term,
+    cql_type: Option<&CqlType>,
+) -> Result<(), InvalidRequest> {
     if !calls_native(term) {
         return Err(InvalidRequest::new(format!(
             "the value of {column} calls a function that users have defined, which is not taken in a transaction: its writes may be made \
@@ -40,10 +46,13 @@ pub(super) fn check_term(column: &str, term: &Term, cql_type: Option<&CqlType>) 
     Ok(())
 }
 
-/// Refuses what a node computes from a bound value, and a null that names an element: a node would refuse it each time that it is executed, and
-/// by then it is committed.
+/// Refuses what a node computes from a bound value, and a null that names an element: a node would
+/// refuse it each time that it is executed, and by then it is committed.
 pub(super) fn check_computable(column: &str, term: &Term) -> Result<(), InvalidRequest> {
-    let computes = matches!(term, Term::Call { .. } | Term::Arithmetic { .. } | Term::Cast(..) | Term::Negation(_));
+    let computes = matches!(
+        term,
+        Term::Call { .. } | Term::Arithmetic { .. } | Term::Cast(..) | Term::Negation(_)
+    );
     if computes && has_marker(term) {
         return Err(InvalidRequest::new(format!(
             "the value of {column} is computed from a bind marker or a row, which a node may refuse when it is committed: bind what comes of it"
@@ -63,7 +72,9 @@ fn check_element(column: &str, key: &Term) -> Result<(), InvalidRequest> {
         bare = inner;
     }
     match bare {
-        Term::Null => Err(InvalidRequest::new(format!("Invalid null value for an element of {column}"))),
+        Term::Null => {
+            Err(InvalidRequest::new(format!("Invalid null value for an element of {column}")))
+        }
         _ => check_computable(column, key),
     }
 }
@@ -76,7 +87,8 @@ fn calls_native(term: &Term) -> bool {
     is_native && term.parts().into_iter().all(calls_native)
 }
 
-/// True if what is selected is computed by functions that nodes have of themselves: others need rights that nobody asks for here.
+/// True if what is selected is computed by functions that nodes have of themselves: others need
+/// rights that nobody asks for here.
 pub(super) fn selects_native(selector: &Selector) -> bool {
     let is_native = match selector {
         Selector::Term(term) => calls_native(term),
@@ -87,10 +99,12 @@ pub(super) fn selects_native(selector: &Selector) -> bool {
 }
 
 fn is_native(function: &QualifiedName) -> bool {
-    matches!(function.keyspace.as_deref(), None | Some("system")) && functions::is_native(&function.name)
+    matches!(function.keyspace.as_deref(), None | Some("system"))
+        && functions::is_native(&function.name)
 }
 
-/// True if a statement calls nothing but functions that nodes have of themselves: to call others takes a right that nobody asks for here.
+/// True if a statement calls nothing but functions that nodes have of themselves: to call others
+/// takes a right that nobody asks for here.
 pub(in super::super) fn calls_only_native(mutation: &Mutation) -> bool {
     let attributes = mutation.attributes();
     let attributes = attributes.timestamp.iter().chain(&attributes.time_to_live);
@@ -102,7 +116,9 @@ pub(in super::super) fn calls_only_native(mutation: &Mutation) -> bool {
     let written: Vec<&Term> = match mutation {
         Mutation::Insert(insert) => insert.values.iter().collect(),
         Mutation::InsertJson(insert) => vec![&insert.json],
-        Mutation::Update(update) => update.assignments.iter().flat_map(|one| terms_of(&one.operation)).collect(),
+        Mutation::Update(update) => {
+            update.assignments.iter().flat_map(|one| terms_of(&one.operation)).collect()
+        }
         Mutation::Delete(delete) => {
             let elements = delete.deletions.iter().filter_map(|one| match one {
                 Deletion::Element(_, key) => Some(key),
@@ -128,7 +144,9 @@ fn terms_of_relation(relation: &Relation) -> Vec<&Term> {
         | Relation::Custom { value, .. } => vec![value],
         Relation::Element { key, value, .. } => vec![key, value],
         Relation::In { values, .. } | Relation::TupleIn { values, .. } => values.iter().collect(),
-        Relation::InMarker { .. } | Relation::TupleInMarker { .. } | Relation::IsNotNull(_) => Vec::new(),
+        Relation::InMarker { .. } | Relation::TupleInMarker { .. } | Relation::IsNotNull(_) => {
+            Vec::new()
+        }
     }
 }
 
@@ -142,22 +160,26 @@ fn texts_in(term: &Term) -> Vec<&str> {
 
 /// True if a time says in which zone it is, or a text is none: `'now'` is one that says nothing.
 fn names_zone(text: &str) -> bool {
-    let is_a_time = text.eq_ignore_ascii_case("now") || text.starts_with(|first: char| first.is_ascii_digit());
+    let is_a_time =
+        text.eq_ignore_ascii_case("now") || text.starts_with(|first: char| first.is_ascii_digit());
     let zone = text.rsplit(['+', '-']).next().unwrap_or_default();
-    let is_offset =
-        zone.len() >= 4 && zone.len() < text.len() && zone.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    let is_offset = zone.len() >= 4
+        && zone.len() < text.len()
+        && zone.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
     !is_a_time || text.ends_with(['Z', 'z']) || text.contains(':') && is_offset
 }
 
 fn has_timestamp(cql_type: &CqlType) -> bool {
     match cql_type {
         CqlType::Native(native) => *native == NativeType::Timestamp,
-        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
-            has_timestamp(element)
-        }
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => has_timestamp(element),
         CqlType::Map { key, value, .. } => has_timestamp(key) || has_timestamp(value),
         CqlType::Tuple(elements) => elements.iter().any(has_timestamp),
-        CqlType::Udt { definition, .. } => definition.fields.iter().any(|(_, field)| has_timestamp(field)),
+        CqlType::Udt { definition, .. } => {
+            definition.fields.iter().any(|(_, field)| has_timestamp(field))
+        }
         CqlType::Custom(_) => false,
     }
 }
@@ -173,7 +195,12 @@ pub(super) fn check_unambiguous(column: &str, scope: &Scope<'_>) -> Result<(), I
 }
 
 /// The same of a term that is given a column; what else is wrong with it a node says.
-fn check_term_once(column: &str, term: &Term, inner: &Inner, table: &Table) -> Result<(), InvalidRequest> {
+fn check_term_once(
+    column: &str,
+    term: &Term,
+    inner: &Inner,
+    table: &Table,
+) -> Result<(), InvalidRequest> {
     let Some(cql_type) = table.column(column) else { return Ok(()) };
     let mut scope = Scope::new(&table.types, None, 0, inner.markers.len());
     drop(terms::prepare(term, column, cql_type, &mut scope));
@@ -187,14 +214,22 @@ pub(super) fn unrepeatable() -> InvalidRequest {
 }
 
 /// Refuses a term that is another each time, where nobody computes it once.
-pub(super) fn check_pure<'t>(terms: impl IntoIterator<Item = &'t Term>) -> Result<(), InvalidRequest> {
+pub(super) fn check_pure<'t>(
+    terms: impl IntoIterator<Item = &'t Term>,
+) -> Result<(), InvalidRequest> {
     if terms.into_iter().all(is_pure) { Ok(()) } else { Err(unrepeatable()) }
 }
 
 /// Refuses what would give another result if it were made again.
-pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table) -> Result<(), InvalidRequest> {
+pub(super) fn check_repeatable(
+    mutation: &Mutation,
+    inner: &Inner,
+    table: &Table,
+) -> Result<(), InvalidRequest> {
     let terms: Vec<(&str, &Term)> = match mutation {
-        Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).zip(&insert.values).collect(),
+        Mutation::Insert(insert) => {
+            insert.columns.iter().map(String::as_str).zip(&insert.values).collect()
+        }
         Mutation::Update(update) => update
             .assignments
             .iter()
@@ -227,7 +262,9 @@ pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table
     }
     let columns: Vec<&str> = match mutation {
         Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).collect(),
-        Mutation::Update(update) => update.assignments.iter().map(|assignment| assignment.column.as_str()).collect(),
+        Mutation::Update(update) => {
+            update.assignments.iter().map(|assignment| assignment.column.as_str()).collect()
+        }
         Mutation::Delete(delete) => {
             let elements = delete.deletions.iter().filter_map(|deletion| match deletion {
                 Deletion::Element(column, _) => Some(column.as_str()),
@@ -237,7 +274,8 @@ pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table
         }
         Mutation::InsertJson(_) => Vec::new(),
     };
-    let is_list = |name: &&&str| matches!(table.column(name), Some(CqlType::List { frozen: false, .. }));
+    let is_list =
+        |name: &&&str| matches!(table.column(name), Some(CqlType::List { frozen: false, .. }));
     if let Some(column) = columns.iter().find(is_list) {
         return Err(InvalidRequest::new(format!(
             "column {column} is a list that is not frozen: nodes name its elements anew each time they are written, and the writes \
@@ -245,7 +283,10 @@ pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table
         )));
     }
     if let Mutation::Update(update) = mutation
-        && update.assignments.iter().any(|assignment| matches!(assignment.operation, Operation::Prepend(_)))
+        && update
+            .assignments
+            .iter()
+            .any(|assignment| matches!(assignment.operation, Operation::Prepend(_)))
     {
         return Err(unrepeatable());
     }

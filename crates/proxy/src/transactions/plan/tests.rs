@@ -2,7 +2,9 @@
 
 use shunt_language::terms::Value;
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
-use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, Rows, ValueList, Values, error_code};
+use shunt_wire::cql::message::{
+    ErrorDetails, ErrorMessage, ResultMessage, Rows, ValueList, Values, error_code,
+};
 
 use super::*;
 use crate::transactions::schema::{self, Retention, Types};
@@ -13,7 +15,11 @@ mod columns;
 mod hostile;
 mod lone;
 
-fn with_rows<R>(columns: &[(&str, &[u8])], rows: &[Vec<Option<Vec<u8>>>], f: impl FnOnce(&Rows<'_>) -> R) -> R {
+fn with_rows<R>(
+    columns: &[(&str, &[u8])],
+    rows: &[Vec<Option<Vec<u8>>>],
+    f: impl FnOnce(&Rows<'_>) -> R,
+) -> R {
     let mut body = Vec::new();
     let mut writer = RowsWriter::new(&mut body, "system_schema", "t", columns);
     for value in rows.iter().flatten() {
@@ -47,10 +53,15 @@ fn table(name: &str, columns: &[(&str, &str, i32, &str)]) -> Arc<Table> {
     let types = with_rows(&of_types, &types, |rows| Types::read("ks", rows));
     let id: Vec<u8> = std::iter::repeat_n(name.as_bytes()[0], 16).collect();
     let read = [vec![Some(id), text("BLOCKING")]];
-    let table =
-        with_rows(&[("id", native::UUID), ("read_repair", native::TEXT)], &read, |rows| Table::read(types, name, rows));
-    let of_columns =
-        [("column_name", native::TEXT), ("kind", native::TEXT), ("position", native::INT), ("type", native::TEXT)];
+    let table = with_rows(&[("id", native::UUID), ("read_repair", native::TEXT)], &read, |rows| {
+        Table::read(types, name, rows)
+    });
+    let of_columns = [
+        ("column_name", native::TEXT),
+        ("kind", native::TEXT),
+        ("position", native::INT),
+        ("type", native::TEXT),
+    ];
     let rows: Vec<_> = columns
         .iter()
         .map(|(name, kind, position, cql_type)| {
@@ -58,7 +69,8 @@ fn table(name: &str, columns: &[(&str, &str, i32, &str)]) -> Arc<Table> {
         })
         .collect();
     Arc::new(
-        with_rows(&of_columns, &rows, |rows| table.expect("a table").with_columns(rows)).expect("types that are known"),
+        with_rows(&of_columns, &rows, |rows| table.expect("a table").with_columns(rows))
+            .expect("types that are known"),
     )
 }
 
@@ -110,8 +122,13 @@ fn shown(draft: &Draft, columns: &[&[&str]]) -> Vec<ShownText> {
         .texts()
         .enumerate()
         .map(|(index, text)| ShownText {
-            markers: (0..text.matches(['?', ':']).count()).map(|place| int(&format!("m{place}"))).collect(),
-            columns: columns.get(index).map(|names| names.iter().map(|name| int(name)).collect()).unwrap_or_default(),
+            markers: (0..text.matches(['?', ':']).count())
+                .map(|place| int(&format!("m{place}")))
+                .collect(),
+            columns: columns
+                .get(index)
+                .map(|names| names.iter().map(|name| int(name)).collect())
+                .unwrap_or_default(),
         })
         .collect()
 }
@@ -129,7 +146,9 @@ fn int(value: i32) -> Value {
 }
 
 fn row(values: &[Option<i32>]) -> RowRead {
-    Some(values.iter().map(|value| value.map(|value| value.to_be_bytes().to_vec().into())).collect())
+    Some(
+        values.iter().map(|value| value.map(|value| value.to_be_bytes().to_vec().into())).collect(),
+    )
 }
 
 const TRANSFER: &str = "BEGIN TRANSACTION
@@ -184,19 +203,30 @@ fn a_transfer_reads_decides_and_writes() {
     assert!(partitions[0].0 == partitions[1].0 && partitions[1].0 != partitions[2].0);
     let reads: Vec<_> = (0..3)
         .map(|read| {
-            bound.read_values(read).expect("values").values().get(0).and_then(|value| value.bytes().map(<[u8]>::to_vec))
+            bound
+                .read_values(read)
+                .expect("values")
+                .values()
+                .get(0)
+                .and_then(|value| value.bytes().map(<[u8]>::to_vec))
         })
         .collect();
     assert_eq!(reads, [1, 1, 2].map(|id: i32| Some(id.to_be_bytes().to_vec())));
     let rich = [row(&[Some(50)]), row(&[Some(50)]), row(&[Some(7)])];
-    assert_eq!(bound.decide(&rich), Ok(Decided::Write(vec![vec![int(20), int(1)], vec![int(37), int(2)]])));
+    assert_eq!(
+        bound.decide(&rich),
+        Ok(Decided::Write(vec![vec![int(20), int(1)], vec![int(37), int(2)]]))
+    );
     assert_eq!(bound.returned(&rich), Ok(Some(vec![Some(50_i32.to_be_bytes().to_vec())])));
     let poor = [row(&[Some(29)]), row(&[Some(29)]), row(&[Some(7)])];
     assert_eq!(bound.decide(&poor), Ok(Decided::Nothing));
     // A comparison with null is false, and null plus something stays as it is.
     assert_eq!(bound.decide(&[None, None, None]), Ok(Decided::Nothing));
     let fresh = [row(&[Some(50)]), row(&[Some(50)]), None];
-    assert_eq!(bound.decide(&fresh), Ok(Decided::Write(vec![vec![int(20), int(1)], vec![Value::Unset, int(2)]])));
+    assert_eq!(
+        bound.decide(&fresh),
+        Ok(Decided::Write(vec![vec![int(20), int(1)], vec![Value::Unset, int(2)]]))
+    );
 }
 
 #[test]
@@ -208,7 +238,10 @@ fn a_row_that_was_read_is_written_elsewhere() {
     let texts: Vec<&str> = draft.texts().skip(2).map(|text| &**text).collect();
     assert_eq!(
         texts,
-        ["INSERT INTO ks.moves (a, \"B\", c, amount) VALUES ('x', 2, ?, ?)", "DELETE FROM ks.accounts WHERE id = 1"]
+        [
+            "INSERT INTO ks.moves (a, \"B\", c, amount) VALUES ('x', 2, ?, ?)",
+            "DELETE FROM ks.accounts WHERE id = 1"
+        ]
     );
     let shown = shown(&draft, &[&["id", "at", "balance"], &["amount"]]);
     let plan = Plan::new(draft, &shown).expect("a plan");
@@ -219,7 +252,9 @@ fn a_row_that_was_read_is_written_elsewhere() {
     // What is read and written has one lock of its own, whether its key is a literal or a value.
     let partitions = bound.partitions().expect("keys");
     assert!(
-        partitions[0].0 == partitions[3].0 && partitions[1].0 == partitions[2].0 && partitions[0].0 != partitions[1].0
+        partitions[0].0 == partitions[3].0
+            && partitions[1].0 == partitions[2].0
+            && partitions[0].0 != partitions[1].0
     );
     let found = [row(&[Some(1), None, Some(5)]), None];
     assert_eq!(bound.decide(&found), Ok(Decided::Write(vec![vec![int(9), int(5)], vec![]])));
@@ -240,9 +275,15 @@ fn a_key_has_one_lock_however_it_is_given() {
         let values = plan.bind(values).expect("values");
         plan.with(&values).partitions().expect("a key")[0]
     };
-    let literal = key("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 7; COMMIT TRANSACTION", &Values::default());
+    let literal = key(
+        "BEGIN TRANSACTION DELETE FROM accounts WHERE id = 7; COMMIT TRANSACTION",
+        &Values::default(),
+    );
     assert_eq!(
-        key("BEGIN TRANSACTION DELETE FROM accounts WHERE (id) = (?); COMMIT TRANSACTION", &ints(&[7]).values()),
+        key(
+            "BEGIN TRANSACTION DELETE FROM accounts WHERE (id) = (?); COMMIT TRANSACTION",
+            &ints(&[7]).values()
+        ),
         literal
     );
     assert_eq!(
@@ -260,7 +301,10 @@ fn a_key_has_one_lock_however_it_is_given() {
         literal
     );
     assert_ne!(
-        key("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 8; COMMIT TRANSACTION", &Values::default()),
+        key(
+            "BEGIN TRANSACTION DELETE FROM accounts WHERE id = 8; COMMIT TRANSACTION",
+            &Values::default()
+        ),
         literal
     );
 }
@@ -275,8 +319,14 @@ fn what_would_not_be_the_same_again_is_refused_by_name() {
         ("UPDATE accounts SET log = log + ['a'] WHERE id = 1;", "column log is a list"),
         ("UPDATE accounts SET log = ['b'] + log WHERE id = 1;", "column log is a list"),
         ("DELETE log[0] FROM accounts WHERE id = 1;", "column log is a list"),
-        ("UPDATE moves SET times[now()] = 1 WHERE a = 'x' AND \"B\" = 1 AND c = 1;", "now(), uuid() and the like"),
-        ("DELETE times[now()] FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1;", "now(), uuid() and the like"),
+        (
+            "UPDATE moves SET times[now()] = 1 WHERE a = 'x' AND \"B\" = 1 AND c = 1;",
+            "now(), uuid() and the like",
+        ),
+        (
+            "DELETE times[now()] FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1;",
+            "now(), uuid() and the like",
+        ),
         (
             "UPDATE moves SET times = times + {now(): 1} WHERE a = 'x' AND \"B\" = 1 AND c = 1;",
             "now(), uuid() and the like",
@@ -290,7 +340,10 @@ fn what_would_not_be_the_same_again_is_refused_by_name() {
             "LET m = (SELECT * FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1); SELECT m.times[now()];",
             "now(), uuid() and the like",
         ),
-        ("INSERT INTO accounts (id, balance) VALUES (1, 2); INSERT INTO other.t (id) VALUES (1);", "of one keyspace"),
+        (
+            "INSERT INTO accounts (id, balance) VALUES (1, 2); INSERT INTO other.t (id) VALUES (1);",
+            "of one keyspace",
+        ),
         ("DELETE FROM nowhere WHERE id = 1;", "DELETE at [1:19]: table nowhere does not exist"),
         ("UPDATE accounts SET balance = 1 WHERE id IN (1, 2);", "partition key"),
         ("DELETE FROM moves WHERE (a, \"B\") = ? AND c = 1;", "name B by =, with one value"),
@@ -303,15 +356,21 @@ fn what_would_not_be_the_same_again_is_refused_by_name() {
             "Column 'owner' does not exist",
         ),
     ] {
-        let refused = draft(&format!("BEGIN TRANSACTION {body} COMMIT TRANSACTION")).expect_err(body);
+        let refused =
+            draft(&format!("BEGIN TRANSACTION {body} COMMIT TRANSACTION")).expect_err(body);
         assert!(refused.contains(expected), "{body}: {refused}");
     }
-    let many =
-        format!("BEGIN TRANSACTION INSERT INTO accounts (id) VALUES ({}?); COMMIT TRANSACTION", "?, ".repeat(5_000));
+    let many = format!(
+        "BEGIN TRANSACTION INSERT INTO accounts (id) VALUES ({}?); COMMIT TRANSACTION",
+        "?, ".repeat(5_000)
+    );
     assert!(draft(&many).is_err_and(|error| error.contains("5001 bind markers")));
     assert!(
-        Outline::read("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 1; COMMIT TRANSACTION", "")
-            .is_err_and(|error| error.to_string().contains("No keyspace"))
+        Outline::read(
+            "BEGIN TRANSACTION DELETE FROM accounts WHERE id = 1; COMMIT TRANSACTION",
+            ""
+        )
+        .is_err_and(|error| error.to_string().contains("No keyspace"))
     );
 }
 
@@ -326,9 +385,14 @@ fn values_that_are_none_are_refused_and_named_ones_are_found() {
     }
     let values = plan.bind(&list.values()).expect("as many as there are");
     let refused = plan.with(&values).partitions().expect_err("no key");
-    assert_eq!(refused.message, "LET from_row at [2:19]: Invalid null value in condition for column id");
-    let draft = draft("BEGIN TRANSACTION UPDATE accounts SET balance = :b WHERE id = :i; COMMIT TRANSACTION")
-        .expect("a transaction");
+    assert_eq!(
+        refused.message,
+        "LET from_row at [2:19]: Invalid null value in condition for column id"
+    );
+    let draft = draft(
+        "BEGIN TRANSACTION UPDATE accounts SET balance = :b WHERE id = :i; COMMIT TRANSACTION",
+    )
+    .expect("a transaction");
     let shown = shown(&draft, &[]);
     let plan = Plan::new(draft, &shown).expect("a plan");
     let mut list = ValueList::named(4);
@@ -337,8 +401,10 @@ fn values_that_are_none_are_refused_and_named_ones_are_found() {
     let values = plan.bind(&list.values()).expect("both names");
     assert_eq!(plan.with(&values).decide(&[]), Ok(Decided::Write(vec![vec![Value::Null, int(7)]])));
     // A node that says less of a text than it has is no help.
-    let (text, none) =
-        ("BEGIN TRANSACTION UPDATE accounts SET balance = ? WHERE id = 1; COMMIT TRANSACTION", ShownText::default());
+    let (text, none) = (
+        "BEGIN TRANSACTION UPDATE accounts SET balance = ? WHERE id = 1; COMMIT TRANSACTION",
+        ShownText::default(),
+    );
     let draft = super::tests::draft(text).expect("a transaction");
     assert!(Plan::new(draft, &[none]).is_err());
 }
@@ -352,24 +418,39 @@ fn tables_that_transactions_could_lose_something_in_are_unfit() {
     };
     let of = |durable: u8, entries: &[&str]| {
         let columns = [("durable_writes", native::BOOLEAN), ("replication", native::MAP_OF_TEXT)];
-        with_rows(&columns, &[vec![Some(vec![durable]), replication(entries)]], schema::keyspace_unfit)
+        with_rows(
+            &columns,
+            &[vec![Some(vec![durable]), replication(entries)]],
+            schema::keyspace_unfit,
+        )
     };
     assert_eq!(of(1, &["class", "NetworkTopologyStrategy", "dc1", "3"]), Some(None));
-    assert!(of(0, &["class", "SimpleStrategy"]).flatten().is_some_and(|why| why.contains("durable_writes")));
+    assert!(
+        of(0, &["class", "SimpleStrategy"])
+            .flatten()
+            .is_some_and(|why| why.contains("durable_writes"))
+    );
     assert!(
         of(1, &["class", "NetworkTopologyStrategy", "dc1", "3/1"])
             .flatten()
             .is_some_and(|why| why.contains("transient"))
     );
-    assert_eq!(with_rows(&[("durable_writes", native::BOOLEAN)], &[], schema::keyspace_unfit), None);
+    assert_eq!(
+        with_rows(&[("durable_writes", native::BOOLEAN)], &[], schema::keyspace_unfit),
+        None
+    );
 }
 
 /// Nodes expire rows by their own clocks, and forget deletions after a time.
 #[test]
 fn tables_that_forget_too_soon_are_read_and_not_written_to() {
     let of = |default_life: i32, gc_grace: i32| {
-        let mut table = Table::clone(&table("soon", &[("id", "partition_key", 0, "int"), ("v", "regular", -1, "int")]));
-        table.retention = Retention::read(Some(&default_life.to_be_bytes()), Some(&gc_grace.to_be_bytes()));
+        let mut table = Table::clone(&table(
+            "soon",
+            &[("id", "partition_key", 0, "int"), ("v", "regular", -1, "int")],
+        ));
+        table.retention =
+            Retention::read(Some(&default_life.to_be_bytes()), Some(&gc_grace.to_be_bytes()));
         Arc::new(table)
     };
     let drafted = |table: Arc<Table>, is_conditional: bool, text: &str| {
@@ -404,7 +485,9 @@ fn columns_are_asked_for_where_a_write_may_name_one_that_is_not_read() {
     };
     let update = "UPDATE accounts SET balance = 1 WHERE id = 1;";
     let read = |columns: &str| {
-        format!("BEGIN TRANSACTION LET a = (SELECT {columns} FROM accounts WHERE id = 1); {update} COMMIT TRANSACTION")
+        format!(
+            "BEGIN TRANSACTION LET a = (SELECT {columns} FROM accounts WHERE id = 1); {update} COMMIT TRANSACTION"
+        )
     };
     assert_eq!(asks(&read("balance"), &[&["balance"]]), [false]);
     assert_eq!(asks(&read("balance, owner"), &[&["balance", "owner"]]), [false]);
@@ -434,8 +517,9 @@ fn columns_are_asked_for_where_a_write_may_name_one_that_is_not_read() {
     assert_eq!(asks(&row, &[&["amount"]]), [false]);
     assert_eq!(asks(&read("owner").replace("SET balance", "SET Balance"), &[&["owner"]]), [true]);
     // What a client is shown may have other names than the columns.
-    let alias =
-        format!("BEGIN TRANSACTION SELECT owner AS balance FROM accounts WHERE id = 1; {update} COMMIT TRANSACTION");
+    let alias = format!(
+        "BEGIN TRANSACTION SELECT owner AS balance FROM accounts WHERE id = 1; {update} COMMIT TRANSACTION"
+    );
     assert_eq!(asks(&alias, &[&["balance"]]), [true]);
 }
 
@@ -446,7 +530,10 @@ fn a_node_that_refuses_a_column_of_which_the_client_knows_nothing_asks_for_anoth
     let refused = |code: i32, message: &str| {
         draft.is_refused_for_another(&ErrorMessage { code, message, details: ErrorDetails::None })
     };
-    assert!(refused(error_code::INVALID, "INSERT at [1:1]: Undefined column name owner in table bank.accounts"));
+    assert!(refused(
+        error_code::INVALID,
+        "INSERT at [1:1]: Undefined column name owner in table bank.accounts"
+    ));
     assert!(refused(error_code::INVALID, "Undefined column name \"owner\" in table bank.accounts"));
     for (code, message) in [
         (error_code::INVALID, "Undefined column name balance in table bank.accounts"),

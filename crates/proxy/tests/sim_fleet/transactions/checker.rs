@@ -1,9 +1,9 @@
-//! Whether a history of transactions is strictly serialisable, in the way of Elle (Kingsbury and Alvaro, "Elle: inferring isolation
-//! anomalies from experimental observations", VLDB 2020).
+//! Whether a history of transactions is strictly serialisable, in the way of Elle (Kingsbury and
+//! Alvaro, "Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
 //!
-//! Each key is a register that counts its versions: who writes it makes version `v + 1` of the `v` that it finds, and puts its own number
-//! beside it. So a read tells whose write it saw, and the versions of a key have an order that everybody agrees on. From that follow
-//! the edges of a graph:
+//! Each key is a register that counts its versions: who writes it makes version `v + 1` of the `v`
+//! that it finds, and puts its own number beside it. So a read tells whose write it saw, and the
+//! versions of a key have an order that everybody agrees on. From that follow the edges of a graph:
 //!
 //! | edge | from | to |
 //! |---|---|---|
@@ -12,11 +12,13 @@
 //! | `rw` | who read a version | who made the next one |
 //! | `rt` | who was answered | who asked after that |
 //!
-//! A history without a cycle is strictly serialisable. Cycles are found in time that grows with edges and transactions, and edges with what
-//! was read and written: `rt` goes over a chain of answers, which has as many links as there are answers.
+//! A history without a cycle is strictly serialisable. Cycles are found in time that grows with
+//! edges and transactions, and edges with what was read and written: `rt` goes over a chain of
+//! answers, which has as many links as there are answers.
 //!
-//! The paper's names of cycles: `G0` of `ww`; `G1c` of `ww` and `wr`; `G-single` with one `rw` (read skew, lost updates); `G2` with more of
-//! them (write skew). A cycle that needs `rt` is one of those that time forbids: a stale read is `G-single` with it.
+//! The paper's names of cycles: `G0` of `ww`; `G1c` of `ww` and `wr`; `G-single` with one `rw`
+//! (read skew, lost updates); `G2` with more of them (write skew). A cycle that needs `rt` is one
+//! of those that time forbids: a stale read is `G-single` with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,8 +100,10 @@ pub fn check(history: &[Transaction]) -> Result<Summary, String> {
             }
         }
     }
-    let seen: BTreeSet<usize> = versions.values().copied().filter(|writer| *writer != INITIALLY).collect();
-    let seen_in_doubt = seen.into_iter().filter(|index| history[*index].fate == Fate::Unknown).count();
+    let seen: BTreeSet<usize> =
+        versions.values().copied().filter(|writer| *writer != INITIALLY).collect();
+    let seen_in_doubt =
+        seen.into_iter().filter(|index| history[*index].fate == Fate::Unknown).count();
     add_real_time(&mut graph, history);
     match graph.cycle() {
         None => Ok(Summary { edges: graph.edges(), versions: versions.len(), seen_in_doubt }),
@@ -117,16 +121,24 @@ fn versions(history: &[Transaction]) -> Result<Versions, String> {
             return fail(format!("version {version} of {key} is of nobody who could have made it"));
         }
         if writer != INITIALLY {
-            let Some(maker) = history.get(writer) else { return fail(format!("{key} is of nobody: {writer}")) };
+            let Some(maker) = history.get(writer) else {
+                return fail(format!("{key} is of nobody: {writer}"));
+            };
             if !maker.writes.contains(&key) {
                 return fail(format!("{key} was not written by {}", show(history, writer)));
             }
             if maker.fate == Fate::NotDone {
-                return fail(format!("G1a: {key} is of one that was not done, {}", show(history, writer)));
+                return fail(format!(
+                    "G1a: {key} is of one that was not done, {}",
+                    show(history, writer)
+                ));
             }
             let known = *of_writer.entry((writer, key)).or_insert(version);
             if known != version {
-                return fail(format!("{} made version {known} of {key}, and {version}", show(history, writer)));
+                return fail(format!(
+                    "{} made version {known} of {key}, and {version}",
+                    show(history, writer)
+                ));
             }
         }
         let known = *versions.entry((key, version)).or_insert(writer);
@@ -149,7 +161,9 @@ fn versions(history: &[Transaction]) -> Result<Versions, String> {
 fn add_real_time(graph: &mut Graph, history: &[Transaction]) {
     // At one time those who ask come first: they are at the same time.
     let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * history.len());
-    for (index, transaction) in history.iter().enumerate().filter(|(_, one)| one.fate != Fate::NotDone) {
+    for (index, transaction) in
+        history.iter().enumerate().filter(|(_, one)| one.fate != Fate::NotDone)
+    {
         events.push((transaction.asked_ns, false, index));
         if let Fate::Done(at_ns) = transaction.fate {
             events.push((at_ns, true, index));
@@ -192,7 +206,8 @@ fn told(history: &[Transaction], cycle: &[Edge]) -> String {
     let time = if count(Kind::RealTime) > 0 { " with real time" } else { "" };
     let edges = cycle.iter().map(|edge| {
         // Links of the chain of answers are left out.
-        let from = if edge.from < history.len() { show(history, edge.from) } else { "..".to_owned() };
+        let from =
+            if edge.from < history.len() { show(history, edge.from) } else { "..".to_owned() };
         format!("\n  {from} {}", edge.kind.name())
     });
     format!("{name}{time}:{}", edges.collect::<String>())

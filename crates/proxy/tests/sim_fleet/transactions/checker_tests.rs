@@ -9,8 +9,17 @@ const Y: u32 = 1;
 
 /// A transaction that took from one time to another.
 fn done(from: u64, to: u64, reads: &[(u32, i64, usize)], writes: &[u32]) -> Transaction {
-    let reads = reads.iter().map(|(key, version, writer)| Seen { key: *key, version: *version, writer: *writer });
-    Transaction { asked_ns: from, fate: Fate::Done(to), reads: reads.collect(), writes: writes.to_vec() }
+    let reads = reads.iter().map(|(key, version, writer)| Seen {
+        key: *key,
+        version: *version,
+        writer: *writer,
+    });
+    Transaction {
+        asked_ns: from,
+        fate: Fate::Done(to),
+        reads: reads.collect(),
+        writes: writes.to_vec(),
+    }
 }
 
 fn unknown(from: u64, writes: &[u32]) -> Transaction {
@@ -51,12 +60,18 @@ fn writes_in_two_orders_are_g0() {
 
 #[test]
 fn two_who_see_each_other_are_g1c() {
-    finds(&[done(0, 100, &[NEW_X, (Y, 1, 1)], &[X]), done(0, 100, &[NEW_Y, (X, 1, 0)], &[Y])], "G1c:");
+    finds(
+        &[done(0, 100, &[NEW_X, (Y, 1, 1)], &[X]), done(0, 100, &[NEW_Y, (X, 1, 0)], &[Y])],
+        "G1c:",
+    );
 }
 
 #[test]
 fn read_skew_and_lost_updates_are_found() {
-    finds(&[done(0, 100, &[NEW_X, (Y, 1, 1)], &[]), done(0, 100, &[NEW_X, NEW_Y], &[X, Y])], "G-single:");
+    finds(
+        &[done(0, 100, &[NEW_X, (Y, 1, 1)], &[]), done(0, 100, &[NEW_X, NEW_Y], &[X, Y])],
+        "G-single:",
+    );
     finds(&[done(0, 100, &[NEW_X], &[X]), done(0, 100, &[NEW_X], &[X])], "two made version 1");
 }
 
@@ -64,8 +79,11 @@ fn read_skew_and_lost_updates_are_found() {
 fn write_skew_is_g2() {
     finds(&[done(0, 100, &[NEW_X, NEW_Y], &[X]), done(0, 100, &[NEW_X, NEW_Y], &[Y])], "G2:");
     // By three, one of whom only reads.
-    let history =
-        [done(0, 100, &[NEW_X, NEW_Y], &[X]), done(0, 100, &[NEW_Y], &[Y]), done(0, 100, &[NEW_X, (Y, 1, 1)], &[])];
+    let history = [
+        done(0, 100, &[NEW_X, NEW_Y], &[X]),
+        done(0, 100, &[NEW_Y], &[Y]),
+        done(0, 100, &[NEW_X, (Y, 1, 1)], &[]),
+    ];
     assert!(check(&history[..2]).is_ok());
     finds(&history, "G2:");
 }
@@ -94,7 +112,8 @@ fn values_that_nobody_can_have_written_are_found() {
     finds(&twice, "#0 (asked 0, Done(10), read [(0, 0)], writes [0]) made version");
 }
 
-/// A history of transactions that were carried out one after the other, each at some time between question and answer.
+/// A history of transactions that were carried out one after the other, each at some time between
+/// question and answer.
 fn serial(random: &mut Random, count: usize) -> Vec<Transaction> {
     let keys = 6;
     let (mut state, mut history) = (vec![(0, INITIALLY); keys], Vec::new());
@@ -105,12 +124,18 @@ fn serial(random: &mut Random, count: usize) -> Vec<Transaction> {
         touched.truncate(1 + random.index(3));
         let written = touched[..random.index(touched.len() + 1)].to_vec();
         let is_known = random.below(10) > 0;
-        let seen = |key: &usize| Seen { key: *key as u32, version: state[*key].0, writer: state[*key].1 };
+        let seen =
+            |key: &usize| Seen { key: *key as u32, version: state[*key].0, writer: state[*key].1 };
         let reads = touched.iter().map(seen).filter(|_| is_known).collect();
         written.iter().for_each(|key| state[*key] = (state[*key].0 + 1, index));
         let fate = if is_known { Fate::Done(at_ns + random.below(5_000)) } else { Fate::Unknown };
         let writes = written.iter().map(|key| *key as u32).collect();
-        history.push(Transaction { asked_ns: at_ns.saturating_sub(random.below(5_000)), fate, reads, writes });
+        history.push(Transaction {
+            asked_ns: at_ns.saturating_sub(random.below(5_000)),
+            fate,
+            reads,
+            writes,
+        });
     }
     history
 }
@@ -123,11 +148,13 @@ fn serial_histories_have_no_cycle_and_have_one_when_a_read_is_made_older() {
         let history = serial(&mut random, 60);
         check(&history).expect("it is serial");
         // A late reader sees the first version of a key that has others.
-        let reader = (40..60).find(|index| history[*index].writes.is_empty() && !history[*index].reads.is_empty());
+        let reader = (40..60)
+            .find(|index| history[*index].writes.is_empty() && !history[*index].reads.is_empty());
         let Some(reader) = reader else { continue };
         let mut changed = history.clone();
         let seen = &mut changed[reader].reads[0];
-        let is_over = |one: &Transaction| matches!(one.fate, Fate::Done(_)) && one.writes.contains(&seen.key);
+        let is_over =
+            |one: &Transaction| matches!(one.fate, Fate::Done(_)) && one.writes.contains(&seen.key);
         if history[..reader - 12].iter().any(is_over) {
             (seen.version, seen.writer) = (0, INITIALLY);
             assert!(check(&changed).is_err_and(|what| what.contains("G")), "{changed:?}");

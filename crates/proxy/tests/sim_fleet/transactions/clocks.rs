@@ -1,5 +1,6 @@
-//! Clocks that go wrong by a third and more: a proxy may think that it has its lease for a second after it was declared dead. Those that go by their
-//! leases then lose what they have said is done; with `transaction_commit = "lwt"` all holds that holds with good clocks.
+//! Clocks that go wrong by a third and more: a proxy may think that it has its lease for a second
+//! after it was declared dead. Those that go by their leases then lose what they have said is done;
+//! with `transaction_commit = "lwt"` all holds that holds with good clocks.
 
 use shunt_proxy::config::Commit;
 use shunt_reactor::sim::{SECOND, for_seeds};
@@ -13,7 +14,11 @@ const FIRST_LATE: u64 = 0x530;
 const WRONG_PPM: u64 = 400_000;
 
 fn run_with(seed: u64, commit: Commit, leases_only: bool) -> Scene {
-    run(Settings { commit, leases_only, ..settings_of(seed, WRONG_PPM) }, chaos_of(seed), 8 * SECOND)
+    run(
+        Settings { commit, leases_only, ..settings_of(seed, WRONG_PPM) },
+        chaos_of(seed),
+        8 * SECOND,
+    )
 }
 
 #[test]
@@ -41,10 +46,17 @@ fn much_is_done_and_much_is_in_doubt_with_such_clocks() {
     assert!(counts.applied > 200 && counts.read > 200 && counts.in_doubt > 10, "{counts:?}");
 }
 
-/// The members' rows are one partition, and whoever reads one while another is written may be told by a node to come again.
+/// The members' rows are one partition, and whoever reads one while another is written may be told
+/// by a node to come again.
 #[test]
 fn a_read_that_fails_leaves_nothing_in_doubt() {
-    let settings = Settings { transactors: 4, cores: 1, commit: Commit::Lwt, looks_inside: true, ..crate::settings(1) };
+    let settings = Settings {
+        transactors: 4,
+        cores: 1,
+        commit: Commit::Lwt,
+        looks_inside: true,
+        ..crate::settings(1)
+    };
     let mut scene = Scene::new(settings);
     scene.ring.lock().unwrap().fails_member_reads = true;
     scene.run_for(8 * SECOND);
@@ -54,10 +66,17 @@ fn a_read_that_fails_leaves_nothing_in_doubt() {
     assert!(counts.applied > 50 && counts.in_doubt == 0, "{counts:?}");
 }
 
-/// What a former owner has sent is late, and what it says is done may not be there when the next one reads. Its clock is the slowest that there is, or the
-/// fastest, so that some think for long that a lease holds, and others soon that it has ended.
+/// What a former owner has sent is late, and what it says is done may not be there when the next
+/// one reads. Its clock is the slowest that there is, or the fastest, so that some think for long
+/// that a lease holds, and others soon that it has ended.
 fn run_late(seed: u64, commit: Commit) -> Scene {
-    let mut settings = Settings { commit, leases_only: true, transactors: 8, cores: 1, ..settings_of(seed, WRONG_PPM) };
+    let mut settings = Settings {
+        commit,
+        leases_only: true,
+        transactors: 8,
+        cores: 1,
+        ..settings_of(seed, WRONG_PPM)
+    };
     for (number, clock) in settings.clocks.iter_mut().enumerate() {
         let is_slow = (seed as usize + number).is_multiple_of(2);
         clock.rate_ppm = if is_slow { 1_000_000 - WRONG_PPM } else { 1_000_000 + WRONG_PPM };

@@ -36,7 +36,8 @@ pub struct Graph {
     edges: usize,
 }
 
-/// Edges with which a cycle is looked for, the simplest first: their kinds, and whether there is to be one more of `rw`.
+/// Edges with which a cycle is looked for, the simplest first: their kinds, and whether there is to
+/// be one more of `rw`.
 const LOOKS: [(&[Kind], bool); 8] = {
     use Kind::{ReadWrite, RealTime, WriteRead, WriteWrite};
     [
@@ -90,13 +91,16 @@ impl Graph {
         let is_of = |kind: Kind| kinds.contains(&kind);
         if !one_more {
             let found = self.components(&is_of);
-            let (from, to, kind) =
-                self.all_edges().find(|(from, to, kind)| is_of(*kind) && found.are_one(*from, *to))?;
+            let (from, to, kind) = self
+                .all_edges()
+                .find(|(from, to, kind)| is_of(*kind) && found.are_one(*from, *to))?;
             let mut cycle = self.path(to, from, &is_of)?;
             cycle.insert(0, Edge { from, to, kind });
             return Some(cycle);
         }
-        let inner = self.all_edges().filter(|(from, to, kind)| *kind == Kind::ReadWrite && all.are_one(*from, *to));
+        let inner = self
+            .all_edges()
+            .filter(|(from, to, kind)| *kind == Kind::ReadWrite && all.are_one(*from, *to));
         for (from, to, kind) in inner.take(10_000) {
             if let Some(mut cycle) = self.path(to, from, &is_of) {
                 cycle.insert(0, Edge { from, to, kind });
@@ -107,7 +111,10 @@ impl Graph {
     }
 
     fn all_edges(&self) -> impl Iterator<Item = (usize, usize, Kind)> {
-        self.out.iter().enumerate().flat_map(|(from, out)| out.iter().map(move |(to, kind)| (from, *to, *kind)))
+        self.out
+            .iter()
+            .enumerate()
+            .flat_map(|(from, out)| out.iter().map(move |(to, kind)| (from, *to, *kind)))
     }
 
     /// The shortest path by such edges.

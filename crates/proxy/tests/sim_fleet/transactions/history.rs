@@ -52,7 +52,8 @@ impl Asked {
         match &self.ending {
             Some((_, Ending::Done { found, applied })) => {
                 let values: Vec<i64> = found.iter().map(|found| found.value).collect();
-                let holds = self.spec.conditions.is_empty() || self.spec.returns && self.spec.holds(&values);
+                let holds = self.spec.conditions.is_empty()
+                    || self.spec.returns && self.spec.holds(&values);
                 Some(applied.unwrap_or(!self.spec.writes.is_empty() && holds))
             }
             _ => None,
@@ -84,10 +85,14 @@ impl History {
 
     /// A lease has the holder that its last writer has left it with.
     fn wrong_holder(&self, writer: i64) -> Option<String> {
-        let Asked { spec, ending: Some((_, Ending::Done { found, .. })), .. } = self.of(writer) else { return None };
+        let Asked { spec, ending: Some((_, Ending::Done { found, .. })), .. } = self.of(writer)
+        else {
+            return None;
+        };
         let found = found.first().filter(|found| spec.expects.is_some() && found.writer > 0)?;
         let holder = self.of(found.writer).spec.holder();
-        (holder != Some(found.value)).then(|| format!("{found:?}, and its writer has left {holder:?}"))
+        (holder != Some(found.value))
+            .then(|| format!("{found:?}, and its writer has left {holder:?}"))
     }
 
     /// Where all ended, and what each was told fits with all others.
@@ -98,12 +103,15 @@ impl History {
         let transactions: Vec<Transaction> = self.asked.iter().map(transaction).collect();
         checker::check(&transactions).map_err(|what| {
             let of = |index: &usize| what.contains(&format!("#{index} "));
-            let shown = (0..self.asked.len()).filter(of).map(|index| format!("\n#{index} {:?}", self.asked[index]));
+            let shown = (0..self.asked.len())
+                .filter(of)
+                .map(|index| format!("\n#{index} {:?}", self.asked[index]));
             format!("{what}{}", shown.collect::<String>())
         })
     }
 
-    /// True if a transaction was told as one that nothing was written of; or as one that was written.
+    /// True if a transaction was told as one that nothing was written of; or as one that was
+    /// written.
     pub fn was_written(&self, writer: i64) -> Option<bool> {
         let asked = self.of(writer);
         match asked.ending {
@@ -147,7 +155,9 @@ fn wrong(asked: &Asked) -> Option<String> {
                 return Some("nobody is on call".to_owned());
             }
         }
-        if let Some(found) = found.iter().zip(&spec.reads).find(|(found, row)| row.is_account() && found.value < 0) {
+        if let Some(found) =
+            found.iter().zip(&spec.reads).find(|(found, row)| row.is_account() && found.value < 0)
+        {
             return Some(format!("an account is overdrawn: {found:?}"));
         }
         let values: Vec<i64> = found.iter().map(|found| found.value).collect();

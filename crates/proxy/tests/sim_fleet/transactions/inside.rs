@@ -1,4 +1,5 @@
-//! What only the ring can see of transactions: that a record comes before its writes, and that nothing is begun after a seal.
+//! What only the ring can see of transactions: that a record comes before its writes, and that
+//! nothing is begun after a seal.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,13 @@ impl Inside {
     }
 
     /// A row of a table is written.
-    pub fn written(&mut self, key: &RowKey, cells: &Row, shards: &BTreeMap<ShardKey, Shard>, count: Count<'_>) {
+    pub fn written(
+        &mut self,
+        key: &RowKey,
+        cells: &Row,
+        shards: &BTreeMap<ShardKey, Shard>,
+        count: Count<'_>,
+    ) {
         if key.0 == LOG_TABLE {
             self.recorded(key, cells, shards);
         } else if TABLES[key.0].is_applications() && TABLES[key.0].name != "leases" {
@@ -85,7 +92,9 @@ impl Inside {
                 other => panic!("{other:?} is written"),
             });
             let values: Vec<Vec<u8>> = values.collect();
-            let Request::Write { key, cells } = parsed.request(&values, record.timestamp_us + place as i64) else {
+            let Request::Write { key, cells } =
+                parsed.request(&values, record.timestamp_us + place as i64)
+            else {
                 panic!("{} is no write", write.text)
             };
             writer = writer.or(writer_of(&key, &cells));
@@ -98,7 +107,8 @@ impl Inside {
         let generation = i64::from_be_bytes(parts[2].as_slice().try_into().expect("eight bytes"));
         let written_us = *written_us;
         self.late += u64::from(shards.get(&shard).is_some_and(|shard| shard.sealed >= generation));
-        let record = Recorded { shard, generation, at: at.clone(), written_us, writes, is_begun: false };
+        let record =
+            Recorded { shard, generation, at: at.clone(), written_us, writes, is_begun: false };
         let known = self.records.entry(writer).or_insert_with(|| record.clone());
         if (&known.at, &known.writes) != (&record.at, &record.writes) {
             let what = format!("two records of transaction {writer}: {known:?} {record:?}");
@@ -106,7 +116,13 @@ impl Inside {
         }
     }
 
-    fn begun(&mut self, key: &RowKey, cells: &Row, shards: &BTreeMap<ShardKey, Shard>, count: Count<'_>) {
+    fn begun(
+        &mut self,
+        key: &RowKey,
+        cells: &Row,
+        shards: &BTreeMap<ShardKey, Shard>,
+        count: Count<'_>,
+    ) {
         self.writes += 1;
         let writer = writer_of(key, cells).expect("all transactions write their numbers");
         let written_us = cells.values().next().map_or(0, |(us, _)| *us);
@@ -115,7 +131,9 @@ impl Inside {
         };
         let Recorded { generation, .. } = *record;
         if !record.writes.contains(&(key.clone(), written_us)) {
-            let what = format!("transaction {writer} writes what its record does not say: {key:?} at {written_us}");
+            let what = format!(
+                "transaction {writer} writes what its record does not say: {key:?} at {written_us}"
+            );
             return self.violate(what);
         }
         if std::mem::replace(&mut record.is_begun, true) {
@@ -123,36 +141,52 @@ impl Inside {
         }
         let shard = record.shard.clone();
         let copies = count(&record.at, record.written_us);
-        let (sealed, claimed) = shards.get(&shard).map_or((0, 0), |shard| (shard.sealed, shard.generation));
+        let (sealed, claimed) =
+            shards.get(&shard).map_or((0, 0), |shard| (shard.sealed, shard.generation));
         self.recovered += u64::from(claimed > generation);
         let last = self.last_begun.entry(shard).or_insert(generation);
         let later = *last;
         *last = later.max(generation);
         if copies < 2 {
-            self.violate(format!("transaction {writer} is written, and {copies} replicas have its record"));
+            self.violate(format!(
+                "transaction {writer} is written, and {copies} replicas have its record"
+            ));
         } else if generation <= sealed {
-            self.violate(format!("transaction {writer} of generation {generation} is begun, and {sealed} is sealed"));
+            self.violate(format!(
+                "transaction {writer} of generation {generation} is begun, and {sealed} is sealed"
+            ));
         } else if later > generation {
-            let what = format!("transaction {writer} of generation {generation} is begun, after those of {later}");
+            let what = format!(
+                "transaction {writer} of generation {generation} is begun, after those of {later}"
+            );
             self.violate(what);
         }
     }
 
     /// Generations of a shard up to this one are sealed: all that was committed in them is there.
     pub fn sealed(&mut self, of: &ShardKey, sealed: i64, count: Count<'_>) {
-        let mut begun = self
-            .records
-            .iter()
-            .filter(|(_, record)| record.is_begun && &record.shard == of && record.generation <= sealed);
-        let lacks = begun.find(|(_, record)| record.writes.iter().any(|(key, us)| count(key, *us) < 2));
-        if let Some(what) = lacks.map(|(writer, record)| format!("{writer} is sealed in part: {record:?}")) {
+        let mut begun = self.records.iter().filter(|(_, record)| {
+            record.is_begun && &record.shard == of && record.generation <= sealed
+        });
+        let lacks =
+            begun.find(|(_, record)| record.writes.iter().any(|(key, us)| count(key, *us) < 2));
+        if let Some(what) =
+            lacks.map(|(writer, record)| format!("{writer} is sealed in part: {record:?}"))
+        {
             self.violate(what);
         }
     }
 
-    /// What is wrong when nothing is under way any more. `seals`: whoever opens a log seals those before it.
-    pub fn at_rest(&self, shards: &BTreeMap<ShardKey, Shard>, seals: bool, count: Count<'_>) -> Option<String> {
-        let mut unsealed = shards.iter().filter(|(_, shard)| seals && shard.sealed + 1 != shard.generation);
+    /// What is wrong when nothing is under way any more. `seals`: whoever opens a log seals those
+    /// before it.
+    pub fn at_rest(
+        &self,
+        shards: &BTreeMap<ShardKey, Shard>,
+        seals: bool,
+        count: Count<'_>,
+    ) -> Option<String> {
+        let mut unsealed =
+            shards.iter().filter(|(_, shard)| seals && shard.sealed + 1 != shard.generation);
         if let Some((of, shard)) = unsealed.next() {
             return Some(format!("the log of {of:?} is not open: {shard:?}"));
         }
@@ -161,7 +195,8 @@ impl Inside {
             if record.is_begun && lacks {
                 return Some(format!("transaction {writer} is there in part: {record:?}"));
             }
-            let is_open = shards.get(&record.shard).is_some_and(|shard| shard.sealed < record.generation);
+            let is_open =
+                shards.get(&record.shard).is_some_and(|shard| shard.sealed < record.generation);
             let is_there = count(&record.at, record.written_us) > 0;
             (is_open && is_there && !record.is_begun)
                 .then(|| format!("transaction {writer} is undecided: {record:?} {shards:?}"))

@@ -1,11 +1,15 @@
-//! Transactions of a whole fleet in a simulated world: proxies with the real code, tables on three replicas of which two answer, clients
-//! that send `BEGIN TRANSACTION .. COMMIT TRANSACTION`; and what goes wrong.
+//! Transactions of a whole fleet in a simulated world: proxies with the real code, tables on three
+//! replicas of which two answer, clients that send `BEGIN TRANSACTION .. COMMIT TRANSACTION`; and
+//! what goes wrong.
 //!
 //! What is looked at, in every run:
 //! - the history that clients have seen is strictly serialisable ([`checker`]);
-//! - totals are right, one of each pair is on call, and conditions are what they say, in every answer ([`history`]);
-//! - nothing is written without its record, or begun after its generation was sealed or a later one is served ([`inside`]);
-//! - at rest no transaction is there in part, none is undecided, what was told as done is there, and what was told as not done is not;
+//! - totals are right, one of each pair is on call, and conditions are what they say, in every
+//!   answer ([`history`]);
+//! - nothing is written without its record, or begun after its generation was sealed or a later one
+//!   is served ([`inside`]);
+//! - at rest no transaction is there in part, none is undecided, what was told as done is there,
+//!   and what was told as not done is not;
 //! - every request is answered once.
 
 mod checker;
@@ -44,7 +48,8 @@ fn settings_of(seed: u64, drift_ppm: u64) -> Settings {
     Settings { clients: 1, locks: 1, transactors: drawn.clients, looks_inside: true, ..drawn }
 }
 
-/// Faults end, all is answered, and everything is read once more. Nothing is left, in part or undecided.
+/// Faults end, all is answered, and everything is read once more. Nothing is left, in part or
+/// undecided.
 fn come_to_rest(scene: &mut Scene) {
     scene.come_to_rest(10 * SECOND);
     let wrong = wrong_at_rest(scene);
@@ -68,8 +73,12 @@ fn wrong_at_rest(scene: &Scene) -> Option<String> {
         (1..=history.asked.len() as i64).find_map(|writer| {
             let is_begun = tables.inside.record(writer).is_some_and(|record| record.is_begun);
             // What is decided alone has no record.
-            let told = history.was_written(writer).filter(|_| history.of(writer).spec.expects.is_none())?;
-            (told != is_begun).then(|| format!("transaction {writer} was told otherwise: {:?}", history.of(writer)))
+            let told = history
+                .was_written(writer)
+                .filter(|_| history.of(writer).spec.expects.is_none())?;
+            (told != is_begun).then(|| {
+                format!("transaction {writer} was told otherwise: {:?}", history.of(writer))
+            })
         })
     })
 }
@@ -119,7 +128,8 @@ fn check(scene: &Scene) {
 
 #[test]
 fn transactions_without_faults() {
-    let mut scene = Scene::new(Settings { transactors: 4, looks_inside: true, ..super::settings(1) });
+    let mut scene =
+        Scene::new(Settings { transactors: 4, looks_inside: true, ..super::settings(1) });
     scene.run_for(8 * SECOND);
     come_to_rest(&mut scene);
     check(&scene);
@@ -144,7 +154,8 @@ fn a_seed_replays_the_same_transactions() {
 #[test]
 fn runs_have_transactions_of_all_kinds_and_recoveries() {
     let (mut all, mut seen_in_doubt, mut edges) = (history::Counts::default(), 0, 0);
-    let (mut claims, mut refused, mut recovered, mut late, mut executed, mut told_early) = (0, 0, 0, 0, 0, 0);
+    let (mut claims, mut refused, mut recovered, mut late, mut executed, mut told_early) =
+        (0, 0, 0, 0, 0, 0);
     for seed in 0..120 {
         // Late records are rare: there are more runs only until one was seen.
         if seed >= 24 && late > 0 {
@@ -165,17 +176,29 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
         recovered += ring.tables.inside.recovered;
         late += ring.tables.inside.late;
         let cores = scene.proxies.iter().flat_map(|proxy| &proxy.metrics);
-        told_early += cores.map(|core| core.transactions.events.of(TransactionEvent::ToldEarly).get()).sum::<u64>();
-        executed += scene.transactors.iter().map(|client| scene.world.host(*client).executed).sum::<u64>();
+        told_early += cores
+            .map(|core| core.transactions.events.of(TransactionEvent::ToldEarly).get())
+            .sum::<u64>();
+        executed +=
+            scene.transactors.iter().map(|client| scene.world.host(*client).executed).sum::<u64>();
     }
-    let of_logs = format!("{claims} claims, {refused} refused, {recovered} recovered, {late} late records");
+    let of_logs =
+        format!("{claims} claims, {refused} refused, {recovered} recovered, {late} late records");
     let counts = format!(
         "{all:?}, {seen_in_doubt} seen in doubt, {edges} edges, {executed} prepared, {told_early} told early, {of_logs}"
     );
     println!("{counts}");
-    assert!(all.applied > 1_000 && all.read > 500 && all.not_done > 50 && all.in_doubt > 50, "{counts}");
     assert!(
-        seen_in_doubt > 10 && claims > 60 && recovered > 1 && late > 0 && executed > 300 && told_early > 300,
+        all.applied > 1_000 && all.read > 500 && all.not_done > 50 && all.in_doubt > 50,
+        "{counts}"
+    );
+    assert!(
+        seen_in_doubt > 10
+            && claims > 60
+            && recovered > 1
+            && late > 0
+            && executed > 300
+            && told_early > 300,
         "{counts}"
     );
 }
@@ -208,8 +231,9 @@ fn what_a_dead_owner_left_undone_is_made_though_its_tables_have_no_mode_any_more
     assert!(recovered > 2, "{recovered} transactions were recovered");
 }
 
-/// What is seen in the first of these seeds in which transactions without a step do what they must not; and all that was asked for.
-/// If such a seed is rare, the search begins shortly before the first one.
+/// What is seen in the first of these seeds in which transactions without a step do what they must
+/// not; and all that was asked for. If such a seed is rare, the search begins shortly before the
+/// first one.
 #[track_caller]
 fn seen_without(
     mut seeds: Range<u64>,
@@ -218,7 +242,8 @@ fn seen_without(
 ) -> (String, Rc<RefCell<History>>) {
     let Settings { weakened, looks_inside, shifts_only, leases_only, .. } = *leave_out;
     let found = seeds.find_map(|seed| {
-        let settings = Settings { weakened, looks_inside, shifts_only, leases_only, ..settings(seed) };
+        let settings =
+            Settings { weakened, looks_inside, shifts_only, leases_only, ..settings(seed) };
         let scene = run(settings, chaos(seed), 8 * SECOND);
         let violation = scene.witness.borrow_mut().violation.take();
         violation.map(|what| (seed, what, Rc::clone(&scene.history)))
@@ -232,7 +257,10 @@ fn seen_without(
 }
 
 fn without(step: Without) -> Settings {
-    Settings { weakened: Weakened { transactions: Some(step), ..Weakened::default() }, ..settings(0) }
+    Settings {
+        weakened: Weakened { transactions: Some(step), ..Weakened::default() },
+        ..settings(0)
+    }
 }
 
 fn without_of_opening(step: OpeningStep) -> Settings {
@@ -270,13 +298,18 @@ fn without_repeating_records_one_that_was_not_done_is_done_later() {
 
 #[test]
 fn without_recovery_a_transaction_stays_in_part() {
-    let (seen, _) = seen_without(14..74, &from_outside(without_of_opening(OpeningStep::Recovery)), Chaos::of_writes);
+    let (seen, _) = seen_without(
+        14..74,
+        &from_outside(without_of_opening(OpeningStep::Recovery)),
+        Chaos::of_writes,
+    );
     assert!(!seen.contains("not served"), "{seen}");
 }
 
 #[test]
 fn without_a_seal_what_came_to_nothing_may_be_done_yet() {
-    let (seen, _) = seen_without(52..152, &without_of_opening(OpeningStep::Seal), Chaos::of_late_records);
+    let (seen, _) =
+        seen_without(52..152, &without_of_opening(OpeningStep::Seal), Chaos::of_late_records);
     assert!(seen.contains("after those of") || seen.contains("is undecided"), "{seen}");
 }
 
@@ -309,7 +342,10 @@ fn runs_have_statements_decided_alone_of_all_kinds() {
     }
     let shown = format!("{counts:?}, {seen_in_doubt} seen in doubt");
     println!("{shown}");
-    assert!(counts.applied > 500 && counts.read > 500 && counts.in_doubt > 50 && seen_in_doubt > 5, "{shown}");
+    assert!(
+        counts.applied > 500 && counts.read > 500 && counts.in_doubt > 50 && seen_in_doubt > 5,
+        "{shown}"
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Statements on the tables of transactions and of their log, as a node reads them.
 
 use shunt_language::ast::{
-    Assignment, CellMetadata, Comparison, Conditions, Insert, Mutation, Operation, Relation, Select, SelectClause,
-    Selector, Statement, Term,
+    Assignment, CellMetadata, Comparison, Conditions, Insert, Mutation, Operation, Relation,
+    Select, SelectClause, Selector, Statement, Term,
 };
 use shunt_wire::cql::message::encode_result::{Column, native};
 
@@ -120,16 +120,31 @@ impl Parsed {
                 () if text.contains("SET generation") => What::Claim,
                 () => What::Seal,
             };
-            return Some(Parsed { what, table: 0, timestamp: None, key: Vec::new(), markers: Vec::new() });
+            return Some(Parsed {
+                what,
+                table: 0,
+                timestamp: None,
+                key: Vec::new(),
+                markers: Vec::new(),
+            });
         }
         let parsed = shunt_language::parse(text).ok()?;
         if let Statement::Batch(batch) = &parsed.statement {
             let count = parsed.markers.len();
-            let one = |mutation: &Mutation| Parsed::of(&Statement::Mutation(mutation.clone()), count, text);
+            let one = |mutation: &Mutation| {
+                Parsed::of(&Statement::Mutation(mutation.clone()), count, text)
+            };
             let all: Vec<Parsed> = batch.mutations.iter().map(one).collect::<Option<_>>()?;
-            let markers = (0..count).map(|marker| all.iter().map(|one| one.markers[marker]).max().unwrap_or(0));
+            let markers = (0..count)
+                .map(|marker| all.iter().map(|one| one.markers[marker]).max().unwrap_or(0));
             let (table, markers) = (all.first()?.table, markers.collect());
-            return Some(Parsed { what: What::Batch(all), table, timestamp: None, key: Vec::new(), markers });
+            return Some(Parsed {
+                what: What::Batch(all),
+                table,
+                timestamp: None,
+                key: Vec::new(),
+                markers,
+            });
         }
         Parsed::of(&parsed.statement, parsed.markers.len(), text)
     }
@@ -140,7 +155,9 @@ impl Parsed {
             Statement::Mutation(mutation) => mutation.table(),
             _ => return None,
         };
-        let is_it = |keyspace: &str, table: &str| name.keyspace.as_deref() == Some(keyspace) && name.name == table;
+        let is_it = |keyspace: &str, table: &str| {
+            name.keyspace.as_deref() == Some(keyspace) && name.name == table
+        };
         let table = TABLES.iter().position(|table| is_it(table.keyspace, table.name))?;
         let of = &TABLES[table];
         let mut terms: Vec<(usize, Term)> = Vec::new();
@@ -151,7 +168,9 @@ impl Parsed {
         let (mut from, mut key) = (None, vec![None; of.partition + of.clustering]);
         let mut relate = |relations: &[Relation], place: &mut dyn FnMut(&str, &Term) -> usize| {
             for relation in relations {
-                let Relation::Column { column, comparison, value } = relation else { panic!("{text}") };
+                let Relation::Column { column, comparison, value } = relation else {
+                    panic!("{text}")
+                };
                 let at = place(column, value);
                 match comparison {
                     Comparison::Equal => key[at] = Some(value.clone()),
@@ -167,7 +186,12 @@ impl Parsed {
             timestamp = Some(*marker);
         }
         let what = match statement {
-            Statement::Select(Select { clause: SelectClause::Items(items), relations, limit, .. }) => {
+            Statement::Select(Select {
+                clause: SelectClause::Items(items),
+                relations,
+                limit,
+                ..
+            }) => {
                 relate(relations, &mut place);
                 let named = |selector: &Selector| match selector {
                     Selector::Column(name) => of.column(name),
@@ -193,7 +217,8 @@ impl Parsed {
                 let cells = update.assignments.iter().map(set).collect();
                 relate(&update.relations, &mut place);
                 if let Conditions::All(all) = &update.conditions {
-                    all.iter().for_each(|condition| _ = place(&condition.column, &condition.values[0]));
+                    all.iter()
+                        .for_each(|condition| _ = place(&condition.column, &condition.values[0]));
                 }
                 What::Write { cells }
             }
@@ -227,8 +252,11 @@ impl Parsed {
         Some(Parsed { what, table, timestamp, key, markers })
     }
 
-    /// Bind markers and columns, and which of the markers are the partition key, as PREPARE tells them.
-    pub fn shown(&self) -> (&'static str, &'static str, Vec<Column<'static>>, Vec<Column<'static>>, Vec<u16>) {
+    /// Bind markers and columns, and which of the markers are the partition key, as PREPARE tells
+    /// them.
+    pub fn shown(
+        &self,
+    ) -> (&'static str, &'static str, Vec<Column<'static>>, Vec<Column<'static>>, Vec<u16>) {
         let of = &TABLES[self.table];
         let columns = match &self.what {
             What::Select { columns, .. } => columns.iter().map(|asked| asked.column(of)).collect(),
@@ -245,14 +273,18 @@ impl Parsed {
 
     /// The statement with these values. What has no timestamp of its client's has that of its node.
     pub fn request(&self, values: &[Vec<u8>], timestamp_us: i64) -> Request {
-        let number = |place: usize| i64::from_be_bytes(values[place].as_slice().try_into().expect("eight bytes"));
-        let timestamp_us = self.timestamp.map_or(timestamp_us, |marker| number(usize::from(marker)));
+        let number = |place: usize| {
+            i64::from_be_bytes(values[place].as_slice().try_into().expect("eight bytes"))
+        };
+        let timestamp_us =
+            self.timestamp.map_or(timestamp_us, |marker| number(usize::from(marker)));
         let shard = |place: usize| (values[place].clone(), values[place + 1].clone());
         let of = &TABLES[self.table];
         let value = |term: &Term, column: usize| match term {
             Term::Marker(marker) => values[usize::from(*marker)].clone(),
             Term::Literal(literal) => {
-                let number: i64 = literal.text.parse().expect("numbers are all the literals that there are");
+                let number: i64 =
+                    literal.text.parse().expect("numbers are all the literals that there are");
                 if of.columns[column].1 == native::INT {
                     (number as i32).to_be_bytes().to_vec()
                 } else {
@@ -261,9 +293,12 @@ impl Parsed {
             }
             other => panic!("{other:?} is no value of the simulation"),
         };
-        let key: Vec<Vec<u8>> = self.key.iter().enumerate().map(|(column, term)| value(term, column)).collect();
+        let key: Vec<Vec<u8>> =
+            self.key.iter().enumerate().map(|(column, term)| value(term, column)).collect();
         let parts = key.iter().take(of.partition);
-        let partition = parts.flat_map(|part| [&(part.len() as u16).to_be_bytes()[..], part].concat()).collect();
+        let partition = parts
+            .flat_map(|part| [&(part.len() as u16).to_be_bytes()[..], part].concat())
+            .collect();
         let clustering = key.get(of.partition).cloned().unwrap_or_default();
         match &self.what {
             What::Select { columns, from, limit } => {
@@ -271,13 +306,23 @@ impl Parsed {
                     Some(from) => (value(from, of.partition), true),
                     None => (clustering, key.len() == of.partition && of.clustering > 0),
                 };
-                Request::Read { table: self.table, partition, clustering, columns: columns.clone(), limit: *limit }
+                Request::Read {
+                    table: self.table,
+                    partition,
+                    clustering,
+                    columns: columns.clone(),
+                    limit: *limit,
+                }
             }
             What::Write { cells } => {
-                let cells = cells.iter().map(|(column, term)| (*column, (timestamp_us, value(term, *column))));
+                let cells = cells
+                    .iter()
+                    .map(|(column, term)| (*column, (timestamp_us, value(term, *column))));
                 Request::Write { key: (self.table, partition, clustering), cells: cells.collect() }
             }
-            What::Batch(all) => Request::Several(all.iter().map(|one| one.request(values, timestamp_us)).collect()),
+            What::Batch(all) => {
+                Request::Several(all.iter().map(|one| one.request(values, timestamp_us)).collect())
+            }
             What::Delete => Request::Delete { table: self.table, partition, at_us: timestamp_us },
             What::ReadShard => Request::ReadShard { of: shard(0) },
             What::First => Request::First { of: shard(0), claim: values[2].clone() },
@@ -288,9 +333,12 @@ impl Parsed {
                 from: number(4),
                 sealed: number(5),
             },
-            What::Seal => {
-                Request::Seal { of: shard(1), sealed: number(0), generation: number(3), claim: values[4].clone() }
-            }
+            What::Seal => Request::Seal {
+                of: shard(1),
+                sealed: number(0),
+                generation: number(3),
+                claim: values[4].clone(),
+            },
         }
     }
 }

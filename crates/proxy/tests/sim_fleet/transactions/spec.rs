@@ -1,4 +1,5 @@
-//! Transactions that the clients of the simulation ask for: what they read, on which condition, and what they write; and their texts.
+//! Transactions that the clients of the simulation ask for: what they read, on which condition, and
+//! what they write; and their texts.
 
 use std::fmt::Write as _;
 
@@ -41,10 +42,13 @@ impl RowOf {
 
     /// Leases of all keyspaces.
     pub fn leases() -> impl Iterator<Item = RowOf> {
-        (0..KEYSPACES.len()).flat_map(|keyspace| (ROWS..ROWS + LEASES).map(move |number| RowOf { keyspace, number }))
+        (0..KEYSPACES.len()).flat_map(|keyspace| {
+            (ROWS..ROWS + LEASES).map(move |number| RowOf { keyspace, number })
+        })
     }
 
-    /// The column beside the version and the writer: a balance, whether one is on call, or who holds it.
+    /// The column beside the version and the writer: a balance, whether one is on call, or who
+    /// holds it.
     pub fn column(self) -> &'static str {
         match () {
             () if self.is_account() => "balance",
@@ -110,12 +114,20 @@ pub struct Spec {
 impl Spec {
     pub fn empty(keyspace: usize) -> Spec {
         let none = (Vec::new(), Vec::new(), Vec::new());
-        Spec { keyspace, reads: none.0, conditions: none.1, writes: none.2, returns: true, expects: None }
+        Spec {
+            keyspace,
+            reads: none.0,
+            conditions: none.1,
+            writes: none.2,
+            returns: true,
+            expects: None,
+        }
     }
 
     /// Replaces a lease that is known to be this; none: its holder stays.
     pub fn lease(lease: RowOf, expects: Found, holder: Option<i64>) -> Spec {
-        let (reads, writes) = (vec![lease], vec![(lease, holder.map_or(Change::Nothing, Change::Set))]);
+        let (reads, writes) =
+            (vec![lease], vec![(lease, holder.map_or(Change::Nothing, Change::Set))]);
         Spec { reads, writes, expects: Some(expects), ..Spec::empty(lease.keyspace) }
     }
 
@@ -224,14 +236,19 @@ impl Spec {
         self.conditions.iter().all(|(read, least)| values[*read] >= *least)
     }
 
-    /// Its text and the values of its markers, as the transaction of this number; or all in its text.
+    /// Its text and the values of its markers, as the transaction of this number; or all in its
+    /// text.
     pub fn text(&self, writer: i64, has_markers: bool) -> (String, Vec<Vec<u8>>) {
         let mut values = Vec::new();
         let mut value = |number: i64, is_long: bool| {
             if !has_markers {
                 return number.to_string();
             }
-            values.push(if is_long { number.to_be_bytes().to_vec() } else { (number as i32).to_be_bytes().to_vec() });
+            values.push(if is_long {
+                number.to_be_bytes().to_vec()
+            } else {
+                (number as i32).to_be_bytes().to_vec()
+            });
             "?".to_owned()
         };
         let keyspace = KEYSPACES[self.keyspace];
@@ -242,7 +259,11 @@ impl Spec {
             };
             let set = [value(expects.version + 1, false), value(writer, true)];
             let id = value(lease.key()[0].into(), false);
-            let is = [value(expects.version, false), value(expects.writer, true), value(expects.value, false)];
+            let is = [
+                value(expects.version, false),
+                value(expects.writer, true),
+                value(expects.value, false),
+            ];
             let text = format!(
                 "UPDATE {keyspace}.leases SET {holder}version = {}, writer = {} WHERE id = {id} \
                  IF version = {} AND writer = {} AND holder = {}",
@@ -252,14 +273,17 @@ impl Spec {
         }
         let of = |row: RowOf, value: &mut dyn FnMut(i64, bool) -> String| {
             let parts = if row.is_account() { &["id"][..] } else { &["region", "id"][..] };
-            let parts =
-                parts.iter().zip(row.key()).map(|(column, part)| format!("{column} = {}", value(part.into(), false)));
+            let parts = parts
+                .iter()
+                .zip(row.key())
+                .map(|(column, part)| format!("{column} = {}", value(part.into(), false)));
             parts.collect::<Vec<_>>().join(" AND ")
         };
         let mut text = "BEGIN TRANSACTION\n".to_owned();
         let is_plain = self.is_plain();
         for (place, row) in self.reads.iter().enumerate() {
-            let select = format!("SELECT {}, version, writer FROM {keyspace}.{}", row.column(), row.table());
+            let select =
+                format!("SELECT {}, version, writer FROM {keyspace}.{}", row.column(), row.table());
             let key = of(*row, &mut value);
             let _ = match is_plain {
                 true => writeln!(text, "{select} WHERE {key};"),
@@ -268,7 +292,9 @@ impl Spec {
         }
         if self.returns && !is_plain {
             let columns = |(place, row): (usize, &RowOf)| {
-                ["version", "writer", row.column()].map(|column| format!("r{place}.{column}")).join(", ")
+                ["version", "writer", row.column()]
+                    .map(|column| format!("r{place}.{column}"))
+                    .join(", ")
             };
             let columns: Vec<String> = self.reads.iter().enumerate().map(columns).collect();
             let _ = writeln!(text, "SELECT {};", columns.join(", "));

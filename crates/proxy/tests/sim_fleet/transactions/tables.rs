@@ -1,5 +1,6 @@
-//! The tables of the simulated ring that transactions are on, and those of their log: cells on three replicas, of which the last write
-//! wins; writes reach replicas late or never, a read asks two and repairs them, conditional statements are carried out one after the other.
+//! The tables of the simulated ring that transactions are on, and those of their log: cells on
+//! three replicas, of which the last write wins; writes reach replicas late or never, a read asks
+//! two and repairs them, conditional statements are carried out one after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +28,14 @@ pub struct Table {
     pub clustering: usize,
 }
 
-const ACCOUNTS: &[Column<'static>] = &[("id", INT), ("balance", INT), ("version", INT), ("writer", BIGINT)];
+const ACCOUNTS: &[Column<'static>] =
+    &[("id", INT), ("balance", INT), ("version", INT), ("writer", BIGINT)];
 const SHIFTS: &[Column<'static>] =
     &[("region", INT), ("id", INT), ("on_call", INT), ("version", INT), ("writer", BIGINT)];
-const LEASES: &[Column<'static>] = &[("id", INT), ("holder", INT), ("version", INT), ("writer", BIGINT)];
-const LOW: &[Column<'static>] = &[("cluster", TEXT), ("shard", INT), ("generation", BIGINT), ("low", BIGINT)];
+const LEASES: &[Column<'static>] =
+    &[("id", INT), ("holder", INT), ("version", INT), ("writer", BIGINT)];
+const LOW: &[Column<'static>] =
+    &[("cluster", TEXT), ("shard", INT), ("generation", BIGINT), ("low", BIGINT)];
 const LOG: &[Column<'static>] = &[
     ("cluster", TEXT),
     ("shard", INT),
@@ -152,37 +156,58 @@ impl Tables {
     /// Puts the rows that there are at first on all replicas.
     pub fn fill(&mut self) {
         for row in (0..KEYSPACES.len()).flat_map(RowOf::all).chain(RowOf::leases()) {
-            let is_it = |table: &Table| table.keyspace == KEYSPACES[row.keyspace] && table.name == row.table();
+            let is_it = |table: &Table| {
+                table.keyspace == KEYSPACES[row.keyspace] && table.name == row.table()
+            };
             let table = TABLES.iter().position(is_it).expect("a table of the simulation");
-            let key: Vec<Vec<u8>> = row.key().iter().map(|part| part.to_be_bytes().to_vec()).collect();
+            let key: Vec<Vec<u8>> =
+                row.key().iter().map(|part| part.to_be_bytes().to_vec()).collect();
             let partition = [&4u16.to_be_bytes()[..], &key[0]].concat();
             let of = |name: &str| TABLES[table].column(name);
             let first = (row.value_at_first() as i32).to_be_bytes().to_vec();
-            let cells =
-                [(of(row.column()), (0, first)), (of("version"), (0, vec![0; 4])), (of("writer"), (0, vec![0; 8]))];
+            let cells = [
+                (of(row.column()), (0, first)),
+                (of("version"), (0, vec![0; 4])),
+                (of("writer"), (0, vec![0; 8])),
+            ];
             let key = (table, partition, key.get(1).cloned().unwrap_or_default());
-            self.replicas.iter_mut().for_each(|replica| replica.put(&key, &Row::from(cells.clone())));
+            self.replicas
+                .iter_mut()
+                .for_each(|replica| replica.put(&key, &Row::from(cells.clone())));
         }
     }
 
     /// Carries a statement out, a write on so many replicas now; the others get it later, or never.
-    pub fn execute(&mut self, now_ns: u64, random: &mut Random, request: &Request, reached: usize) -> Reply {
+    pub fn execute(
+        &mut self,
+        now_ns: u64,
+        random: &mut Random,
+        request: &Request,
+        reached: usize,
+    ) -> Reply {
         self.deliver(now_ns);
         match request {
             Request::Read { table, partition, clustering, columns, limit } => {
                 let rows = self.read(random, (*table, partition), clustering, *limit);
                 let of = &TABLES[*table];
                 let value = |(key, row): &(RowKey, Row), asked: &Asked| match asked {
-                    Asked::Value(column) if *column < of.partition + of.clustering => Some(key.2.clone()),
+                    Asked::Value(column) if *column < of.partition + of.clustering => {
+                        Some(key.2.clone())
+                    }
                     Asked::Value(column) => row.get(column).map(|(_, value)| value.clone()),
-                    Asked::WriteTime(column) => row.get(column).map(|(us, _)| us.to_be_bytes().to_vec()),
+                    Asked::WriteTime(column) => {
+                        row.get(column).map(|(us, _)| us.to_be_bytes().to_vec())
+                    }
                     Asked::TimeToLive => None,
                 };
-                let rows = rows.iter().map(|row| columns.iter().map(|column| value(row, column)).collect());
+                let rows = rows
+                    .iter()
+                    .map(|row| columns.iter().map(|column| value(row, column)).collect());
                 Reply::Rows(columns.iter().map(|asked| asked.column(of)).collect(), rows.collect())
             }
             Request::Write { key, cells } => {
-                self.inside.written(key, cells, &self.shards, &|key, us| count(&self.replicas, key, us));
+                self.inside
+                    .written(key, cells, &self.shards, &|key, us| count(&self.replicas, key, us));
                 self.spread(now_ns, random, request, reached);
                 Reply::Void
             }
@@ -205,7 +230,10 @@ impl Tables {
                 self.claimed(is_new)
             }
             Request::Claim { of, generation, claim, from, sealed } => {
-                let row = self.shards.get_mut(of).filter(|row| (row.generation, row.sealed) == (*from, *sealed));
+                let row = self
+                    .shards
+                    .get_mut(of)
+                    .filter(|row| (row.generation, row.sealed) == (*from, *sealed));
                 let applies = row.is_some();
                 if let Some(row) = row {
                     (row.generation, row.claim) = (*generation, claim.clone());
@@ -213,7 +241,10 @@ impl Tables {
                 self.claimed(applies)
             }
             Request::Seal { of, sealed, generation, claim } => {
-                let row = self.shards.get_mut(of).filter(|row| (row.generation, &row.claim) == (*generation, claim));
+                let row = self
+                    .shards
+                    .get_mut(of)
+                    .filter(|row| (row.generation, &row.claim) == (*generation, claim));
                 let applies = row.is_some();
                 if let Some(row) = row {
                     row.sealed = *sealed;
@@ -242,7 +273,11 @@ impl Tables {
                 self.apply(replica, request);
             } else if random.below(3) > 0 {
                 let within_ns = if random.below(4) == 0 { 12 * SECOND } else { SECOND / 3 };
-                self.late.push(Late { at_ns: now_ns + random.below(within_ns), replica, request: request.clone() });
+                self.late.push(Late {
+                    at_ns: now_ns + random.below(within_ns),
+                    replica,
+                    request: request.clone(),
+                });
             }
         }
     }
@@ -250,7 +285,9 @@ impl Tables {
     fn apply(&mut self, replica: usize, request: &Request) {
         match request {
             Request::Write { key, cells } => self.replicas[replica].put(key, cells),
-            Request::Delete { table, partition, at_us } => self.replicas[replica].delete(*table, partition, *at_us),
+            Request::Delete { table, partition, at_us } => {
+                self.replicas[replica].delete(*table, partition, *at_us)
+            }
             Request::Several(requests) => requests.iter().for_each(|one| self.apply(replica, one)),
             _ => {}
         }
@@ -258,14 +295,16 @@ impl Tables {
 
     /// What was on its way, and has come by now.
     pub fn deliver(&mut self, now_ns: u64) {
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ns <= now_ns);
+        let (due, late) =
+            std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ns <= now_ns);
         self.late = late;
         for Late { replica, request, .. } in due {
             self.apply(replica, &request);
         }
     }
 
-    /// Asks two replicas, repairs both, and gives what they have together: the row at a place, or all from there.
+    /// Asks two replicas, repairs both, and gives what they have together: the row at a place, or
+    /// all from there.
     fn read(
         &mut self,
         random: &mut Random,
@@ -275,8 +314,10 @@ impl Tables {
     ) -> Vec<(RowKey, Row)> {
         let first = random.index(3);
         let asked = [first, (first + 1 + random.index(2)) % 3];
-        let up_to_us =
-            asked.iter().filter_map(|one| self.replicas[*one].deleted.get(&(table, partition.clone()))).max();
+        let up_to_us = asked
+            .iter()
+            .filter_map(|one| self.replicas[*one].deleted.get(&(table, partition.clone())))
+            .max();
         if let Some(up_to_us) = up_to_us.copied() {
             asked.iter().for_each(|one| self.replicas[*one].delete(table, partition, up_to_us));
         }
@@ -284,7 +325,9 @@ impl Tables {
         let mut merged: BTreeMap<RowKey, Row> = BTreeMap::new();
         for one in asked {
             let rows = self.replicas[one].rows.range((table, partition.clone(), from.clone())..);
-            let of = |key: &RowKey| key.0 == table && key.1 == *partition && (*is_range || key.2 == *from);
+            let of = |key: &RowKey| {
+                key.0 == table && key.1 == *partition && (*is_range || key.2 == *from)
+            };
             for (key, row) in rows.take_while(|(key, _)| of(key)).take(limit) {
                 let place = merged.entry(key.clone()).or_default();
                 for (column, cell) in row {
@@ -304,8 +347,13 @@ impl Tables {
 
 fn count(replicas: &[Replica; 3], key: &RowKey, written_us: i64) -> usize {
     let has = |replica: &&Replica| {
-        let is_deleted = replica.deleted.get(&(key.0, key.1.clone())).is_some_and(|us| *us >= written_us);
-        is_deleted || replica.rows.get(key).is_some_and(|row| row.values().any(|(us, _)| *us >= written_us))
+        let is_deleted =
+            replica.deleted.get(&(key.0, key.1.clone())).is_some_and(|us| *us >= written_us);
+        is_deleted
+            || replica
+                .rows
+                .get(key)
+                .is_some_and(|row| row.values().any(|(us, _)| *us >= written_us))
     };
     replicas.iter().filter(has).count()
 }

@@ -1,5 +1,5 @@
-//! A simulated client: it asks for transactions through any proxy, several at a time, as texts and prepared, and tells the
-//! [`super::history`] what it was answered.
+//! A simulated client: it asks for transactions through any proxy, several at a time, as texts and
+//! prepared, and tells the [`super::history`] what it was answered.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,7 +32,8 @@ pub struct Kind {
     pub shifts_only: bool,
     /// They ask only for leases.
     pub leases_only: bool,
-    /// Clocks of proxies run at rates that differ by much, so that what one has written may be in another's future.
+    /// Clocks of proxies run at rates that differ by much, so that what one has written may be in
+    /// another's future.
     pub wrong_clocks: bool,
 }
 
@@ -122,11 +123,18 @@ impl Transactor {
 
     pub fn show(&self) -> String {
         let Transactor { number, asked, looks, .. } = self;
-        format!("transactor {number}: at {:?} {:?} {asked:?} looks {looks:?}", self.proxies[self.at], self.cql.step())
+        format!(
+            "transactor {number}: at {:?} {:?} {asked:?} looks {looks:?}",
+            self.proxies[self.at],
+            self.cql.step()
+        )
     }
 
     fn unopened(&self) -> shunt_testing::Client {
-        shunt_testing::Client::new(Handshake { statements: self.texts.clone(), ..Handshake::new(self.version) })
+        shunt_testing::Client::new(Handshake {
+            statements: self.texts.clone(),
+            ..Handshake::new(self.version)
+        })
     }
 
     fn violate(&self, now_ns: u64, what: &str) {
@@ -147,9 +155,13 @@ impl Transactor {
         if let Some(look) = self.looks.last().copied() {
             if self.asked.is_empty() {
                 let spec = match look {
-                    Look::Keyspace(keyspace) => Spec { reads: RowOf::all(keyspace).collect(), ..Spec::empty(keyspace) },
+                    Look::Keyspace(keyspace) => {
+                        Spec { reads: RowOf::all(keyspace).collect(), ..Spec::empty(keyspace) }
+                    }
                     // There is no such version: it is told which there is.
-                    Look::Lease(lease) => Spec::lease(lease, Found { version: -1, writer: -1, value: -1 }, Some(0)),
+                    Look::Lease(lease) => {
+                        Spec::lease(lease, Found { version: -1, writer: -1, value: -1 }, Some(0))
+                    }
                 };
                 self.ask(io, spec);
             }
@@ -157,7 +169,8 @@ impl Transactor {
         }
         if self.acts {
             if self.asked.len() < self.most {
-                let is_lease = self.kind.leases_only || !self.kind.shifts_only && self.random.chance(0.3);
+                let is_lease =
+                    self.kind.leases_only || !self.kind.shifts_only && self.random.chance(0.3);
                 let mut spec = match is_lease {
                     true => self.lease(),
                     false => Spec::drawn(&mut self.random, self.kind.shifts_only),
@@ -193,7 +206,8 @@ impl Transactor {
         for value in &values {
             list.push(Value::Bytes(value));
         }
-        let params = QueryParams { values: list.values(), ..QueryParams::simple(Consistency::QUORUM) };
+        let params =
+            QueryParams { values: list.values(), ..QueryParams::simple(Consistency::QUORUM) };
         let mut body = Vec::new();
         let op = match statement {
             Some(statement) => {
@@ -224,7 +238,10 @@ impl Transactor {
     fn answered(&mut self, io: &mut Io, answer: &Answer) {
         let now_ns = io.now_ns();
         let Some(writer) = self.asked.remove(&answer.stream()) else {
-            let what = format!("transactor {} was answered what it had not asked: {answer:?}", self.number);
+            let what = format!(
+                "transactor {} was answered what it had not asked: {answer:?}",
+                self.number
+            );
             return self.violate(now_ns, &what);
         };
         self.witness.borrow_mut().answers += 1;
@@ -249,7 +266,9 @@ impl Transactor {
     fn learn(&mut self, writer: i64, ending: &Ending) {
         let history = self.history.borrow();
         let spec = &history.of(writer).spec;
-        let (Some(expects), Some(value), Some((lease, _))) = (spec.expects, spec.holder(), spec.writes.first()) else {
+        let (Some(expects), Some(value), Some((lease, _))) =
+            (spec.expects, spec.holder(), spec.writes.first())
+        else {
             return;
         };
         if let Ending::Done { found, applied } = ending {
@@ -263,7 +282,11 @@ impl Transactor {
         match code {
             error_code::WRITE_TIMEOUT => Ending::InDoubt,
             error_code::OVERLOADED => Ending::NotDone,
-            error_code::INVALID if self.kind.wrong_clocks && text.contains("which is in the future") => Ending::NotDone,
+            error_code::INVALID
+                if self.kind.wrong_clocks && text.contains("which is in the future") =>
+            {
+                Ending::NotDone
+            }
             error_code::IS_BOOTSTRAPPING => {
                 if self.random.chance(0.5) {
                     // What else it has asked is in doubt then.
@@ -283,7 +306,8 @@ impl Transactor {
         let history = self.history.borrow();
         let spec = &history.of(writer).spec;
         let payload = answer.prefix().custom_payload;
-        let applied = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == PAYLOAD)?.1);
+        let applied =
+            payload.and_then(|payload| payload.iter().find(|(key, _)| *key == PAYLOAD)?.1);
         let applied = applied.map(|value| value == [1]);
         let rows = answer.rows();
         if let Some(expects) = spec.expects {
@@ -301,7 +325,8 @@ impl Transactor {
         }
         let value = |place: usize| number(rows.first().and_then(|row| row.get(place)?.as_ref()));
         let found = (0..spec.reads.len()).filter(|_| spec.returns).map(|read| {
-            let places = if spec.is_plain() { [1, 2, 0] } else { [3 * read, 3 * read + 1, 3 * read + 2] };
+            let places =
+                if spec.is_plain() { [1, 2, 0] } else { [3 * read, 3 * read + 1, 3 * read + 2] };
             let [version, writer, value] = places.map(|place| value(place).unwrap_or(i64::MIN));
             Found { version, writer, value }
         });
@@ -321,7 +346,8 @@ impl Transactor {
             }
         }
         if self.proxies.len() > 1 && self.random.chance(0.8) {
-            self.at = (self.at + 1 + self.random.index(self.proxies.len() - 1)) % self.proxies.len();
+            self.at =
+                (self.at + 1 + self.random.index(self.proxies.len() - 1)) % self.proxies.len();
         }
         io.set_timer(io.now_ns() + MILLISECOND + after_ns, CONNECT);
     }

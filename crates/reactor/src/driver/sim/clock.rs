@@ -1,6 +1,7 @@
 //! The clocks of one simulated host: how fast they run, and how far they are from the world's time.
 
-/// A simulated host's wall clock is so far ahead of the other unless it is set otherwise, microseconds: it is November 2023.
+/// A simulated host's wall clock is so far ahead of the other unless it is set otherwise,
+/// microseconds: it is November 2023.
 const WALL_OFFSET_US: i64 = 1_700_000_000_000_000;
 
 const MILLION: u128 = 1_000_000;

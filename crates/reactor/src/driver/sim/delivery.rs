@@ -70,7 +70,8 @@ impl Network {
         self.poke(host);
     }
 
-    /// The connect request was not answered: it is sent again after 1, 2, 4, ... seconds, as TCP does.
+    /// The connect request was not answered: it is sent again after 1, 2, 4, ... seconds, as TCP
+    /// does.
     fn repeat_open(&mut self, wire: usize, attempt: u32) {
         if attempt < 6 && self.wires[wire].sockets[0].attached {
             let packet = Packet::Open { attempt: attempt + 1 };
@@ -81,7 +82,8 @@ impl Network {
     fn parcel_arrives(&mut self, end: End) {
         let wire = &mut self.wires[end.wire];
         if wire.stage == Stage::Broken || wire.sockets[end.side].lost {
-            // What was under way when the connection was lost is gone; what was sent after it must not follow a gap.
+            // What was under way when the connection was lost is gone; what was sent after it must
+            // not follow a gap.
             return;
         }
         wire.pipes[end.side].parcel_arrives();

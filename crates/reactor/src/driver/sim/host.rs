@@ -1,4 +1,5 @@
-//! One host: a service, its `Io`, and the driver that joins them to the simulated network. Runs the turns.
+//! One host: a service, its `Io`, and the driver that joins them to the simulated network. Runs the
+//! turns.
 
 use super::network::Network;
 use super::wire::{End, News};
@@ -73,7 +74,8 @@ impl<S: Service> Running<S> {
         events: impl FnOnce(&mut Self, &mut Network) -> R,
     ) -> R {
         let machine = &mut network.machines[self.host];
-        let (clock, began_ns) = (machine.clock, machine.turn_began_ns.take().unwrap_or(network.now_ns));
+        let (clock, began_ns) =
+            (machine.clock, machine.turn_began_ns.take().unwrap_or(network.now_ns));
         self.io.now_ns = clock.local_ns(began_ns);
         let (boot_ns, wall_offset_us) = (clock.local_ns(network.now_ns), clock.wall_offset_us);
         self.io.simulated = Some(SimulatedClock { boot_ns, wall_offset_us });
@@ -157,14 +159,21 @@ impl<S: Service> Running<S> {
         if let Some(index) = network.slot(end) {
             let blocked = network.wires[end.wire].sockets[end.side].blocked;
             if !blocked && !self.io.unsent(index).is_empty() {
-                SimDriver { host: self.host, network, sockets: &mut self.sockets }.write(&mut self.io, index, end);
+                SimDriver { host: self.host, network, sockets: &mut self.sockets }.write(
+                    &mut self.io,
+                    index,
+                    end,
+                );
             }
             self.read(index, end, network);
         }
     }
 
     fn act_on(&mut self, news: News, index: u32, end: End, network: &mut Network) {
-        let connecting = matches!(self.io.connections[index as usize].state, State::Connecting | State::Restoring);
+        let connecting = matches!(
+            self.io.connections[index as usize].state,
+            State::Connecting | State::Restoring
+        );
         let reason = match (news, connecting) {
             (News::Connected, _) => {
                 network.note(self.host, "connected", end, 0);
@@ -235,7 +244,8 @@ impl<S: Service + 'static> Host for Running<S> {
     }
 
     fn timer_due(&mut self, network: &mut Network, for_ns: u64) {
-        // An earlier timer was set since, or that for this time has gone off. Were another set for each, there would be ever more.
+        // An earlier timer was set since, or that for this time has gone off. Were another set for
+        // each, there would be ever more.
         if self.timer_for_ns != Some(for_ns) {
             return;
         }
@@ -336,7 +346,12 @@ impl Driver for SimDriver<'_> {
         }
     }
 
-    fn freeze(&mut self, _io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+    fn freeze(
+        &mut self,
+        _io: &mut Io,
+        index: u32,
+        room: FrozenLimits,
+    ) -> Result<Frozen, NotFrozen> {
         let end = self.sockets.get(index).ok_or(NotFrozen::NotEstablished)?;
         let frozen = self.network.freeze(end, room)?;
         self.network.note(self.host, "freeze", end, u64::from(frozen.state.send_sequence));
@@ -348,7 +363,12 @@ impl Driver for SimDriver<'_> {
         self.sockets.get(index).map_or(0, |end| self.network.unacknowledged(end))
     }
 
-    fn restore(&mut self, _io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, ErrorKind> {
+    fn restore(
+        &mut self,
+        _io: &mut Io,
+        index: u32,
+        mut frozen: Frozen,
+    ) -> Result<Frozen, ErrorKind> {
         let end = self.network.restore(self.host, index, &frozen)?;
         self.network.note(self.host, "restore", end, u64::from(frozen.state.send_sequence));
         self.sockets.put(index, end);

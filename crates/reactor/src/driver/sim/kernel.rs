@@ -1,5 +1,5 @@
-//! The calls that a host makes to its kernel: connect, write, read, close. The faults of the network are drawn here, when
-//! something is written or a connection started.
+//! The calls that a host makes to its kernel: connect, write, read, close. The faults of the
+//! network are drawn here, when something is written or a connection started.
 
 use super::network::{NOWHERE, Network};
 use super::queue::{Event, Packet};
@@ -18,7 +18,8 @@ impl Network {
             None | Some([]) => self.machine_of(to.ip()),
             Some(listening) => listening[self.random.index(listening.len())].0,
         };
-        let sockets = [Socket::new(host, from, Some(slot), true), Socket::new(target, to, None, false)];
+        let sockets =
+            [Socket::new(host, from, Some(slot), true), Socket::new(target, to, None, false)];
         self.wires.push(Wire::new(sockets, windows));
         let wire = self.wires.len() - 1;
         if self.random.chance(self.options.connect_lost) {
@@ -32,7 +33,8 @@ impl Network {
         End { wire, side: 0 }
     }
 
-    /// How many bytes the kernel takes; 0 means that it is full and the end will be woken when there is room.
+    /// How many bytes the kernel takes; 0 means that it is full and the end will be woken when
+    /// there is room.
     pub(super) fn write(&mut self, end: End, bytes: &[u8]) -> Result<usize, ErrorKind> {
         let wire = &self.wires[end.wire];
         if wire.stage != Stage::Open || wire.sockets[end.side].lost {
@@ -106,8 +108,8 @@ impl Network {
         }
     }
 
-    /// Gives the socket up. An open wire is ended in order, unless bytes for this end are still unread or
-    /// `reset` asks for it: then the other side is told of a reset.
+    /// Gives the socket up. An open wire is ended in order, unless bytes for this end are still
+    /// unread or `reset` asks for it: then the other side is told of a reset.
     pub(super) fn detach(&mut self, end: End, reset: bool) {
         let unread = self.readable(end) > 0;
         let wire = &mut self.wires[end.wire];
@@ -118,7 +120,8 @@ impl Network {
         socket.attached = false;
         socket.slot = None;
         let silent = socket.lost || wire.stage != Stage::Open;
-        let other = wire.sockets[1 - end.side].attached || wire.sockets[1 - end.side].away.is_some();
+        let other =
+            wire.sockets[1 - end.side].attached || wire.sockets[1 - end.side].away.is_some();
         if other && !silent {
             if reset || unread {
                 self.send_reset(end.other());
@@ -153,7 +156,10 @@ impl Network {
         let pipe = &mut wire.pipes[to.side];
         pipe.parcels.push_back(length);
         pipe.last_arrival_ns = pipe.last_arrival_ns.max(self.now_ns + delay);
-        let event = Event::Packet { wire: to.wire, packet: Packet::Data { side: to.side, losses: pipe.losses } };
+        let event = Event::Packet {
+            wire: to.wire,
+            packet: Packet::Data { side: to.side, losses: pipe.losses },
+        };
         self.queue.push(pipe.last_arrival_ns, event);
     }
 

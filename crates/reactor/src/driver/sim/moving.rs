@@ -1,9 +1,11 @@
-//! Connections that are nowhere for a while: an end of a wire is taken from one host and attached to another.
+//! Connections that are nowhere for a while: an end of a wire is taken from one host and attached
+//! to another.
 //!
-//! What is on its way to the end meanwhile waits in the network, as if its sender repeated it until there is somebody to
-//! acknowledge it. What was on its way from the end arrives or is lost, as drawn; the restored end sends again what it says
-//! is not acknowledged, and what the peer has already is recognised by its sequence number. If nobody restores the end, its
-//! peer gives up after [`Options::give_up_ns`](super::Options::give_up_ns).
+//! What is on its way to the end meanwhile waits in the network, as if its sender repeated it until
+//! there is somebody to acknowledge it. What was on its way from the end arrives or is lost, as
+//! drawn; the restored end sends again what it says is not acknowledged, and what the peer has
+//! already is recognised by its sequence number. If nobody restores the end, its peer gives up
+//! after [`Options::give_up_ns`](super::Options::give_up_ns).
 
 use super::network::Network;
 use super::queue::Packet;
@@ -38,15 +40,22 @@ impl Network {
         let wire = &mut self.wires[end.wire];
         let frozen = Frozen {
             state: state_of(end, wire, unacknowledged),
-            unacknowledged: wire.pipes[1 - end.side].bytes.iter().skip(acknowledged).copied().collect(),
+            unacknowledged: wire.pipes[1 - end.side]
+                .bytes
+                .iter()
+                .skip(acknowledged)
+                .copied()
+                .collect(),
             unsent: Vec::new(),
             unread: wire.pipes[end.side].bytes.drain(..unread).collect(),
         };
         wire.pipes[end.side].arrived = 0;
         let next = (wire.next_sequence(end.other()), wire.next_sequence(end));
         let socket = &mut wire.sockets[end.side];
-        socket.away =
-            Some(Away { to_send: next.0, to_receive: next.1.wrapping_sub(wire.pipes[end.side].bytes.len() as u32) });
+        socket.away = Some(Away {
+            to_send: next.0,
+            to_receive: next.1.wrapping_sub(wire.pipes[end.side].bytes.len() as u32),
+        });
         socket.attached = false;
         socket.slot = None;
         let (host, queued) = (socket.host, std::mem::take(&mut socket.queued));
@@ -67,9 +76,15 @@ impl Network {
         there.bytes.len() - there.arrived
     }
 
-    /// Attaches the end that is away and has these addresses to a host. Fails with `AddrInUse` if it is attached to one
-    /// already, with `NotFound` if there is none, and with `InvalidData` if the bytes or sequence numbers are not its own.
-    pub(super) fn restore(&mut self, host: usize, slot: u32, frozen: &Frozen) -> Result<End, ErrorKind> {
+    /// Attaches the end that is away and has these addresses to a host. Fails with `AddrInUse` if
+    /// it is attached to one already, with `NotFound` if there is none, and with `InvalidData` if
+    /// the bytes or sequence numbers are not its own.
+    pub(super) fn restore(
+        &mut self,
+        host: usize,
+        slot: u32,
+        frozen: &Frozen,
+    ) -> Result<End, ErrorKind> {
         let end = self.end_between(frozen).ok_or(ErrorKind::NotFound)?;
         let wire = &self.wires[end.wire];
         let socket = &wire.sockets[end.side];
@@ -88,7 +103,8 @@ impl Network {
         let there = &wire.pipes[1 - end.side];
         let known = wire.next_sequence(end.other()).wrapping_sub(state.send_sequence) as usize;
         let overlap = known.min(there.bytes.len());
-        let told = frozen.unacknowledged.get(known - overlap..known).ok_or(ErrorKind::InvalidData)?;
+        let told =
+            frozen.unacknowledged.get(known - overlap..known).ok_or(ErrorKind::InvalidData)?;
         if !there.bytes.iter().skip(there.bytes.len() - overlap).eq(told) {
             return Err(ErrorKind::InvalidData);
         }
@@ -102,7 +118,8 @@ impl Network {
 
     fn attach(&mut self, end: End, host: usize, slot: u32, again: &[u8]) {
         let wire = &mut self.wires[end.wire];
-        let peer_is_gone = !wire.sockets[1 - end.side].attached && wire.sockets[1 - end.side].away.is_none();
+        let peer_is_gone =
+            !wire.sockets[1 - end.side].attached && wire.sockets[1 - end.side].away.is_none();
         let ended_in_order = wire.pipes[end.side].end_sent;
         let socket = &mut wire.sockets[end.side];
         socket.away = None;
@@ -141,11 +158,14 @@ impl Network {
             let sockets = &self.wires[end.wire].sockets;
             sockets[end.side].address == local && sockets[1 - end.side].address == peer
         };
-        (0..self.wires.len()).rev().flat_map(|wire| [End { wire, side: 0 }, End { wire, side: 1 }]).find(is)
+        (0..self.wires.len())
+            .rev()
+            .flat_map(|wire| [End { wire, side: 0 }, End { wire, side: 1 }])
+            .find(is)
     }
 
-    /// A packet that a kernel does not repeat reaches an end that is nowhere: it vanishes. That what it said is found out
-    /// later is remembered.
+    /// A packet that a kernel does not repeat reaches an end that is nowhere: it vanishes. That
+    /// what it said is found out later is remembered.
     pub(super) fn remember(&mut self, end: End, news: News) {
         let socket = &mut self.wires[end.wire].sockets[end.side];
         if socket.away.is_some() && matches!(news, News::Reset | News::TimedOut) {
@@ -169,6 +189,12 @@ fn state_of(end: End, wire: &super::wire::Wire, unacknowledged: usize) -> TcpSta
         timestamp: Some(receive_sequence),
         sack: true,
         window_scales: Some((7, 7)),
-        window: Window { send_update: next, send, largest: send, receive: here.window as u32, receive_update: next },
+        window: Window {
+            send_update: next,
+            send,
+            largest: send,
+            receive: here.window as u32,
+            receive_update: next,
+        },
     }
 }

@@ -1,8 +1,9 @@
-//! The state of the simulated network and of the machines on it. `kernel` has what a host asks of its side of it,
-//! `delivery` what arrives there.
+//! The state of the simulated network and of the machines on it. `kernel` has what a host asks of
+//! its side of it, `delivery` what arrives there.
 //!
-//! Everything that takes time is a packet in the event queue. Packets of one pipe keep their order; packets of
-//! different pipes overtake each other as their delays are drawn. Nothing here knows of services or of `Io`.
+//! Everything that takes time is a packet in the event queue. Packets of one pipe keep their order;
+//! packets of different pipes overtake each other as their delays are drawn. Nothing here knows of
+//! services or of `Io`.
 
 use super::clock::Clock;
 use super::options::{Options, SECOND};
@@ -26,7 +27,8 @@ pub(super) struct Machine {
     pub(super) dark: bool,
     pub(super) frozen: bool,
     pub(super) clock: Clock,
-    /// It was frozen when it had read its clock for a turn, at this time, and nothing else had happened in that.
+    /// It was frozen when it had read its clock for a turn, at this time, and nothing else had
+    /// happened in that.
     pub(super) turn_began_ns: Option<u64>,
     /// Counts restarts, so that events meant for an earlier life are dropped.
     pub(super) life: u32,
@@ -48,7 +50,8 @@ pub(super) struct Network {
     pub(super) queue: Queue,
     pub(super) machines: Vec<Machine>,
     pub(super) wires: Vec<Wire>,
-    /// Several hosts may listen on one address (the cores of one process); a connect gets any of them.
+    /// Several hosts may listen on one address (the cores of one process); a connect gets any of
+    /// them.
     pub(super) listeners: BTreeMap<SocketAddr, Vec<(usize, u16)>>,
     /// From a host, to a host.
     cuts: BTreeSet<(usize, usize)>,
@@ -115,7 +118,8 @@ impl Network {
         self.poke(host);
     }
 
-    /// The host's loop looks at its timers at this time, or a little later: at that for `for_ns`, by its own clock.
+    /// The host's loop looks at its timers at this time, or a little later: at that for `for_ns`,
+    /// by its own clock.
     pub(super) fn set_timer(&mut self, host: usize, for_ns: u64, at_ns: u64) {
         let late = self.random.range(&self.options.timer_delay_ns);
         let event = Event::Timer { host, life: self.machines[host].life, for_ns };
@@ -139,8 +143,8 @@ impl Network {
 
     // --- what happens to a host ---
 
-    /// All connections of the host end. A killed process resets or closes them; a machine without power does
-    /// neither, and answers nothing.
+    /// All connections of the host end. A killed process resets or closes them; a machine without
+    /// power does neither, and answers nothing.
     pub(super) fn host_gone(&mut self, host: usize, dark: bool) {
         let machine = &mut self.machines[host];
         machine.up = false;
@@ -282,6 +286,7 @@ impl Network {
 
     pub(super) fn fault(&mut self, what: &'static str, end: End) {
         let facts = [end.wire as u64, end.side as u64];
-        self.trace.note(self.now_ns, what, &facts, || format!("wire {} side {}", end.wire, end.side));
+        self.trace
+            .note(self.now_ns, what, &facts, || format!("wire {} side {}", end.wire, end.side));
     }
 }

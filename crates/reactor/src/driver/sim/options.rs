@@ -20,7 +20,8 @@ pub struct Options {
     pub turn_delay_ns: Range<u64>,
     /// How much later than asked for a timer fires.
     pub timer_delay_ns: Range<u64>,
-    /// Per connection and direction: bytes sent and not yet read by the other side before writes stop being taken.
+    /// Per connection and direction: bytes sent and not yet read by the other side before writes
+    /// stop being taken.
     pub window_bytes: Range<u64>,
     /// A read gets only part of what has arrived.
     pub partial_read: f64,
@@ -28,26 +29,31 @@ pub struct Options {
     pub short_write: f64,
     /// Something that is ready is left for a later turn, so that connections overtake each other.
     pub deferral: f64,
-    /// The bytes of a write are held back for `stall_ns` (a lost and repeated packet); only this connection waits.
+    /// The bytes of a write are held back for `stall_ns` (a lost and repeated packet); only this
+    /// connection waits.
     pub stall: f64,
     /// How long a stall lasts.
     pub stall_ns: Range<u64>,
-    /// A write makes the network reset the connection: what was under way in both directions is lost.
+    /// A write makes the network reset the connection: what was under way in both directions is
+    /// lost.
     pub reset: f64,
     /// A connect is refused.
     pub connect_refused: f64,
     /// A connect is never answered.
     pub connect_lost: f64,
-    /// A write turns the connection into a half-open one: nothing gets through any more and nobody is told.
+    /// A write turns the connection into a half-open one: nothing gets through any more and nobody
+    /// is told.
     pub half_open: f64,
     /// A connection cannot be frozen ([`NotFrozen::Moved`](crate::moving::NotFrozen::Moved)).
     pub freeze_failed: f64,
-    /// What was on its way from a connection when it was frozen is lost, and is sent again when it is restored.
+    /// What was on its way from a connection when it was frozen is lost, and is sent again when it
+    /// is restored.
     pub move_loss: f64,
-    /// A frozen connection cannot be restored (`ConnectFailed(OutOfMemory)`); the next attempt may succeed.
+    /// A frozen connection cannot be restored (`ConnectFailed(OutOfMemory)`); the next attempt may
+    /// succeed.
     pub restore_failed: f64,
-    /// After so long without a sign of the other side (half-open, partition) an end gives its connection up
-    /// with `Error(TimedOut)`, as keepalive probes do.
+    /// After so long without a sign of the other side (half-open, partition) an end gives its
+    /// connection up with `Error(TimedOut)`, as keepalive probes do.
     pub give_up_ns: u64,
     /// Connections that wait to be accepted by a frozen host; more are not answered.
     pub accept_backlog: usize,
@@ -78,7 +84,8 @@ impl Options {
         }
     }
 
-    /// Bytes arrive in crumbs and late, but every connection lives: for tests of what must come through whole.
+    /// Bytes arrive in crumbs and late, but every connection lives: for tests of what must come
+    /// through whole.
     pub fn crumbs() -> Options {
         Options {
             latency_ns: 10 * MICROSECOND..2 * MILLISECOND,
@@ -107,8 +114,8 @@ impl Options {
         }
     }
 
-    /// Another mixture for every seed: each fault is either off or of a strength of its own. Runs with few
-    /// kinds of faults get deep where runs with all of them die early.
+    /// Another mixture for every seed: each fault is either off or of a strength of its own. Runs
+    /// with few kinds of faults get deep where runs with all of them die early.
     pub fn mixed(seed: u64) -> Options {
         let mut random = Random::new(seed ^ 0x6d69_7865_6420_6f70);
         let mut strength = |most: f64| -> f64 {
@@ -127,7 +134,8 @@ impl Options {
             ..Options::calm()
         };
         if random.chance(0.5) {
-            options.latency_ns = 10 * MICROSECOND..random.range(&(20 * MICROSECOND..5 * MILLISECOND));
+            options.latency_ns =
+                10 * MICROSECOND..random.range(&(20 * MICROSECOND..5 * MILLISECOND));
         }
         if random.chance(0.5) {
             options.turn_delay_ns = MICROSECOND..random.range(&(2 * MICROSECOND..MILLISECOND));

@@ -1,4 +1,5 @@
-//! The events to come, in the order of virtual time; equal times in the order in which they were put in.
+//! The events to come, in the order of virtual time; equal times in the order in which they were
+//! put in.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,8 +1,8 @@
 //! The one source of chance of a simulated world: xoshiro256++ seeded through splitmix64.
 //!
-//! The generator is written out here instead of taken from a crate so that a seed that failed once replays
-//! the same run for ever: no release of a dependency can change the sequence, and only integer and IEEE
-//! arithmetic is used, so it is the same on every platform.
+//! The generator is written out here instead of taken from a crate so that a seed that failed once
+//! replays the same run for ever: no release of a dependency can change the sequence, and only
+//! integer and IEEE arithmetic is used, so it is the same on every platform.
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ impl Random {
         Random { state: std::array::from_fn(|_| splitmix(&mut mixed)) }
     }
 
-    /// A generator of its own for one part of a run, so that what that part draws does not shift the others.
+    /// A generator of its own for one part of a run, so that what that part draws does not shift
+    /// the others.
     pub fn fork(&mut self) -> Random {
         Random::new(self.next())
     }
@@ -57,7 +58,8 @@ impl Random {
 
     /// True with the given probability. Draws nothing for a probability of 0.
     pub fn chance(&mut self, probability: f64) -> bool {
-        probability > 0.0 && ((self.next() >> 11) as f64) * (1.0 / (1u64 << 53) as f64) < probability
+        probability > 0.0
+            && ((self.next() >> 11) as f64) * (1.0 / (1u64 << 53) as f64) < probability
     }
 
     /// Puts the items into an order drawn at random.

@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `run` with the seeds `0..default_count`.
 ///
-/// `SHUNT_SIM_SEEDS=N` sets another count, `SHUNT_SIM_FIRST=N` another first one, `SHUNT_SIM_SEED=x` (decimal, or hexadecimal after
-/// `0x`) runs that one seed alone. A panic inside is passed on after a line that tells the command which replays it.
+/// `SHUNT_SIM_SEEDS=N` sets another count, `SHUNT_SIM_FIRST=N` another first one,
+/// `SHUNT_SIM_SEED=x` (decimal, or hexadecimal after `0x`) runs that one seed alone. A panic inside
+/// is passed on after a line that tells the command which replays it.
 ///
 /// # Panics
 /// If a variable is set and not a number: a typing error must not pass for a green run.
@@ -22,8 +23,8 @@ pub fn for_seeds(default_count: u64, mut run: impl FnMut(u64)) {
     }
 }
 
-/// The command that replays a seed of the test that is running. The test harness names the thread after the
-/// test; the package is known when cargo started the test.
+/// The command that replays a seed of the test that is running. The test harness names the thread
+/// after the test; the package is known when cargo started the test.
 fn replay_line(seed: u64) -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "<package>".to_owned());
     let current = std::thread::current();
@@ -47,6 +48,9 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_that_replays_it() {
         let line = replay_line(31);
-        assert!(line.starts_with("replay with SHUNT_SIM_SEED=0x1f cargo test -p shunt-reactor "), "{line}");
+        assert!(
+            line.starts_with("replay with SHUNT_SIM_SEED=0x1f cargo test -p shunt-reactor "),
+            "{line}"
+        );
     }
 }

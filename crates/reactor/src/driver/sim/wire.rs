@@ -1,6 +1,7 @@
 //! One simulated TCP connection: two ends and a bounded byte pipe towards each of them.
 //!
-//! Plain state with no clock and no chance in it; `network` decides when and whether something moves.
+//! Plain state with no clock and no chance in it; `network` decides when and whether something
+//! moves.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -160,13 +161,20 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(sockets: [Socket; 2], windows: [usize; 2]) -> Wire {
-        Wire { stage: Stage::Opening, sockets, pipes: windows.map(Pipe::new), silent: false, silences: 0 }
+        Wire {
+            stage: Stage::Opening,
+            sockets,
+            pipes: windows.map(Pipe::new),
+            silent: false,
+            silences: 0,
+        }
     }
 
-    /// Sequence number of the next byte to be put into the pipe that leads to this end. The first ones are such that they pass
-    /// through 0 early in some connections.
+    /// Sequence number of the next byte to be put into the pipe that leads to this end. The first
+    /// ones are such that they pass through 0 early in some connections.
     pub(super) fn next_sequence(&self, to: End) -> u32 {
-        let first = 0u32.wrapping_sub((to.wire as u32 * 2 + to.side as u32).wrapping_mul(997) % 65_536);
+        let first =
+            0u32.wrapping_sub((to.wire as u32 * 2 + to.side as u32).wrapping_mul(997) % 65_536);
         first.wrapping_add(self.pipes[to.side].position as u32)
     }
 
@@ -176,7 +184,12 @@ impl Wire {
 }
 
 impl Socket {
-    pub(super) fn new(host: usize, address: SocketAddr, slot: Option<u32>, attached: bool) -> Socket {
+    pub(super) fn new(
+        host: usize,
+        address: SocketAddr,
+        slot: Option<u32>,
+        attached: bool,
+    ) -> Socket {
         Socket {
             host,
             address,

@@ -51,8 +51,8 @@ pub struct Held {
 
 /// A deterministic world. The same seed, options and calls give the same run.
 ///
-/// Between events the test may look at services, post mail, kill, freeze and cut; [`run_for`](World::run_for) and
-/// [`run_until`](World::run_until) let time pass.
+/// Between events the test may look at services, post mail, kill, freeze and cut;
+/// [`run_for`](World::run_for) and [`run_until`](World::run_until) let time pass.
 pub struct World {
     network: Network,
     hosts: Vec<Option<Box<dyn Host>>>,
@@ -63,7 +63,12 @@ pub struct World {
 impl World {
     /// An empty world, one virtual second after its epoch.
     pub fn new(seed: u64, options: Options) -> World {
-        World { network: Network::new(seed, options), hosts: Vec::new(), loop_options: Vec::new(), instant_events: 0 }
+        World {
+            network: Network::new(seed, options),
+            hosts: Vec::new(),
+            loop_options: Vec::new(),
+            instant_events: 0,
+        }
     }
 
     /// Adds a host that runs the service, at an address of its own. `name` is for traces.
@@ -72,9 +77,15 @@ impl World {
     }
 
     /// [`add`](World::add) with settings for the host's loop.
-    pub fn add_with<S: Service + 'static>(&mut self, name: &str, options: LoopOptions, service: S) -> HostId<S> {
+    pub fn add_with<S: Service + 'static>(
+        &mut self,
+        name: &str,
+        options: LoopOptions,
+        service: S,
+    ) -> HostId<S> {
         let number = self.hosts.len();
-        let address = IpAddr::V4(Ipv4Addr::new(10, 0, (number / 250) as u8, (number % 250 + 1) as u8));
+        let address =
+            IpAddr::V4(Ipv4Addr::new(10, 0, (number / 250) as u8, (number % 250 + 1) as u8));
         let index = self.network.add_machine(name, address);
         self.hosts.push(Some(Box::new(Running::new(index, &options, service))));
         self.loop_options.push(options);
@@ -82,10 +93,13 @@ impl World {
         HostId { index, service: PhantomData }
     }
 
-    /// The host accepts connections to this address, also after a restart. Several hosts may share an address.
-    /// Returns the number by which [`Accepted::listener`](crate::Accepted::listener) names it.
+    /// The host accepts connections to this address, also after a restart. Several hosts may share
+    /// an address. Returns the number by which [`Accepted::listener`](crate::Accepted::listener)
+    /// names it.
     pub fn listen<S>(&mut self, host: HostId<S>, address: SocketAddr) -> u16 {
-        let number = self.network.listeners.values().flatten().filter(|entry| entry.0 == host.index).count() as u16;
+        let number =
+            self.network.listeners.values().flatten().filter(|entry| entry.0 == host.index).count()
+                as u16;
         self.network.listeners.entry(address).or_default().push((host.index, number));
         number
     }
@@ -119,15 +133,22 @@ impl World {
     ///
     /// # Panics
     /// If the host was killed.
-    pub fn with<S: Service + 'static, R>(&mut self, host: HostId<S>, call: impl FnOnce(&mut S, &mut Io) -> R) -> R {
-        let running = self.hosts[host.index].as_mut().and_then(|running| running.as_any_mut().downcast_mut());
+    pub fn with<S: Service + 'static, R>(
+        &mut self,
+        host: HostId<S>,
+        call: impl FnOnce(&mut S, &mut Io) -> R,
+    ) -> R {
+        let running =
+            self.hosts[host.index].as_mut().and_then(|running| running.as_any_mut().downcast_mut());
         let running: &mut Running<S> = running.expect("the host is dead");
-        running.turn_with(&mut self.network, |running, _| call(&mut running.service, &mut running.io))
+        running
+            .turn_with(&mut self.network, |running, _| call(&mut running.service, &mut running.io))
     }
 
     /// Posts mail to the host. Mail to a dead host is lost.
     pub fn post<S: Service + 'static>(&mut self, host: HostId<S>, mail: S::Mail) {
-        let running = self.hosts[host.index].as_mut().and_then(|running| running.as_any_mut().downcast_mut());
+        let running =
+            self.hosts[host.index].as_mut().and_then(|running| running.as_any_mut().downcast_mut());
         if let Some(running) = running {
             let running: &mut Running<S> = running;
             running.mail.push_back(mail);
@@ -157,13 +178,15 @@ impl World {
 
     // --- faults by hand ---
 
-    /// Kills the process: its connections are closed or reset by its kernel, and connects to it refused. Returns the
-    /// service, so that what it had "on disk" can go into the next one; `None` if it was dead already.
+    /// Kills the process: its connections are closed or reset by its kernel, and connects to it
+    /// refused. Returns the service, so that what it had "on disk" can go into the next one; `None`
+    /// if it was dead already.
     pub fn kill<S: Service + 'static>(&mut self, host: HostId<S>) -> Option<S> {
         self.end_host(host, false)
     }
 
-    /// Cuts the power: as [`kill`](World::kill), but nobody is told anything, and connects are not answered.
+    /// Cuts the power: as [`kill`](World::kill), but nobody is told anything, and connects are not
+    /// answered.
     pub fn power_off<S: Service + 'static>(&mut self, host: HostId<S>) -> Option<S> {
         self.end_host(host, true)
     }
@@ -180,15 +203,15 @@ impl World {
         self.network.poke(host.index);
     }
 
-    /// Stops the process as SIGSTOP does: it neither reads nor writes nor accepts, its connections stay, and its
-    /// kernel goes on taking bytes and connections until its buffers are full.
+    /// Stops the process as SIGSTOP does: it neither reads nor writes nor accepts, its connections
+    /// stay, and its kernel goes on taking bytes and connections until its buffers are full.
     pub fn freeze<S>(&mut self, host: HostId<S>) {
         self.note("freeze", host.index, 0);
         self.network.machines[host.index].frozen = true;
     }
 
-    /// The same in the middle of a turn: the process has read its clock, goes on with that turn when it is thawed, and finds then
-    /// what has come since.
+    /// The same in the middle of a turn: the process has read its clock, goes on with that turn
+    /// when it is thawed, and finds then what has come since.
     pub fn freeze_in_turn<S>(&mut self, host: HostId<S>) {
         let machine = &mut self.network.machines[host.index];
         if machine.up && !machine.frozen {
@@ -209,7 +232,8 @@ impl World {
         self.network.cut(b.index, a.index);
     }
 
-    /// Cuts one direction: what the first host sends to the second waits, and answers of the second arrive.
+    /// Cuts one direction: what the first host sends to the second waits, and answers of the second
+    /// arrive.
     pub fn cut_one_way<A, B>(&mut self, from: HostId<A>, to: HostId<B>) {
         self.note("cut", from.index, to.index);
         self.network.cut(from.index, to.index);
@@ -223,14 +247,16 @@ impl World {
 
     /// The network resets a connection of the host; both ends will be told.
     pub fn reset<S>(&mut self, host: HostId<S>, conn: ConnId) {
-        if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn)) {
+        if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn))
+        {
             self.network.break_wire(end.wire);
         }
     }
 
     /// Makes a connection of the host half-open: nothing passes any more and nobody is told.
     pub fn silence<S>(&mut self, host: HostId<S>, conn: ConnId) {
-        if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn)) {
+        if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn))
+        {
             self.network.silence(end.wire);
         }
     }
@@ -255,8 +281,8 @@ impl World {
         &self.network.options
     }
 
-    /// All faults cease: no new ones are drawn, everything cut is joined and everything frozen goes on. Dead hosts
-    /// stay dead, and half-open connections half-open until their ends give up.
+    /// All faults cease: no new ones are drawn, everything cut is joined and everything frozen goes
+    /// on. Dead hosts stay dead, and half-open connections half-open until their ends give up.
     pub fn calm(&mut self) {
         self.network.options = Options::calm();
         for (a, b) in self.network.cut_pairs() {
@@ -309,9 +335,13 @@ impl World {
         self.advance(end_ns);
     }
 
-    /// Lets time pass until the condition holds, but no longer than this; says whether it came to hold. The condition
-    /// is looked at after every event and may act upon the world.
-    pub fn run_until(&mut self, max_ns: u64, mut condition: impl FnMut(&mut World) -> bool) -> bool {
+    /// Lets time pass until the condition holds, but no longer than this; says whether it came to
+    /// hold. The condition is looked at after every event and may act upon the world.
+    pub fn run_until(
+        &mut self,
+        max_ns: u64,
+        mut condition: impl FnMut(&mut World) -> bool,
+    ) -> bool {
         let end_ns = self.network.now_ns + max_ns;
         loop {
             if condition(self) {
@@ -340,7 +370,10 @@ impl World {
             self.instant_events = 0;
         }
         self.instant_events += 1;
-        assert!(self.instant_events < EVENTS_PER_INSTANT_MAX, "the clock stands still: hosts wake each other for ever");
+        assert!(
+            self.instant_events < EVENTS_PER_INSTANT_MAX,
+            "the clock stands still: hosts wake each other for ever"
+        );
     }
 
     fn running_turn(&mut self, host: usize, turn: impl FnOnce(&mut dyn Host, &mut Network)) {

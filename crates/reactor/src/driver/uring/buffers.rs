@@ -1,5 +1,5 @@
-//! Receive buffers that the kernel picks from when bytes arrive, so that idle connections hold none. With incremental
-//! consumption (Linux 6.12) many small messages share one buffer.
+//! Receive buffers that the kernel picks from when bytes arrive, so that idle connections hold
+//! none. With incremental consumption (Linux 6.12) many small messages share one buffer.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -41,8 +41,8 @@ impl Drop for Pages {
     }
 }
 
-/// The buffers and the ring that offers them to the kernel. Must not be dropped before the io_uring it is registered
-/// with.
+/// The buffers and the ring that offers them to the kernel. Must not be dropped before the io_uring
+/// it is registered with.
 pub(super) struct Buffers {
     ring: Pages,
     memory: Pages,
@@ -55,9 +55,11 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Registers buffers of `bytes` in all: few large ones if the kernel can use them piecemeal, else many small.
+    /// Registers buffers of `bytes` in all: few large ones if the kernel can use them piecemeal,
+    /// else many small.
     pub(super) fn new(ring: &Ring) -> io::Result<Buffers> {
-        Buffers::register(ring, 32, 64 << 10, INCREMENTAL).or_else(|_| Buffers::register(ring, 256, 16 << 10, 0))
+        Buffers::register(ring, 32, 64 << 10, INCREMENTAL)
+            .or_else(|_| Buffers::register(ring, 256, 16 << 10, 0))
     }
 
     fn register(ring: &Ring, count: u16, buffer_bytes: usize, flags: u16) -> io::Result<Buffers> {
@@ -69,9 +71,15 @@ impl Buffers {
             tail: 0,
             offsets: vec![0; usize::from(count)],
         };
-        // SAFETY: the ring's memory is page-aligned, has room for `count` entries, and outlives the io_uring.
+        // SAFETY: the ring's memory is page-aligned, has room for `count` entries, and outlives the
+        // io_uring.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(buffers.ring.start as u64, count, GROUP, flags)?;
+            ring.submitter().register_buf_ring_with_flags(
+                buffers.ring.start as u64,
+                count,
+                GROUP,
+                flags,
+            )?;
         }
         for buffer in 0..count {
             buffers.offer(buffer);
@@ -85,8 +93,9 @@ impl Buffers {
         self.offsets[usize::from(buffer)] = 0;
         let position = usize::from(self.tail & (self.count - 1));
         let offset = usize::from(buffer) * self.buffer_bytes;
-        // SAFETY: the position is below the count, for which there is room; entries behind the published tail are not
-        // read by the kernel. Only address, length and id are written: the first entry's last field is the tail.
+        // SAFETY: the position is below the count, for which there is room; entries behind the
+        // published tail are not read by the kernel. Only address, length and id are written: the
+        // first entry's last field is the tail.
         unsafe {
             let entry = &mut *self.ring.start.cast::<BufRingEntry>().add(position);
             entry.set_addr(self.memory.start.add(offset) as u64);
@@ -97,8 +106,11 @@ impl Buffers {
     }
 
     fn publish(&self) {
-        // SAFETY: the tail lies inside the first entry, is aligned for u16, and is shared with the kernel alone.
-        let tail = unsafe { &*BufRingEntry::tail(self.ring.start.cast::<BufRingEntry>()).cast::<AtomicU16>() };
+        // SAFETY: the tail lies inside the first entry, is aligned for u16, and is shared with the
+        // kernel alone.
+        let tail = unsafe {
+            &*BufRingEntry::tail(self.ring.start.cast::<BufRingEntry>()).cast::<AtomicU16>()
+        };
         tail.store(self.tail, Ordering::Release);
     }
 
@@ -107,14 +119,18 @@ impl Buffers {
     pub(super) fn bytes(&self, buffer: u16, length: usize) -> &[u8] {
         let offset = self.offsets[usize::from(buffer)] as usize;
         assert!(offset + length <= self.buffer_bytes);
-        // SAFETY: inside the memory by the assertion and the index above; initialised (zeroed, then written by the
-        // kernel), and not written again before `used`.
+        // SAFETY: inside the memory by the assertion and the index above; initialised (zeroed, then
+        // written by the kernel), and not written again before `used`.
         unsafe {
-            std::slice::from_raw_parts(self.memory.start.add(usize::from(buffer) * self.buffer_bytes + offset), length)
+            std::slice::from_raw_parts(
+                self.memory.start.add(usize::from(buffer) * self.buffer_bytes + offset),
+                length,
+            )
         }
     }
 
-    /// The bytes have been looked at. With `more` the kernel goes on filling this buffer behind them.
+    /// The bytes have been looked at. With `more` the kernel goes on filling this buffer behind
+    /// them.
     #[inline]
     pub(super) fn used(&mut self, buffer: u16, length: usize, more: bool) {
         if more {

@@ -25,10 +25,12 @@ impl Uring {
         }
     }
 
-    /// Handles what came of the sends of the last flush: first those with a completion, then, silent, all others.
+    /// Handles what came of the sends of the last flush: first those with a completion, then,
+    /// silent, all others.
     #[inline]
     pub(super) fn settle(&mut self, io: &mut Io) {
-        // Asked first: what is left of a send is queued again below, and is none of those to be settled.
+        // Asked first: what is left of a send is queued again below, and is none of those to be
+        // settled.
         let submitted = !self.queued.is_empty() && self.ring.all_submitted();
         if !self.sends.is_empty() {
             self.settle_left_over(io);
@@ -77,7 +79,12 @@ impl Uring {
     }
 
     #[inline]
-    pub(super) fn received<S: Service>(&mut self, io: &mut Io, completion: Completion, service: &mut S) {
+    pub(super) fn received<S: Service>(
+        &mut self,
+        io: &mut Io,
+        completion: Completion,
+        service: &mut S,
+    ) {
         let Completion { index, result, flags, .. } = completion;
         let wanted = io.connections[index as usize].wants_read();
         if !cqueue::more(flags) {
@@ -105,14 +112,16 @@ impl Uring {
     #[cold]
     fn receive_ended<S: Service>(&mut self, io: &mut Io, index: u32, error: i32, service: &mut S) {
         match error {
-            // Seen while paused, the end of the stream is reported when a resumed receive finds it again.
+            // Seen while paused, the end of the stream is reported when a resumed receive finds it
+            // again.
             0 if io.connections[index as usize].wants_read() => io.end_of_stream(index, service),
             0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             _ => io.ended(index, close_reason(io::Error::from_raw_os_error(error).kind()), service),
         }
     }
 
-    /// Something came for a connection that was paused or closed already (a short pause costs nothing).
+    /// Something came for a connection that was paused or closed already (a short pause costs
+    /// nothing).
     #[cold]
     fn unwanted(&mut self, io: &mut Io, index: u32) {
         let socket = &mut self.sockets[index as usize];
@@ -128,15 +137,23 @@ impl Uring {
         }
     }
 
-    /// A connection whose receive was cancelled was reset, or the peer has ended its stream, which nobody needs to know
-    /// before the resume. If it is being read again, the receive reports either.
+    /// A connection whose receive was cancelled was reset, or the peer has ended its stream, which
+    /// nobody needs to know before the resume. If it is being read again, the receive reports
+    /// either.
     #[cold]
-    pub(super) fn watch_ended<S: Service>(&mut self, io: &mut Io, index: u32, events: i32, service: &mut S) {
+    pub(super) fn watch_ended<S: Service>(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        events: i32,
+        service: &mut S,
+    ) {
         let socket = &mut self.sockets[index as usize];
         socket.watching = false;
         if socket.closing {
             self.release_if_idle(io, index);
-        } else if events & i32::from(libc::POLLERR | libc::POLLHUP) != 0 && !io.connections[index as usize].wants_read()
+        } else if events & i32::from(libc::POLLERR | libc::POLLHUP) != 0
+            && !io.connections[index as usize].wants_read()
         {
             io.ended(index, CloseReason::Reset, service);
         }
@@ -167,8 +184,8 @@ impl Uring {
         let socket = &mut self.sockets[index as usize];
         socket.cancelling = false;
         if socket.closing && socket.is_busy() {
-            // Its completion is still to come, or it was just being executed. Ending the stream stops it for certain,
-            // but the peer would see that instead of the reset.
+            // Its completion is still to come, or it was just being executed. Ending the stream
+            // stops it for certain, but the peer would see that instead of the reset.
             socket.cancels += 1;
             match &socket.fd {
                 Some(fd) if socket.cancels >= CANCELS_MAX => socket::shutdown_both(fd),

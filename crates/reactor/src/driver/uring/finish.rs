@@ -1,4 +1,5 @@
-//! The end of a loop: the last flush is submitted, then no request may be left that refers to our memory.
+//! The end of a loop: the last flush is submitted, then no request may be left that refers to our
+//! memory.
 
 use io_uring::{cqueue, opcode, types};
 

@@ -1,8 +1,9 @@
-//! io_uring: one system call per turn. It submits the turn's sends, which are executed at once and complete silently
-//! unless something is left over, and waits for what multishot receives bring. Needs Linux 6.1; [`probe_uring`] tells.
+//! io_uring: one system call per turn. It submits the turn's sends, which are executed at once and
+//! complete silently unless something is left over, and waits for what multishot receives bring.
+//! Needs Linux 6.1; [`probe_uring`] tells.
 //!
-//! `DEFER_TASKRUN` hands over about twenty completions per call, so a turn goes on asking until fewer come, and only
-//! then is flushed; otherwise aggregation would be lost.
+//! `DEFER_TASKRUN` hands over about twenty completions per call, so a turn goes on asking until
+//! fewer come, and only then is flushed; otherwise aggregation would be lost.
 
 mod buffers;
 mod completion;
@@ -42,8 +43,8 @@ enum Sending {
     Waiting,
 }
 
-/// The driver's part of a connection, at the same index as in the connection table. The slot is given back only when
-/// the kernel has nothing of it any more, so completions need no generation.
+/// The driver's part of a connection, at the same index as in the connection table. The slot is
+/// given back only when the kernel has nothing of it any more, so completions need no generation.
 #[derive(Default)]
 struct Socket {
     fd: Option<OwnedFd>,
@@ -64,11 +65,16 @@ impl Socket {
     }
 
     fn is_busy(&self) -> bool {
-        self.sending != Sending::No || self.connecting || self.receiving || self.watching || self.cancelling
+        self.sending != Sending::No
+            || self.connecting
+            || self.receiving
+            || self.watching
+            || self.cancelling
     }
 }
 
-/// The ring and the sockets of one loop. Fields are dropped in this order: the ring before the memory it refers to.
+/// The ring and the sockets of one loop. Fields are dropped in this order: the ring before the
+/// memory it refers to.
 pub(crate) struct Uring {
     ring: Ring,
     buffers: Buffers,
@@ -87,7 +93,8 @@ pub(crate) struct Uring {
 impl Uring {
     /// `wake` becomes readable when there is mail; it must stay open as long as this lives.
     pub(crate) fn new(wake: BorrowedFd<'_>) -> io::Result<Uring> {
-        let (ring, buffers) = set_up().map_err(|reason| io::Error::new(io::ErrorKind::Unsupported, reason))?;
+        let (ring, buffers) =
+            set_up().map_err(|reason| io::Error::new(io::ErrorKind::Unsupported, reason))?;
         let mut uring = Uring {
             ring,
             buffers,
@@ -104,19 +111,21 @@ impl Uring {
 
     fn watch_wake(&mut self) {
         self.push(
-            opcode::PollAdd::new(types::Fd(self.wake), libc::POLLIN as u32).build().user_data(Kind::Wake.user_data(0)),
+            opcode::PollAdd::new(types::Fd(self.wake), libc::POLLIN as u32)
+                .build()
+                .user_data(Kind::Wake.user_data(0)),
         );
     }
 
     /// Queues a request that refers to no memory of ours.
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: polls and cancellations carry no address; receives use the registered buffers, which outlive the
-        // ring. Sends go through `push_send`.
+        // SAFETY: polls and cancellations carry no address; receives use the registered buffers,
+        // which outlive the ring. Sends go through `push_send`.
         unsafe { self.ring.push(&entry) }
     }
 
-    /// Queues a send of what is left. Unless `wait`, it takes what the socket takes at once, and is heard of only if
-    /// that was not everything.
+    /// Queues a send of what is left. Unless `wait`, it takes what the socket takes at once, and is
+    /// heard of only if that was not everything.
     #[inline]
     fn push_send(&mut self, io: &mut Io, index: u32, wait: bool) {
         let bytes = io.unsent(index);
@@ -129,16 +138,18 @@ impl Uring {
         let entry = if wait { entry } else { entry.flags(squeue::Flags::SKIP_SUCCESS) };
         socket.sending = if wait { Sending::Waiting } else { Sending::Queued };
         io.connections[index as usize].kernel_reads = true;
-        // SAFETY: the buffer stays in the connection's `sending`, unchanged, while `kernel_reads` is set, and that is
-        // reset only by the completion or by the settlement of a queue that was submitted completely.
+        // SAFETY: the buffer stays in the connection's `sending`, unchanged, while `kernel_reads`
+        // is set, and that is reset only by the completion or by the settlement of a queue that was
+        // submitted completely.
         unsafe { self.ring.push(&entry) }
     }
 
     fn receive(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         socket.receiving = true;
-        let entry =
-            opcode::RecvMulti::new(types::Fd(socket.raw()), GROUP).build().user_data(Kind::Receive.user_data(index));
+        let entry = opcode::RecvMulti::new(types::Fd(socket.raw()), GROUP)
+            .build()
+            .user_data(Kind::Receive.user_data(index));
         self.push(entry);
     }
 
@@ -159,8 +170,9 @@ impl Uring {
         if std::mem::replace(&mut socket.cancelling, true) {
             return;
         }
-        let entry =
-            opcode::AsyncCancel::new(Kind::Receive.user_data(index)).build().user_data(Kind::Cancel.user_data(index));
+        let entry = opcode::AsyncCancel::new(Kind::Receive.user_data(index))
+            .build()
+            .user_data(Kind::Cancel.user_data(index));
         self.push(entry);
     }
 
@@ -232,7 +244,12 @@ impl Driver for Uring {
     }
 
     /// The kernel's receive and sends would have to be cancelled first.
-    fn freeze(&mut self, _io: &mut Io, _index: u32, _room: FrozenLimits) -> Result<Frozen, NotFrozen> {
+    fn freeze(
+        &mut self,
+        _io: &mut Io,
+        _index: u32,
+        _room: FrozenLimits,
+    ) -> Result<Frozen, NotFrozen> {
         Err(NotFrozen::Unsupported)
     }
 
@@ -240,7 +257,12 @@ impl Driver for Uring {
         self.sockets[index as usize].fd.as_ref().map_or(0, moving::unacknowledged)
     }
 
-    fn restore(&mut self, io: &mut Io, index: u32, mut frozen: Frozen) -> Result<Frozen, io::ErrorKind> {
+    fn restore(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        mut frozen: Frozen,
+    ) -> Result<Frozen, io::ErrorKind> {
         let fd = io.moves.restore(&mut frozen)?;
         self.insert(index, fd);
         Ok(frozen)
@@ -275,7 +297,9 @@ impl SocketDriver for Uring {
                     Kind::Receive => self.received(io, completion, service),
                     Kind::Connect => self.connect_ended(io, completion.index, service),
                     Kind::Cancel => self.cancel_ended(io, completion.index),
-                    Kind::Watch => self.watch_ended(io, completion.index, completion.result, service),
+                    Kind::Watch => {
+                        self.watch_ended(io, completion.index, completion.result, service)
+                    }
                     Kind::Wake => {
                         mail = true;
                         self.watch_wake();

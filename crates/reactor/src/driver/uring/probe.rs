@@ -7,7 +7,8 @@ use super::ring::Ring;
 
 /// Checks whether io_uring can be used here; the error says why not.
 pub fn probe_uring() -> Result<(), String> {
-    // On a thread of its own: the kernel interrupts system calls of a thread that has given up a ring.
+    // On a thread of its own: the kernel interrupts system calls of a thread that has given up a
+    // ring.
     let probe = std::thread::Builder::new().name("probe".into()).spawn(|| set_up().map(drop));
     match probe.map(std::thread::JoinHandle::join) {
         Ok(Ok(outcome)) => outcome,
@@ -27,7 +28,9 @@ pub(super) fn set_up() -> Result<(Ring, Buffers), String> {
         _ => format!("setting up io_uring failed: {error}"),
     })?;
     let mut probe = io_uring::Probe::new();
-    ring.submitter().register_probe(&mut probe).map_err(|error| format!("probing io_uring failed: {error}"))?;
+    ring.submitter()
+        .register_probe(&mut probe)
+        .map_err(|error| format!("probing io_uring failed: {error}"))?;
     let needed = [
         (opcode::RecvMulti::CODE, "recv"),
         (opcode::Send::CODE, "send"),

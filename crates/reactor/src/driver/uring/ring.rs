@@ -1,5 +1,6 @@
-//! The submission and completion queues: set up for one thread that does its completion work when it asks for
-//! completions (`DEFER_TASKRUN`), and one system call for submitting and waiting together.
+//! The submission and completion queues: set up for one thread that does its completion work when
+//! it asks for completions (`DEFER_TASKRUN`), and one system call for submitting and waiting
+//! together.
 
 use std::io;
 
@@ -67,7 +68,11 @@ impl Ring {
 
     fn build(no_array: bool) -> io::Result<IoUring> {
         let mut builder = IoUring::builder();
-        builder.setup_cqsize(COMPLETIONS).setup_single_issuer().setup_submit_all().setup_defer_taskrun();
+        builder
+            .setup_cqsize(COMPLETIONS)
+            .setup_single_issuer()
+            .setup_submit_all()
+            .setup_defer_taskrun();
         if no_array {
             builder.setup_no_sqarray();
         }
@@ -82,8 +87,9 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// Whatever memory the entry points to must stay valid until its completion arrived, or, for a request that is
-    /// executed while it is submitted and completes silently, until the queue was found empty after an enter.
+    /// Whatever memory the entry points to must stay valid until its completion arrived, or, for a
+    /// request that is executed while it is submitted and completes silently, until the queue was
+    /// found empty after an enter.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: the caller answers for the memory.
@@ -95,8 +101,8 @@ impl Ring {
         }
     }
 
-    /// Submits all that is queued, runs the kernel's deferred work, and waits for `wanted` completions, at most
-    /// `timeout_ns`. A timeout or a signal is no error.
+    /// Submits all that is queued, runs the kernel's deferred work, and waits for `wanted`
+    /// completions, at most `timeout_ns`. A timeout or a signal is no error.
     #[inline]
     pub(super) fn enter(&mut self, wanted: u32, timeout_ns: Option<u64>) -> io::Result<()> {
         let mut submission = self.ring.submission();
@@ -105,15 +111,25 @@ impl Ring {
         drop(submission);
         let outcome = match timeout_ns {
             Some(ns) if wanted > 0 => {
-                let timeout = types::Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+                let timeout = types::Timespec::new()
+                    .sec(ns / 1_000_000_000)
+                    .nsec((ns % 1_000_000_000) as u32);
                 let arguments = types::SubmitArgs::new().timespec(&timeout);
-                // SAFETY: the arguments are of the type that the flag announces, and outlive the call.
+                // SAFETY: the arguments are of the type that the flag announces, and outlive the
+                // call.
                 unsafe {
-                    self.ring.submitter().enter(queued, wanted, ENTER_GETEVENTS | ENTER_EXT_ARG, Some(&arguments))
+                    self.ring.submitter().enter(
+                        queued,
+                        wanted,
+                        ENTER_GETEVENTS | ENTER_EXT_ARG,
+                        Some(&arguments),
+                    )
                 }
             }
             // SAFETY: no argument is passed.
-            _ => unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, wanted, ENTER_GETEVENTS, None) },
+            _ => unsafe {
+                self.ring.submitter().enter::<libc::sigset_t>(queued, wanted, ENTER_GETEVENTS, None)
+            },
         };
         match outcome {
             Ok(_) => Ok(()),
@@ -139,8 +155,12 @@ impl Ring {
             for entry in self.ring.completion() {
                 let user_data = entry.user_data();
                 let kind = Kind::of(user_data);
-                let completion =
-                    Completion { kind, index: user_data as u32, result: entry.result(), flags: entry.flags() };
+                let completion = Completion {
+                    kind,
+                    index: user_data as u32,
+                    result: entry.result(),
+                    flags: entry.flags(),
+                };
                 if kind == Kind::Send { sends.push(completion) } else { others.push(completion) }
             }
             // A send counts as done when no completion says otherwise, so none may be left behind.

@@ -11,14 +11,17 @@ use rustix::net::{SendFlags, sockopt};
 use super::super::unacknowledged;
 use super::*;
 
-/// In a network of its own whose segments are as small as those of Ethernet; not at all where none can be made.
+/// In a network of its own whose segments are as small as those of Ethernet; not at all where none
+/// can be made.
 fn on_small_segments(test: fn(&str)) {
     let run = move || {
         // SAFETY: only this thread leaves the network of the others; memory and files stay shared.
         let alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
         let up = || Command::new("ip").args(["link", "set", "lo", "up", "mtu", "1500"]).status();
         if !alone || !up().is_ok_and(|status| status.success()) {
-            println!("skipped: no network namespace can be made here (needs root and `ip` of iproute2)");
+            println!(
+                "skipped: no network namespace can be made here (needs root and `ip` of iproute2)"
+            );
             return;
         }
         ["127.0.0.1:0", "[::1]:0"].into_iter().for_each(test);
@@ -43,12 +46,19 @@ fn a_restored_socket_sends_segments_as_large_as_before_and_has_the_options_of_an
         let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
         let mss = if address.starts_with('[') { 1428 } else { 1448 };
         let after = restore(&mut frozen, Intake::default()).unwrap();
-        assert_eq!(repair::mss(&after).unwrap(), mss, "{address}: what timestamps leave of a segment");
+        assert_eq!(
+            repair::mss(&after).unwrap(),
+            mss,
+            "{address}: what timestamps leave of a segment"
+        );
         assert!(sockopt::tcp_nodelay(&after).unwrap());
         assert!(sockopt::socket_keepalive(&after).unwrap());
         assert!(sockopt::socket_reuseaddr(&after).unwrap());
         let (old, new) = accepted(address);
-        assert_eq!(sockopt::tcp_user_timeout(&after).unwrap(), sockopt::tcp_user_timeout(&new).unwrap());
+        assert_eq!(
+            sockopt::tcp_user_timeout(&after).unwrap(),
+            sockopt::tcp_user_timeout(&new).unwrap()
+        );
         drop((old, new));
         let info = repair::info(&after).unwrap();
         assert_eq!(repair::info(&restore_again(&after)).unwrap(), info);
@@ -92,7 +102,10 @@ fn what_a_peer_has_got_is_never_frozen_as_unsent() {
                 got += count;
             }
             let sent = written - frozen.unsent.len();
-            assert!(got <= sent, "{address}: {got} bytes have come of {sent} that are known to be sent");
+            assert!(
+                got <= sent,
+                "{address}: {got} bytes have come of {sent} that are known to be sent"
+            );
         }
     });
 }
@@ -113,10 +126,17 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn dropped(socket: &OwnedFd) -> u32 {
     let mut counts = [0_u32; 9];
     let mut length = size_of_val(&counts) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `counts`, which has that size; both outlive the call.
+    // SAFETY: the kernel writes at most `length` bytes to `counts`, which has that size; both
+    // outlive the call.
     let outcome = unsafe {
         let name = libc::SO_MEMINFO;
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, counts.as_mut_ptr().cast(), &raw mut length)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            counts.as_mut_ptr().cast(),
+            &raw mut length,
+        )
     };
     assert_eq!(outcome, 0);
     counts[8]
@@ -131,7 +151,8 @@ fn read_to_end(socket: &mut TcpStream, bytes: usize) -> Vec<u8> {
     found
 }
 
-/// Nothing of what was sent is under way, and there is more to send, for which the peer's window has no room.
+/// Nothing of what was sent is under way, and there is more to send, for which the peer's window
+/// has no room.
 fn is_stuck(client: &OwnedFd) -> bool {
     let (all, unsent) = repair::send_queue_bytes(client).unwrap();
     all > 0 && all == unsent
@@ -189,7 +210,8 @@ fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
     on_small_segments(|address| {
         let (client, before) = accepted(address);
         let client = OwnedFd::from(client);
-        let send = || assert_eq!(rustix::net::send(&client, &[7; 1_000], SendFlags::DONTWAIT), Ok(1_000));
+        let send =
+            || assert_eq!(rustix::net::send(&client, &[7; 1_000], SendFlags::DONTWAIT), Ok(1_000));
         (0..10).for_each(|_| send());
         until("what was sent", || repair::receive_queue_bytes(&before).unwrap() == 10_000);
         // The peer was told of more room than there is from here on.
@@ -207,7 +229,10 @@ fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
         });
         let mut frozen = freeze(&before, FrozenLimits::default()).unwrap();
         let TcpState { window, receive_sequence, .. } = frozen.state;
-        assert!(window.send_update.wrapping_sub(receive_sequence) > 10_000, "it was told by what is behind the hole");
+        assert!(
+            window.send_update.wrapping_sub(receive_sequence) > 10_000,
+            "it was told by what is behind the hole"
+        );
         let mut after = TcpStream::from(restore(&mut frozen, Intake::default()).unwrap());
         read_to_end(&mut after, 14_000 - frozen.unread.len());
     });
@@ -220,7 +245,9 @@ fn what_is_around_an_urgent_byte_is_not_lost() {
         listener.set_nonblocking(false).unwrap();
         let client = OwnedFd::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         let before = OwnedFd::from(listener.accept().unwrap().0);
-        for (bytes, flags) in [(b"ab", SendFlags::empty()), (b"c!", SendFlags::OOB), (b"de", SendFlags::empty())] {
+        for (bytes, flags) in
+            [(b"ab", SendFlags::empty()), (b"c!", SendFlags::OOB), (b"de", SendFlags::empty())]
+        {
             assert_eq!(rustix::net::send(&client, bytes, flags), Ok(2));
         }
         until("what was sent", || repair::counts(&before).unwrap().received == 6);
@@ -238,7 +265,10 @@ fn what_is_around_an_urgent_byte_is_not_lost() {
 fn timestamps_go_on_and_stay_in_milliseconds() {
     for before in [0, 1, 2, 3, u32::MAX - 1, u32::MAX] {
         let after = next_timestamp(before);
-        assert!(after & 1 == 0 && (1..=2).contains(&after.wrapping_sub(before)), "{before} {after}");
+        assert!(
+            after & 1 == 0 && (1..=2).contains(&after.wrapping_sub(before)),
+            "{before} {after}"
+        );
     }
 }
 
@@ -246,8 +276,9 @@ fn timestamps_go_on_and_stay_in_milliseconds() {
 const OWNER: Intake = Intake { bytes: Some(64 << 10), promises_no_more: false };
 const GUEST: Intake = Intake { bytes: Some(128 << 10), promises_no_more: true };
 
-/// A client's connection is read for a while, `before` bytes at a time, and then goes from host to host, where nobody reads. At each the client sends pieces of `size`
-/// bytes, so many bytes in all if it may.
+/// A client's connection is read for a while, `before` bytes at a time, and then goes from host to
+/// host, where nobody reads. At each the client sends pieces of `size` bytes, so many bytes in all
+/// if it may.
 fn is_heard_where_nobody_reads(address: &str, before: usize, size: usize, bytes: usize) {
     let (listener, three_seconds) =
         (crate::acceptor::listen(address.parse().unwrap()).unwrap(), Duration::from_secs(3));
@@ -275,11 +306,14 @@ fn is_heard_where_nobody_reads(address: &str, before: usize, size: usize, bytes:
             }
         }
         if rustix::net::send(&server, &[8; 1_000], SendFlags::DONTWAIT) != Ok(1_000) {
-            // There is no guard here: what the client has sent just when its connection was nowhere was answered by a reset.
+            // There is no guard here: what the client has sent just when its connection was nowhere
+            // was answered by a reset.
             return;
         }
         let promised = frozen.state.window.receive;
-        let what = format!("an acknowledgement: {before}, then {size} of {bytes}: host {host} had {promised} promised");
+        let what = format!(
+            "an acknowledgement: {before}, then {size} of {bytes}: host {host} had {promised} promised"
+        );
         until(&what, || unacknowledged(&server) == 0);
     }
 }

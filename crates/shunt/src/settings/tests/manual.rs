@@ -1,4 +1,5 @@
-//! The two parts of `docs/configuration.md` that say what [`OPTIONS`] says: the table of options and the example file.
+//! The two parts of `docs/configuration.md` that say what [`OPTIONS`] says: the table of options
+//! and the example file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,9 +26,14 @@ fn table() -> String {
             Change::OnReload => "reload",
             Change::AfterRestart => "restart",
         };
-        let manual = if option.manual.is_empty() { String::new() } else { format!(". {}", option.manual) };
+        let manual =
+            if option.manual.is_empty() { String::new() } else { format!(". {}", option.manual) };
         let (flag, allowed) = (flag(option.key), allowed(option));
-        let _ = writeln!(table, "| `--{flag}` | {default} | {allowed} | {change} | {}{manual} |", option.help);
+        let _ = writeln!(
+            table,
+            "| `--{flag}` | {default} | {allowed} | {change} | {}{manual} |",
+            option.help
+        );
     }
     table
 }
@@ -80,7 +86,8 @@ fn check(marker: &str, wanted: &str) {
     let (before, rest) = text.split_once(&format!("<!-- {marker} -->\n")).expect(marker);
     let (present, after) = rest.split_once("<!-- end -->\n").expect("the end of the part");
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, format!("{before}<!-- {marker} -->\n{wanted}<!-- end -->\n{after}")).expect("written");
+        std::fs::write(&path, format!("{before}<!-- {marker} -->\n{wanted}<!-- end -->\n{after}"))
+            .expect("written");
         return;
     }
     let line = wanted.lines().zip(present.lines()).find(|(wanted, present)| wanted != present);

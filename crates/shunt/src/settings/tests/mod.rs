@@ -36,7 +36,9 @@ fn other_than_default(option: &ConfigOption) -> String {
 
 /// The text of a flag as it is written in the file.
 fn in_file(option: &ConfigOption, text: &str) -> String {
-    let scalar = |text: &str| if text.parse::<i64>().is_ok() { text.to_owned() } else { format!("{text:?}") };
+    let scalar = |text: &str| {
+        if text.parse::<i64>().is_ok() { text.to_owned() } else { format!("{text:?}") }
+    };
     if option.is_list {
         format!("[{}]", text.split(',').map(scalar).collect::<Vec<_>>().join(", "))
     } else {
@@ -49,7 +51,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("shunt-settings-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("shunt-settings-{}-{name}", std::process::id()));
         std::fs::write(&path, text).expect("write");
         Self(path)
     }
@@ -71,7 +74,9 @@ fn load(arguments: &[String]) -> Result<Config, SettingsError> {
 }
 
 fn needs_fleet(key: &str) -> bool {
-    ["locks_http", "transaction_commit"].contains(&key) || key.starts_with("lock_") || key.starts_with("fleet_")
+    ["locks_http", "transaction_commit"].contains(&key)
+        || key.starts_with("lock_")
+        || key.starts_with("fleet_")
 }
 
 /// Other options without which this one is refused, whatever it is.
@@ -108,7 +113,8 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
     let path = password.path();
     for option in OPTIONS {
         let key = option.key;
-        let flag_value = if key == "password_file" { path.clone() } else { other_than_default(option) };
+        let flag_value =
+            if key == "password_file" { path.clone() } else { other_than_default(option) };
         let file_value = in_file(option, &flag_value);
         let base = companions(key);
         let mut plain = vec!["--contact-points=192.0.2.7".to_owned()];
@@ -130,22 +136,31 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         let difference = plain.reloaded(&by_flag);
         // Hand-over is not to be had without its key.
         let parts = if key == "handover" { 2 } else { 1 };
-        assert_eq!(difference.changed.len() + difference.waiting.len(), parts, "{key}: {difference:?}");
+        assert_eq!(
+            difference.changed.len() + difference.waiting.len(),
+            parts,
+            "{key}: {difference:?}"
+        );
         assert_eq!(format!("{by_flag:?}"), format!("{by_file:?}"), "{key}");
     }
 }
 
 #[test]
 fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
-    let file = Scratch::new("precedence", "contact_points = [\"a\"]\nclients_max = 5\nlinks_per_node = 2\n");
-    let config = load(&[format!("--config={}", file.path()), "--clients-max=7".to_owned()]).expect("valid");
+    let file = Scratch::new(
+        "precedence",
+        "contact_points = [\"a\"]\nclients_max = 5\nlinks_per_node = 2\n",
+    );
+    let config =
+        load(&[format!("--config={}", file.path()), "--clients-max=7".to_owned()]).expect("valid");
     assert_eq!((config.clients_max, config.links_per_node, config.in_flight_max), (7, 2, 16_384));
 }
 
 #[test]
 fn problems_say_where_the_value_came_from() {
     let file = Scratch::new("problems", "\ncores = 0\n");
-    let error = load(&[format!("--config={}", file.path()), "--clients-max=0".to_owned()]).expect_err("invalid");
+    let error = load(&[format!("--config={}", file.path()), "--clients-max=0".to_owned()])
+        .expect_err("invalid");
     let text = error.to_string();
     assert!(text.contains(&format!("{}:2:1: `cores`: 0 is out of range", file.path())), "{text}");
     assert!(text.contains("--clients-max: 0 is out of range"), "{text}");
@@ -158,8 +173,11 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
     let text = "contact_points = \"10.0.0.1\"\nlisten = [\"nowhere:0:0\"]\nquery_timeout_ms = \"12 parsecs\"\nlog = \"inof\"\n\
                 frobnicate = 1\nclients_byte_max = 5\nlinks_per_node = 99\nauth_cache_ms = 12s\n";
     let file = Scratch::new("everything", text);
-    let flags = ["--cores=two", "--drain-timeout-ms=-3s", "--clients-max=0", "--aggregate=maybe"].map(str::to_owned);
-    let error = load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect_err("invalid").to_string();
+    let flags = ["--cores=two", "--drain-timeout-ms=-3s", "--clients-max=0", "--aggregate=maybe"]
+        .map(str::to_owned);
+    let error = load(&[&[format!("--config={}", file.path())], &flags[..]].concat())
+        .expect_err("invalid")
+        .to_string();
     let path = file.path();
     let expected = [
         format!("error: {path}:1:18: `contact_points`: expected a list in square brackets, each of it text in quotes, found `10.0.0.1`"),
@@ -185,13 +203,19 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
 /// They would be taken, and there would be no locks. A file may have all keys with their defaults.
 #[test]
 fn what_is_for_a_fleet_alone_is_refused_without_one() {
-    let file =
-        Scratch::new("no-fleet", "contact_points = [\"a\"]\nlock_wait_max_ms = 1500\nlock_rows_kept_ms = 5000\n");
+    let file = Scratch::new(
+        "no-fleet",
+        "contact_points = [\"a\"]\nlock_wait_max_ms = 1500\nlock_rows_kept_ms = 5000\n",
+    );
     let flags = ["--fleet-replicas-min=1", "--fleet-state=/run/shunt/fleet"].map(str::to_owned);
     let from_file = format!("--config={}", file.path());
-    let error = load(&[std::slice::from_ref(&from_file), &flags[..]].concat()).expect_err("no fleet").to_string();
+    let error = load(&[std::slice::from_ref(&from_file), &flags[..]].concat())
+        .expect_err("no fleet")
+        .to_string();
     let remedy = |key: &str| {
-        format!("there are no locks and transactions without a fleet; give its name by fleet, or leave {key} out")
+        format!(
+            "there are no locks and transactions without a fleet; give its name by fleet, or leave {key} out"
+        )
     };
     let expected = [
         format!("error: --fleet-replicas-min: {}", remedy("fleet_replicas_min")),
@@ -199,7 +223,8 @@ fn what_is_for_a_fleet_alone_is_refused_without_one() {
         format!("error: {}:3:1: `lock_rows_kept_ms`: {}", file.path(), remedy("lock_rows_kept_ms")),
     ];
     assert_eq!(error.lines().collect::<Vec<_>>(), expected);
-    load(&[&[from_file, "--fleet=main".to_owned()], &flags[..]].concat()).expect("with one it is valid");
+    load(&[&[from_file, "--fleet=main".to_owned()], &flags[..]].concat())
+        .expect("with one it is valid");
 }
 
 /// Whether there is a fleet is not known then.
@@ -207,8 +232,11 @@ fn what_is_for_a_fleet_alone_is_refused_without_one() {
 fn a_fleet_that_cannot_be_read_is_not_called_missing() {
     let text = "contact_points = [\"a\"]\nfleet = 5\nlock_rows_kept_ms = 5000\n";
     let file = Scratch::new("unreadable-fleet", text);
-    for (path, says) in [(file.path(), "`fleet`"), ("/nowhere/shunt.toml".to_owned(), "cannot be read")] {
-        let error = load(&[format!("--config={path}"), "--lock-wait-max-ms=5000".to_owned()]).expect_err("no text");
+    for (path, says) in
+        [(file.path(), "`fleet`"), ("/nowhere/shunt.toml".to_owned(), "cannot be read")]
+    {
+        let error = load(&[format!("--config={path}"), "--lock-wait-max-ms=5000".to_owned()])
+            .expect_err("no text");
         let error = error.to_string();
         assert!(error.lines().count() == 1 && error.contains(says), "{error}");
     }
@@ -216,42 +244,73 @@ fn a_fleet_that_cannot_be_read_is_not_called_missing() {
 
 #[test]
 fn what_is_not_known_for_an_error_is_not_called_missing() {
-    for text in ["contact_pionts = [\"a\"]", "contact_points = 5", "contact_points = [\"a\"\ncores = 2", "= 3"] {
+    for text in [
+        "contact_pionts = [\"a\"]",
+        "contact_points = 5",
+        "contact_points = [\"a\"\ncores = 2",
+        "= 3",
+    ] {
         let file = Scratch::new("unknown", text);
         let error = load(&[format!("--config={}", file.path())]).expect_err("invalid").to_string();
         assert!(!error.contains("no node to ask"), "{error}");
     }
-    let error = load(&["--config=/nowhere/shunt.toml".to_owned(), "--cores=0".to_owned()]).expect_err("invalid");
+    let error = load(&["--config=/nowhere/shunt.toml".to_owned(), "--cores=0".to_owned()])
+        .expect_err("invalid");
     let error = error.to_string();
-    assert!(error.contains("cannot be read") && error.contains("--cores: 0 is out of range"), "{error}");
+    assert!(
+        error.contains("cannot be read") && error.contains("--cores: 0 is out of range"),
+        "{error}"
+    );
     assert!(!error.contains("no node to ask"), "{error}");
 }
 
 #[test]
 fn times_and_sizes_have_units_in_the_file_and_as_flags() {
-    let file =
-        Scratch::new("units", "contact_points = [\"a\"]\nquery_timeout_ms = \"15s\"\nframe_bytes_max = \"16MiB\"\n");
-    let flags = ["--connect-timeout-ms=1500ms", "--gather-us=1ms", "--window-us=50us", "--clients-bytes-max=1.5GiB"];
+    let file = Scratch::new(
+        "units",
+        "contact_points = [\"a\"]\nquery_timeout_ms = \"15s\"\nframe_bytes_max = \"16MiB\"\n",
+    );
+    let flags = [
+        "--connect-timeout-ms=1500ms",
+        "--gather-us=1ms",
+        "--window-us=50us",
+        "--clients-bytes-max=1.5GiB",
+    ];
     let flags = flags.map(str::to_owned);
-    let config = load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect("valid");
-    assert_eq!((config.query_timeout_ms, config.connect_timeout_ms, config.gather_us), (15_000, 1_500, 1_000));
+    let config =
+        load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect("valid");
+    assert_eq!(
+        (config.query_timeout_ms, config.connect_timeout_ms, config.gather_us),
+        (15_000, 1_500, 1_000)
+    );
     assert_eq!(config.window_us, shunt_proxy::config::Window::Fixed { us: 50 });
     assert_eq!((config.frame_bytes_max, config.clients_bytes_max), (16 << 20, 3 << 29));
 }
 
 #[test]
 fn a_missing_file_and_half_a_login_are_named() {
-    let error = load(&["--config=/nowhere/shunt.toml".to_owned()]).expect_err("invalid").to_string();
+    let error =
+        load(&["--config=/nowhere/shunt.toml".to_owned()]).expect_err("invalid").to_string();
     assert!(error.starts_with("error: /nowhere/shunt.toml: cannot be read"), "{error}");
-    let error = load(&["--contact-points=a".to_owned(), "--username=u".to_owned()]).expect_err("invalid").to_string();
+    let error = load(&["--contact-points=a".to_owned(), "--username=u".to_owned()])
+        .expect_err("invalid")
+        .to_string();
     assert_eq!(error, "error: --username: has no password; give `password_file`\n");
 }
 
 #[test]
 fn a_password_shows_nowhere() {
-    let config = load(&["--contact-points=a", "--username=u", "--password=hunter2"].map(str::to_owned)).expect("valid");
+    let config =
+        load(&["--contact-points=a", "--username=u", "--password=hunter2"].map(str::to_owned))
+            .expect("valid");
     assert!(!format!("{config:?}").contains("hunter2"));
-    let file = Scratch::new("unquoted", "contact_points = [\"a\"]\nusername = \"u\"\npassword = 48151623\n");
+    let file = Scratch::new(
+        "unquoted",
+        "contact_points = [\"a\"]\nusername = \"u\"\npassword = 48151623\n",
+    );
     let error = load(&[format!("--config={}", file.path())]).expect_err("no text").to_string();
-    assert!(error.contains(":3:12: `password`: must be text in quotes") && !error.contains("48151623"), "{error}");
+    assert!(
+        error.contains(":3:12: `password`: must be text in quotes") && !error.contains("48151623"),
+        "{error}"
+    );
 }

@@ -1,8 +1,8 @@
 //! The thread that brings rows to SSD, and the collection of segments that makes room for them.
 //!
-//! A row is appended first and pointed to afterwards, under the lock of its shard and only if nobody wrote to it since it
-//! left memory; otherwise what was appended is garbage. Collection moves a row the same way: only if the index still
-//! points to where it was found.
+//! A row is appended first and pointed to afterwards, under the lock of its shard and only if
+//! nobody wrote to it since it left memory; otherwise what was appended is garbage. Collection
+//! moves a row the same way: only if the index still points to where it was found.
 
 use std::collections::VecDeque;
 use std::io;
@@ -63,13 +63,15 @@ struct Cascade<'a> {
 
 impl Cascade<'_> {
     fn write(&mut self, spill: &Spill) -> io::Result<()> {
-        let record = Record { key: spill.row.key(), payload: spill.row.record(), epoch: spill.epoch };
+        let record =
+            Record { key: spill.row.key(), payload: spill.row.record(), epoch: spill.epoch };
         let shard = self.shared.shard(spill.hash);
         let wanted = || {
             let state = shard.read();
             state.agrees(spill.hash, spill.generation) && !state.is_on_ssd(spill.hash)
         };
-        if !self.ssd.is_on() || record_pages(record.encoded_bytes()) > RECORD_PAGES_MAX || !wanted() {
+        if !self.ssd.is_on() || record_pages(record.encoded_bytes()) > RECORD_PAGES_MAX || !wanted()
+        {
             self.ssd.counters.rows_dropped.increment();
             return Ok(());
         }
@@ -134,13 +136,22 @@ impl Cascade<'_> {
             }
             page += at as u32;
         }
-        // Rows on pages that could not be understood: nothing may point into the segment when it is used again.
+        // Rows on pages that could not be understood: nothing may point into the segment when it is
+        // used again.
         if self.log.live(victim) > 0 {
-            let forgotten: u32 =
-                self.shared.shards.iter().map(|shard| shard.write().forget_pages(pages.clone(), self.log)).sum();
+            let forgotten: u32 = self
+                .shared
+                .shards
+                .iter()
+                .map(|shard| shard.write().forget_pages(pages.clone(), self.log))
+                .sum();
             self.ssd.counters.evictions.add(forgotten.into());
         }
-        debug_assert_eq!(self.log.live(victim), 0, "something points into a segment that is free now");
+        debug_assert_eq!(
+            self.log.live(victim),
+            0,
+            "something points into a segment that is free now"
+        );
         Ok(())
     }
 
@@ -156,7 +167,8 @@ impl Cascade<'_> {
         let rewrite = referenced && !in_memory && !self.appender.is_half_full(self.log);
         let to = if rewrite { self.appender.append(self.log, record)? } else { None };
         let mut state = shard.write();
-        let points_here = state.index.as_ref().is_some_and(|index| index.referenced_at(hash, from).is_some());
+        let points_here =
+            state.index.as_ref().is_some_and(|index| index.referenced_at(hash, from).is_some());
         match to {
             Some(to) if points_here => {
                 state.point_to(hash, to, self.log);

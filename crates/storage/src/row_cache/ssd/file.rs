@@ -1,9 +1,11 @@
-//! Files of segments: a narrow interface to the disk, so that tests can put a failing one below the cache.
+//! Files of segments: a narrow interface to the disk, so that tests can put a failing one below the
+//! cache.
 //!
-//! The real ones bypass the page cache (`O_DIRECT`) where the file system allows it. A row on SSD is read because it is
-//! *not* hot, so keeping its page in memory a second time is worth little, takes memory that nobody bounded from the engine's
-//! own block cache, and hides what the SSD does. Segments are allocated when they are created, so that a full disk is found
-//! out then and a segment does not fragment.
+//! The real ones bypass the page cache (`O_DIRECT`) where the file system allows it. A row on SSD
+//! is read because it is *not* hot, so keeping its page in memory a second time is worth little,
+//! takes memory that nobody bounded from the engine's own block cache, and hides what the SSD does.
+//! Segments are allocated when they are created, so that a full disk is found out then and a
+//! segment does not fragment.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -30,7 +32,8 @@ pub(crate) trait SegmentFile: Send + Sync {
 
 /// Where segments' files come from.
 pub(crate) trait SegmentStore: Send + Sync {
-    /// The file of a segment, of this size, with its space allocated; what it contains does not matter.
+    /// The file of a segment, of this size, with its space allocated; what it contains does not
+    /// matter.
     fn create(&self, number: u32, bytes: u64) -> io::Result<Arc<dyn SegmentFile>>;
 }
 
@@ -42,18 +45,22 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if need be and takes it; files of an earlier run are removed, as their rows may be stale.
+    /// Makes the directory if need be and takes it; files of an earlier run are removed, as their
+    /// rows may be stale.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let lock = File::create(path.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::Error(error) => error,
-            TryLockError::WouldBlock => io::Error::new(io::ErrorKind::ResourceBusy, "in use by another row cache"),
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::ResourceBusy, "in use by another row cache")
+            }
         })?;
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let name = entry.file_name();
-            if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
+            if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
+            {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -144,11 +151,17 @@ mod tests {
         assert!(file.read_at(back.bytes_mut(), 1 << 20).is_err(), "beyond the end");
 
         fs::write(path.join("of-somebody-else"), "kept").unwrap();
-        assert_eq!(Directory::open(&path).err().map(|error| error.kind()), Some(io::ErrorKind::ResourceBusy));
+        assert_eq!(
+            Directory::open(&path).err().map(|error| error.kind()),
+            Some(io::ErrorKind::ResourceBusy)
+        );
         drop(first);
         assert!(path.join("row-cache-000003.segment").exists());
         let _second = Directory::open(&path).unwrap();
-        assert!(!path.join("row-cache-000003.segment").exists(), "rows of an earlier run are not trusted");
+        assert!(
+            !path.join("row-cache-000003.segment").exists(),
+            "rows of an earlier run are not trusted"
+        );
         assert!(path.join("of-somebody-else").exists());
     }
 }

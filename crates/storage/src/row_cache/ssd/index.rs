@@ -1,9 +1,10 @@
 //! Where on the SSD the rows of one shard are: eight bytes a row and no keys.
 //!
-//! Buckets of eight entries, one cache line each; a row may be in either of two. An entry is
-//! `tag (24 bits) | referenced (1) | page (31) | slot (8)`. The tag tells rows of a bucket apart all but once in sixteen
-//! million; the key in the record tells the rest, at the price of one read. A row never has two entries, so a look-up
-//! names at most one page. Looking up takes a shared lock: only the reference bit is set, by an atomic.
+//! Buckets of eight entries, one cache line each; a row may be in either of two. An entry is `tag
+//! (24 bits) | referenced (1) | page (31) | slot (8)`. The tag tells rows of a bucket apart all but
+//! once in sixteen million; the key in the record tells the rest, at the price of one read. A row
+//! never has two entries, so a look-up names at most one page. Looking up takes a shared lock: only
+//! the reference bit is set, by an atomic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,8 @@ const WAYS: usize = 8;
 const TAG_SHIFT: u32 = 40;
 const REFERENCED: u64 = 1 << 39;
 const LOCATION_MASK: u64 = REFERENCED - 1;
-/// Two choices of eight fill to this part, in percent, before more than one or two in a thousand find no room.
+/// Two choices of eight fill to this part, in percent, before more than one or two in a thousand
+/// find no room.
 const LOAD_PERCENT: usize = 85;
 /// Pages have 31 bits; page 0 stays unused, so that no entry is zero.
 pub(crate) const PAGES_MAX: u64 = (1 << 31) - 1;
@@ -64,14 +66,15 @@ impl SsdIndex {
         self.find(hash).is_some()
     }
 
-    /// Looks whether the row is at this place, and if so whether it was referenced since it was put there.
+    /// Looks whether the row is at this place, and if so whether it was referenced since it was put
+    /// there.
     pub(crate) fn referenced_at(&self, hash: u64, location: Location) -> Option<bool> {
         let (_, entry) = self.find(hash)?;
         (Location::of(entry) == location).then_some(entry & REFERENCED != 0)
     }
 
-    /// Points the row to a new place, not referenced yet. Gives back the place of what had to go: the row's old one, or
-    /// that of a row that was in the way.
+    /// Points the row to a new place, not referenced yet. Gives back the place of what had to go:
+    /// the row's old one, or that of a row that was in the way.
     pub(crate) fn put(&mut self, hash: u64, location: Location) -> Option<Location> {
         let entry = tag(hash) << TAG_SHIFT | location.bits();
         if let Some((place, old)) = self.find(hash) {
@@ -79,7 +82,8 @@ impl SsdIndex {
             return Some(Location::of(old));
         }
         let (first, second) = self.pair(hash);
-        let free = |bucket: usize| self.buckets[bucket].0.iter().filter(|place| is_free(place)).count();
+        let free =
+            |bucket: usize| self.buckets[bucket].0.iter().filter(|place| is_free(place)).count();
         let bucket = if free(first) >= free(second) { first } else { second };
         let ways = &self.buckets[bucket].0;
         if let Some(place) = ways.iter().find(|place| is_free(place)) {
@@ -107,7 +111,11 @@ impl SsdIndex {
     }
 
     /// Forgets every row on one of these pages, telling where each was; returns how many.
-    pub(crate) fn remove_pages(&mut self, pages: std::ops::Range<u32>, mut removed_at: impl FnMut(Location)) -> u32 {
+    pub(crate) fn remove_pages(
+        &mut self,
+        pages: std::ops::Range<u32>,
+        mut removed_at: impl FnMut(Location),
+    ) -> u32 {
         let mut removed = 0;
         for place in self.buckets.iter().flat_map(|bucket| &bucket.0) {
             let entry = place.load(Ordering::Relaxed);
@@ -133,14 +141,16 @@ impl SsdIndex {
         let (first, second) = self.pair(hash);
         let wanted = tag(hash);
         let in_bucket = |bucket: usize| {
-            let entries = self.buckets[bucket].0.iter().map(|place| (place, place.load(Ordering::Relaxed)));
+            let entries =
+                self.buckets[bucket].0.iter().map(|place| (place, place.load(Ordering::Relaxed)));
             entries.into_iter().find(|(_, entry)| entry >> TAG_SHIFT == wanted && *entry != 0)
         };
         in_bucket(first).or_else(|| in_bucket(second))
     }
 
     fn pair(&self, hash: u64) -> (usize, usize) {
-        let scale = |bits: u64| (((bits & u64::from(u32::MAX)) * self.buckets.len() as u64) >> 32) as usize;
+        let scale =
+            |bits: u64| (((bits & u64::from(u32::MAX)) * self.buckets.len() as u64) >> 32) as usize;
         (scale(hash), scale(mix(hash)))
     }
 }
@@ -166,7 +176,9 @@ mod tests {
     fn a_full_index_loses_few_rows_and_needs_nine_and_a_half_bytes_a_row() {
         let rows = 100_000;
         let mut index = SsdIndex::new(rows);
-        let lost = (0..rows as u32).filter(|row| index.put(mix(u64::from(*row)), at(*row)).is_some()).count();
+        let lost = (0..rows as u32)
+            .filter(|row| index.put(mix(u64::from(*row)), at(*row)).is_some())
+            .count();
         assert!(lost < rows / 500, "{lost} rows found no room");
         assert_eq!(index.entries(), rows - lost);
         let bytes_per_row = index.allocated_bytes() as f64 / rows as f64;

@@ -1,9 +1,10 @@
 //! The segment log: one logical file, appended to at one place only, read anywhere.
 //!
-//! Its segments are files of one size. The active one takes records through a buffer of 16 KB, which look-ups can read
-//! as well; the others only serve reads until they are collected and used again. One thread at a time appends (it holds
-//! the [`Appender`]); readers share what is in [`Log`] and wait for no I/O of anybody's: while the buffer is written out
-//! it can still be read, and only the moment in which it is emptied excludes readers.
+//! Its segments are files of one size. The active one takes records through a buffer of 16 KB,
+//! which look-ups can read as well; the others only serve reads until they are collected and used
+//! again. One thread at a time appends (it holds the [`Appender`]); readers share what is in
+//! [`Log`] and wait for no I/O of anybody's: while the buffer is written out it can still be read,
+//! and only the moment in which it is emptied excludes readers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,14 +16,16 @@ use super::super::locks::{read, write};
 use super::file::{AlignedBuffer, SegmentFile, SegmentStore};
 use super::index::Location;
 use super::page::{
-    LARGE, PAGE_BYTES, PAGE_HEADER_BYTES, PageFault, Record, record_at, record_pages, slot_pages, write_header,
+    LARGE, PAGE_BYTES, PAGE_HEADER_BYTES, PageFault, Record, record_at, record_pages, slot_pages,
+    write_header,
 };
 use crate::sync::RwLock;
 
 /// Pages written at once.
 pub(super) const BUFFER_PAGES: usize = 4;
-/// Collection chooses among the oldest segments, one part in so many. With all of them, or half, it drops rows too young
-/// to have been read: up to one point of the hit ratio less where the newest rows are asked for most.
+/// Collection chooses among the oldest segments, one part in so many. With all of them, or half, it
+/// drops rows too young to have been read: up to one point of the hit ratio less where the newest
+/// rows are asked for most.
 const COLLECT_SHARE: usize = 4;
 
 struct Segment {
@@ -85,7 +88,8 @@ impl Log {
         self.segment_of(location.page).live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns what `take` makes of the record, if its page is still in the write buffer; `None` if it is on SSD.
+    /// Returns what `take` makes of the record, if its page is still in the write buffer; `None` if
+    /// it is on SSD.
     pub(crate) fn in_buffer<T>(
         &self,
         location: Location,
@@ -93,7 +97,9 @@ impl Log {
         take: impl FnOnce(Result<Record<'_>, PageFault>) -> T,
     ) -> Option<T> {
         let buffer = read(&self.buffer);
-        let page = location.page.checked_sub(buffer.first_page).filter(|page| *page < buffer.pages)? as usize;
+        let page =
+            location.page.checked_sub(buffer.first_page).filter(|page| *page < buffer.pages)?
+                as usize;
         let bytes = &buffer.bytes.bytes()[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
         Some(take(record_at(bytes, sequence, location.slot)))
     }
@@ -160,15 +166,18 @@ impl Log {
     }
 
     fn file_of(&self, page: u32) -> io::Result<Arc<dyn SegmentFile>> {
-        read(&self.segment_of(page).file).clone().ok_or_else(|| io::Error::other("the segment has no file"))
+        read(&self.segment_of(page).file)
+            .clone()
+            .ok_or_else(|| io::Error::other("the segment has no file"))
     }
 }
 
-/// The right to append: where the next record goes, and which segments are free, filled and not made yet.
+/// The right to append: where the next record goes, and which segments are free, filled and not
+/// made yet.
 pub(crate) struct Appender {
     active: Option<u32>,
-    /// The first page in the buffer, counted from the active segment's first; page in the buffer; bytes taken of it
-    /// (0: not begun); records in it.
+    /// The first page in the buffer, counted from the active segment's first; page in the buffer;
+    /// bytes taken of it (0: not begun); records in it.
     buffer_first: u32,
     page: usize,
     page_bytes: usize,
@@ -211,7 +220,11 @@ impl Appender {
     }
 
     /// Appends a record; `None` if the active segment has no room for it.
-    pub(super) fn append(&mut self, log: &Log, record: &Record<'_>) -> io::Result<Option<Location>> {
+    pub(super) fn append(
+        &mut self,
+        log: &Log,
+        record: &Record<'_>,
+    ) -> io::Result<Option<Location>> {
         let Some(active) = self.active else { return Ok(None) };
         let bytes = record.encoded_bytes();
         let location = if record_pages(bytes) > 1 {
@@ -233,14 +246,18 @@ impl Appender {
             self.filled.push_back(active);
         }
         let next = self.free.pop().unwrap_or(self.made);
-        let segment = log.segments.get(next as usize).ok_or_else(|| io::Error::other("no segment is free"))?;
+        let segment = log
+            .segments
+            .get(next as usize)
+            .ok_or_else(|| io::Error::other("no segment is free"))?;
         if read(&segment.file).is_none() {
             *write(&segment.file) = Some(log.store.create(next, log.segment_bytes())?);
             self.made = next + 1;
         }
         self.sequence += 1;
         segment.written.store(0, Ordering::Relaxed);
-        // Before anything of the old life is overwritten: a reader that finds a page changed finds this changed, too.
+        // Before anything of the old life is overwritten: a reader that finds a page changed finds
+        // this changed, too.
         segment.sequence.store(self.sequence, Ordering::Release);
         self.active = Some(next);
         self.buffer_first = 0;
@@ -258,11 +275,14 @@ impl Appender {
         self.buffer_first + self.page as u32 >= log.segment_pages / 2
     }
 
-    /// The segment to collect next: of the oldest quarter the one with the most garbage, age deciding between equals. The
-    /// younger ones keep the chance to be read that they were written for.
+    /// The segment to collect next: of the oldest quarter the one with the most garbage, age
+    /// deciding between equals. The younger ones keep the chance to be read that they were written
+    /// for.
     pub(super) fn choose(&mut self, log: &Log) -> Option<u32> {
         let candidates = self.filled.len().div_ceil(COLLECT_SHARE);
-        let percent_live = |segment: u32| 100 * u64::from(log.live(segment)) / u64::from(log.written(segment).max(1));
+        let percent_live = |segment: u32| {
+            100 * u64::from(log.live(segment)) / u64::from(log.written(segment).max(1))
+        };
         let oldest = self.filled.iter().take(candidates).enumerate();
         let (at, _) = oldest.min_by_key(|(at, segment)| (percent_live(**segment) / 5, *at))?;
         self.filled.remove(at)
@@ -272,7 +292,12 @@ impl Appender {
         self.free.push(segment);
     }
 
-    fn append_packed(&mut self, log: &Log, active: u32, record: &Record<'_>) -> io::Result<Option<Location>> {
+    fn append_packed(
+        &mut self,
+        log: &Log,
+        active: u32,
+        record: &Record<'_>,
+    ) -> io::Result<Option<Location>> {
         let bytes = record.encoded_bytes();
         if self.page_bytes > 0 && (self.page_bytes + bytes > PAGE_BYTES || self.slot == LARGE) {
             self.page += 1;
@@ -286,22 +311,30 @@ impl Appender {
         }
         let mut buffer = write(&log.buffer);
         let sequence = buffer.sequence;
-        let page = &mut buffer.bytes.bytes_mut()[self.page * PAGE_BYTES..(self.page + 1) * PAGE_BYTES];
+        let page =
+            &mut buffer.bytes.bytes_mut()[self.page * PAGE_BYTES..(self.page + 1) * PAGE_BYTES];
         if self.page_bytes == 0 {
             write_header(page, sequence, 1);
             self.page_bytes = PAGE_HEADER_BYTES;
             self.slot = 0;
         }
         record.encode(sequence, self.slot, &mut page[self.page_bytes..]);
-        let location =
-            Location { page: log.pages_of(active).start + self.buffer_first + self.page as u32, slot: self.slot };
+        let location = Location {
+            page: log.pages_of(active).start + self.buffer_first + self.page as u32,
+            slot: self.slot,
+        };
         self.page_bytes += bytes;
         self.slot += 1;
         Ok(Some(location))
     }
 
     /// A record larger than a page is written at once, past the buffer.
-    fn append_large(&mut self, log: &Log, active: u32, record: &Record<'_>) -> io::Result<Option<Location>> {
+    fn append_large(
+        &mut self,
+        log: &Log,
+        active: u32,
+        record: &Record<'_>,
+    ) -> io::Result<Option<Location>> {
         let pages = record_pages(record.encoded_bytes());
         self.flush(log, active)?;
         if self.buffer_first + pages as u32 > log.segment_pages {
@@ -393,13 +426,19 @@ mod tests {
             places.push(place);
         }
         assert_eq!(places.len(), 64, "one to a page");
-        assert!(log.in_buffer(Location { page: 65, slot: 0 }, 0, |_| ()).is_none(), "the next segment is not buffered");
+        assert!(
+            log.in_buffer(Location { page: 65, slot: 0 }, 0, |_| ()).is_none(),
+            "the next segment is not buffered"
+        );
         appender.roll(&log).unwrap();
         assert!(appender.is_last(&log));
         assert_eq!(appender.append(&log, &record).unwrap(), Some(Location { page: 65, slot: 0 }));
         let mut read_back = AlignedBuffer::default();
         for place in places {
-            assert_eq!(log.read(place, log.sequence(place.page), &mut read_back).unwrap(), Ok(record));
+            assert_eq!(
+                log.read(place, log.sequence(place.page), &mut read_back).unwrap(),
+                Ok(record)
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The SSD tier: an append-only log of records (`log`, `page`, `file`), an index without keys in memory (`index`, one per
-//! shard), a bounded queue and one thread that brings rows there (`queue`, `cascade`). Rows that are dropped stay in the
-//! log as garbage until their segment is collected.
+//! The SSD tier: an append-only log of records (`log`, `page`, `file`), an index without keys in
+//! memory (`index`, one per shard), a bounded queue and one thread that brings rows there (`queue`,
+//! `cascade`). Rows that are dropped stay in the log as garbage until their segment is collected.
 //!
-//! The tier is off when the disk fails it: look-ups find nothing in it, rows that leave memory are dropped, and no query
-//! notices anything but the time it takes.
+//! The tier is off when the disk fails it: look-ups find nothing in it, rows that leave memory are
+//! dropped, and no query notices anything but the time it takes.
 
 mod cascade;
 mod file;
@@ -35,7 +35,8 @@ thread_local! {
     static READ_BUFFER: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(PAGE_BYTES));
 }
 
-/// Where on the SSD a row is, or was: to be given to [`super::RowCache::read_ssd`] on a thread that may block.
+/// Where on the SSD a row is, or was: to be given to [`super::RowCache::read_ssd`] on a thread that
+/// may block.
 #[derive(Debug)]
 pub struct SsdTicket {
     pub(super) key: Box<[u8]>,
@@ -123,10 +124,14 @@ impl SsdTier {
     /// Reads the row at a place: one read, whatever comes of it.
     pub(super) fn read(&self, place: Place, key: &[u8], epoch: u32) -> Found {
         self.counters.reads.increment();
-        READ_BUFFER.with_borrow_mut(|buffer| match self.log.read(place.location, place.sequence, buffer) {
-            Ok(record) => self.judge(place, key, epoch, record),
-            Err(_) if self.log.sequence(place.location.page) != place.sequence => Found::Recycled,
-            Err(error) => Found::Broken(error.to_string()),
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            match self.log.read(place.location, place.sequence, buffer) {
+                Ok(record) => self.judge(place, key, epoch, record),
+                Err(_) if self.log.sequence(place.location.page) != place.sequence => {
+                    Found::Recycled
+                }
+                Err(error) => Found::Broken(error.to_string()),
+            }
         })
     }
 
@@ -136,7 +141,13 @@ impl SsdTier {
         self.read_errors.fetch_add(1, Ordering::Relaxed) >= self.read_errors_max
     }
 
-    fn judge(&self, place: Place, key: &[u8], epoch: u32, record: Result<Record<'_>, PageFault>) -> Found {
+    fn judge(
+        &self,
+        place: Place,
+        key: &[u8],
+        epoch: u32,
+        record: Result<Record<'_>, PageFault>,
+    ) -> Found {
         match record {
             Ok(record) if record.key != key => Found::Other { key_matches: false },
             Ok(record) if record.epoch != epoch => Found::Other { key_matches: true },

@@ -1,13 +1,14 @@
-//! Layout of the log's pages. A page holds whole records only, so that one read of one page answers a hit; a record larger
-//! than a page starts on a page of its own and takes as many in a row as it needs, read at once.
+//! Layout of the log's pages. A page holds whole records only, so that one read of one page answers
+//! a hit; a record larger than a page starts on a page of its own and takes as many in a row as it
+//! needs, read at once.
 //!
 //! ```text
 //! page    magic u32 | sequence of the segment u64 | pages of the record that starts here u16 (1: packed) | 0 u16
 //! record  crc u32 | epoch u32 | key bytes u16 | flags u8 | record bytes u24 | key | record
 //! ```
-//! Little endian. The checksum covers the segment's sequence, the slot and all of the record: a page left over from a former
-//! life of its segment is no record, whatever it says, and a wrong length does not make one record stand in for another.
-//! Zero key bytes end a page.
+//! Little endian. The checksum covers the segment's sequence, the slot and all of the record: a
+//! page left over from a former life of its segment is no record, whatever it says, and a wrong
+//! length does not make one record stand in for another. Zero key bytes end a page.
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
@@ -45,8 +46,8 @@ impl Record<'_> {
         RECORD_HEADER_BYTES + self.key.len() + self.payload.map_or(0, <[u8]>::len)
     }
 
-    /// Writes the record into the front of `into`; its key must not be empty and must have at most 65,535 bytes, the
-    /// record at most `RECORD_PAGES_MAX` pages.
+    /// Writes the record into the front of `into`; its key must not be empty and must have at most
+    /// 65,535 bytes, the record at most `RECORD_PAGES_MAX` pages.
     pub(crate) fn encode(&self, sequence: u64, slot: u8, into: &mut [u8]) {
         let payload = self.payload.unwrap_or_default();
         let (header, body) = into[..self.encoded_bytes()].split_at_mut(RECORD_HEADER_BYTES);
@@ -61,7 +62,8 @@ impl Record<'_> {
     }
 }
 
-/// How many pages a record of so many encoded bytes takes for itself; 1 if it is packed with others.
+/// How many pages a record of so many encoded bytes takes for itself; 1 if it is packed with
+/// others.
 pub(super) fn record_pages(encoded_bytes: usize) -> usize {
     (PAGE_HEADER_BYTES + encoded_bytes).div_ceil(PAGE_BYTES)
 }
@@ -99,16 +101,23 @@ pub(crate) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<
     }
 }
 
-/// All records that start on this page, with their slots; a broken one is left out, and one whose length is wrong hides
-/// those after it.
-pub(crate) fn records<'a>(bytes: &'a [u8], sequence: u64) -> impl Iterator<Item = (u8, Record<'a>)> {
+/// All records that start on this page, with their slots; a broken one is left out, and one whose
+/// length is wrong hides those after it.
+pub(crate) fn records<'a>(
+    bytes: &'a [u8],
+    sequence: u64,
+) -> impl Iterator<Item = (u8, Record<'a>)> {
     let pages = pages_here(bytes, sequence);
     let spans = pages.map(|_| Spans { bytes, at: PAGE_HEADER_BYTES }).into_iter().flatten();
     let first = if pages.unwrap_or(1) > 1 { LARGE - 2 + pages.unwrap_or(2) as u8 } else { 0 };
-    // Behind a large one there is no other, whatever the bytes of the page say that do not stand under a checksum.
+    // Behind a large one there is no other, whatever the bytes of the page say that do not stand
+    // under a checksum.
     let most = if first == 0 { usize::from(LARGE) } else { 1 };
-    let slots = spans.take(most).enumerate().map_while(|(slot, span)| Some((slot as u8, span.ok()?)));
-    slots.filter_map(move |(slot, span)| Some((first + slot, decode(span, sequence, first + slot).ok()?)))
+    let slots =
+        spans.take(most).enumerate().map_while(|(slot, span)| Some((slot as u8, span.ok()?)));
+    slots.filter_map(move |(slot, span)| {
+        Some((first + slot, decode(span, sequence, first + slot).ok()?))
+    })
 }
 
 /// The stretches that the lengths in a page name, one after another.
@@ -178,7 +187,10 @@ mod tests {
 
     fn any_records() -> impl Strategy<Value = Vec<(Vec<u8>, Option<Vec<u8>>)>> {
         let key = prop::collection::vec(any::<u8>(), 1..40);
-        prop::collection::vec((key, prop::option::of(prop::collection::vec(any::<u8>(), 0..300))), 1..40)
+        prop::collection::vec(
+            (key, prop::option::of(prop::collection::vec(any::<u8>(), 0..300))),
+            1..40,
+        )
     }
 
     proptest! {
@@ -215,16 +227,22 @@ mod tests {
 
     #[test]
     fn a_wrong_length_does_not_make_one_record_stand_in_for_another() {
-        let given: Vec<_> = (0..4).map(|number| (vec![number + 1; 10], Some(vec![number; 50]))).collect();
+        let given: Vec<_> =
+            (0..4).map(|number| (vec![number + 1; 10], Some(vec![number; 50]))).collect();
         let (mut page, _) = pack(&given, 5);
         let record_bytes = (RECORD_HEADER_BYTES + 60) as u8;
         page[PAGE_HEADER_BYTES + 11] += record_bytes;
-        assert_eq!(record_at(&page, 5, 1), Err(PageFault::Broken), "the third record, were it not for its slot");
+        assert_eq!(
+            record_at(&page, 5, 1),
+            Err(PageFault::Broken),
+            "the third record, were it not for its slot"
+        );
     }
 
     #[test]
     fn a_page_that_claims_to_begin_a_large_record_has_no_other() {
-        let given: Vec<_> = (0..4).map(|number| (vec![number + 1; 10], Some(vec![number; 50]))).collect();
+        let given: Vec<_> =
+            (0..4).map(|number| (vec![number + 1; 10], Some(vec![number; 50]))).collect();
         let (mut page, _) = pack(&given, 5);
         for pages in 2..=RECORD_PAGES_MAX {
             write_header(&mut page, 5, pages);
@@ -245,6 +263,10 @@ mod tests {
         assert_eq!(slot_pages(slot), pages);
         assert_eq!(record_at(&bytes, 5, slot), Ok(record));
         assert_eq!(records(&bytes, 5).collect::<Vec<_>>(), [(slot, record)]);
-        assert_eq!(record_at(&bytes[..2 * PAGE_BYTES], 5, slot), Err(PageFault::Broken), "cut short");
+        assert_eq!(
+            record_at(&bytes[..2 * PAGE_BYTES], 5, slot),
+            Err(PageFault::Broken),
+            "cut short"
+        );
     }
 }

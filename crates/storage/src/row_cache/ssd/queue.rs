@@ -1,5 +1,6 @@
-//! The bounded queue between memory and SSD. Rows that leave memory wait here for the one thread that appends; when it
-//! does not keep up they are dropped, so that neither a write nor a read ever waits for the SSD.
+//! The bounded queue between memory and SSD. Rows that leave memory wait here for the one thread
+//! that appends; when it does not keep up they are dropped, so that neither a write nor a read ever
+//! waits for the SSD.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -52,7 +53,8 @@ impl SpillQueue {
         true
     }
 
-    /// Waits for rows and takes them all; `false` when the queue was closed. Each counts until it is [`Self::written`].
+    /// Waits for rows and takes them all; `false` when the queue was closed. Each counts until it
+    /// is [`Self::written`].
     pub(crate) fn take(&self, batch: &mut VecDeque<Spill>) -> bool {
         let mut state = lock(&self.state);
         while state.waiting.is_empty() && !state.closed {
@@ -93,7 +95,12 @@ mod tests {
     use super::*;
 
     fn spill(number: u64) -> Spill {
-        Spill { row: CachedRow::new(b"key", Some(&[1; 100])).unwrap(), hash: number, epoch: 0, generation: 0 }
+        Spill {
+            row: CachedRow::new(b"key", Some(&[1; 100])).unwrap(),
+            hash: number,
+            epoch: 0,
+            generation: 0,
+        }
     }
 
     #[test]
@@ -102,7 +109,10 @@ mod tests {
         assert_eq!((0..20).filter(|number| queue.push(spill(*number))).count(), 10);
         let mut batch = VecDeque::new();
         assert!(queue.take(&mut batch));
-        assert_eq!(batch.iter().map(|spill| spill.hash).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert_eq!(
+            batch.iter().map(|spill| spill.hash).collect::<Vec<_>>(),
+            (0..10).collect::<Vec<_>>()
+        );
         assert!(!queue.push(spill(20)), "the batch still counts");
         queue.written(&batch[0]);
         assert!(queue.push(spill(21)));

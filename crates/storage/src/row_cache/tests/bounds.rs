@@ -26,12 +26,21 @@ fn no_tier_grows_beyond_its_bytes() {
             cache.wait_for_cascade();
             let statistics = cache.statistics();
             assert!(statistics.memory_bytes <= memory_bytes as u64, "{statistics:?}");
-            assert!(disk.bytes() as u64 == statistics.ssd_bytes && statistics.ssd_bytes <= 5 * (256 << 10));
+            assert!(
+                disk.bytes() as u64 == statistics.ssd_bytes
+                    && statistics.ssd_bytes <= 5 * (256 << 10)
+            );
         }
     }
     let statistics = cache.statistics();
-    assert!(statistics.memory_bytes > 9 * (memory_bytes as u64) / 10, "it is used, too: {statistics:?}");
-    assert!(statistics.ssd_segments_collected > 0 && statistics.memory_evictions > 1_000, "{statistics:?}");
+    assert!(
+        statistics.memory_bytes > 9 * (memory_bytes as u64) / 10,
+        "it is used, too: {statistics:?}"
+    );
+    assert!(
+        statistics.ssd_segments_collected > 0 && statistics.memory_evictions > 1_000,
+        "{statistics:?}"
+    );
 }
 
 #[test]
@@ -60,7 +69,8 @@ fn the_index_needs_ten_bytes_a_row_when_the_ssd_is_full() {
 fn the_largest_and_the_oldest_leave_first() {
     let cache = RowCache::open(options(1 << 20, None)).unwrap();
     let large = |row: u64| row.is_multiple_of(50);
-    let read_once_each = |rows: std::ops::Range<u64>| rows.for_each(|row| _ = cache.get(&key_of(1, row)));
+    let read_once_each =
+        |rows: std::ops::Range<u64>| rows.for_each(|row| _ = cache.get(&key_of(1, row)));
     for row in 0..1_000 {
         fill(&cache, &key_of(1, row), Some(&vec![1; if large(row) { 12_000 } else { 200 }]));
     }
@@ -68,8 +78,11 @@ fn the_largest_and_the_oldest_leave_first() {
     for row in 1_000..6_000 {
         fill(&cache, &key_of(1, row), Some(&[1; 200]));
     }
-    let left =
-        |wanted: bool| (0..1_000).filter(|row| large(*row) == wanted && cache.get(&key_of(1, *row)).is_some()).count();
+    let left = |wanted: bool| {
+        (0..1_000)
+            .filter(|row| large(*row) == wanted && cache.get(&key_of(1, *row)).is_some())
+            .count()
+    };
     assert!(left(false) > 800, "small rows that were read stay while others pass");
     assert_eq!(left(true), 0, "large ones have to be read more often");
 }

@@ -80,7 +80,10 @@ impl SegmentStore for Disk {
         // What was in the file before stays in it, as with a real one.
         let mut segments = lock(&self.segments);
         let segment = segments.entry(number).or_insert_with(|| {
-            Arc::new(Segment { bytes: Mutex::new(vec![0; bytes as usize]), faults: self.faults.clone() })
+            Arc::new(Segment {
+                bytes: Mutex::new(vec![0; bytes as usize]),
+                faults: self.faults.clone(),
+            })
         });
         lock(&segment.bytes).resize(bytes as usize, 0);
         Ok(segment.clone())
@@ -97,10 +100,13 @@ impl SegmentFile for Segment {
         }
         let bytes = lock(&self.bytes);
         let from = offset as usize;
-        buffer.copy_from_slice(bytes.get(from..from + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        buffer.copy_from_slice(
+            bytes.get(from..from + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?,
+        );
         if self.faults.flipped_bits.load(Ordering::SeqCst) {
             let mut random = lock(&self.faults.random);
-            let bit = random.get_or_insert_with(|| Random::new(7)).below(8 * buffer.len() as u64) as usize;
+            let bit = random.get_or_insert_with(|| Random::new(7)).below(8 * buffer.len() as u64)
+                as usize;
             buffer[bit / 8] ^= 1 << (bit % 8);
         }
         Ok(())
@@ -121,7 +127,10 @@ impl SegmentFile for Segment {
         let written = if short { buffer.len() / 2 } else { buffer.len() };
         let mut bytes = lock(&self.bytes);
         let from = offset as usize;
-        bytes.get_mut(from..from + written).ok_or(io::ErrorKind::WriteZero)?.copy_from_slice(&buffer[..written]);
+        bytes
+            .get_mut(from..from + written)
+            .ok_or(io::ErrorKind::WriteZero)?
+            .copy_from_slice(&buffer[..written]);
         if short { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
     }
 }

@@ -28,7 +28,8 @@ fn fill_rows(cache: &RowCache) {
 /// Reads every row; returns how many the cache had.
 fn read_all(cache: &RowCache) -> usize {
     let had = |row: &u64| {
-        // What is on its way to SSD is in neither tier, and each row that is read sends others there.
+        // What is on its way to SSD is in neither tier, and each row that is read sends others
+        // there.
         if row.is_multiple_of(64) && cache.statistics().ssd_on {
             cache.wait_for_cascade();
         }
@@ -79,8 +80,12 @@ fn a_full_disk_turns_the_tier_off() {
     });
     is_off_and_recovers(&cache);
     disk.faults.full.store(true, Ordering::SeqCst);
-    let opened = RowCache::open_with(options(256 << 10, Some(small_ssd(8))), Some(Box::new(disk.clone())));
-    assert!(matches!(opened.err(), Some(RowCacheError::Ssd { .. })), "who starts with a full disk is told");
+    let opened =
+        RowCache::open_with(options(256 << 10, Some(small_ssd(8))), Some(Box::new(disk.clone())));
+    assert!(
+        matches!(opened.err(), Some(RowCacheError::Ssd { .. })),
+        "who starts with a full disk is told"
+    );
 }
 
 #[test]
@@ -109,7 +114,9 @@ fn flipped_bits_never_reach_a_query() {
     let cache = open_on(&disk, 256 << 10, ssd);
     for _ in 0..5 {
         fill_rows(&cache);
-        with_fault(&disk.faults.flipped_bits, || assert!(read_all(&cache) > 300, "most bits hit another record"));
+        with_fault(&disk.faults.flipped_bits, || {
+            assert!(read_all(&cache) > 300, "most bits hit another record")
+        });
     }
     let statistics = cache.statistics();
     assert!(statistics.ssd_read_errors > 20 && statistics.ssd_hits > 1_000, "{statistics:?}");
@@ -154,7 +161,8 @@ fn a_row_with_the_tag_of_another_is_a_miss() {
 fn a_write_the_disk_lost_is_noticed() {
     let disk = Disk::default();
     let cache = filled(&disk);
-    // Segments are used again now, and keep what they had before: the same rows at the same places, in another version.
+    // Segments are used again now, and keep what they had before: the same rows at the same places,
+    // in another version.
     for row in 0..ROWS {
         cache.invalidate(&key_of(1, row));
     }
@@ -167,7 +175,11 @@ fn a_write_the_disk_lost_is_noticed() {
             cache.wait_for_cascade();
             for row in 0..ROWS {
                 if let Some(found) = cache.get(&key_of(1, row)) {
-                    assert_eq!(found.record(), Some(&record_of(round * ROWS + row, 400)[..]), "row {row}");
+                    assert_eq!(
+                        found.record(),
+                        Some(&record_of(round * ROWS + row, 400)[..]),
+                        "row {row}"
+                    );
                 }
             }
         }
@@ -215,7 +227,9 @@ fn real_files_and_what_a_crash_leaves_of_them() {
     assert!(read_all(&cache) > 1_000);
     assert!(cache.statistics().ssd_reads > 300);
     assert_eq!(
-        RowCache::open(options(256 << 10, Some(ssd.clone()))).err().map(|error| error.to_string().contains("in use")),
+        RowCache::open(options(256 << 10, Some(ssd.clone())))
+            .err()
+            .map(|error| error.to_string().contains("in use")),
         Some(true)
     );
     for entry in std::fs::read_dir(&ssd.dir).unwrap() {

@@ -1,5 +1,6 @@
-//! Figures, printed on demand: `cargo test --release -p shunt-storage row_cache::tests::measure -- --ignored --nocapture
-//! --test-threads 1`. The directory of the SSD tier is `ROW_CACHE_DIR`, else the system's temporary one.
+//! Figures, printed on demand: `cargo test --release -p shunt-storage row_cache::tests::measure --
+//! --ignored --nocapture --test-threads 1`. The directory of the SSD tier is `ROW_CACHE_DIR`, else
+//! the system's temporary one.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -33,7 +34,8 @@ impl Zipf {
         match unit * self.zeta {
             scaled if scaled < 1.0 => 0,
             scaled if scaled < 1.0 + 0.5f64.powf(0.99) => 1,
-            _ => ((self.items * (self.eta * unit - self.eta + 1.0).powf(self.alpha)) as u64).min(self.items as u64 - 1),
+            _ => ((self.items * (self.eta * unit - self.eta + 1.0).powf(self.alpha)) as u64)
+                .min(self.items as u64 - 1),
         }
     }
 }
@@ -85,7 +87,8 @@ impl Lru {
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
-    /// The newest rows are asked for most, and new ones come in; else the same rows all the time, in no order.
+    /// The newest rows are asked for most, and new ones come in; else the same rows all the time,
+    /// in no order.
     latest: bool,
     write_percent: u64,
     /// Reads of rows one after another, each once, in runs of 2,000.
@@ -117,12 +120,20 @@ struct Source {
 
 impl Source {
     fn new(load: Load) -> Self {
-        Source { load, zipf: Zipf::new(ROWS), random: Random::new(5), newest: ROWS, scan_at: 0, scan_left: 0 }
+        Source {
+            load,
+            zipf: Zipf::new(ROWS),
+            random: Random::new(5),
+            newest: ROWS,
+            scan_at: 0,
+            scan_left: 0,
+        }
     }
 
     fn next(&mut self) -> Operation {
         if self.scan_left == 0
-            && self.random.below(200_000) < self.load.scan_percent * 100 / (100 - self.load.scan_percent)
+            && self.random.below(200_000)
+                < self.load.scan_percent * 100 / (100 - self.load.scan_percent)
         {
             (self.scan_at, self.scan_left) = (self.random.below(ROWS), 2_000);
         }
@@ -147,7 +158,8 @@ impl Source {
     }
 }
 
-/// Percent of the reads (not of the scans) answered from memory and from SSD, in the second half of the run.
+/// Percent of the reads (not of the scans) answered from memory and from SSD, in the second half of
+/// the run.
 fn ratios(load: Load, mut read: impl FnMut(u64) -> u8, mut write: impl FnMut(u64)) -> (f64, f64) {
     let mut source = Source::new(load);
     let (mut reads, mut hits) = (0u64, [0u64; 3]);
@@ -220,24 +232,37 @@ fn ratios_of_lru(load: Load, memory_rows: usize, ssd_rows: usize) -> (f64, f64) 
 #[ignore = "prints figures; run it in release"]
 fn hit_ratios() {
     let data = ROWS as usize * (RECORD_BYTES + 24);
-    let row_cost = CachedRow::new(&[0; 24], Some(&[0; RECORD_BYTES])).unwrap().allocated_bytes() + 64 + 12;
+    let row_cost =
+        CachedRow::new(&[0; 24], Some(&[0; RECORD_BYTES])).unwrap().allocated_bytes() + 64 + 12;
     println!("{ROWS} rows of {} bytes; a row in memory costs {row_cost} bytes", RECORD_BYTES + 24);
     for (memory_percent, ssd_percent) in [(2, 0), (10, 0), (2, 8)] {
         for load in LOADS {
             let memory_bytes = data * memory_percent / 100;
             let ssd_bytes = (data * ssd_percent / 100) as u64;
-            let (memory, ssd) = ratios_of_lru(load, memory_bytes / row_cost, ssd_bytes as usize / (RECORD_BYTES + 40));
-            print!("{memory_percent} + {ssd_percent} %, {:28} LRU {memory:5.1} + {ssd:5.1}", load.name);
+            let (memory, ssd) = ratios_of_lru(
+                load,
+                memory_bytes / row_cost,
+                ssd_bytes as usize / (RECORD_BYTES + 40),
+            );
+            print!(
+                "{memory_percent} + {ssd_percent} %, {:28} LRU {memory:5.1} + {ssd:5.1}",
+                load.name
+            );
             for admission in [SsdAdmission::All, SsdAdmission::ReadAgain] {
                 let disk = Disk::default();
                 let mut ssd = SsdOptions::new("", ssd_bytes.max(3 << 20));
                 (ssd.admission, ssd.expected_row_bytes) = (admission, RECORD_BYTES + 40);
                 let with_ssd = ssd_percent > 0;
                 let store = with_ssd.then(|| Box::new(disk.clone()) as _);
-                let cache = RowCache::open_with(options(memory_bytes, with_ssd.then_some(ssd)), store).unwrap();
+                let cache =
+                    RowCache::open_with(options(memory_bytes, with_ssd.then_some(ssd)), store)
+                        .unwrap();
                 let (memory, ssd) = ratios_of_cache(load, &cache);
                 let written = disk.writes() * 16 / 1024;
-                print!(" | {admission:?} {memory:5.1} + {ssd:5.1} = {:5.1} ({written} MB written)", memory + ssd);
+                print!(
+                    " | {admission:?} {memory:5.1} + {ssd:5.1} = {:5.1} ({written} MB written)",
+                    memory + ssd
+                );
                 if !with_ssd {
                     break;
                 }
@@ -271,7 +296,8 @@ fn times() {
     let directory = tempfile::tempdir().unwrap();
     let dir = std::env::var_os("ROW_CACHE_DIR").map_or(directory.path().to_owned(), Into::into);
     let mut ssd = SsdOptions::new(dir.join("row-cache"), 360 << 20);
-    (ssd.expected_row_bytes, ssd.admission, ssd.queue_bytes) = (RECORD_BYTES + 40, SsdAdmission::All, 64 << 20);
+    (ssd.expected_row_bytes, ssd.admission, ssd.queue_bytes) =
+        (RECORD_BYTES + 40, SsdAdmission::All, 64 << 20);
     let cache = RowCache::open(options(64 << 20, Some(ssd))).unwrap();
     let record = record_of(1, RECORD_BYTES);
     let keys: Vec<_> = (0..rows).map(|row| key_of(1, row)).collect();
@@ -293,15 +319,22 @@ fn times() {
     let seconds = write_start.elapsed().as_secs_f64();
     let statistics = cache.statistics();
     println!("{statistics:#?}");
-    println!("index: {:.2} bytes a row", statistics.index_bytes as f64 / statistics.index_entries as f64);
-    println!("memory: {:.0} bytes a row", statistics.memory_bytes as f64 / statistics.memory_rows as f64);
+    println!(
+        "index: {:.2} bytes a row",
+        statistics.index_bytes as f64 / statistics.index_entries as f64
+    );
+    println!(
+        "memory: {:.0} bytes a row",
+        statistics.memory_bytes as f64 / statistics.memory_rows as f64
+    );
     println!(
         "fill with cascade: {fill_ns:.0} ns a row, {:.0} rows/s to SSD",
         statistics.ssd_rows_written as f64 / seconds
     );
     let mut random = Random::new(3);
-    let resident: Vec<_> =
-        (rows - 5_000..rows).filter(|row| matches!(cache.lookup(&keys[*row as usize]), Lookup::Hit(_))).collect();
+    let resident: Vec<_> = (rows - 5_000..rows)
+        .filter(|row| matches!(cache.lookup(&keys[*row as usize]), Lookup::Hit(_)))
+        .collect();
     let hit = processor_nanoseconds_each(2_000_000, |_| {
         let row = resident[random.below(resident.len() as u64) as usize];
         black_box(cache.lookup(&keys[row as usize]));
@@ -309,7 +342,8 @@ fn times() {
     let negative = processor_nanoseconds_each(2_000_000, |_| {
         black_box(cache.lookup(&absent(random.below(rows))));
     });
-    let invalidate = processor_nanoseconds_each(2_000_000, |_| cache.invalidate(&absent(random.below(rows))));
+    let invalidate =
+        processor_nanoseconds_each(2_000_000, |_| cache.invalidate(&absent(random.below(rows))));
     let miss = processor_nanoseconds_each(300_000, |_| {
         fill(&cache, &absent(random.below(rows)), Some(&record));
     });
@@ -319,7 +353,8 @@ fn times() {
     );
     cache.wait_for_cascade();
     let before = cache.statistics();
-    let ssd = nanoseconds_each(30_000, |_| _ = black_box(cache.get(&keys[random.below(rows) as usize])));
+    let ssd =
+        nanoseconds_each(30_000, |_| _ = black_box(cache.get(&keys[random.below(rows) as usize])));
     let after = cache.statistics();
     println!(
         "any row: {ssd:.0} ns; {} SSD hits, {} reads, {} memory hits, {} misses, {} errors",

@@ -1,4 +1,5 @@
-//! The cache as a whole: against a model, under many threads, with a failing disk, and within its bounds.
+//! The cache as a whole: against a model, under many threads, with a failing disk, and within its
+//! bounds.
 
 mod bounds;
 pub(crate) mod disk;
@@ -118,7 +119,10 @@ fn a_row_goes_from_memory_to_ssd_and_back() {
         // What is on its way to SSD is in neither tier.
         cache.wait_for_cascade();
         let found = cache.get(&key_of(1, *row));
-        assert!(found.iter().all(|found| found.record() == Some(&record_of(*row, 400)[..])), "row {row}");
+        assert!(
+            found.iter().all(|found| found.record() == Some(&record_of(*row, 400)[..])),
+            "row {row}"
+        );
         found.is_some()
     });
     assert!(found.count() > 1_990, "all but what found no room in the index");
@@ -165,19 +169,24 @@ fn rows_larger_than_a_page_take_one_read() {
 fn a_fill_that_a_write_overtook_is_dropped() {
     let cache = RowCache::open(options(256 << 10, None)).unwrap();
     let one = key_of(1, 1);
-    let others: Vec<_> = (2..10).map(|row| key_of(1, row)).map(|key| (cache.begin_fill(&key), key)).collect();
+    let others: Vec<_> =
+        (2..10).map(|row| key_of(1, row)).map(|key| (cache.begin_fill(&key), key)).collect();
     let token = cache.begin_fill(&one);
     cache.invalidate(&one);
     assert!(!cache.fill(token, &one, Some(b"stale")));
     assert!(cache.get(&one).is_none());
     // A row whose hash happens to fall into the same stripe is.
-    let sound = others.into_iter().filter(|(token, key)| cache.fill(*token, key, Some(b"sound"))).count();
+    let sound =
+        others.into_iter().filter(|(token, key)| cache.fill(*token, key, Some(b"sound"))).count();
     assert!(sound >= 5, "rows of other stripes are not concerned: {sound} of 8");
 
     let token = cache.begin_fill(&one);
     let guard = cache.begin_write(&one);
     let token_inside = cache.begin_fill(&one);
-    assert!(!cache.fill(token, &one, Some(b"stale")) && !cache.fill(token_inside, &one, Some(b"uncertain")));
+    assert!(
+        !cache.fill(token, &one, Some(b"stale"))
+            && !cache.fill(token_inside, &one, Some(b"uncertain"))
+    );
     drop(guard);
     assert!(!cache.fill(token_inside, &one, Some(b"stale")));
     assert!(fill(&cache, &one, Some(b"before")) && cache.get(&one).is_some());
@@ -211,7 +220,9 @@ fn a_write_brings_a_row_in_memory_up_to_date() {
     let key = key_of(1, 1);
     cache.update(&key, |_| panic!("there is nothing to merge with"));
     fill(&cache, &key, Some(b"a"));
-    let append = |more: &'static [u8]| move |old: Option<&[u8]>| Update::Record([old.unwrap_or(b"-"), more].concat());
+    let append = |more: &'static [u8]| {
+        move |old: Option<&[u8]>| Update::Record([old.unwrap_or(b"-"), more].concat())
+    };
     cache.update(&key, append(b"b"));
     assert_eq!(cache.get(&key).unwrap().record(), Some(&b"ab"[..]));
     cache.begin_write(&key).update(append(b"c"));

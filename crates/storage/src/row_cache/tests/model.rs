@@ -1,4 +1,5 @@
-//! Random operations against a map that plays the engine: what the cache says is what the map says, always.
+//! Random operations against a map that plays the engine: what the cache says is what the map says,
+//! always.
 
 use std::collections::HashMap;
 
@@ -25,8 +26,19 @@ impl Model {
         let cache = Self::open(&disk, seed);
         let engine = HashMap::new();
         let random = Random::new(seed);
-        let mut model = Model { seed, random, disk, cache, engine, tickets: Vec::new(), fills: Vec::new(), hits: 0 };
-        for (table, row) in (0..TABLES as u32).flat_map(|table| (0..ROWS).map(move |row| (table, row))) {
+        let mut model = Model {
+            seed,
+            random,
+            disk,
+            cache,
+            engine,
+            tickets: Vec::new(),
+            fills: Vec::new(),
+            hits: 0,
+        };
+        for (table, row) in
+            (0..TABLES as u32).flat_map(|table| (0..ROWS).map(move |row| (table, row)))
+        {
             let record = model.any_record();
             model.engine.insert(key_of(table, row), record);
         }
@@ -35,7 +47,8 @@ impl Model {
 
     fn open(disk: &Disk, seed: u64) -> RowCache {
         let mut ssd = small_ssd(3 + seed % 6);
-        ssd.admission = if seed.is_multiple_of(2) { SsdAdmission::All } else { SsdAdmission::ReadAgain };
+        ssd.admission =
+            if seed.is_multiple_of(2) { SsdAdmission::All } else { SsdAdmission::ReadAgain };
         open_on(disk, (256 << 10) << (seed % 2), ssd)
     }
 
@@ -60,7 +73,12 @@ impl Model {
 
     fn check(&mut self, key: &[u8], row: &CachedRow) {
         self.hits += 1;
-        assert_eq!(row.record(), self.engine.get(key).map(|row| &row[..]), "seed {}, key {key:?}", self.seed);
+        assert_eq!(
+            row.record(),
+            self.engine.get(key).map(|row| &row[..]),
+            "seed {}, key {key:?}",
+            self.seed
+        );
     }
 
     fn read(&mut self) {
@@ -92,11 +110,13 @@ impl Model {
     /// A read that took long ends now. It must not bring back what was written over since.
     fn finish_a_read(&mut self) {
         if !self.fills.is_empty() {
-            let (token, key, record) = self.fills.swap_remove(self.random.below(self.fills.len() as u64) as usize);
+            let (token, key, record) =
+                self.fills.swap_remove(self.random.below(self.fills.len() as u64) as usize);
             self.cache.fill(token, &key, record.as_deref());
         }
         if !self.tickets.is_empty() {
-            let (ticket, then) = self.tickets.swap_remove(self.random.below(self.tickets.len() as u64) as usize);
+            let (ticket, then) =
+                self.tickets.swap_remove(self.random.below(self.tickets.len() as u64) as usize);
             let key = ticket.key().to_vec();
             if let Some(row) = self.cache.read_ssd(ticket) {
                 assert_eq!(row.record(), then.as_deref(), "seed {}: what was looked up", self.seed);
@@ -160,7 +180,14 @@ fn the_cache_says_what_the_engine_says() {
         collected += statistics.ssd_segments_collected;
         rewritten += statistics.ssd_rows_rewritten;
         assert!(model.hits > 500, "seed {seed}: {} hits", model.hits);
-        assert_eq!((statistics.ssd_read_errors, statistics.ssd_write_errors), (0, 0), "seed {seed}: a sound disk");
+        assert_eq!(
+            (statistics.ssd_read_errors, statistics.ssd_write_errors),
+            (0, 0),
+            "seed {seed}: a sound disk"
+        );
     }
-    assert!(collected > 12 && rewritten > 50, "{collected} segments were collected, {rewritten} rows in them kept");
+    assert!(
+        collected > 12 && rewritten > 50,
+        "{collected} segments were collected, {rewritten} rows in them kept"
+    );
 }

@@ -1,5 +1,6 @@
-//! Many threads at once. Records carry the version of their row; the engine is an array of versions. No reader may see a
-//! version older than one acknowledged (or, with write guards, than one anybody saw) before its read began.
+//! Many threads at once. Records carry the version of their row; the engine is an array of
+//! versions. No reader may see a version older than one acknowledged (or, with write guards, than
+//! one anybody saw) before its read began.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -83,10 +84,13 @@ impl Arena {
     fn write(&self, random: &mut Random, how: Writes) {
         let row = random.below(1 + random.0 % ROWS as u64) as usize;
         let key = key_of(1, row as u64);
-        let guard = matches!(how, Writes::Guarded | Writes::GuardedUpdate).then(|| self.cache.begin_write(&key));
+        let guard = matches!(how, Writes::Guarded | Writes::GuardedUpdate)
+            .then(|| self.cache.begin_write(&key));
         let version = self.engine[row].fetch_add(1, Ordering::SeqCst) + 1;
         // As with cells: the newer of the two stays, in whatever order they are merged.
-        let merge = |old: Option<&[u8]>| Update::Record(versioned(version.max(old.map_or(0, version_of)), row));
+        let merge = |old: Option<&[u8]>| {
+            Update::Record(versioned(version.max(old.map_or(0, version_of)), row))
+        };
         match (how, guard) {
             (Writes::GuardedUpdate, Some(guard)) => guard.update(merge),
             (Writes::Update, _) => self.cache.update(&key, merge),
@@ -101,7 +105,8 @@ impl Arena {
         for row in 0..ROWS {
             self.engine[row].fetch_add(1, Ordering::SeqCst);
         }
-        let versions: Vec<_> = self.engine.iter().map(|version| version.load(Ordering::SeqCst)).collect();
+        let versions: Vec<_> =
+            self.engine.iter().map(|version| version.load(Ordering::SeqCst)).collect();
         self.cache.clear_table(&1u32.to_be_bytes());
         for (floor, version) in self.floor.iter().zip(versions) {
             floor.fetch_max(version, Ordering::SeqCst);
@@ -152,8 +157,14 @@ fn fight(how: Writes, disturbed: bool) {
         ends.into_iter().for_each(|end| end.expect("a reader saw what it should"));
     });
     let statistics = arena.cache.statistics();
-    assert!(statistics.memory_hits > 1_000 && statistics.ssd_hits > 100, "both tiers were in it: {statistics:?}");
-    assert_eq!(statistics.ssd_read_errors, 0, "what is taken for a broken disk was a race: {statistics:?}");
+    assert!(
+        statistics.memory_hits > 1_000 && statistics.ssd_hits > 100,
+        "both tiers were in it: {statistics:?}"
+    );
+    assert_eq!(
+        statistics.ssd_read_errors, 0,
+        "what is taken for a broken disk was a race: {statistics:?}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A store with a tiny row cache answers as one without, whatever is done to both: random operations from seeds.
+//! A store with a tiny row cache answers as one without, whatever is done to both: random
+//! operations from seeds.
 
 use super::*;
 use crate::catalogue::Catalogue;
@@ -16,7 +17,8 @@ const COUNTERS_FROM: u64 = 360;
 const PARTITION_ROWS: u64 = 8;
 /// Two tables, so that clearing the one shows in the other if it should not.
 const TABLES: [TableId; 2] = [TABLE, TableId(6)];
-/// Longer than timestamps are out of order: no write comes after a tombstone was forgotten that deletes it.
+/// Longer than timestamps are out of order: no write comes after a tombstone was forgotten that
+/// deletes it.
 const GRACE_S: i64 = 10;
 const MEMORY_BYTES: usize = 256 << 10;
 
@@ -35,7 +37,8 @@ impl Place {
 
 fn place(row: u64) -> Place {
     let table = TABLES[usize::from(row % 16 >= PARTITION_ROWS)];
-    let clustering = Some([(row % PARTITION_ROWS) as u8]).filter(|at| u64::from(at[0]) < PARTITION_ROWS - 1);
+    let clustering =
+        Some([(row % PARTITION_ROWS) as u8]).filter(|at| u64::from(at[0]) < PARTITION_ROWS - 1);
     Place { table, partition: partition((row / 16) as u8), clustering }
 }
 
@@ -56,8 +59,12 @@ impl Pair {
             write_back_fragments: 3,
             ..options()
         };
-        let pair =
-            Pair { with: open(options.clone(), true), without: open(options, false), now, random: Random::new(seed) };
+        let pair = Pair {
+            with: open(options.clone(), true),
+            without: open(options, false),
+            now,
+            random: Random::new(seed),
+        };
         for store in pair.both() {
             TABLES.iter().for_each(|table| store.set_gc_grace(*table, GRACE_S));
         }
@@ -100,19 +107,34 @@ impl Pair {
             return Row { cells: vec![cell(9, timestamp, added)], ..Row::default() };
         }
         let ttl = 1 + self.random.below(4) as u32;
-        let expiry = self.random.one_in(4).then(|| Expiry { ttl, at: timestamp / 1_000_000 + i64::from(ttl) });
+        let expiry = self
+            .random
+            .one_in(4)
+            .then(|| Expiry { ttl, at: timestamp / 1_000_000 + i64::from(ttl) });
         let liveness = self.random.one_in(2).then_some(Liveness { timestamp, expiry });
         match self.random.below(10) {
             0 => Row { deletion: Some(self.deletion()), ..Row::default() },
             1 => {
                 let local = self.now();
-                Row { cells: vec![cell(2, timestamp, CellValue::Tombstone { local })], ..Row::default() }
+                Row {
+                    cells: vec![cell(2, timestamp, CellValue::Tombstone { local })],
+                    ..Row::default()
+                }
             }
             2 => {
                 let path = Some(vec![self.random.below(3) as u8]);
-                let element = Cell { path, expiry, ..cell(3, timestamp, CellValue::Live(b"element".to_vec())) };
+                let element = Cell {
+                    path,
+                    expiry,
+                    ..cell(3, timestamp, CellValue::Live(b"element".to_vec()))
+                };
                 let complex = self.random.one_in(3).then(|| (ColumnId(3), self.deletion()));
-                Row { complex: complex.into_iter().collect(), cells: vec![element], liveness, ..Row::default() }
+                Row {
+                    complex: complex.into_iter().collect(),
+                    cells: vec![element],
+                    liveness,
+                    ..Row::default()
+                }
             }
             _ => Row { liveness, cells: self.values(timestamp, expiry), ..Row::default() },
         }
@@ -123,7 +145,11 @@ impl Pair {
             return Header { deletion: Some(self.deletion()), ranges: Vec::new() };
         }
         let (from, deletion) = (self.random.below(6) as u8, self.deletion());
-        let range = RangeTombstone::new(Bound::Included(vec![from]), Bound::Excluded(vec![from + 2]), deletion);
+        let range = RangeTombstone::new(
+            Bound::Included(vec![from]),
+            Bound::Excluded(vec![from + 2]),
+            deletion,
+        );
         Header { deletion: None, ranges: vec![range] }
     }
 
@@ -142,7 +168,11 @@ impl Pair {
         let mutations: Vec<Mutation<'_>> = mutations
             .iter()
             .map(|(place, fragment)| {
-                let target = if matches!(fragment, Fragment::Header(_)) { Target::Header } else { place.target() };
+                let target = if matches!(fragment, Fragment::Header(_)) {
+                    Target::Header
+                } else {
+                    place.target()
+                };
                 let partition = PartitionKey(&place.partition);
                 Mutation { table: place.table, partition, target, fragment: fragment.clone() }
             })
@@ -159,11 +189,16 @@ impl Pair {
 
     fn read(&self, row: u64) {
         let place = place(row);
-        let read =
-            |store: &Store| store.read_row(place.table, PartitionKey(&place.partition), place.target(), self.now());
+        let read = |store: &Store| {
+            store.read_row(place.table, PartitionKey(&place.partition), place.target(), self.now())
+        };
         let expected = read(&self.without).unwrap();
-        let at_once =
-            self.with.read_row_nonblocking(place.table, PartitionKey(&place.partition), place.target(), self.now());
+        let at_once = self.with.read_row_nonblocking(
+            place.table,
+            PartitionKey(&place.partition),
+            place.target(),
+            self.now(),
+        );
         if let Read::Ready(found) = at_once.unwrap() {
             assert_eq!(found, expected, "row {row} from memory");
         }
@@ -172,8 +207,9 @@ impl Pair {
 
     fn scan(&self) {
         for table in TABLES {
-            let [mut with, mut without] =
-                self.both().map(|store| store.scan(table, &ScanRange::default(), self.now()).unwrap());
+            let [mut with, mut without] = self
+                .both()
+                .map(|store| store.scan(table, &ScanRange::default(), self.now()).unwrap());
             while let Some(item) = without.next().unwrap() {
                 assert_eq!(with.next().unwrap(), Some(item));
             }
@@ -227,7 +263,10 @@ fn pair_on(disk: &Disk, segments: u64, seed: u64) -> Pair {
     Pair::new(seed, |options, cached| {
         let cache = cached.then(|| open_on(disk, MEMORY_BYTES, small_ssd(segments)));
         let catalogue = Arc::new(Catalogue::in_memory(options.catalogue));
-        Store::assemble(options, catalogue, cache, None, |_, merger| Ok(Box::new(MemoryEngine::new(merger)))).unwrap()
+        Store::assemble(options, catalogue, cache, None, |_, merger| {
+            Ok(Box::new(MemoryEngine::new(merger)))
+        })
+        .unwrap()
     })
 }
 
@@ -235,8 +274,14 @@ fn pair_on(disk: &Disk, segments: u64, seed: u64) -> Pair {
 fn a_cache_changes_no_answer() {
     for seed in 0..6 {
         let statistics = pair_on(&Disk::default(), 4, seed).run(6_000);
-        assert!(statistics.memory_hits > 1_000 && statistics.fills > 500, "seed {seed}: {statistics:?}");
-        assert!(statistics.memory_evictions > 100 && statistics.ssd_hits > 20, "seed {seed}: {statistics:?}");
+        assert!(
+            statistics.memory_hits > 1_000 && statistics.fills > 500,
+            "seed {seed}: {statistics:?}"
+        );
+        assert!(
+            statistics.memory_evictions > 100 && statistics.ssd_hits > 20,
+            "seed {seed}: {statistics:?}"
+        );
         assert!(statistics.ssd_write_amplification() > 0.5, "seed {seed}: {statistics:?}");
     }
 }
@@ -250,14 +295,20 @@ fn a_cache_changes_no_answer_of_an_engine_on_disk() {
             let mut ssd = SsdOptions::new(path("ssd"), 1 << 20);
             ssd.admission = SsdAdmission::All;
             ssd.segment_bytes = 256 << 10;
-            let row_cache =
-                RowCacheOptions { memory_bytes: MEMORY_BYTES, ssd: Some(ssd), ..RowCacheOptions::default() };
+            let row_cache = RowCacheOptions {
+                memory_bytes: MEMORY_BYTES,
+                ssd: Some(ssd),
+                ..RowCacheOptions::default()
+            };
             let row_cache = Some(row_cache).filter(|_| cached);
             let path = if cached { path("with") } else { path("without") };
             Store::open(&path, StoreOptions { row_cache, ..options }).unwrap()
         });
         let statistics = pair.run(4_000);
-        assert!(statistics.ssd_on && statistics.ssd_hits > 0 && statistics.memory_hits > 500, "{statistics:?}");
+        assert!(
+            statistics.ssd_on && statistics.ssd_hits > 0 && statistics.memory_hits > 500,
+            "{statistics:?}"
+        );
     }
 }
 
@@ -290,16 +341,21 @@ fn a_disk_that_cannot_be_used_leaves_the_cache_its_memory() {
     std::fs::write(&file, b"not a directory").unwrap();
     let ssd = Some(SsdOptions::new(file.join("ssd"), 8 << 20));
     let row_cache = Some(RowCacheOptions { ssd, ..RowCacheOptions::default() });
-    let store = Store::open(&directory.path().join("data"), StoreOptions { row_cache, ..options() }).unwrap();
+    let store =
+        Store::open(&directory.path().join("data"), StoreOptions { row_cache, ..options() })
+            .unwrap();
     put(&store, &partition(1), Target::Row(b"r"), insert(0, 1, b"v"));
     for _ in 0..2 {
         assert_eq!(text(&store, &partition(1), Target::Row(b"r")).as_deref(), Some("v"));
     }
     let statistics = store.figures().row_cache.unwrap();
     assert_eq!((statistics.ssd_on, statistics.fills, statistics.memory_hits), (false, 1, 1));
-    let wrong =
-        StoreOptions { row_cache: Some(RowCacheOptions { memory_bytes: 1, ..Default::default() }), ..options() };
-    let refused = Store::on_engine(wrong, |merger| Box::new(MemoryEngine::new(merger))).err().unwrap();
+    let wrong = StoreOptions {
+        row_cache: Some(RowCacheOptions { memory_bytes: 1, ..Default::default() }),
+        ..options()
+    };
+    let refused =
+        Store::on_engine(wrong, |merger| Box::new(MemoryEngine::new(merger))).err().unwrap();
     assert!(refused.to_string().contains("memory_bytes is 1"), "{refused}");
 }
 
@@ -317,7 +373,10 @@ fn plain_writes_leave_a_cached_row_up_to_date_and_others_drop_it() {
     assert_eq!(fills(), 1);
     let add = || Row { cells: vec![cell(1, 2, CellValue::CounterDelta(1))], ..Row::default() };
     let expiry = Some(Expiry { ttl: 9, at: 9 });
-    let passing = Row { cells: vec![Cell { expiry, ..cell(2, 3, CellValue::Live(vec![1])) }], ..Row::default() };
+    let passing = Row {
+        cells: vec![Cell { expiry, ..cell(2, 3, CellValue::Live(vec![1])) }],
+        ..Row::default()
+    };
     let gone = Row { deletion: Some(Deletion { timestamp: 9, local: 4 }), ..Row::default() };
     for (count, dropping) in [add(), passing, gone].into_iter().enumerate() {
         put(&store, &key, Target::Row(b"r"), dropping);
@@ -335,7 +394,8 @@ fn scans_and_slices_leave_the_cache_alone() {
     }
     let mut scan = store.scan(TABLE, &ScanRange::default(), NOW).unwrap();
     while scan.next().unwrap().is_some() {}
-    let mut slice = store.read_partition(TABLE, PartitionKey(&partition(1)), &Slice::default(), NOW).unwrap();
+    let mut slice =
+        store.read_partition(TABLE, PartitionKey(&partition(1)), &Slice::default(), NOW).unwrap();
     while slice.next().unwrap().is_some() {}
     let statistics = store.figures().row_cache.unwrap();
     assert_eq!((statistics.fills, statistics.memory_rows), (0, 0));

@@ -8,7 +8,12 @@ const ROWS: u8 = 200;
 fn fill(directory: &Path, flush: bool) {
     let store = Store::open(directory, options()).unwrap();
     for number in 0..ROWS {
-        put(&store, &partition(number), Target::Row(b"r"), insert(0, 1, format!("value {number}").as_bytes()));
+        put(
+            &store,
+            &partition(number),
+            Target::Row(b"r"),
+            insert(0, 1, format!("value {number}").as_bytes()),
+        );
     }
     if flush {
         store.flush().unwrap();
@@ -28,7 +33,10 @@ fn nothing_wrong_is_served(store: &Store) -> usize {
         match store.read_row(TABLE, PartitionKey(&partition(number)), Target::Row(b"r"), NOW) {
             Ok(row) => {
                 let row = row.unwrap_or_else(|| panic!("row {number} is lost and nobody says so"));
-                assert_eq!(row.cells[0].value, CellValue::Live(format!("value {number}").into_bytes()));
+                assert_eq!(
+                    row.cells[0].value,
+                    CellValue::Live(format!("value {number}").into_bytes())
+                );
             }
             Err(_) => errors += 1,
         }
@@ -53,7 +61,10 @@ fn every_flip_is_found(ending: &str, flush: bool) {
         match Store::open(copy.path(), options()) {
             Ok(store) => {
                 let errors = nothing_wrong_is_served(&store);
-                assert!(errors == 0 || !problems.is_empty(), "byte {at}: reads fail and check is content");
+                assert!(
+                    errors == 0 || !problems.is_empty(),
+                    "byte {at}: reads fail and check is content"
+                );
             }
             Err(error) => assert!(!problems.is_empty(), "byte {at}: {error}"),
         }
@@ -95,12 +106,21 @@ fn a_broken_fragment_is_kept_and_reported() {
         put(&store, number, Target::Row(b"r"), insert(0, 1, b"v"));
     }
     let key = key::record(TABLE, PartitionKey(&bad), Target::Row(b"r")).unwrap();
-    store.shared.engine.write(&[Write::Merge(key.clone(), b"\x10 not a fragment".to_vec())], Stall::Wait).unwrap();
+    store
+        .shared
+        .engine
+        .write(&[Write::Merge(key.clone(), b"\x10 not a fragment".to_vec())], Stall::Wait)
+        .unwrap();
     put(&store, &bad, Target::Row(b"r"), insert(1, 1, b"v"));
     for _ in 0..3 {
-        let error = store.read_row(TABLE, PartitionKey(&bad), Target::Row(b"r"), NOW).unwrap_err().to_string();
+        let error = store
+            .read_row(TABLE, PartitionKey(&bad), Target::Row(b"r"), NOW)
+            .unwrap_err()
+            .to_string();
         assert!(
-            error.starts_with("corrupt record, table 5, token 0x8000000000000002, partition 0x02, row 0x72"),
+            error.starts_with(
+                "corrupt record, table 5, token 0x8000000000000002, partition 0x02, row 0x72"
+            ),
             "{error}"
         );
         assert_eq!(text(&store, &good, Target::Row(b"r")).as_deref(), Some("v"));
@@ -142,13 +162,15 @@ fn a_catalogue_that_lost_schemas_is_refused() {
     std::fs::remove_file(&path).unwrap();
     let error = Store::open(directory.path(), options()).err().unwrap().to_string();
     assert!(
-        error.ends_with("catalogue: not a data directory that this version can read: the file is missing"),
+        error.ends_with(
+            "catalogue: not a data directory that this version can read: the file is missing"
+        ),
         "{error}"
     );
 }
 
-/// RocksDB would begin anew without `CURRENT`, and go on with the files that half a manifest names; either way it deletes
-/// the others.
+/// RocksDB would begin anew without `CURRENT`, and go on with the files that half a manifest names;
+/// either way it deletes the others.
 #[test]
 fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
     let directory = tempfile::tempdir().unwrap();
@@ -175,7 +197,8 @@ fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
     }
 }
 
-/// A store that crashed while a memtable was being written to a file: its log, and the one after, with nothing in files.
+/// A store that crashed while a memtable was being written to a file: its log, and the one after,
+/// with nothing in files.
 fn crashed_with_two_logs(crashed: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let held = Arc::new(Mutex::new(()));
@@ -196,7 +219,12 @@ fn crashed_with_two_logs(crashed: &Path) {
     put(&store, &key, Target::Row(b"r"), insert(3, 1, b"v"));
     let rows = |store: &Store, numbers: std::ops::Range<u8>| {
         for number in numbers {
-            put(store, &partition(number), Target::Row(b"r"), insert(0, 1, format!("value {number}").as_bytes()));
+            put(
+                store,
+                &partition(number),
+                Target::Row(b"r"),
+                insert(0, 1, format!("value {number}").as_bytes()),
+            );
         }
         // Over several blocks.
         put(store, &partition(251), Target::Row(b"r"), insert(0, 1, &[b'x'; 100_000]));
@@ -216,8 +244,10 @@ fn crashed_with_two_logs(crashed: &Path) {
 }
 
 fn files_of(directory: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut paths: Vec<_> =
-        std::fs::read_dir(directory.join("db")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(directory.join("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.retain(|path| path.to_string_lossy().ends_with(ending));
     paths.sort();
     paths
@@ -242,9 +272,17 @@ fn a_log_before_the_last_that_is_damaged_cut_off_or_gone_is_refused_by_name() {
             bytes[at] ^= 0x40;
             Some(bytes)
         };
-        // The length of the first record, a byte of a later one, half of the file, a record less at its end, nothing.
+        // The length of the first record, a byte of a later one, half of the file, a record less at
+        // its end, nothing.
         let cut = |at: usize| Some(bytes[..at].to_vec());
-        let damages = [flipped(5), flipped(bytes.len() / 2), cut(bytes.len() / 2), cut(bytes.len() - 1), cut(0), None];
+        let damages = [
+            flipped(5),
+            flipped(bytes.len() / 2),
+            cut(bytes.len() / 2),
+            cut(bytes.len() - 1),
+            cut(0),
+            None,
+        ];
         for (number, damaged) in damages.into_iter().enumerate() {
             let copy = tempfile::tempdir().unwrap();
             copy_all(crashed.path(), copy.path());
@@ -255,8 +293,13 @@ fn a_log_before_the_last_that_is_damaged_cut_off_or_gone_is_refused_by_name() {
             }
             let shown = format!("log {which}, damage {number}");
             for _ in 0..2 {
-                let error = Store::open(copy.path(), options()).err().unwrap_or_else(|| panic!("{shown}: opened"));
-                assert!(error.to_string().contains(&path.display().to_string()), "{shown}: {error}");
+                let error = Store::open(copy.path(), options())
+                    .err()
+                    .unwrap_or_else(|| panic!("{shown}: opened"));
+                assert!(
+                    error.to_string().contains(&path.display().to_string()),
+                    "{shown}: {error}"
+                );
             }
             let problems = check(copy.path(), &options()).unwrap();
             assert!(

@@ -36,7 +36,8 @@ fn everyone_who_waits_is_told() {
     }));
     let (tell, told) = mpsc::channel();
     let mut last = Ticket(0);
-    // The sync for the first lasts until the others have written, or one could come after each of them.
+    // The sync for the first lasts until the others have written, or one could come after each of
+    // them.
     let met = Arc::new(Barrier::new(2));
     engine.during_sync({
         let met = Arc::clone(&met);
@@ -48,7 +49,10 @@ fn everyone_who_waits_is_told() {
     for number in 0..100 {
         last = batch(&store, number).unwrap();
         let tell = tell.clone();
-        store.when_durable(last, Box::new(move |outcome| tell.send((number, outcome.is_ok())).unwrap()));
+        store.when_durable(
+            last,
+            Box::new(move |outcome| tell.send((number, outcome.is_ok())).unwrap()),
+        );
         if number == 0 {
             met.wait();
         }
@@ -80,7 +84,8 @@ fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
         let fragment = Fragment::Row(insert(0, 1, b"x"));
         let (partition, table) = (partition(2), TABLE);
         let partition = PartitionKey(&partition);
-        let mutation = MutationRef { table, partition, target: Target::Static, fragment: &fragment };
+        let mutation =
+            MutationRef { table, partition, target: Target::Static, fragment: &fragment };
         // It asks for no sync.
         let written = writer.upgrade().unwrap().append([[mutation]]).unwrap();
         ticket.store(written.ticket.0, Ordering::SeqCst);
@@ -100,9 +105,15 @@ fn periodic_writes_are_synced_within_their_interval() {
     let store = in_memory(options());
     let row = Fragment::Row(insert(0, 1, b"x"));
     let partition = partition(1);
-    let mutation =
-        Mutation { table: TABLE, partition: PartitionKey(&partition), target: Target::Static, fragment: row };
-    let ticket = store.apply(&[mutation], Durability::Periodic { interval: Duration::from_millis(20) }).unwrap();
+    let mutation = Mutation {
+        table: TABLE,
+        partition: PartitionKey(&partition),
+        target: Target::Static,
+        fragment: row,
+    };
+    let ticket = store
+        .apply(&[mutation], Durability::Periodic { interval: Duration::from_millis(20) })
+        .unwrap();
     let (tell, told) = mpsc::channel();
     store.when_durable(ticket, Box::new(move |outcome| tell.send(outcome.is_ok()).unwrap()));
     assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
@@ -124,10 +135,12 @@ fn a_failed_sync_poisons_the_store() {
     assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
 }
 
-/// RocksDB says "previous error" of a write that comes between a sync that failed and the store's knowing of it.
+/// RocksDB says "previous error" of a write that comes between a sync that failed and the store's
+/// knowing of it.
 #[test]
 fn a_write_that_fails_for_another_error_is_told_that_error() {
-    // The writer waits a second for the other error, and takes its own for the first if the sync stands still for longer.
+    // The writer waits a second for the other error, and takes its own for the first if the sync
+    // stands still for longer.
     let is_told = || {
         let begun = Instant::now();
         let told = error_of_a_write_during_a_failed_sync();
@@ -146,7 +159,8 @@ fn error_of_a_write_during_a_failed_sync() -> String {
     let (tell, told) = mpsc::channel();
     engine.fail_syncs(Some(EngineError::Failed("Input/output error".to_owned())));
     engine.during_sync(move || {
-        writers_engine.fail_writes(Some(EngineError::Failed("Writer has previous error.".to_owned())));
+        writers_engine
+            .fail_writes(Some(EngineError::Failed("Writer has previous error.".to_owned())));
         std::thread::spawn(move || tell.send(batch(&writer, 3).unwrap_err().to_string()));
         // Not for the test's truth: the writer is to come before the sync has ended.
         std::thread::park_timeout(Duration::from_millis(50));
@@ -164,7 +178,10 @@ fn a_full_disk_is_read_only_until_there_is_room() {
     assert!(matches!(store.wait_durable(ticket), Err(StoreError::Full(_))));
     assert!(matches!(batch(&store, 2), Err(StoreError::Full(_))));
     let error = batch(&store, 2).unwrap_err().to_string();
-    assert_eq!(error, "the store is read-only until there is room on the disk: No space left on device");
+    assert_eq!(
+        error,
+        "the store is read-only until there is room on the disk: No space left on device"
+    );
     assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
     engine.fail_syncs(None);
     let recovered = std::iter::repeat_with(|| batch(&store, 3)).find_map(Result::ok);
@@ -178,7 +195,9 @@ fn a_reserve_on_the_disk_is_kept_free() {
     let store = Store::open(directory.path(), options()).unwrap();
     store.wait_durable(batch(&store, 1).unwrap()).unwrap();
     drop(store);
-    let store = Store::open(directory.path(), StoreOptions { reserve_bytes: u64::MAX, ..options() }).unwrap();
+    let store =
+        Store::open(directory.path(), StoreOptions { reserve_bytes: u64::MAX, ..options() })
+            .unwrap();
     // The watch comes by of itself; writes are taken until it does, which may be before the first.
     let refused = std::iter::from_fn(|| {
         let ticket = batch(&store, 1).map(|ticket| store.wait_durable(ticket));
@@ -213,8 +232,14 @@ fn writes_that_cannot_be_are_refused_whole() {
     let misplaced = one(PartitionKey(&bad), Target::Static, Fragment::Header(Header::default()));
     let large = one(PartitionKey(&bad), Target::Static, Fragment::Row(insert(0, 1, &[0; 1001])));
     let short = one(PartitionKey(b"short"), Target::Static, Fragment::Row(insert(0, 1, b"x")));
-    assert!(matches!(store.apply(&[fine.clone(), misplaced], periodic()), Err(StoreError::Misplaced)));
-    assert!(matches!(store.apply(&[fine.clone(), large], periodic()), Err(StoreError::TooLarge { most: 1000, .. })));
+    assert!(matches!(
+        store.apply(&[fine.clone(), misplaced], periodic()),
+        Err(StoreError::Misplaced)
+    ));
+    assert!(matches!(
+        store.apply(&[fine.clone(), large], periodic()),
+        Err(StoreError::TooLarge { most: 1000, .. })
+    ));
     assert!(matches!(store.apply(&[fine, short], periodic()), Err(StoreError::Key(_))));
     assert_eq!(value(&store, &good, Target::Static), None);
 }

@@ -9,7 +9,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// The cells of a row by column, each with its value; elements of collections apart.
-fn seen(store: &Store, partition: &[u8], now: i64, in_place: &mut u32) -> Option<Vec<(ColumnId, Vec<u8>)>> {
+fn seen(
+    store: &Store,
+    partition: &[u8],
+    now: i64,
+    in_place: &mut u32,
+) -> Option<Vec<(ColumnId, Vec<u8>)>> {
     let place = (TABLE, PartitionKey(partition), Target::Row(b"r"));
     let found = store.with_row(place, now, ReadTier::Disk, |row| match row {
         None => None,
@@ -38,10 +43,9 @@ fn live(row: &Row) -> Vec<(ColumnId, Vec<u8>)> {
 fn plain() -> impl Strategy<Value = Row> {
     let values = vec(proptest::option::of(vec(any::<u8>(), 0..4)), 0..5);
     (values, 0..8i64, any::<bool>()).prop_map(|(values, timestamp, inserted)| {
-        let cells = values
-            .into_iter()
-            .enumerate()
-            .filter_map(|(column, value)| Some(cell(2 * column as u32, timestamp, CellValue::Live(value?))));
+        let cells = values.into_iter().enumerate().filter_map(|(column, value)| {
+            Some(cell(2 * column as u32, timestamp, CellValue::Live(value?)))
+        });
         let liveness = inserted.then_some(Liveness { timestamp, expiry: None });
         Row { liveness, cells: cells.collect(), ..Row::default() }
     })
@@ -49,7 +53,10 @@ fn plain() -> impl Strategy<Value = Row> {
 
 #[test]
 fn both_ways_show_the_same() {
-    let strategy = (vec(prop_oneof![2 => plain(), 1 => row(8)], 1..4), proptest::option::weighted(0.2, header()));
+    let strategy = (
+        vec(prop_oneof![2 => plain(), 1 => row(8)], 1..4),
+        proptest::option::weighted(0.2, header()),
+    );
     let in_place = std::cell::Cell::new(0);
     let cache = Some(RowCacheOptions { memory_bytes: 1 << 20, ..RowCacheOptions::default() });
     for row_cache in [None, cache] {
@@ -64,7 +71,8 @@ fn both_ways_show_the_same() {
                 delete(&store, &one, header);
             }
             for now in [0, NOW, 20] {
-                let row = store.read_row(TABLE, PartitionKey(&one), Target::Row(b"r"), now).unwrap();
+                let row =
+                    store.read_row(TABLE, PartitionKey(&one), Target::Row(b"r"), now).unwrap();
                 let expected = row.as_ref().map(live);
                 // Once more from the row cache, if there is one.
                 for _ in 0..2 {

@@ -14,7 +14,9 @@ mod write_back;
 use super::*;
 use crate::engine::{EngineOptions, MemoryEngine, ReadTier, RocksEngine, Stall, Write};
 use crate::key::Target;
-use crate::row::{Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, Row};
+use crate::row::{
+    Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, Row,
+};
 use std::time::Duration;
 
 const TABLE: TableId = TableId(5);
@@ -22,7 +24,11 @@ const NOW: i64 = 5;
 
 /// Small, on a clock that stands still, and without an eye on the disk.
 fn options() -> StoreOptions {
-    let engine = EngineOptions { block_cache_bytes: 4 << 20, memtable_bytes: 4 << 20, ..EngineOptions::default() };
+    let engine = EngineOptions {
+        block_cache_bytes: 4 << 20,
+        memtable_bytes: 4 << 20,
+        ..EngineOptions::default()
+    };
     StoreOptions {
         engine,
         clock: Arc::new(|| NOW),
@@ -51,13 +57,23 @@ fn insert(column: u32, timestamp: i64, value: &[u8]) -> Row {
 }
 
 fn put(store: &Store, partition: &[u8], target: Target<'_>, row: Row) -> Ticket {
-    let mutation = Mutation { table: TABLE, partition: PartitionKey(partition), target, fragment: Fragment::Row(row) };
+    let mutation = Mutation {
+        table: TABLE,
+        partition: PartitionKey(partition),
+        target,
+        fragment: Fragment::Row(row),
+    };
     store.apply(&[mutation], periodic()).unwrap()
 }
 
 fn delete(store: &Store, partition: &[u8], header: Header) -> Ticket {
     let fragment = Fragment::Header(header);
-    let mutation = Mutation { table: TABLE, partition: PartitionKey(partition), target: Target::Header, fragment };
+    let mutation = Mutation {
+        table: TABLE,
+        partition: PartitionKey(partition),
+        target: Target::Header,
+        fragment,
+    };
     store.apply(&[mutation], periodic()).unwrap()
 }
 

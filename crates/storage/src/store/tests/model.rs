@@ -93,12 +93,15 @@ fn run(store: &mut Option<Store>, model: &mut Model, step: Step, reopen: impl Fn
 fn compare(store: &Store, model: &Model) {
     for number in 0..3 {
         let key = partition(number);
-        let mut rows = store.read_partition(TABLE, PartitionKey(&key), &Slice::default(), NOW).unwrap();
+        let mut rows =
+            store.read_partition(TABLE, PartitionKey(&key), &Slice::default(), NOW).unwrap();
         assert_eq!(rows.static_row().cloned(), model.live(number, &None));
-        let expected: Vec<_> = model.all().into_iter().filter(|item| item.0 == number && item.1.is_some()).collect();
+        let expected: Vec<_> =
+            model.all().into_iter().filter(|item| item.0 == number && item.1.is_some()).collect();
         for (_, clustering, row) in &expected {
             let clustering = clustering.clone().unwrap();
-            let point = store.read_row(TABLE, PartitionKey(&key), Target::Row(&clustering), NOW).unwrap();
+            let point =
+                store.read_row(TABLE, PartitionKey(&key), Target::Row(&clustering), NOW).unwrap();
             assert_eq!(point.as_ref(), Some(row));
             assert_eq!(rows.next().unwrap(), Some((clustering, row.clone())));
         }
@@ -108,8 +111,11 @@ fn compare(store: &Store, model: &Model) {
 }
 
 fn compare_scans(store: &Store, model: &Model) {
-    let expected: Vec<_> =
-        model.all().into_iter().map(|(number, place, row)| (partition(number).to_vec(), place, row)).collect();
+    let expected: Vec<_> = model
+        .all()
+        .into_iter()
+        .map(|(number, place, row)| (partition(number).to_vec(), place, row))
+        .collect();
     let mut range = ScanRange::default();
     let mut scanned = Vec::new();
     // Anew after every row, as paging does with a page of one row.
@@ -139,7 +145,9 @@ fn next_after(store: &Store, range: &ScanRange) -> Option<ScanItem> {
     let mut scan = store.scan(TABLE, range, NOW).unwrap();
     let first = scan.next().unwrap()?;
     let again = range.after.as_ref().is_some_and(|after| {
-        after.clustering.is_some() && first.clustering.is_none() && *first.partition == after.partition[..]
+        after.clustering.is_some()
+            && first.clustering.is_none()
+            && *first.partition == after.partition[..]
     });
     if again { scan.next().unwrap() } else { Some(first) }
 }

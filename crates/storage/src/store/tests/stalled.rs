@@ -20,14 +20,20 @@ fn row(text: &str) -> Fragment {
 
 /// A fragment of the partition's static row.
 fn to<'a>(partition: &'a [u8], fragment: &'a Fragment) -> MutationRef<'a> {
-    MutationRef { table: TABLE, partition: PartitionKey(partition), target: Target::Static, fragment }
+    MutationRef {
+        table: TABLE,
+        partition: PartitionKey(partition),
+        target: Target::Static,
+        fragment,
+    }
 }
 
 #[test]
 fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
     let store = in_memory(StoreOptions { batch_bytes_max: 1000, ..options() });
     let partitions = [partition(1), partition(2), partition(3)];
-    let (fine, large, header) = (row("x"), row(&"x".repeat(1001)), Fragment::Header(Header::default()));
+    let (fine, large, header) =
+        (row("x"), row(&"x".repeat(1001)), Fragment::Header(Header::default()));
     let [first, second, third] = &partitions;
     let requests = [
         vec![to(first, &fine)],
@@ -36,15 +42,23 @@ fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
         vec![to(third, &fine)],
     ];
     let written = store.append(requests).unwrap();
-    let refused: Vec<_> = written.refused.iter().map(|(place, why)| (*place, why.to_string())).collect();
-    let why = ["a row's fragment for a header, or the other way round", "a write of 1035 bytes, at most 1000"];
+    let refused: Vec<_> =
+        written.refused.iter().map(|(place, why)| (*place, why.to_string())).collect();
+    let why = [
+        "a row's fragment for a header, or the other way round",
+        "a write of 1035 bytes, at most 1000",
+    ];
     assert_eq!(refused.len(), 2, "{refused:?}");
     assert_eq!((refused[0].0, refused[0].1.as_str()), (1, why[0]));
     assert!(refused[1].0 == 2 && refused[1].1.ends_with("at most 1000"), "{refused:?}");
     let seen = partitions.map(|partition| text(&store, &partition, Target::Static));
     assert_eq!(seen, [Some("x".to_owned()), None, Some("x".to_owned())]);
     let figures = store.figures();
-    assert_eq!((figures.applies, figures.mutations, figures.syncs), (2, 2, 0), "nobody asked for a sync");
+    assert_eq!(
+        (figures.applies, figures.mutations, figures.syncs),
+        (2, 2, 0),
+        "nobody asked for a sync"
+    );
     store.request_sync(Durability::Batch);
     store.wait_durable(written.ticket).unwrap();
 }
@@ -52,7 +66,8 @@ fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the writer is to wait for a while")]
 fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
-    let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_secs(180), ..options() });
+    let (store, engine) =
+        held(StoreOptions { stall_wait_max: Duration::from_secs(180), ..options() });
     let mut tries = 0;
     // A writer that stood still until it could write has waited for nothing: there is another.
     while tries < 100 && store.figures().stalled_us < 30_000 {
@@ -100,12 +115,17 @@ fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
 
 #[test]
 fn who_has_waited_long_enough_is_refused() {
-    let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
+    let (store, engine) =
+        held(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
     engine.set_pace(Pace::Stopped);
     let (one, fragment) = (partition(1), row("x"));
-    let mutation = Mutation { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment };
+    let mutation =
+        Mutation { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment };
     let refused = store.apply(&[mutation], Durability::Batch).unwrap_err();
-    assert_eq!(refused.to_string(), "the write waited 0 s for compaction; write more slowly, or use a faster disk");
+    assert_eq!(
+        refused.to_string(),
+        "the write waited 0 s for compaction; write more slowly, or use a faster disk"
+    );
     assert!(matches!(store.truncate(TABLE, Durability::Batch), Err(StoreError::Stalled(_))));
     store.health().unwrap();
     assert_eq!(value(&store, &one, Target::Static), None);
@@ -123,7 +143,8 @@ fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
     assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
 }
 
-/// A writer's ticket comes after its write is visible; who reads in between must wait for the sync all the same.
+/// A writer's ticket comes after its write is visible; who reads in between must wait for the sync
+/// all the same.
 #[test]
 fn what_is_visible_without_a_ticket_is_waited_for() {
     let store = in_memory(options());

@@ -1,5 +1,6 @@
-//! Many threads on a store with a tiny cache. Every row has versions that only grow, some of them deletions of its
-//! partition; no reader sees an older one than was acknowledged, or seen by anybody, before its read began.
+//! Many threads on a store with a tiny cache. Every row has versions that only grow, some of them
+//! deletions of its partition; no reader sees an older one than was acknowledged, or seen by
+//! anybody, before its read began.
 
 use super::*;
 use crate::catalogue::Catalogue;
@@ -18,7 +19,8 @@ const DELETES: u64 = 7;
 
 struct Arena {
     store: Store,
-    /// By row: the newest version that a writer has begun, and what a read that begins now must at least see.
+    /// By row: the newest version that a writer has begun, and what a read that begins now must at
+    /// least see.
     begun: Vec<AtomicU64>,
     floor: Vec<AtomicU64>,
     done: AtomicBool,
@@ -36,7 +38,8 @@ fn key_of(row: usize) -> [u8; 10] {
 
 impl Arena {
     fn new(store: Store) -> Self {
-        // Deletions are older than the grace as soon as they are there: sweeps take all that they meet.
+        // Deletions are older than the grace as soon as they are there: sweeps take all that they
+        // meet.
         store.set_gc_grace(TABLE, 1);
         let zeros = || (0..ROWS).map(|_| AtomicU64::new(0)).collect();
         Arena { store, begun: zeros(), floor: zeros(), done: AtomicBool::new(false) }
@@ -59,7 +62,8 @@ impl Arena {
 
     fn read(&self, row: usize) {
         let floor = self.floor[row].load(Ordering::SeqCst);
-        let found = self.store.read_row(TABLE, PartitionKey(&key_of(row)), Target::Row(b""), NOW).unwrap();
+        let found =
+            self.store.read_row(TABLE, PartitionKey(&key_of(row)), Target::Row(b""), NOW).unwrap();
         let begun = self.begun[row].load(Ordering::SeqCst);
         let seen = match found.as_ref().map(|row| &row.cells[0].value) {
             Some(CellValue::Live(value)) => u64::from_be_bytes(value[..8].try_into().unwrap()),
@@ -67,7 +71,10 @@ impl Arena {
             // The first state without the row that may still be seen.
             None => floor.next_multiple_of(DELETES),
         };
-        assert!((floor..=begun).contains(&seen), "row {row}: {seen} seen, {floor} before, {begun} begun");
+        assert!(
+            (floor..=begun).contains(&seen),
+            "row {row}: {seen} seen, {floor} before, {begun} begun"
+        );
         self.floor[row].fetch_max(seen, Ordering::SeqCst);
     }
 
@@ -88,7 +95,8 @@ impl Arena {
                     self.write(random.below(below) as usize * WRITERS + number);
                 }
             };
-            let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || writer(number))).collect();
+            let writers: Vec<_> =
+                (0..WRITERS).map(|number| scope.spawn(move || writer(number))).collect();
             for number in 0..READERS {
                 scope.spawn(move || {
                     let mut random = Random::new(100 + number);
@@ -118,8 +126,9 @@ impl Arena {
 fn no_reader_goes_back_in_time() {
     let cache = open_on(&Disk::default(), 256 << 10, small_ssd(4));
     let (options, catalogue) = (eager(), Arc::new(Catalogue::in_memory(options().catalogue)));
-    let store =
-        Store::assemble(options, catalogue, Some(cache), None, |_, merger| Ok(Box::new(MemoryEngine::new(merger))));
+    let store = Store::assemble(options, catalogue, Some(cache), None, |_, merger| {
+        Ok(Box::new(MemoryEngine::new(merger)))
+    });
     Arena::new(store.unwrap()).run();
 }
 
@@ -128,7 +137,12 @@ fn no_reader_goes_back_in_time_on_disk() {
     let directory = tempfile::tempdir().unwrap();
     let mut ssd = SsdOptions::new(directory.path().join("ssd"), 2 << 20);
     ssd.admission = SsdAdmission::All;
-    let row_cache = Some(RowCacheOptions { memory_bytes: 256 << 10, ssd: Some(ssd), ..RowCacheOptions::default() });
-    let store = Store::open(&directory.path().join("data"), StoreOptions { row_cache, ..eager() }).unwrap();
+    let row_cache = Some(RowCacheOptions {
+        memory_bytes: 256 << 10,
+        ssd: Some(ssd),
+        ..RowCacheOptions::default()
+    });
+    let store =
+        Store::open(&directory.path().join("data"), StoreOptions { row_cache, ..eager() }).unwrap();
     Arena::new(store).run();
 }

@@ -15,25 +15,33 @@ pub(super) fn until(mut what: impl FnMut() -> bool) {
 }
 
 pub(super) fn fragments(store: &Store, partition: &[u8], target: Target<'_>) -> u32 {
-    let record = store.read_record(TABLE, PartitionKey(partition), target, crate::engine::ReadTier::Disk).unwrap();
+    let record = store
+        .read_record(TABLE, PartitionKey(partition), target, crate::engine::ReadTier::Disk)
+        .unwrap();
     record.ready().flatten().map_or(0, |record| record.fragments)
 }
 
 #[test]
 fn a_row_of_many_fragments_is_written_back() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path(), StoreOptions { write_back_fragments: 3, ..options() }).unwrap();
+    let store =
+        Store::open(directory.path(), StoreOptions { write_back_fragments: 3, ..options() })
+            .unwrap();
     let key = partition(1);
     // Four files would be compacted.
     for column in 0..3 {
         put(&store, &key, Target::Row(b"r"), insert(column, 1, b"v"));
         store.flush().unwrap();
     }
-    let before = store.read_row(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap().unwrap();
+    let before =
+        store.read_row(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap().unwrap();
     assert_eq!(before.cells.len(), 3);
     until(|| store.figures().written_back == 1);
     assert_eq!(fragments(&store, &key, Target::Row(b"r")), 1);
-    assert_eq!(store.read_row(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap().unwrap(), before);
+    assert_eq!(
+        store.read_row(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap().unwrap(),
+        before
+    );
     let figures = store.figures();
     assert_eq!(figures.fragments, [2, 0, 1, 0, 0, 0, 0]);
 }
@@ -41,9 +49,12 @@ fn a_row_of_many_fragments_is_written_back() {
 #[test]
 fn counters_add_up_through_flushes_and_compactions() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path(), StoreOptions { write_back_fragments: 2, ..options() }).unwrap();
+    let store =
+        Store::open(directory.path(), StoreOptions { write_back_fragments: 2, ..options() })
+            .unwrap();
     let key = partition(1);
-    let add = |added| Row { cells: vec![cell(0, NOW, CellValue::CounterDelta(added))], ..Row::default() };
+    let add =
+        |added| Row { cells: vec![cell(0, NOW, CellValue::CounterDelta(added))], ..Row::default() };
     for round in 0..40 {
         put(&store, &key, Target::Row(b"r"), add(round));
         match round % 10 {
@@ -84,7 +95,8 @@ fn compaction_forgets_what_expired_before_the_grace() {
     }
     store.compact(TABLE).unwrap();
     store.compact(TABLE).unwrap();
-    let records = (0..100).map(|number| fragments(&store, &partition(number), Target::Row(b""))).sum::<u32>();
+    let records =
+        (0..100).map(|number| fragments(&store, &partition(number), Target::Row(b""))).sum::<u32>();
     assert_eq!(records, 0);
     assert_eq!(text(&store, &partition(7), Target::Static).as_deref(), Some("stays"));
 }
@@ -103,17 +115,30 @@ fn a_sweep_removes_deleted_rows_and_then_the_deletions() {
     let range = |from: u8, to: u8, deletion| {
         RangeTombstone::new(Bound::Included(vec![from]), Bound::Excluded(vec![to]), deletion)
     };
-    delete(&store, &key, Header { deletion: None, ranges: vec![range(0, 4, old), range(6, 8, young)] });
-    let live =
-        |store: &Store| (0..10u8).filter(|row| text(store, &key, Target::Row(&[*row])).is_some()).collect::<Vec<_>>();
+    delete(
+        &store,
+        &key,
+        Header { deletion: None, ranges: vec![range(0, 4, old), range(6, 8, young)] },
+    );
+    let live = |store: &Store| {
+        (0..10u8)
+            .filter(|row| text(store, &key, Target::Row(&[*row])).is_some())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(live(&store), [4, 5, 8, 9]);
     assert_eq!(store.sweep(TABLE).unwrap(), Swept { rows: 4, headers: 1 });
     assert_eq!(live(&store), [4, 5, 8, 9]);
     store.compact(TABLE).unwrap();
     store.compact(TABLE).unwrap();
-    let kept = (0..10u8).filter(|row| fragments(&store, &key, Target::Row(&[*row])) > 0).collect::<Vec<_>>();
+    let kept = (0..10u8)
+        .filter(|row| fragments(&store, &key, Target::Row(&[*row])) > 0)
+        .collect::<Vec<_>>();
     assert_eq!(kept, [4, 5, 6, 7, 8, 9]);
-    let header = store.read_header(TABLE, PartitionKey(&key), crate::engine::ReadTier::Disk).unwrap().ready().unwrap();
+    let header = store
+        .read_header(TABLE, PartitionKey(&key), crate::engine::ReadTier::Disk)
+        .unwrap()
+        .ready()
+        .unwrap();
     assert_eq!(header.ranges, [range(6, 8, young)]);
     assert_eq!(store.sweep(TABLE).unwrap(), Swept::default());
 }
@@ -125,15 +150,23 @@ fn unused_schemas_are_reclaimed() {
     // Twice: the first row of each set asks for the schema, the second one uses it.
     for round in 0..2 {
         for number in 0..20 {
-            put(&store, &partition(number), Target::Row(&[round]), insert(u32::from(number), 1, b"v"));
+            put(
+                &store,
+                &partition(number),
+                Target::Row(&[round]),
+                insert(u32::from(number), 1, b"v"),
+            );
         }
-        store.wait_durable(put(&store, &partition(99), Target::Static, insert(0, 1, b"v"))).unwrap();
+        store
+            .wait_durable(put(&store, &partition(99), Target::Static, insert(0, 1, b"v")))
+            .unwrap();
         until(|| store.catalogue().counts().pending == 0);
     }
     assert_eq!(store.catalogue().counts().schemas, 20);
     for number in 5..20 {
         for row in 0..2 {
-            let gone = Row { deletion: Some(Deletion { timestamp: 2, local: 1 }), ..Row::default() };
+            let gone =
+                Row { deletion: Some(Deletion { timestamp: 2, local: 1 }), ..Row::default() };
             put(&store, &partition(number), Target::Row(&[row]), gone);
         }
     }
@@ -163,7 +196,10 @@ fn a_snapshot_opens_elsewhere_while_the_store_goes_on() {
     assert_eq!(check(&copy, &options()).unwrap(), Vec::new());
     let restored = Store::open(&copy, options()).unwrap();
     for number in 0..50 {
-        assert_eq!(text(&restored, &partition(number), Target::Row(b"r")).as_deref(), Some("before"));
+        assert_eq!(
+            text(&restored, &partition(number), Target::Row(b"r")).as_deref(),
+            Some("before")
+        );
         assert_eq!(text(&store, &partition(number), Target::Row(b"r")).as_deref(), Some("after"));
     }
 }
@@ -172,22 +208,30 @@ fn a_snapshot_opens_elsewhere_while_the_store_goes_on() {
 fn reads_from_memory_alone_say_when_they_would_block() {
     let directory = tempfile::tempdir().unwrap();
     let key = partition(1);
-    // More than a block: opening reads what the store keeps for itself, and with it whatever shares a block.
+    // More than a block: opening reads what the store keeps for itself, and with it whatever shares
+    // a block.
     let long = [b'v'; 9_000];
     {
         let store = Store::open(directory.path(), options()).unwrap();
         put(&store, &key, Target::Row(b"r"), insert(0, 1, &long));
         store.flush().unwrap();
     }
-    let read = |store: &Store| store.read_row_nonblocking(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap();
+    let read = |store: &Store| {
+        store.read_row_nonblocking(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap()
+    };
     // The engine's own threads may have read the row after an opening; not after every one.
     let nothing_in_memory = || {
         let store = Store::open(directory.path(), options()).unwrap();
         (read(&store) == Read::WouldBlock).then_some(store)
     };
-    let store = (0..50).find_map(|_| nothing_in_memory()).expect("the row was in memory after every opening");
+    let store = (0..50)
+        .find_map(|_| nothing_in_memory())
+        .expect("the row was in memory after every opening");
     let ask = || read(&store);
-    assert_eq!(text(&store, &key, Target::Row(b"r")).as_deref().map(str::as_bytes), Some(&long[..]));
+    assert_eq!(
+        text(&store, &key, Target::Row(b"r")).as_deref().map(str::as_bytes),
+        Some(&long[..])
+    );
     assert!(matches!(ask(), Read::Ready(Some(_))));
     assert_eq!(store.figures().would_block, 1);
 }
@@ -196,22 +240,32 @@ fn reads_from_memory_alone_say_when_they_would_block() {
 fn slices_and_scans_look_as_far_as_they_may() {
     let directory = tempfile::tempdir().unwrap();
     let key = partition(1);
-    // Several blocks: opening reads what the store keeps for itself, and with it whatever shares a block.
+    // Several blocks: opening reads what the store keeps for itself, and with it whatever shares a
+    // block.
     let long = [b'v'; 3_000];
     {
         let store = Store::open(directory.path(), options()).unwrap();
         for row in 0..20 {
             put(&store, &key, Target::Row(&[row]), insert(0, 1, &long));
         }
-        delete(&store, &key, Header { deletion: Some(Deletion { timestamp: 1, local: NOW }), ranges: Vec::new() });
+        delete(
+            &store,
+            &key,
+            Header { deletion: Some(Deletion { timestamp: 1, local: NOW }), ranges: Vec::new() },
+        );
         put(&store, &key, Target::Row(&[9]), insert(0, 2, &long));
         store.flush().unwrap();
     }
-    let blocked = |error: Option<StoreError>| matches!(error, Some(StoreError::Engine(EngineError::WouldBlock)));
+    let blocked = |error: Option<StoreError>| {
+        matches!(error, Some(StoreError::Engine(EngineError::WouldBlock)))
+    };
     // The engine's own threads may have read the rows after an opening; not after every one.
     let nothing_in_memory = || {
         let store = Store::open(directory.path(), options()).unwrap();
-        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100, until: None }, ..Slice::default() };
+        let slice = Slice {
+            reach: Reach { tier: ReadTier::Memory, records: 100, until: None },
+            ..Slice::default()
+        };
         let all = |mut rows: PartitionRows<'_>| {
             while rows.next()?.is_some() {}
             Ok(())
@@ -219,7 +273,8 @@ fn slices_and_scans_look_as_far_as_they_may() {
         let met = store.read_partition(TABLE, PartitionKey(&key), &slice, NOW).and_then(all).err();
         blocked(met).then_some(store)
     };
-    let store = (0..50).find_map(|_| nothing_in_memory()).expect("rows were in memory after every opening");
+    let store =
+        (0..50).find_map(|_| nothing_in_memory()).expect("rows were in memory after every opening");
     let slice = |tier, records| -> Result<usize, StoreError> {
         let slice = Slice { reach: Reach { tier, records, until: None }, ..Slice::default() };
         let mut rows = store.read_partition(TABLE, PartitionKey(&key), &slice, NOW)?;
@@ -230,7 +285,8 @@ fn slices_and_scans_look_as_far_as_they_may() {
         Ok(count)
     };
     let scan = |tier, records| -> Result<usize, StoreError> {
-        let range = ScanRange { reach: Reach { tier, records, until: None }, ..ScanRange::default() };
+        let range =
+            ScanRange { reach: Reach { tier, records, until: None }, ..ScanRange::default() };
         let mut scan = store.scan(TABLE, &range, NOW)?;
         let mut count = 0;
         while scan.next()?.is_some() {
@@ -260,7 +316,8 @@ fn dropped_and_truncated_tables_are_empty() {
     assert_eq!(value(&store, &partition(1), Target::Row(b"r")), None);
 }
 
-/// A compaction may fail or leave fragments apart, and says nothing of it. What they name is in use.
+/// A compaction may fail or leave fragments apart, and says nothing of it. What they name is in
+/// use.
 #[test]
 fn schemas_of_fragments_that_no_compaction_merged_are_not_reclaimed() {
     let directory = tempfile::tempdir().unwrap();
@@ -279,7 +336,8 @@ fn schemas_of_fragments_that_no_compaction_merged_are_not_reclaimed() {
     // The second time forgets what the first has retired.
     for _ in 0..2 {
         assert_eq!(store.reclaim_schemas().unwrap(), 0, "schemas of live fragments are retired");
-        let row = store.read_row(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap().unwrap();
+        let row =
+            store.read_row(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap().unwrap();
         assert_eq!(row.cells.len(), 3);
     }
 }
@@ -299,15 +357,18 @@ fn schemas_are_reclaimed_after_what_hides_their_last_records_is_durable() {
     assert!(matches!(store.outcome(ticket), Some(Ok(()))));
 }
 
-/// A counter has no time of its clients, but a sweep tells rows of deletions that are older than what was added since.
+/// A counter has no time of its clients, but a sweep tells rows of deletions that are older than
+/// what was added since.
 #[test]
 fn a_sweep_keeps_what_was_added_to_counters_after_the_deletion() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), options()).unwrap();
     store.set_gc_grace(TABLE, 2);
     let key = partition(1);
-    let add =
-        |added, timestamp| Row { cells: vec![cell(0, timestamp, CellValue::CounterDelta(added))], ..Row::default() };
+    let add = |added, timestamp| Row {
+        cells: vec![cell(0, timestamp, CellValue::CounterDelta(added))],
+        ..Row::default()
+    };
     let old = Deletion { timestamp: 2, local: 1 };
     let targets = [Target::Static, Target::Row(b"a"), Target::Row(b"b")];
     put(&store, &key, targets[0], add(1, 1));
@@ -322,7 +383,9 @@ fn a_sweep_keeps_what_was_added_to_counters_after_the_deletion() {
     let sums = || targets.map(|target| value(&store, &key, target));
     let expected = sums();
     assert!(
-        expected.iter().all(|sum| matches!(sum, Some(CellValue::CounterDelta(5) | CellValue::Counter(5)))),
+        expected
+            .iter()
+            .all(|sum| matches!(sum, Some(CellValue::CounterDelta(5) | CellValue::Counter(5)))),
         "{expected:?}"
     );
     store.sweep(TABLE).unwrap();

@@ -4,7 +4,8 @@ use super::*;
 use crate::engine::{Cursor, DataFile, Found, Merger, Pace, ReadTier, Sizes, Span};
 use std::sync::OnceLock;
 
-/// A function that a test calls at a read, with the key, and whether the gate is closed at that moment.
+/// A function that a test calls at a read, with the key, and whether the gate is closed at that
+/// moment.
 type OnGet = Box<dyn Fn(&[u8], bool) + Send + Sync>;
 
 /// See the module.

@@ -25,22 +25,29 @@ fn range(number: u32) -> Header {
 }
 
 fn live(store: &Store, partition: &[u8], numbers: std::ops::Range<u32>) -> Vec<u32> {
-    let is_live = |number: &u32| text(store, partition, Target::Row(&number.to_be_bytes())).is_some();
+    let is_live =
+        |number: &u32| text(store, partition, Target::Row(&number.to_be_bytes())).is_some();
     numbers.filter(is_live).collect()
 }
 
-/// Every writer waits at the gate while it is closed: nothing may be merged there that nobody else writes meanwhile.
+/// Every writer waits at the gate while it is closed: nothing may be merged there that nobody else
+/// writes meanwhile.
 #[test]
 fn nothing_is_merged_while_writers_wait() {
     let behind_gate = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&behind_gate);
-    // Reads of this thread take no part: they pass while a row is put back, for which the gate is closed.
+    // Reads of this thread take no part: they pass while a row is put back, for which the gate is
+    // closed.
     let reader = std::thread::current().id();
     let on_get = move |_: &[u8], closed| {
-        seen.fetch_add(u32::from(closed && std::thread::current().id() != reader), Ordering::SeqCst);
+        seen.fetch_add(
+            u32::from(closed && std::thread::current().id() != reader),
+            Ordering::SeqCst,
+        );
     };
     let memory = |merger| Box::new(MemoryEngine::new(merger)) as Box<dyn Engine>;
-    let store = Watched::store(StoreOptions { write_back_fragments: 3, ..options() }, memory, on_get, true);
+    let store =
+        Watched::store(StoreOptions { write_back_fragments: 3, ..options() }, memory, on_get, true);
     for number in 0..20 {
         for column in 0..4 {
             put(&store, &partition(number), Target::Row(b"r"), insert(column, 1, b"v"));
@@ -65,7 +72,8 @@ fn a_row_waits_once_to_be_written_back() {
         seen.fetch_add(u32::from(got == key), Ordering::SeqCst);
     };
     let memory = |merger| Box::new(MemoryEngine::new(merger)) as Box<dyn Engine>;
-    let store = Watched::store(StoreOptions { write_back_fragments: 3, ..options() }, memory, on_get, true);
+    let store =
+        Watched::store(StoreOptions { write_back_fragments: 3, ..options() }, memory, on_get, true);
     let two = partition(2);
     for column in 0..4 {
         put(&store, &one, Target::Row(b"r"), insert(column, 1, b"v"));
@@ -88,7 +96,9 @@ fn a_row_waits_once_to_be_written_back() {
 #[test]
 fn counters_are_written_back_and_count_right() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path(), StoreOptions { write_back_fragments: 3, ..options() }).unwrap();
+    let store =
+        Store::open(directory.path(), StoreOptions { write_back_fragments: 3, ..options() })
+            .unwrap();
     let quiet = partition(1);
     for _ in 0..50 {
         put(&store, &quiet, Target::Row(b"r"), counter(2));
@@ -140,8 +150,9 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
     until(|| {
         let is_put_together = fragments(&store, &one, Target::Header) < 200;
         if !is_put_together {
-            // A pile that came late beside a long record is left for now: it is not worth writing that anew. The same ranges
-            // once more make it so, but a record that is always written is not put together either.
+            // A pile that came late beside a long record is left for now: it is not worth writing
+            // that anew. The same ranges once more make it so, but a record that is always written
+            // is not put together either.
             (0..64).for_each(|number| {
                 delete(&store, &one, range(number));
             });
@@ -156,11 +167,15 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
         delete(&store, &one, range(number));
     }
     assert_eq!(ask(5), Read::WouldBlock, "thousands of ranges are no business of an event loop");
-    let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100, until: None }, ..Slice::default() };
+    let slice = Slice {
+        reach: Reach { tier: ReadTier::Memory, records: 100, until: None },
+        ..Slice::default()
+    };
     let sliced = store.read_partition(TABLE, PartitionKey(&one), &slice, NOW).err();
     assert_eq!(sliced.unwrap().to_string(), EngineError::WouldBlock.to_string());
     assert_eq!(live(&store, &one, 0..6), [1, 3, 5]);
-    let header = store.read_header(TABLE, PartitionKey(&one), ReadTier::Disk).unwrap().ready().unwrap();
+    let header =
+        store.read_header(TABLE, PartitionKey(&one), ReadTier::Disk).unwrap().ready().unwrap();
     assert_eq!(header.ranges.len(), 6_000);
 }
 
@@ -178,9 +193,16 @@ fn a_loop_does_not_merge_what_has_piled_up() {
             put(&store, &two, Target::Row(b"r"), element);
         }
         for partition in [&one, &two] {
-            let ask = store.read_row_nonblocking(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW).unwrap();
+            let ask = store
+                .read_row_nonblocking(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW)
+                .unwrap();
             assert_eq!(ask, Read::WouldBlock);
-            assert!(store.read_row(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW).unwrap().is_some());
+            assert!(
+                store
+                    .read_row(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW)
+                    .unwrap()
+                    .is_some()
+            );
         }
     }
 }
@@ -192,14 +214,22 @@ fn a_loop_does_not_take_a_large_collection_apart() {
     let (one, two) = (partition(1), partition(2));
     let mut row = insert(1, 1, b"");
     row.cells = (0..10_000u32)
-        .map(|number| Cell { path: Some(number.to_be_bytes().to_vec()), ..cell(1, 1, CellValue::Live(b"v".to_vec())) })
+        .map(|number| Cell {
+            path: Some(number.to_be_bytes().to_vec()),
+            ..cell(1, 1, CellValue::Live(b"v".to_vec()))
+        })
         .collect();
     put(&store, &one, Target::Row(b"r"), row);
     let value = vec![b'v'; 200_000];
     put(&store, &two, Target::Row(b"r"), insert(1, 1, &value));
     let ask = |partition: &[u8]| {
-        let row = store.read_row_nonblocking(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW).unwrap();
-        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 9, until: None }, ..Slice::default() };
+        let row = store
+            .read_row_nonblocking(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW)
+            .unwrap();
+        let slice = Slice {
+            reach: Reach { tier: ReadTier::Memory, records: 9, until: None },
+            ..Slice::default()
+        };
         let rows = store.read_partition(TABLE, PartitionKey(partition), &slice, NOW);
         (row != Read::WouldBlock, rows.and_then(|mut rows| rows.next()).is_ok())
     };
@@ -212,7 +242,8 @@ fn a_thread_that_dies_at_it_is_named() {
         assert!(std::thread::current().name() != Some("store-upkeep"), "as the test wants it");
     };
     let memory = |merger| Box::new(MemoryEngine::new(merger)) as Box<dyn Engine>;
-    let store = Watched::store(StoreOptions { write_back_fragments: 2, ..options() }, memory, on_get, true);
+    let store =
+        Watched::store(StoreOptions { write_back_fragments: 2, ..options() }, memory, on_get, true);
     for column in 0..2 {
         put(&store, &partition(1), Target::Row(b"r"), insert(column, 1, b"v"));
     }

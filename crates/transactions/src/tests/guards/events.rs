@@ -57,14 +57,16 @@ pub(super) enum Event {
         request: u8,
         proxy: u8,
     },
-    /// Two replicas, by their bits, are read for a request, which is decided then; `new` says which messages have come there since.
+    /// Two replicas, by their bits, are read for a request, which is decided then; `new` says which
+    /// messages have come there since.
     Reads {
         request: u8,
         proxy: u8,
         pair: u8,
         new: u16,
     },
-    /// A statement of a transaction, or of an opening, was acknowledged; `new` replicas were not known to have it.
+    /// A statement of a transaction, or of an opening, was acknowledged; `new` replicas were not
+    /// known to have it.
     Acknowledged {
         proxy: u8,
         what: What,
@@ -139,10 +141,12 @@ pub(super) fn is_read(bounds: &Bounds, request: u8, what: What) -> bool {
 /// Somebody may read yet where it lies, so that it makes a difference which replicas have it.
 pub(super) fn is_read_later(bounds: &Bounds, state: &State, what: What) -> bool {
     let Some(row) = row_of(bounds, what) else {
-        return state.take_overs < bounds.take_overs || state.proxies.iter().any(|proxy| proxy.opening.is_some());
+        return state.take_overs < bounds.take_overs
+            || state.proxies.iter().any(|proxy| proxy.opening.is_some());
     };
     state.requests.iter().zip(bounds.requests).any(|(asked, of)| {
-        let is_undecided = asked.timestamp_us == 0 && matches!(asked.fate, Fate::OnItsWay | Fate::At(_));
+        let is_undecided =
+            asked.timestamp_us == 0 && matches!(asked.fate, Fate::OnItsWay | Fate::At(_));
         is_undecided && (row == FENCE || row == X && of.reads)
     })
 }
@@ -159,8 +163,9 @@ fn is_sealed(state: &State, what: What) -> bool {
 
 /// Puts states that differ in nothing that matters for what comes in one form.
 pub(super) fn simplify(bounds: &Bounds, state: &mut State) {
-    let is_open =
-        |proxy: &Proxy, claim: Claim| proxy.opening.as_ref().is_some_and(|opener| opener.opening.claim() == claim);
+    let is_open = |proxy: &Proxy, claim: Claim| {
+        proxy.opening.as_ref().is_some_and(|opener| opener.opening.claim() == claim)
+    };
     let (row, proxies) = (state.row, &state.proxies);
     // What would find its condition broken, and of which nobody would hear.
     state.changes.retain(|(claim, change)| {
@@ -173,7 +178,9 @@ pub(super) fn simplify(bounds: &Bounds, state: &mut State) {
     let matters: Vec<bool> = state
         .messages
         .iter()
-        .map(|message| is_read_later(bounds, state, message.what) && !is_sealed(state, message.what))
+        .map(|message| {
+            is_read_later(bounds, state, message.what) && !is_sealed(state, message.what)
+        })
         .collect();
     for (message, matters) in state.messages.iter_mut().zip(&matters) {
         if !matters {
@@ -186,19 +193,24 @@ pub(super) fn simplify(bounds: &Bounds, state: &mut State) {
 /// What a reader of a page of the log may find.
 pub(super) fn is_in(page: Place, what: What) -> bool {
     let What::Record(_, place) = what else { return false };
-    place.generation == page.generation && place.position.bucket() == page.position.bucket() && place >= page
+    place.generation == page.generation
+        && place.position.bucket() == page.position.bucket()
+        && place >= page
 }
 
-/// The messages that may have come to one of these replicas, and are not known to be at either, and the number of ways.
+/// The messages that may have come to one of these replicas, and are not known to be at either, and
+/// the number of ways.
 pub(super) fn ways(state: &State, pair: u8, is_read: impl Fn(What) -> bool) -> (Vec<usize>, u16) {
-    let is_open = |(_, message): &(usize, &Message)| message.at & pair == 0 && is_read(message.what);
-    let open: Vec<usize> = state.messages.iter().enumerate().filter(is_open).map(|(number, _)| number).collect();
+    let is_open =
+        |(_, message): &(usize, &Message)| message.at & pair == 0 && is_read(message.what);
+    let open: Vec<usize> =
+        state.messages.iter().enumerate().filter(is_open).map(|(number, _)| number).collect();
     let ways = 3u16.pow(open.len() as u32);
     (open, ways)
 }
 
-/// Says where these messages have come: for each neither, the first or the second of the pair. Where it is at both the second is settled
-/// when somebody reads there again.
+/// Says where these messages have come: for each neither, the first or the second of the pair.
+/// Where it is at both the second is settled when somebody reads there again.
 pub(super) fn come(state: &mut State, pair: u8, open: &[usize], mut new: u16) {
     let first = pair & pair.wrapping_neg();
     for number in open {
@@ -243,11 +255,18 @@ pub(super) fn events(bounds: &Bounds, machines: &Machines, state: &State, out: &
     out.extend((0..state.changes.len() as u8).map(|number| Event::Changes { number }));
 }
 
-fn of_transactions(bounds: &Bounds, machines: &Machines, state: &State, number: u8, out: &mut Vec<Event>) {
+fn of_transactions(
+    bounds: &Bounds,
+    machines: &Machines,
+    state: &State,
+    number: u8,
+    out: &mut Vec<Event>,
+) {
     let proxy = &state.proxies[usize::from(number)];
     let machine = machines.get(proxy.machine);
     if machine.engine.holds(super::happen::now(proxy, number), 0) {
-        let waiting = state.requests.iter().zip(0u8..).filter(|(asked, _)| asked.fate == Fate::OnItsWay);
+        let waiting =
+            state.requests.iter().zip(0u8..).filter(|(asked, _)| asked.fate == Fate::OnItsWay);
         out.extend(waiting.map(|(_, request)| Event::Arrives { request, proxy: number }));
     }
     let facts = machine.facts();
@@ -261,7 +280,9 @@ fn of_transactions(bounds: &Bounds, machines: &Machines, state: &State, number: 
         }
         for sent in &of.sent {
             let what = what_of(request, *sent);
-            let Some(message) = state.messages.iter().find(|message| message.what == what) else { continue };
+            let Some(message) = state.messages.iter().find(|message| message.what == what) else {
+                continue;
+            };
             let new = quorums(bounds, state, message);
             out.extend(new.into_iter().map(|new| Event::Acknowledged { proxy: number, what, new }));
             if state.faults < bounds.faults {
@@ -277,10 +298,17 @@ fn of_transactions(bounds: &Bounds, machines: &Machines, state: &State, number: 
     }
 }
 
-fn of_opening(bounds: &Bounds, machines: &Machines, state: &State, number: u8, out: &mut Vec<Event>) {
+fn of_opening(
+    bounds: &Bounds,
+    machines: &Machines,
+    state: &State,
+    number: u8,
+    out: &mut Vec<Event>,
+) {
     let proxy = &state.proxies[usize::from(number)];
     let Some(opener) = &proxy.opening else { return };
-    // Where it does not hold the shard, it does nothing with what it hears of its row and records but ask again.
+    // Where it does not hold the shard, it does nothing with what it hears of its row and records
+    // but ask again.
     let holds = machines.get(proxy.machine).engine.holds(super::happen::now(proxy, number), 0);
     let wanted = &opener.wanted;
     if wanted.row && holds {
@@ -297,7 +325,10 @@ fn of_opening(bounds: &Bounds, machines: &Machines, state: &State, number: u8, o
             What::Record(_, place) => holds && wanted.appends.contains(&place),
             What::Write(request, write) => wanted.applies.iter().any(|(place, number)| {
                 *number == u16::from(write)
-                    && state.messages.iter().any(|message| message.what == What::Record(request, *place))
+                    && state
+                        .messages
+                        .iter()
+                        .any(|message| message.what == What::Record(request, *place))
             }),
         };
         if is_awaited {

@@ -10,7 +10,8 @@ use crate::types::{Asked as Begun, Decision, Mode, Partition, Ticket};
 /// The fence that a proxy knows the row to have.
 fn known(bounds: &Bounds, machine: &Machine) -> Option<u8> {
     let (claim, fence) = machine.known?;
-    (claim == machine.engine.shards[0].claim || bounds.left_out == LeftOut::Ownership).then_some(fence)
+    (claim == machine.engine.shards[0].claim || bounds.left_out == LeftOut::Ownership)
+        .then_some(fence)
 }
 
 /// A proxy knows it from now on.
@@ -26,7 +27,12 @@ fn is_shared(machine: &Machine, request: u8) -> bool {
 }
 
 impl Model {
-    pub(super) fn arrives(&mut self, state: &mut State, request: u8, proxy: u8) -> Result<(), String> {
+    pub(super) fn arrives(
+        &mut self,
+        state: &mut State,
+        request: u8,
+        proxy: u8,
+    ) -> Result<(), String> {
         state.requests[usize::from(request)].fate = Fate::At(proxy);
         let asked = self.bounds.requests[usize::from(request)];
         let mut partitions = Vec::new();
@@ -37,17 +43,27 @@ impl Model {
         if self.bounds.left_out != LeftOut::FenceLock {
             let machine = self.machines.get(state.proxies[usize::from(proxy)].machine);
             let is_shared = known(&self.bounds, machine) == Some(asked.fence);
-            partitions.push((Partition(FENCE.into()), if is_shared { Mode::Shared } else { Mode::Exclusive }));
+            partitions.push((
+                Partition(FENCE.into()),
+                if is_shared { Mode::Shared } else { Mode::Exclusive },
+            ));
         }
         // What comes when the deadlines of the others are over has one that does not come.
-        let deadline_ms = if state.proxies[usize::from(proxy)].is_late { u64::MAX } else { DEADLINE_MS };
-        let begun = Begun { ticket: Ticket(request.into()), shard: 0, partitions: &partitions, deadline_ms };
+        let deadline_ms =
+            if state.proxies[usize::from(proxy)].is_late { u64::MAX } else { DEADLINE_MS };
+        let begun = Begun {
+            ticket: Ticket(request.into()),
+            shard: 0,
+            partitions: &partitions,
+            deadline_ms,
+        };
         self.engine(state, proxy, |machine, now, said| {
             machine.engine.begin(now, &begun, said);
         })
     }
 
-    /// What `own_rows.rs` of the proxy does: a later fence in the row refuses the request; one that is not in it is written too.
+    /// What `own_rows.rs` of the proxy does: a later fence in the row refuses the request; one that
+    /// is not in it is written too.
     pub(super) fn reads(
         &mut self,
         state: &mut State,
@@ -62,7 +78,9 @@ impl Model {
         let newest = |row: u8| {
             let here = state.messages.iter().filter(|message| message.at & pair != 0);
             let of_row = here.filter(|message| row_of(&bounds, message.what) == Some(row));
-            of_row.filter_map(|message| Some((rest::timestamp(state, message.what)?, message.what))).max()
+            of_row
+                .filter_map(|message| Some((rest::timestamp(state, message.what)?, message.what)))
+                .max()
         };
         let writer = |what: What| match what {
             What::Write(request, _) | What::Record(request, _) => request,
@@ -73,13 +91,15 @@ impl Model {
             LeftOut::SecondLook if is_shared => Some(bounds.requests[usize::from(request)].fence),
             _ => known(&bounds, machine),
         };
-        let found = newest(FENCE).map_or(0, |(_, what)| bounds.requests[usize::from(writer(what))].fence);
+        let found =
+            newest(FENCE).map_or(0, |(_, what)| bounds.requests[usize::from(writer(what))].fence);
         let fence = known.unwrap_or(found);
         let seen = newest(X).map_or(0, |(_, what)| writer(what) + 1);
         let of = bounds.requests[usize::from(request)];
         self.say(|| format!("request {request} finds fence {fence}, and what {seen} has written"));
         let is_forgotten = is_shared && fence < of.fence;
-        let is_refused = (fence > of.fence || is_forgotten) && bounds.left_out != LeftOut::Comparison;
+        let is_refused =
+            (fence > of.fence || is_forgotten) && bounds.left_out != LeftOut::Comparison;
         let asked = &mut state.requests[usize::from(request)];
         let decision = if is_refused {
             self.seen.refused |= !is_forgotten;
@@ -97,7 +117,8 @@ impl Model {
             return Err(format!("refused, and written: request {request}"));
         }
         self.seen.shared |= is_shared && known == Some(of.fence);
-        let (raises, forgets) = (state.requests[usize::from(request)].raises, bounds.left_out != LeftOut::Forgetting);
+        let (raises, forgets) =
+            (state.requests[usize::from(request)].raises, bounds.left_out != LeftOut::Forgetting);
         self.engine(state, proxy, |machine, now, said| {
             match raises {
                 true if forgets => machine.known = None,

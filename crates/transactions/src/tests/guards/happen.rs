@@ -63,8 +63,11 @@ impl Model {
         let (at, mut said) = (Now { boot_ns: 1, wall_us: 0 }, Said::default());
         first.engine.set_lease(at, lease, &mut said);
         first.engine.gain(0, 0, claim);
-        first.engine.open_shard(Opened { shard: 0, claim, generation, last_timestamp_us: 0 }, &mut said);
-        let machines = [first, Machine::begin(self.bounds.without)].map(|machine| self.machines.number(machine));
+        first
+            .engine
+            .open_shard(Opened { shard: 0, claim, generation, last_timestamp_us: 0 }, &mut said);
+        let machines = [first, Machine::begin(self.bounds.without)]
+            .map(|machine| self.machines.number(machine));
         let proxies = machines.map(|machine| Proxy {
             machine,
             opening: None,
@@ -92,7 +95,9 @@ impl Model {
     pub(super) fn happen(&mut self, state: &mut State, event: Event) -> Result<(), String> {
         match event {
             Event::Arrives { request, proxy } => self.arrives(state, request, proxy)?,
-            Event::Reads { request, proxy, pair, new } => self.reads(state, request, proxy, pair, new)?,
+            Event::Reads { request, proxy, pair, new } => {
+                self.reads(state, request, proxy, pair, new)?
+            }
             Event::Acknowledged { proxy, what, new } => {
                 if let Some(message) = state.message(what) {
                     message.at |= new;
@@ -134,7 +139,9 @@ impl Model {
             }
             Event::ReadsLog { proxy, pair, new } => self.reads_log(state, proxy, pair, new)?,
             Event::OpensAgain { proxy } => {
-                self.opens(state, proxy, &[2], |opener, now| opener.opening.hurry(now, &mut opener.wanted))?;
+                self.opens(state, proxy, &[2], |opener, now| {
+                    opener.opening.hurry(now, &mut opener.wanted)
+                })?;
             }
             Event::Changes { number } => self.changes(state, number)?,
         }
@@ -170,7 +177,9 @@ impl Model {
         }
         for (request, outcome) in said.replies {
             self.answered(state, request, outcome)?;
-            if matches!(outcome, Outcome::Committed { .. }) && state.requests[usize::from(request)].raises {
+            if matches!(outcome, Outcome::Committed { .. })
+                && state.requests[usize::from(request)].raises
+            {
                 fences::remember(&mut machine, self.bounds.requests[usize::from(request)].fence);
             }
         }
@@ -180,7 +189,13 @@ impl Model {
     }
 
     /// A statement goes to all replicas. The same one may have before.
-    fn send(&mut self, state: &mut State, request: u8, what: What, timestamp_us: i64) -> Result<(), String> {
+    fn send(
+        &mut self,
+        state: &mut State,
+        request: u8,
+        what: What,
+        timestamp_us: i64,
+    ) -> Result<(), String> {
         let asked = &mut state.requests[usize::from(request)];
         asked.timestamp_us = timestamp_us;
         self.say(|| format!("{what:?} is sent, {timestamp_us}"));
@@ -189,7 +204,11 @@ impl Model {
         }
         let fence = self.bounds.requests[usize::from(request)].fence;
         let is_behind = state.requests.iter().zip(self.bounds.requests).any(|(other, of)| {
-            of.fence > fence && matches!(other.fate, Fate::Answered(Outcome::Committed { .. } | Outcome::Read { .. }))
+            of.fence > fence
+                && matches!(
+                    other.fate,
+                    Fate::Answered(Outcome::Committed { .. } | Outcome::Read { .. })
+                )
         });
         if state.message(what).is_none() {
             state.messages.push(Message { what, at: 0, is_behind });
@@ -209,7 +228,9 @@ impl Model {
             What::Record(of, _) | What::Write(of, _) => of,
         };
         match outcome {
-            Outcome::NotExecuted(_) if state.messages.iter().any(|message| has(message) == request) => {
+            Outcome::NotExecuted(_)
+                if state.messages.iter().any(|message| has(message) == request) =>
+            {
                 Err(format!("refused, and written: request {request}"))
             }
             Outcome::Committed { .. } | Outcome::Read { .. } => {
@@ -225,12 +246,20 @@ impl Model {
         }
     }
 
-    fn hears(&mut self, state: &mut State, proxy: u8, what: What, written: Written) -> Result<(), String> {
+    fn hears(
+        &mut self,
+        state: &mut State,
+        proxy: u8,
+        what: What,
+        written: Written,
+    ) -> Result<(), String> {
         self.engine(state, proxy, |machine, now, said| {
             let (What::Record(request, _) | What::Write(request, _)) = what;
             let found = machine.requests.iter().find(|(_, of)| *of == request).copied();
             match (found, what) {
-                (Some((id, _)), What::Record(..)) => machine.engine.appended(now, id, written, said),
+                (Some((id, _)), What::Record(..)) => {
+                    machine.engine.appended(now, id, written, said)
+                }
                 (Some((id, _)), What::Write(_, number)) => {
                     machine.engine.applied(now, id, number.into(), Ok(written), said);
                 }
@@ -257,7 +286,8 @@ impl Model {
         }
     }
 
-    /// The owner is declared dead, and this one gains the shard, as another incarnation if its own is over.
+    /// The owner is declared dead, and this one gains the shard, as another incarnation if its own
+    /// is over.
     fn takes_over(&mut self, state: &mut State, proxy: u8) -> Result<(), String> {
         let former = &mut state.proxies[usize::from(state.owner)];
         (former.is_dead, former.has_lease) = (true, false);
@@ -295,7 +325,9 @@ impl Model {
         loop {
             if let Some(generation) = opener.wanted.lows.pop() {
                 opener.opening.low_read(at, generation, Ok(Position(0)), &mut opener.wanted);
-            } else if self.bounds.left_out == LeftOut::Rewriting && !opener.wanted.appends.is_empty() {
+            } else if self.bounds.left_out == LeftOut::Rewriting
+                && !opener.wanted.appends.is_empty()
+            {
                 let place = opener.wanted.appends.remove(0);
                 opener.opening.appended(at, place, Written::Acknowledged, true, &mut opener.wanted);
             } else if let Some(change) = opener.wanted.change.take() {
@@ -308,7 +340,13 @@ impl Model {
                 break;
             }
         }
-        let new: Vec<_> = opener.wanted.applies.iter().filter(|apply| !applied.contains(apply)).copied().collect();
+        let new: Vec<_> = opener
+            .wanted
+            .applies
+            .iter()
+            .filter(|apply| !applied.contains(apply))
+            .copied()
+            .collect();
         for (place, write) in new {
             let Some(request) = request_at(state, place) else { continue };
             self.seen.redone = true;
@@ -329,17 +367,29 @@ impl Model {
         Ok(())
     }
 
-    fn reads_log(&mut self, state: &mut State, proxy: u8, pair: u8, new: u16) -> Result<(), String> {
-        let Some(page) = state.proxies[usize::from(proxy)].opening.as_ref().and_then(|opener| opener.wanted.page)
+    fn reads_log(
+        &mut self,
+        state: &mut State,
+        proxy: u8,
+        pair: u8,
+        new: u16,
+    ) -> Result<(), String> {
+        let Some(page) = state.proxies[usize::from(proxy)]
+            .opening
+            .as_ref()
+            .and_then(|opener| opener.wanted.page)
         else {
             return Ok(());
         };
         let (open, _) = ways(state, pair, |what| is_in(page, what));
         come(state, pair, &open, new);
         let is_looked_for = self.bounds.left_out != LeftOut::Recovery;
-        let is_here = |message: &&Message| is_looked_for && message.at & pair != 0 && is_in(page, message.what);
+        let is_here = |message: &&Message| {
+            is_looked_for && message.at & pair != 0 && is_in(page, message.what)
+        };
         let here = state.messages.iter().filter(is_here);
-        let mut found: Vec<Found> = here.filter_map(|message| found(&self.bounds, state, message.what)).collect();
+        let mut found: Vec<Found> =
+            here.filter_map(|message| found(&self.bounds, state, message.what)).collect();
         found.sort_unstable_by_key(|found| found.position);
         let mut heard = vec![3, found.len() as u8];
         heard.extend(found.iter().map(|found| found.position.0 as u8));
@@ -358,7 +408,13 @@ impl Model {
                 let heard = [4, place.generation.0 as u8, place.position.0 as u8];
                 self.opens(state, proxy, &heard, |opener, now| {
                     opener.wanted.appends.retain(|awaited| *awaited != place);
-                    opener.opening.appended(now, place, Written::Acknowledged, true, &mut opener.wanted);
+                    opener.opening.appended(
+                        now,
+                        place,
+                        Written::Acknowledged,
+                        true,
+                        &mut opener.wanted,
+                    );
                 })
             }
             What::Write(request, write) => {
@@ -376,13 +432,20 @@ impl Model {
                 let heard = [5, place.generation.0 as u8, place.position.0 as u8, write];
                 self.opens(state, proxy, &heard, |opener, now| {
                     opener.wanted.applies.retain(|awaited| *awaited != (place, number));
-                    opener.opening.applied(now, place, number, Ok(Written::Acknowledged), &mut opener.wanted);
+                    opener.opening.applied(
+                        now,
+                        place,
+                        number,
+                        Ok(Written::Acknowledged),
+                        &mut opener.wanted,
+                    );
                 })
             }
         }
     }
 
-    /// A conditional statement is executed, and whoever asked hears of it, unless that opening is over.
+    /// A conditional statement is executed, and whoever asked hears of it, unless that opening is
+    /// over.
     fn changes(&mut self, state: &mut State, number: u8) -> Result<(), String> {
         let (claim, change) = state.changes.remove(number.into());
         let row = &mut state.row;
@@ -428,6 +491,7 @@ fn request_at(state: &State, place: Place) -> Option<u8> {
 fn found(bounds: &Bounds, state: &State, what: What) -> Option<Found> {
     let What::Record(request, place) = what else { return None };
     let asked = state.requests[usize::from(request)];
-    let writes = u16::from(bounds.requests[usize::from(request)].writes.is_some()) + u16::from(asked.raises);
+    let writes =
+        u16::from(bounds.requests[usize::from(request)].writes.is_some()) + u16::from(asked.raises);
     Some(Found { position: place.position, timestamp_us: asked.timestamp_us, writes })
 }

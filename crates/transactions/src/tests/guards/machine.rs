@@ -104,39 +104,72 @@ impl Machine {
                 }
                 _ => {}
             }
-            Facts { request: *request, is_reading: transaction.state == State::Deciding, sent, is_again }
+            Facts {
+                request: *request,
+                is_reading: transaction.state == State::Deciding,
+                sent,
+                is_again,
+            }
         };
         self.requests.iter().map(of).collect()
     }
 
-    /// All that matters for what can happen from now on. Numbers of entries and their generations are left out, and when what is due: all
-    /// that is is looked at together.
+    /// All that matters for what can happen from now on. Numbers of entries and their generations
+    /// are left out, and when what is due: all that is is looked at together.
     fn encode(&self, out: &mut Vec<u8>) {
         let shard = &self.engine.shards[0];
         let put = |out: &mut Vec<u8>, number: i64| out.extend((number as u16).to_le_bytes());
         out.extend([shard.is_owned, shard.is_open, shard.is_closing].map(u8::from));
-        out.extend([shard.claim.0 as u8, shard.generation.0 as u8, shard.log.low().0 as u8, shard.log.end() as u8]);
+        out.extend([
+            shard.claim.0 as u8,
+            shard.generation.0 as u8,
+            shard.log.low().0 as u8,
+            shard.log.end() as u8,
+        ]);
         out.extend(self.known.map_or([0, 0], |(claim, fence)| [claim.0 as u8, fence]));
         put(out, shard.last_timestamp_us);
         put(out, self.engine.lease.ts_limit_us);
         out.push(u8::from(self.engine.is_valid(Now { boot_ns: 0, wall_us: 0 })));
-        let mut all: Vec<(usize, _)> =
-            self.engine.all.iter().enumerate().filter(|(_, transaction)| transaction.state != State::Free).collect();
+        let mut all: Vec<(usize, _)> = self
+            .engine
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, transaction)| transaction.state != State::Free)
+            .collect();
         all.sort_unstable_by_key(|(_, transaction)| transaction.arrival);
         for (index, transaction) in all {
-            let known = self.requests.iter().find(|(id, _)| id.index as usize == index).map(|(_, request)| *request);
+            let known = self
+                .requests
+                .iter()
+                .find(|(id, _)| id.index as usize == index)
+                .map(|(_, request)| *request);
             let asked = transaction.ticket.map(|ticket| ticket.0 as u8);
             let next = transaction.next_place.map_or(u8::MAX, |next| next.position.0 as u8);
-            out.extend([known.or(asked).unwrap_or(u8::MAX), transaction.state as u8, u8::from(asked.is_some()), next]);
-            out.extend([transaction.is_sent, transaction.may_be_there, transaction.has_record].map(u8::from));
+            out.extend([
+                known.or(asked).unwrap_or(u8::MAX),
+                transaction.state as u8,
+                u8::from(asked.is_some()),
+                next,
+            ]);
+            out.extend(
+                [transaction.is_sent, transaction.may_be_there, transaction.has_record]
+                    .map(u8::from),
+            );
             out.extend([
                 transaction.place.generation.0 as u8,
                 transaction.place.position.0 as u8,
                 transaction.locked as u8,
             ]);
-            out.push(transaction.partitions.iter().filter(|(_, mode)| *mode == Mode::Shared).count() as u8);
+            out.push(
+                transaction.partitions.iter().filter(|(_, mode)| *mode == Mode::Shared).count()
+                    as u8,
+            );
             put(out, transaction.timestamp_us);
-            out.extend([transaction.writes.len() as u8, u8::from(transaction.deadline_ms == u64::MAX)]);
+            out.extend([
+                transaction.writes.len() as u8,
+                u8::from(transaction.deadline_ms == u64::MAX),
+            ]);
             out.extend(transaction.writes.iter().map(|apply| *apply as u8));
         }
     }

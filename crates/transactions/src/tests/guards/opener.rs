@@ -44,7 +44,8 @@ impl OpeningSink for Wanted {
     fn seal(&mut self, _: u8, claimed: Generation, _: Claim) {
         self.change = Some(Change::Seal(claimed));
     }
-    // No mark is ever told, so nothing is deleted; what an opening would delete nobody reads any more.
+    // No mark is ever told, so nothing is deleted; what an opening would delete nobody reads any
+    // more.
     fn delete_bucket(&mut self, _: u8, _: Generation, _: u64) {}
     fn delete_low(&mut self, _: u8, _: Generation) {}
 }

@@ -63,7 +63,14 @@ pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
             from.push((number, Some(event)));
         }
     }
-    Found { states: from.len(), machines: model.machines.len(), depth, seen: model.seen, violation, is_cut }
+    Found {
+        states: from.len(),
+        machines: model.machines.len(),
+        depth,
+        seen: model.seen,
+        violation,
+        is_cut,
+    }
 }
 
 /// A history in which each wish is granted by the first event that can, if any can then.
@@ -80,7 +87,8 @@ pub(super) fn led(bounds: Bounds, wishes: &[&dyn Fn(&Event) -> bool]) -> &'stati
     history.leak()
 }
 
-/// Of a state, for its place among those that are known: with a million states, two have the same in one search of 40 million.
+/// Of a state, for its place among those that are known: with a million states, two have the same
+/// in one search of 40 million.
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

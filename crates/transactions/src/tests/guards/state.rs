@@ -1,4 +1,5 @@
-//! What all of it is at one moment: two proxies, requests, what was sent to replicas, the shard's row.
+//! What all of it is at one moment: two proxies, requests, what was sent to replicas, the shard's
+//! row.
 
 use std::rc::Rc;
 
@@ -54,14 +55,15 @@ pub(super) enum What {
     Write(u8, u8),
 }
 
-/// It may reach each replica at any later time. That it has is settled when it makes a difference: when somebody reads there, or hears that
-/// a quorum has it. Until then it may or may not be there.
+/// It may reach each replica at any later time. That it has is settled when it makes a difference:
+/// when somebody reads there, or hears that a quorum has it. Until then it may or may not be there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) what: What,
     /// A bit for each replica that is known to have it.
     pub(super) at: u8,
-    /// It is of a request with an earlier fence, and need not be on a quorum when one with a later fence is acknowledged.
+    /// It is of a request with an earlier fence, and need not be on a quorum when one with a later
+    /// fence is acknowledged.
     pub(super) is_behind: bool,
 }
 
@@ -107,7 +109,8 @@ impl State {
         self.messages.iter_mut().find(|message| message.what == what)
     }
 
-    /// Replicas do not differ but by what they have: puts them in an order, by those messages that matter.
+    /// Replicas do not differ but by what they have: puts them in an order, by those messages that
+    /// matter.
     pub(super) fn put_in_order(&mut self, matters: &[bool]) {
         let column = |replica: u8| {
             let of = self.messages.iter().zip(matters).filter(|(_, matters)| **matters);
@@ -120,7 +123,8 @@ impl State {
         columns.sort_unstable();
         for (message, _) in self.messages.iter_mut().zip(matters).filter(|(_, matters)| **matters) {
             let at = message.at;
-            message.at = columns.iter().zip(0..).map(|((_, from), to)| (at >> from & 1) << to).sum();
+            message.at =
+                columns.iter().zip(0..).map(|((_, from), to)| (at >> from & 1) << to).sum();
         }
         self.messages.sort_unstable_by_key(|message| message.what);
         self.changes.sort_unstable_by_key(|(claim, change)| (claim.0, *change));
@@ -132,14 +136,26 @@ impl State {
         for proxy in &self.proxies {
             out.extend(proxy.machine.to_le_bytes());
             out.extend((proxy.limit_us as u16).to_le_bytes());
-            let flags = [proxy.has_lease, proxy.is_dead, proxy.is_gone, proxy.is_late, proxy.opening.is_some()];
+            let flags = [
+                proxy.has_lease,
+                proxy.is_dead,
+                proxy.is_gone,
+                proxy.is_late,
+                proxy.opening.is_some(),
+            ];
             out.push(flags.into_iter().fold(0, |all, flag| all << 1 | u8::from(flag)));
             if let Some(opener) = &proxy.opening {
                 out.push(opener.heard.len() as u8);
                 out.extend(&opener.heard);
             }
         }
-        out.extend([self.owner, self.take_overs, self.faults, self.floor_us as u8, (self.floor_us >> 8) as u8]);
+        out.extend([
+            self.owner,
+            self.take_overs,
+            self.faults,
+            self.floor_us as u8,
+            (self.floor_us >> 8) as u8,
+        ]);
         for asked in &self.requests {
             let fate = match asked.fate {
                 Fate::OnItsWay => 0,
@@ -156,7 +172,9 @@ impl State {
         }
         for message in &self.messages {
             let (kind, request, place) = match message.what {
-                What::Record(request, place) => (place.generation.0 as u8, request, place.position.0 as u8),
+                What::Record(request, place) => {
+                    (place.generation.0 as u8, request, place.position.0 as u8)
+                }
                 What::Write(request, number) => (0, request, number),
             };
             out.extend([kind, request, place, message.at | u8::from(message.is_behind) << 7]);
@@ -165,7 +183,9 @@ impl State {
         for (claim, change) in &self.changes {
             let (generation, sealed) = match change {
                 Change::Claim(None) => (0, 0),
-                Change::Claim(Some((generation, sealed))) => (generation.0 as u8, 100 + sealed.0 as u8),
+                Change::Claim(Some((generation, sealed))) => {
+                    (generation.0 as u8, 100 + sealed.0 as u8)
+                }
                 Change::Seal(generation) => (generation.0 as u8, 99),
             };
             out.extend([claim.0 as u8, generation, sealed]);

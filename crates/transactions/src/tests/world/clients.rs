@@ -61,31 +61,50 @@ impl World {
         });
         let operation = self.operations.len() - 1;
         let owner = self.hosts.iter().position(|host| Some(host.member) == self.view.owner);
-        let host = owner.filter(|_| !self.random.one_in(8)).unwrap_or(self.random.below(HOSTS as u64) as usize);
+        let host = owner
+            .filter(|_| !self.random.one_in(8))
+            .unwrap_or(self.random.below(HOSTS as u64) as usize);
         self.later(host, 1, At::Ask(operation));
         // Now and then nobody asks for a while.
-        let after_ms = if self.random.one_in(50) { self.random.below(2_000) } else { self.random.below(60) };
+        let after_ms =
+            if self.random.one_in(50) { self.random.below(2_000) } else { self.random.below(60) };
         self.at(after_ms, Event::Client);
     }
 
     pub(super) fn ask(&mut self, host: usize, now: Now, operation: usize, said: &mut Said) {
         let asked = &self.operations[operation];
         let mode = if asked.is_transfer { Mode::Exclusive } else { Mode::Shared };
-        let partitions: Vec<_> = asked.keys.iter().map(|key| (Partition(*key as u128), mode)).collect();
+        let partitions: Vec<_> =
+            asked.keys.iter().map(|key| (Partition(*key as u128), mode)).collect();
         let deadline_ms = self.now_ms + 1_500;
-        let asked = Asked { ticket: Ticket(operation as u64), shard: 0, partitions: &partitions, deadline_ms };
+        let asked = Asked {
+            ticket: Ticket(operation as u64),
+            shard: 0,
+            partitions: &partitions,
+            deadline_ms,
+        };
         self.hosts[host].engine.begin(now, &asked, said);
     }
 
     /// A transaction has read: money is transferred, if there is any.
-    pub(super) fn decide(&mut self, host: usize, now: Now, id: TransactionId, found: Writes, said: &mut Said) {
+    pub(super) fn decide(
+        &mut self,
+        host: usize,
+        now: Now,
+        id: TransactionId,
+        found: Writes,
+        said: &mut Said,
+    ) {
         let Some((operation, _)) = self.hosts[host].bodies.get(&id).cloned() else { return };
         self.operations[operation].reads = found.clone();
         let amount = 1 + self.random.below(5) as i64;
         let mut writes = Vec::new();
         if self.operations[operation].is_transfer && found[0].1.balance >= amount {
             for ((key, value), change) in found.into_iter().zip([-amount, amount]) {
-                writes.push((key, Value { timestamp_us: 0, operation, balance: value.balance + change }));
+                writes.push((
+                    key,
+                    Value { timestamp_us: 0, operation, balance: value.balance + change },
+                ));
             }
         }
         let decision = match (writes.is_empty(), self.random.one_in(2)) {

@@ -56,7 +56,8 @@ pub(super) enum Heard {
 pub(super) enum Event {
     Deliver(usize, Mutation),
     Host(usize, u64, At),
-    /// A replica is read for a transaction, or for an opening; the rest is what the ones before have said.
+    /// A replica is read for a transaction, or for an opening; the rest is what the ones before
+    /// have said.
     ReadAt {
         host: usize,
         process: u64,

@@ -1,4 +1,5 @@
-//! Members of the fleet: they renew their leases, declare each other dead, take the shard of a dead one over, and give it away.
+//! Members of the fleet: they renew their leases, declare each other dead, take the shard of a dead
+//! one over, and give it away.
 
 use super::*;
 
@@ -42,7 +43,8 @@ impl World {
         self.later(host, 20, At::Tick);
     }
 
-    /// The process is gone with all it knew, and another begins in its place, which knows that the former is dead.
+    /// The process is gone with all it knew, and another begins in its place, which knows that the
+    /// former is dead.
     pub(super) fn restart(&mut self, host: usize) {
         self.declare_dead(self.hosts[host].member);
         let member = self.join();
@@ -107,10 +109,18 @@ impl World {
             row.beat += 1;
             row.ts_limit_us = row.ts_limit_us.max(ts_limit_us);
         }
-        let deaf_ms = if !applied && self.temper.is_deaf { self.random.below(2_000) } else { self.random.below(60) };
+        let deaf_ms = if !applied && self.temper.is_deaf {
+            self.random.below(2_000)
+        } else {
+            self.random.below(60)
+        };
         // At rest nobody is taken for dead any more.
         let after_ms = if self.is_quiet { 1 } else { self.delay() + deaf_ms };
-        self.later(host, after_ms, At::Renewed { member, sent_ms: self.now_ms, applied, ts_limit_us });
+        self.later(
+            host,
+            after_ms,
+            At::Renewed { member, sent_ms: self.now_ms, applied, ts_limit_us },
+        );
     }
 
     /// Looks at the view: who has the shard, and whether that one lives.
@@ -126,7 +136,8 @@ impl World {
             return;
         }
         if is_mine {
-            let is_known = self.hosts[host].gained == Some(view.epoch) || self.hosts[host].gaining == Some(view.epoch);
+            let is_known = self.hosts[host].gained == Some(view.epoch)
+                || self.hosts[host].gaining == Some(view.epoch);
             return if is_known { self.give_away(host) } else { self.begin_gain(host) };
         }
         if let Some(owner) = view.owner.filter(|owner| self.members[*owner].is_live) {
@@ -157,7 +168,9 @@ impl World {
     fn give_away(&mut self, host: usize) {
         let Some(until_ms) = self.hosts[host].closing_until_ms else { return };
         let (me, epoch) = (self.hosts[host].member, self.view.epoch);
-        let to = (1..HOSTS).map(|step| self.hosts[(host + step) % HOSTS].member).find(|to| self.members[*to].is_live);
+        let to = (1..HOSTS)
+            .map(|step| self.hosts[(host + step) % HOSTS].member)
+            .find(|to| self.members[*to].is_live);
         if let Some(to) = to.filter(|_| self.hosts[host].engine.is_idle(0)) {
             let last_us = self.hosts[host].engine.last_timestamp_us(0);
             self.floor_us = self.floor_us.max(self.members[me].ts_limit_us).max(last_us);

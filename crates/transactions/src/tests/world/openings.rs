@@ -1,4 +1,5 @@
-//! The shard's log is opened by whoever has gained it: statements on its row, and on the logs of former owners.
+//! The shard's log is opened by whoever has gained it: statements on its row, and on the logs of
+//! former owners.
 
 use super::*;
 
@@ -70,7 +71,11 @@ impl World {
     pub(super) fn stalls(&mut self, host: usize, often: u64) -> bool {
         let is_stalled = self.temper.stalls && !self.is_quiet && self.random.one_in(often);
         if is_stalled {
-            let for_ms = if self.random.one_in(2) { self.random.below(500) } else { self.random.below(4_000) };
+            let for_ms = if self.random.one_in(2) {
+                self.random.below(500)
+            } else {
+                self.random.below(4_000)
+            };
             self.hosts[host].stopped_until_ms = self.now_ms + for_ms;
         }
         is_stalled
@@ -104,7 +109,8 @@ impl World {
         if self.hosts[host].opening.as_ref().is_none_or(|opening| opening.claim() != claim) {
             return;
         }
-        // The worst moments to stand still are those at which it has read, and has done nothing yet.
+        // The worst moments to stand still are those at which it has read, and has done nothing
+        // yet.
         let often = if matches!(heard, Heard::Low(..) | Heard::Page(..)) { 5 } else { 20 };
         if self.stalls(host, often) {
             return self.later(host, 0, At::Opening(claim, heard));
@@ -129,15 +135,21 @@ impl World {
                 self.open(host, |opening, wanted| opening.low_read(now, generation, low, wanted));
             }
             Heard::PageFailed(from) => {
-                self.open(host, |opening, wanted| opening.page_read(now, from, Err(Failed), wanted));
+                self.open(host, |opening, wanted| {
+                    opening.page_read(now, from, Err(Failed), wanted)
+                });
             }
             Heard::Page(from, records) => self.page(host, now, from, records),
             Heard::Rewritten(place, written) => {
                 let holds = holds || around == Some(Around::LeaseInRecovery);
-                self.open(host, |opening, wanted| opening.appended(now, place, written, holds, wanted));
+                self.open(host, |opening, wanted| {
+                    opening.appended(now, place, written, holds, wanted)
+                });
             }
             Heard::Redone(place, write, written) => {
-                self.open(host, |opening, wanted| opening.applied(now, place, write, Ok(written), wanted));
+                self.open(host, |opening, wanted| {
+                    opening.applied(now, place, write, Ok(written), wanted)
+                });
             }
         }
     }
@@ -183,7 +195,11 @@ impl World {
             let written_us = self.now(host).wall_us;
             let (after_ms, written) = match around {
                 Some(Around::Rewriting) => (0, Written::Acknowledged),
-                _ => self.write(Mutation::Record(place, written_us, self.hosts[host].redo[&place].clone())),
+                _ => self.write(Mutation::Record(
+                    place,
+                    written_us,
+                    self.hosts[host].redo[&place].clone(),
+                )),
             };
             self.later(host, after_ms, heard(Heard::Rewritten(place, written)));
         }
@@ -201,7 +217,9 @@ impl World {
             self.seen.deleted += 1;
             let deleted_us = self.now(host).wall_us;
             self.write(match delete {
-                Mutation::DeleteBucket(generation, bucket, _) => Mutation::DeleteBucket(generation, bucket, deleted_us),
+                Mutation::DeleteBucket(generation, bucket, _) => {
+                    Mutation::DeleteBucket(generation, bucket, deleted_us)
+                }
                 other => other,
             });
         }
@@ -210,12 +228,17 @@ impl World {
         }
     }
 
-    /// A conditional statement is executed once, at some time or never, and who asked for it may not hear what has become of it.
+    /// A conditional statement is executed once, at some time or never, and who asked for it may
+    /// not hear what has become of it.
     fn change(&mut self, host: usize, claim: Claim, change: Change) {
         let process = self.hosts[host].process;
         let unknown = At::Opening(claim, Heard::Changed(change, Conditional::Unknown));
         if let (Some(Around::Seal), Change::Seal(_)) = (self.weak.around, change) {
-            return self.later(host, 1, At::Opening(claim, Heard::Changed(change, Conditional::Applied)));
+            return self.later(
+                host,
+                1,
+                At::Opening(claim, Heard::Changed(change, Conditional::Applied)),
+            );
         }
         if self.random.one_in(16) {
             return self.later(host, TIMEOUT_MS, unknown);
@@ -224,12 +247,20 @@ impl World {
         let after_ms = if is_late { self.random.below(LATE_MS / 2) } else { self.delay() };
         let answer_ms = self.delay();
         let is_heard = after_ms + answer_ms < TIMEOUT_MS && !self.random.one_in(16);
-        self.at(after_ms, Event::ChangeAt(host, process, claim, change, is_heard.then_some(answer_ms)));
+        self.at(
+            after_ms,
+            Event::ChangeAt(host, process, claim, change, is_heard.then_some(answer_ms)),
+        );
         if !is_heard {
             self.later(host, TIMEOUT_MS, unknown);
         }
-        if let (Some(Around::SealBeforeService), Change::Seal(generation)) = (self.weak.around, change) {
-            self.serve(host, Opened { shard: 0, claim, generation, last_timestamp_us: self.floor_us });
+        if let (Some(Around::SealBeforeService), Change::Seal(generation)) =
+            (self.weak.around, change)
+        {
+            self.serve(
+                host,
+                Opened { shard: 0, claim, generation, last_timestamp_us: self.floor_us },
+            );
         }
     }
 
@@ -249,7 +280,8 @@ impl World {
                 self.seen.claims += 1;
             }
             (Change::Seal(claimed), Some(row))
-                if (row.generation, row.claim) == (claimed, claim) || around == Some(Around::ClaimOfSeal) =>
+                if (row.generation, row.claim) == (claimed, claim)
+                    || around == Some(Around::ClaimOfSeal) =>
             {
                 row.sealed = Generation(claimed.0 - 1);
                 self.look_at_seal(Generation(claimed.0 - 1));

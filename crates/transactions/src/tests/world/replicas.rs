@@ -15,7 +15,8 @@ pub(super) enum Mutation {
     DeleteLow(Generation),
 }
 
-/// Rows of the log, with the times at which they were written, and partitions of it that were deleted, with that time.
+/// Rows of the log, with the times at which they were written, and partitions of it that were
+/// deleted, with that time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     rows: BTreeMap<Place, (i64, Writes)>,
@@ -51,9 +52,12 @@ impl Log {
     pub(super) fn visible(self) -> BTreeMap<Position, Writes> {
         let Self { rows, deleted } = self;
         let is_visible = |place: &Place, written_us: i64| {
-            deleted.get(&(place.generation, place.position.bucket())).is_none_or(|deleted_us| written_us > *deleted_us)
+            deleted
+                .get(&(place.generation, place.position.bucket()))
+                .is_none_or(|deleted_us| written_us > *deleted_us)
         };
-        let visible = rows.into_iter().filter(|(place, (written_us, _))| is_visible(place, *written_us));
+        let visible =
+            rows.into_iter().filter(|(place, (written_us, _))| is_visible(place, *written_us));
         visible.map(|(place, (_, writes))| (place.position, writes)).collect()
     }
 }
@@ -71,7 +75,9 @@ impl Replica {
         match mutation {
             Mutation::Register(key, value) => self.registers[key] = self.registers[key].max(value),
             Mutation::Record(place, written_us, writes) => self.log.put(place, written_us, writes),
-            Mutation::DeleteBucket(generation, bucket, deleted_us) => self.log.delete(generation, bucket, deleted_us),
+            Mutation::DeleteBucket(generation, bucket, deleted_us) => {
+                self.log.delete(generation, bucket, deleted_us)
+            }
             Mutation::Low(generation, timestamp, low) => {
                 let last = self.lows.entry(generation).or_insert((timestamp, low));
                 *last = (*last).max((timestamp, low));

@@ -42,9 +42,11 @@ fn lz4_has_its_length_big_endian_in_front() {
 
 #[test]
 fn an_empty_body_may_be_marked_as_compressed() {
-    for (algorithm, body) in
-        [(Algorithm::Lz4, &[0, 0, 0, 0][..]), (Algorithm::Lz4, &[0, 0, 0, 0, 0]), (Algorithm::Snappy, &[0])]
-    {
+    for (algorithm, body) in [
+        (Algorithm::Lz4, &[0, 0, 0, 0][..]),
+        (Algorithm::Lz4, &[0, 0, 0, 0, 0]),
+        (Algorithm::Snappy, &[0]),
+    ] {
         let mut out = Vec::new();
         assert_eq!(decompress(algorithm, body, MAX, &mut out), Ok(()));
         assert!(out.is_empty());

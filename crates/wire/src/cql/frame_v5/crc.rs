@@ -1,12 +1,12 @@
 //! The two checksums of v5's framing.
 
-/// "The CRC24 of the header is calculated by initializing the CRC24 algorithm with the value 0x875060 and using the
-/// polynomial 0x1974F0B" (v5, section 2.1).
+/// "The CRC24 of the header is calculated by initializing the CRC24 algorithm with the value
+/// 0x875060 and using the polynomial 0x1974F0B" (v5, section 2.1).
 const CRC24_INITIAL: u32 = 0x0087_5060;
 const CRC24_POLYNOMIAL: u32 = 0x0197_4F0B;
 
-/// Cassandra feeds these bytes to the CRC32 in front of the payload, so that a payload of zeros has not a CRC of 0. The
-/// specification does not mention it.
+/// Cassandra feeds these bytes to the CRC32 in front of the payload, so that a payload of zeros has
+/// not a CRC of 0. The specification does not mention it.
 const CRC32_PREFIX: [u8; 4] = [0xFA, 0x2D, 0x55, 0xCA];
 
 /// CRC32 of [`CRC32_PREFIX`] alone, from which the payload's goes on.

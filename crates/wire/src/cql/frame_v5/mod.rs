@@ -1,7 +1,8 @@
 //! v5's outer framing: segments, each with two checksums, around a stream of envelopes.
 //!
-//! v5, section 2 calls a segment "frame". A segment holds one or more whole envelopes ("self contained") or a part of
-//! one large envelope. Everything before the answer to STARTUP is not framed (section 2.3.1).
+//! v5, section 2 calls a segment "frame". A segment holds one or more whole envelopes ("self
+//! contained") or a part of one large envelope. Everything before the answer to STARTUP is not
+//! framed (section 2.3.1).
 //!
 //! ```text
 //! uncompressed:  3 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32       (section 2.1)
@@ -46,7 +47,8 @@ pub struct Segment<'a> {
     pub uncompressed_len: usize,
     /// True if `payload` is an LZ4 block.
     pub compressed: bool,
-    /// True if the payload is whole envelopes; if not, it is a part of one, which [`super::reader`] puts together.
+    /// True if the payload is whole envelopes; if not, it is a part of one, which [`super::reader`]
+    /// puts together.
     pub self_contained: bool,
     /// Bytes of the input that the segment takes.
     pub consumed: usize,
@@ -116,11 +118,15 @@ impl fmt::Display for FrameError {
             FrameError::EnvelopeTooLarge { claimed, max } => {
                 write!(f, "envelope: expected a body of at most {max} bytes, {claimed} are claimed")
             }
-            FrameError::PartialEnvelope => f.write_str("a self-contained segment ends in the middle of an envelope"),
+            FrameError::PartialEnvelope => {
+                f.write_str("a self-contained segment ends in the middle of an envelope")
+            }
             FrameError::InterruptedEnvelope => {
                 f.write_str("a self-contained segment comes in the middle of an envelope")
             }
-            FrameError::CompressionNotAgreed => f.write_str("a body is compressed, and no compression was agreed on"),
+            FrameError::CompressionNotAgreed => {
+                f.write_str("a body is compressed, and no compression was agreed on")
+            }
             FrameError::Body(error) => error.fmt(f),
         }
     }
@@ -128,10 +134,11 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// The segment at the start of `bytes`; `None` when it is not there whole. `lz4` says whether STARTUP agreed on LZ4.
+/// The segment at the start of `bytes`; `None` when it is not there whole. `lz4` says whether
+/// STARTUP agreed on LZ4.
 ///
-/// At most [`PAYLOAD_BYTES_MAX`] bytes and header and checksums are ever waited for. The header's checksum is looked
-/// at before its lengths are believed.
+/// At most [`PAYLOAD_BYTES_MAX`] bytes and header and checksums are ever waited for. The header's
+/// checksum is looked at before its lengths are believed.
 ///
 /// # Errors
 /// When a checksum is wrong.
@@ -142,7 +149,8 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     };
     let start = header_bytes(lz4);
     let end = start + header.payload_len;
-    let (Some(payload), Some(trailer)) = (bytes.get(start..end), bytes.get(end..end + CRC32_BYTES)) else {
+    let (Some(payload), Some(trailer)) = (bytes.get(start..end), bytes.get(end..end + CRC32_BYTES))
+    else {
         return Ok(None);
     };
     let found = trailer.first_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
@@ -150,7 +158,8 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     if found != expected {
         return Err(FrameError::PayloadCrc { expected, found });
     }
-    // "An uncompressed length of 0 signals that the compressed payload should be used as-is" (section 2.2).
+    // "An uncompressed length of 0 signals that the compressed payload should be used as-is"
+    // (section 2.2).
     let compressed = lz4 && header.uncompressed_len != 0;
     Ok(Some(Segment {
         payload,
@@ -231,7 +240,8 @@ impl SegmentHeader {
     }
 }
 
-/// A segment of any payload up to [`PAYLOAD_BYTES_MAX`], with the flag given: what a [`SegmentWriter`] need not write.
+/// A segment of any payload up to [`PAYLOAD_BYTES_MAX`], with the flag given: what a
+/// [`SegmentWriter`] need not write.
 #[cfg(test)]
 pub(crate) fn segment_of(payload: &[u8], self_contained: bool, lz4: bool) -> Vec<u8> {
     let mut block = Vec::new();
@@ -241,7 +251,8 @@ pub(crate) fn segment_of(payload: &[u8], self_contained: bool, lz4: bool) -> Vec
     let shorter = lz4 && block.len() < payload.len();
     let (body, uncompressed_len) = if shorter { (&block[..], payload.len()) } else { (payload, 0) };
     let mut out = vec![0; header_bytes(lz4)];
-    SegmentHeader { payload_len: body.len(), uncompressed_len, self_contained }.encode(lz4, &mut out);
+    SegmentHeader { payload_len: body.len(), uncompressed_len, self_contained }
+        .encode(lz4, &mut out);
     out.extend_from_slice(body);
     out.extend_from_slice(&crc::crc32(body).to_le_bytes());
     out

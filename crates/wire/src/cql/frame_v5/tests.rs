@@ -1,4 +1,5 @@
-//! Segments against vectors that an independent implementation (the Python driver) wrote, and against damage.
+//! Segments against vectors that an independent implementation (the Python driver) wrote, and
+//! against damage.
 
 use super::*;
 use crate::cql::envelope::{HEADER_BYTES, Header, opcode};
@@ -11,7 +12,9 @@ const OPTIONS_SEGMENT_LZ4: &str = "0900000004c2b895050000050500000000a317e51d";
 const LETTERS_SEGMENT_LZ4: &str = "0b006400042dacc41f6201001950626262626225c4f9e0";
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap()).collect()
+    (0..text.len() / 2)
+        .map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap())
+        .collect()
 }
 
 fn header(body: &[u8]) -> [u8; HEADER_BYTES] {
@@ -70,11 +73,19 @@ fn reads_what_another_implementation_writes() {
 
 #[test]
 fn headers_hold_the_largest_lengths() {
-    let largest = SegmentHeader { payload_len: PAYLOAD_BYTES_MAX, uncompressed_len: 0, self_contained: false };
+    let largest = SegmentHeader {
+        payload_len: PAYLOAD_BYTES_MAX,
+        uncompressed_len: 0,
+        self_contained: false,
+    };
     let mut room = [0; 6];
     largest.encode(false, &mut room);
     assert_eq!(room, *unhex("ffff013891fe"));
-    let largest = SegmentHeader { payload_len: 1234, uncompressed_len: PAYLOAD_BYTES_MAX, self_contained: false };
+    let largest = SegmentHeader {
+        payload_len: 1234,
+        uncompressed_len: PAYLOAD_BYTES_MAX,
+        self_contained: false,
+    };
     let mut room = [0; 8];
     largest.encode(true, &mut room);
     assert_eq!(room, *unhex("d204feff0383cd3c"));
@@ -83,7 +94,9 @@ fn headers_hold_the_largest_lengths() {
 
 #[test]
 fn any_flipped_bit_is_noticed() {
-    for (lz4, vector) in [(false, OPTIONS_SEGMENT), (true, OPTIONS_SEGMENT_LZ4), (true, LETTERS_SEGMENT_LZ4)] {
+    for (lz4, vector) in
+        [(false, OPTIONS_SEGMENT), (true, OPTIONS_SEGMENT_LZ4), (true, LETTERS_SEGMENT_LZ4)]
+    {
         let segment = unhex(vector);
         for bit in 0..segment.len() * 8 {
             let mut damaged = segment.clone();
@@ -129,7 +142,8 @@ fn a_full_segment_makes_room_for_the_next() {
         writer.push(&mut out, &header(body), body);
     }
     writer.finish(&mut out);
-    let lengths: Vec<_> = decode_all(&out, false).iter().map(|(whole, payload)| (*whole, payload.len())).collect();
+    let lengths: Vec<_> =
+        decode_all(&out, false).iter().map(|(whole, payload)| (*whole, payload.len())).collect();
     let half = half.len() + HEADER_BYTES;
     assert_eq!(lengths, [(true, PAYLOAD_BYTES_MAX), (true, half), (true, half)]);
 }

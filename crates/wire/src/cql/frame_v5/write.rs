@@ -10,23 +10,25 @@ use crate::cql::envelope::HEADER_BYTES;
 const COMPRESSED_BYTES_MIN: usize = 128;
 
 thread_local! {
-    /// The compressor's tables and the room for its result, some 200 KB. A thread serves thousands of connections and
-    /// completes one segment at a time, so it has them once, and a connection that idles costs nothing.
+    /// The compressor's tables and the room for its result, some 200 KB. A thread serves thousands
+    /// of connections and completes one segment at a time, so it has them once, and a connection
+    /// that idles costs nothing.
     static LZ4: RefCell<(Compressor, Vec<u8>)> = RefCell::new((Compressor::new(), Vec::new()));
 }
 
 /// Packs envelopes into segments at the end of an output buffer, as many as fit into each.
 ///
-/// While a segment is open nothing else may be appended to the buffer, and the buffer may not be sent or replaced; so
-/// [`SegmentWriter::finish`] comes before the flush. No memory is taken per envelope or segment once the buffers have
-/// grown and, for LZ4, the thread has its tables.
+/// While a segment is open nothing else may be appended to the buffer, and the buffer may not be
+/// sent or replaced; so [`SegmentWriter::finish`] comes before the flush. No memory is taken per
+/// envelope or segment once the buffers have grown and, for LZ4, the thread has its tables.
 #[derive(Debug)]
 pub struct SegmentWriter {
     lz4: bool,
     open: Option<Open>,
 }
 
-/// The segment that is being filled: where it starts, and where the buffer ended after the last push.
+/// The segment that is being filled: where it starts, and where the buffer ended after the last
+/// push.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     start: usize,
@@ -39,11 +41,12 @@ impl SegmentWriter {
         SegmentWriter { lz4, open: None }
     }
 
-    /// Appends an envelope to the segment at the end of `out`, opening and closing segments as needed; one that does
-    /// not fit into a single payload is split over segments of its own.
+    /// Appends an envelope to the segment at the end of `out`, opening and closing segments as
+    /// needed; one that does not fit into a single payload is split over segments of its own.
     ///
-    /// Returns where in `out` the body starts, if it lies there in one piece and will stay uncompressed; else
-    /// `usize::MAX`. `header` holds the length of `body`, which is not checked here.
+    /// Returns where in `out` the body starts, if it lies there in one piece and will stay
+    /// uncompressed; else `usize::MAX`. `header` holds the length of `body`, which is not checked
+    /// here.
     #[inline]
     pub fn push(&mut self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) -> usize {
         let envelope_len = HEADER_BYTES + body.len();
@@ -92,8 +95,8 @@ impl SegmentWriter {
         Open { start, end: out.len() }
     }
 
-    /// Takes the open segment, unless the buffer is not as it was left: then its bytes are gone, and to touch others
-    /// would harm what they belong to.
+    /// Takes the open segment, unless the buffer is not as it was left: then its bytes are gone,
+    /// and to touch others would harm what they belong to.
     fn take_open(&mut self, out: &[u8]) -> Option<Open> {
         let open = self.open.take()?;
         debug_assert_eq!(open.end, out.len(), "the buffer was changed while a segment was open");
@@ -126,14 +129,15 @@ impl SegmentWriter {
         else {
             return;
         };
-        SegmentHeader { payload_len: payload.len(), uncompressed_len, self_contained }.encode(self.lz4, room);
+        SegmentHeader { payload_len: payload.len(), uncompressed_len, self_contained }
+            .encode(self.lz4, room);
         let crc = crc::crc32(payload);
         out.extend_from_slice(&crc.to_le_bytes());
     }
 }
 
-/// Compresses the end of `out` in place. Returns how long it was, or 0 if it was left as it is, since compressing does
-/// not make it shorter.
+/// Compresses the end of `out` in place. Returns how long it was, or 0 if it was left as it is,
+/// since compressing does not make it shorter.
 fn compress_from(out: &mut Vec<u8>, payload_at: usize) -> usize {
     let payload_len = out.len().saturating_sub(payload_at);
     if payload_len < COMPRESSED_BYTES_MIN {

@@ -18,7 +18,10 @@ impl<'a> Counted<'a> {
         Counted { count, items }
     }
 
-    fn iter<T>(self, mut item: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>) -> impl Iterator<Item = T> {
+    fn iter<T>(
+        self,
+        mut item: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
+    ) -> impl Iterator<Item = T> {
         let mut reader = Reader::new(self.items);
         (0..self.count).map_while(move |_| item(&mut reader).ok())
     }

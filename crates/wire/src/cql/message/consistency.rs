@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// `[consistency]`, as the number on the wire. Any number is carried through: whether it is acceptable is for the node
-/// to say.
+/// `[consistency]`, as the number on the wire. Any number is carried through: whether it is
+/// acceptable is for the node to say.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Consistency(pub u16);
 

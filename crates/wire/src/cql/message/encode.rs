@@ -1,6 +1,7 @@
 //! Encoders: each appends the body of one message. Headers are [`crate::cql::envelope`]'s.
 //!
-//! Views that hold everything that goes on the wire encode themselves; what needs more is a function here.
+//! Views that hold everything that goes on the wire encode themselves; what needs more is a
+//! function here.
 
 use super::consistency::Consistency;
 use super::errors::ErrorMessage;
@@ -40,8 +41,15 @@ pub fn prepare(out: &mut Vec<u8>, version: u8, text: &str, keyspace: Option<&str
     }
 }
 
-/// EXECUTE. In v5 a `result_metadata_id` of `None` is written as an empty one; before, it is left out.
-pub fn execute(out: &mut Vec<u8>, version: u8, id: &[u8], result_metadata_id: Option<&[u8]>, params: &QueryParams<'_>) {
+/// EXECUTE. In v5 a `result_metadata_id` of `None` is written as an empty one; before, it is left
+/// out.
+pub fn execute(
+    out: &mut Vec<u8>,
+    version: u8,
+    id: &[u8],
+    result_metadata_id: Option<&[u8]>,
+    params: &QueryParams<'_>,
+) {
     put::short_bytes(out, id);
     if version >= 5 {
         put::short_bytes(out, result_metadata_id.unwrap_or_default());

@@ -1,4 +1,5 @@
-//! Encoders for results with columns: rows and prepared statements (v5, sections 4.2.5.2 and 4.2.5.4).
+//! Encoders for results with columns: rows and prepared statements (v5, sections 4.2.5.2 and
+//! 4.2.5.4).
 
 use super::metadata::metadata_flag;
 use super::put;
@@ -7,7 +8,8 @@ use super::result::result_kind;
 /// A column as the encoders take it: its name and its type `[option]`, such as [`native::INT`].
 pub type Column<'a> = (&'a str, &'a [u8]);
 
-/// Type options of the native types (section 4.2.5.2), ready to be written, and of sets and lists of text.
+/// Type options of the native types (section 4.2.5.2), ready to be written, and of sets and lists
+/// of text.
 pub mod native {
     /// `ascii`.
     pub const ASCII: &[u8] = &[0, 0x01];
@@ -64,7 +66,12 @@ pub struct RowsWriter<'o> {
 
 impl<'o> RowsWriter<'o> {
     /// Appends the metadata of columns that all belong to one table.
-    pub fn new(out: &'o mut Vec<u8>, keyspace: &str, table: &str, columns: &[Column<'_>]) -> RowsWriter<'o> {
+    pub fn new(
+        out: &'o mut Vec<u8>,
+        keyspace: &str,
+        table: &str,
+        columns: &[Column<'_>],
+    ) -> RowsWriter<'o> {
         put::int(out, result_kind::ROWS);
         put_metadata(out, keyspace, table, columns);
         RowsWriter::after_metadata(out, columns.len())

@@ -128,7 +128,10 @@ impl<'a> FailureReasons<'a> {
     pub fn iter(self) -> impl Iterator<Item = (IpAddr, u16)> + use<'a> {
         let mut reader = Reader::new(self.items);
         (0..self.count).map_while(move |_| {
-            Some((reader.inet_address("failed replica").ok()?, reader.short("failure reason").ok()?))
+            Some((
+                reader.inet_address("failed replica").ok()?,
+                reader.short("failure reason").ok()?,
+            ))
         })
     }
 }
@@ -166,7 +169,11 @@ impl<'a> ErrorMessage<'a> {
     }
 }
 
-fn read_details<'a>(code: i32, version: u8, reader: &mut Reader<'a>) -> Result<ErrorDetails<'a>, DecodeError> {
+fn read_details<'a>(
+    code: i32,
+    version: u8,
+    reader: &mut Reader<'a>,
+) -> Result<ErrorDetails<'a>, DecodeError> {
     Ok(match code {
         error_code::UNAVAILABLE => ErrorDetails::Unavailable {
             consistency: reader.consistency("consistency")?,
@@ -178,12 +185,14 @@ fn read_details<'a>(code: i32, version: u8, reader: &mut Reader<'a>) -> Result<E
             let write_type = reader.string("write type")?;
             // Early v5 servers do not send the field, so its absence is no error.
             let has_contentions = version >= 5 && write_type == "CAS" && reader.rest().len() >= 2;
-            let contentions = if has_contentions { Some(reader.short("contentions")?) } else { None };
+            let contentions =
+                if has_contentions { Some(reader.short("contentions")?) } else { None };
             ErrorDetails::WriteTimeout { counts, write_type, contentions }
         }
-        error_code::READ_TIMEOUT => {
-            ErrorDetails::ReadTimeout { counts: read_counts(reader)?, data_present: reader.byte("data present")? != 0 }
-        }
+        error_code::READ_TIMEOUT => ErrorDetails::ReadTimeout {
+            counts: read_counts(reader)?,
+            data_present: reader.byte("data present")? != 0,
+        },
         error_code::READ_FAILURE => ErrorDetails::ReadFailure {
             counts: read_counts(reader)?,
             failures: read_failures(version, reader)?,
@@ -199,11 +208,16 @@ fn read_details<'a>(code: i32, version: u8, reader: &mut Reader<'a>) -> Result<E
             function: reader.string("function")?,
             arguments: reader.string_list("argument types")?,
         },
-        error_code::CAS_WRITE_UNKNOWN => ErrorDetails::CasWriteUnknown { counts: read_counts(reader)? },
-        error_code::ALREADY_EXISTS => {
-            ErrorDetails::AlreadyExists { keyspace: reader.string("keyspace")?, table: reader.string("table")? }
+        error_code::CAS_WRITE_UNKNOWN => {
+            ErrorDetails::CasWriteUnknown { counts: read_counts(reader)? }
         }
-        error_code::UNPREPARED => ErrorDetails::Unprepared { id: reader.short_bytes("prepared id")? },
+        error_code::ALREADY_EXISTS => ErrorDetails::AlreadyExists {
+            keyspace: reader.string("keyspace")?,
+            table: reader.string("table")?,
+        },
+        error_code::UNPREPARED => {
+            ErrorDetails::Unprepared { id: reader.short_bytes("prepared id")? }
+        }
         _ => ErrorDetails::None,
     })
 }
@@ -222,7 +236,8 @@ fn read_failures<'a>(version: u8, reader: &mut Reader<'a>) -> Result<Failures<'a
     }
     let count = reader.count("failure count")?;
     let start = reader.position();
-    // Each turn reads at least 7 bytes or fails, so a false count costs no more than the body is long.
+    // Each turn reads at least 7 bytes or fails, so a false count costs no more than the body is
+    // long.
     for _ in 0..count {
         reader.inet_address("failed replica")?;
         reader.short("failure reason")?;

@@ -65,12 +65,14 @@ impl<'a> Event<'a> {
     pub fn decode(body: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         Ok(match reader.string("event kind")? {
-            TOPOLOGY_CHANGE => {
-                Event::TopologyChange { change: reader.string("change")?, address: reader.inet("node address")? }
-            }
-            STATUS_CHANGE => {
-                Event::StatusChange { change: reader.string("change")?, address: reader.inet("node address")? }
-            }
+            TOPOLOGY_CHANGE => Event::TopologyChange {
+                change: reader.string("change")?,
+                address: reader.inet("node address")?,
+            },
+            STATUS_CHANGE => Event::StatusChange {
+                change: reader.string("change")?,
+                address: reader.inet("node address")?,
+            },
             SCHEMA_CHANGE => Event::SchemaChange(SchemaChange::read(&mut reader)?),
             kind => Event::Other { kind, rest: reader.rest() },
         })
@@ -104,7 +106,8 @@ impl<'a> SchemaChange<'a> {
     /// Reads the parts after the event kind, or after the result kind.
     ///
     /// # Errors
-    /// When a part is not there or not valid. A target that no specification lists is read like a table.
+    /// When a part is not there or not valid. A target that no specification lists is read like a
+    /// table.
     pub fn read(reader: &mut Reader<'a>) -> Result<SchemaChange<'a>, DecodeError> {
         let change = reader.string("change")?;
         let target = reader.string("target")?;

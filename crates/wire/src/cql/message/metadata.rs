@@ -92,13 +92,18 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>, count: usize, global: bool) -> Result<Columns<'a>, DecodeError> {
+    pub(super) fn read(
+        reader: &mut Reader<'a>,
+        count: usize,
+        global: bool,
+    ) -> Result<Columns<'a>, DecodeError> {
         let global = match global {
             true => Some((reader.string("keyspace")?, reader.string("table")?)),
             false => None,
         };
         let start = reader.position();
-        // Each turn reads at least 4 bytes or fails, so a false count costs no more than the body is long.
+        // Each turn reads at least 4 bytes or fails, so a false count costs no more than the body
+        // is long.
         for _ in 0..count {
             read_column(reader, global)?;
         }
@@ -111,7 +116,10 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn read_column<'a>(reader: &mut Reader<'a>, global: Option<(&'a str, &'a str)>) -> Result<ColumnSpec<'a>, DecodeError> {
+fn read_column<'a>(
+    reader: &mut Reader<'a>,
+    global: Option<(&'a str, &'a str)>,
+) -> Result<ColumnSpec<'a>, DecodeError> {
     let (keyspace, table) = match global {
         Some(global) => global,
         None => (reader.string("keyspace")?, reader.string("table")?),
@@ -122,8 +130,8 @@ fn read_column<'a>(reader: &mut Reader<'a>, global: Option<(&'a str, &'a str)>) 
     Ok(ColumnSpec { keyspace, table, name, type_option: reader.since(start) })
 }
 
-/// Deepest nesting of types that is read. Cassandra's parser nests by recursion and gives up long before a real schema
-/// comes near this.
+/// Deepest nesting of types that is read. Cassandra's parser nests by recursion and gives up long
+/// before a real schema comes near this.
 const TYPE_DEPTH_MAX: u32 = 64;
 
 /// Skips one type `[option]` (section 4.2.5.2).

@@ -1,9 +1,10 @@
 //! Message bodies as views that borrow from the bytes they came in, and their encoders.
 //!
-//! Each view has `decode(version, body)`, where a version matters, or `decode(body)`. A body is what follows the
-//! header, decompressed and without its prefix ([`prefix`]). Bytes after the end of a message are ignored: "the body
-//! may contain more data than what is described in this document" (v5, section 2.4). Section numbers are those of the
-//! v5 specification, in which sections 4 and 8 hold what is section 4 and 9 of v3 and v4.
+//! Each view has `decode(version, body)`, where a version matters, or `decode(body)`. A body is
+//! what follows the header, decompressed and without its prefix ([`prefix`]). Bytes after the end
+//! of a message are ignored: "the body may contain more data than what is described in this
+//! document" (v5, section 2.4). Section numbers are those of the v5 specification, in which
+//! sections 4 and 8 hold what is section 4 and 9 of v3 and v4.
 //!
 //! OPTIONS and READY have empty bodies and so neither view nor encoder.
 
@@ -35,8 +36,8 @@ pub use prefix::{ResponsePrefix, split_request_prefix, split_response_prefix};
 pub use primitive::Reader;
 pub use query_params::{QueryParams, query_flag};
 pub use request::{
-    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Execute, ExecuteRouting, Prepare, Query, Register,
-    Startup,
+    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Execute, ExecuteRouting, Prepare,
+    Query, Register, Startup,
 };
 pub use response::{AuthToken, Authenticate, Supported};
 pub use result::{Prepared, ResultMessage, Row, Rows, result_kind};

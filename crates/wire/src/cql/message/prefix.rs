@@ -1,7 +1,7 @@
 //! The fields that may stand before the message in a body, as the header's flags say.
 //!
-//! v5, section 4: `[<tracing_id>][<warnings>][<custom_payload>]<message>`. A request has the custom payload alone; its
-//! tracing flag adds no bytes.
+//! v5, section 4: `[<tracing_id>][<warnings>][<custom_payload>]<message>`. A request has the custom
+//! payload alone; its tracing flag adds no bytes.
 
 use super::collections::{BytesMap, StringList};
 use super::primitive::Reader;
@@ -50,7 +50,10 @@ impl ResponsePrefix<'_> {
 /// # Errors
 /// When an announced part is not there or not valid.
 #[inline]
-pub fn split_response_prefix(flags: u8, body: &[u8]) -> Result<(ResponsePrefix<'_>, &[u8]), DecodeError> {
+pub fn split_response_prefix(
+    flags: u8,
+    body: &[u8],
+) -> Result<(ResponsePrefix<'_>, &[u8]), DecodeError> {
     let mut prefix = ResponsePrefix::default();
     if flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD) == 0 {
         return Ok((prefix, body));
@@ -74,7 +77,10 @@ pub fn split_response_prefix(flags: u8, body: &[u8]) -> Result<(ResponsePrefix<'
 /// # Errors
 /// When the payload is not a `[bytes map]`.
 #[inline]
-pub fn split_request_prefix(flags: u8, body: &[u8]) -> Result<(Option<BytesMap<'_>>, &[u8]), DecodeError> {
+pub fn split_request_prefix(
+    flags: u8,
+    body: &[u8],
+) -> Result<(Option<BytesMap<'_>>, &[u8]), DecodeError> {
     if flags & flag::CUSTOM_PAYLOAD == 0 {
         return Ok((None, body));
     }

@@ -1,7 +1,7 @@
 //! The notations of the specification (section 3): a bounds-checked reader.
 //!
-//! [`Reader`] is the only place of this crate that takes bytes out of a body. Every method names the field it reads,
-//! so that an error can say what was missing.
+//! [`Reader`] is the only place of this crate that takes bytes out of a body. Every method names
+//! the field it reads, so that an error can say what was missing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,8 @@ use super::collections::{BytesMap, Counted, StringList, StringMap, StringMultima
 use super::consistency::Consistency;
 use crate::error::{DecodeError, Problem};
 
-/// A position in a body. Methods advance it by what they return, or leave it where it was and return an error.
+/// A position in a body. Methods advance it by what they return, or leave it where it was and
+/// return an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -65,7 +66,10 @@ impl<'a> Reader<'a> {
                 self.position += N;
                 Ok(*taken)
             }
-            None => Err(self.error(field, Problem::Truncated { needed: N as u64, left: self.rest().len() })),
+            None => {
+                Err(self
+                    .error(field, Problem::Truncated { needed: N as u64, left: self.rest().len() }))
+            }
         }
     }
 
@@ -122,8 +126,10 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn long_string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
         let start = *self;
-        let result =
-            self.count(field).and_then(|length| self.take(length, field)).and_then(|bytes| start.utf8(bytes, field));
+        let result = self
+            .count(field)
+            .and_then(|length| self.take(length, field))
+            .and_then(|bytes| start.utf8(bytes, field));
         self.or_back_to(start, result)
     }
 
@@ -147,7 +153,8 @@ impl<'a> Reader<'a> {
         self.or_back_to(start, result)
     }
 
-    /// `[consistency]`. Values that no version of the specification lists pass; see [`Consistency`].
+    /// `[consistency]`. Values that no version of the specification lists pass; see
+    /// [`Consistency`].
     #[inline]
     pub fn consistency(&mut self, field: &'static str) -> Result<Consistency, DecodeError> {
         self.short(field).map(Consistency)
@@ -165,7 +172,8 @@ impl<'a> Reader<'a> {
         match u16::try_from(port) {
             Ok(port) => Ok(SocketAddr::new(address, port)),
             Err(_) => {
-                let problem = Problem::Unknown { found: port as u32, expected: "a port from 0 to 65535" };
+                let problem =
+                    Problem::Unknown { found: port as u32, expected: "a port from 0 to 65535" };
                 self.or_back_to(start, Err(port_at.error(field, problem)))
             }
         }
@@ -178,7 +186,10 @@ impl<'a> Reader<'a> {
             4 => self.array::<4>(field).map(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
             16 => self.array::<16>(field).map(|octets| IpAddr::V6(Ipv6Addr::from(octets))),
             other => {
-                let problem = Problem::Unknown { found: u32::from(other), expected: "an address of 4 or 16 bytes" };
+                let problem = Problem::Unknown {
+                    found: u32::from(other),
+                    expected: "an address of 4 or 16 bytes",
+                };
                 Err(start.error(field, problem))
             }
         };
@@ -200,7 +211,10 @@ impl<'a> Reader<'a> {
     }
 
     /// `[string multimap]`. Walks it, so that iterating over the map cannot fail.
-    pub fn string_multimap(&mut self, field: &'static str) -> Result<StringMultimap<'a>, DecodeError> {
+    pub fn string_multimap(
+        &mut self,
+        field: &'static str,
+    ) -> Result<StringMultimap<'a>, DecodeError> {
         self.list(field, |reader| {
             reader.string(field)?;
             reader.string_list(field).map(drop)
@@ -240,7 +254,11 @@ impl<'a> Reader<'a> {
 
     /// Puts the position back to `start` if `result` is an error.
     #[inline]
-    fn or_back_to<T>(&mut self, start: Reader<'a>, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
+    fn or_back_to<T>(
+        &mut self,
+        start: Reader<'a>,
+        result: Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
         if result.is_err() {
             *self = start;
         }

@@ -1,7 +1,9 @@
-//! The notations of the specification (section 3), appended to a buffer: what [`super::primitive`] reads.
+//! The notations of the specification (section 3), appended to a buffer: what [`super::primitive`]
+//! reads.
 //!
-//! A length that its field cannot hold cannot be an error of a peer, since peers' lengths have been through the same
-//! field; it can only come from our own texts. So what is too long is cut, never wrapped around.
+//! A length that its field cannot hold cannot be an error of a peer, since peers' lengths have been
+//! through the same field; it can only come from our own texts. So what is too long is cut, never
+//! wrapped around.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -88,7 +90,10 @@ pub fn string_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s st
 }
 
 /// `[bytes map]`; what is beyond 65,535 pairs is left out.
-pub fn bytes_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s str, Option<&'s [u8]>)>) {
+pub fn bytes_map<'s>(
+    out: &mut Vec<u8>,
+    pairs: impl IntoIterator<Item = (&'s str, Option<&'s [u8]>)>,
+) {
     counted(out, pairs, |out, (key, value)| {
         string(out, key);
         bytes(out, value);
@@ -96,7 +101,11 @@ pub fn bytes_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s str
 }
 
 /// A `[short]` count and as many items.
-pub(super) fn counted<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut put: impl FnMut(&mut Vec<u8>, T)) {
+pub(super) fn counted<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    mut put: impl FnMut(&mut Vec<u8>, T),
+) {
     let at = out.len();
     short(out, 0);
     let mut count = 0_u16;
@@ -111,7 +120,11 @@ pub(super) fn counted<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, 
 
 /// The longest start of `text` that has at most `max` bytes and ends between characters.
 fn cut(text: &str, max: usize) -> &str {
-    if text.len() <= max { text } else { text.get(..text.floor_char_boundary(max)).unwrap_or_default() }
+    if text.len() <= max {
+        text
+    } else {
+        text.get(..text.floor_char_boundary(max)).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The parameters that follow the statement in QUERY and EXECUTE, and the children in BATCH (v5, section 4.1.4).
+//! The parameters that follow the statement in QUERY and EXECUTE, and the children in BATCH (v5,
+//! section 4.1.4).
 
 use super::consistency::Consistency;
 use super::primitive::Reader;
@@ -73,8 +74,9 @@ impl<'a> QueryParams<'a> {
         self.flags & query_flag::SKIP_METADATA != 0
     }
 
-    /// True if a node may find that it cannot read them: a paging state is opaque here, and numbers pass that no
-    /// specification lists. Cassandra closes a v5 connection at the second such message in one segment.
+    /// True if a node may find that it cannot read them: a paging state is opaque here, and numbers
+    /// pass that no specification lists. Cassandra closes a v5 connection at the second such
+    /// message in one segment.
     pub fn is_doubtful(&self) -> bool {
         !self.consistency.is_known()
             || self.paging_state.is_some()
@@ -112,7 +114,8 @@ impl<'a> QueryParams<'a> {
         if has(query_flag::TIMESTAMP) {
             params.timestamp = Some(reader.long("timestamp")?);
         }
-        // Only version 5 has it, but nodes read it in each, and go by it: whoever took it for nothing would take one table for another.
+        // Only version 5 has it, but nodes read it in each, and go by it: whoever took it for
+        // nothing would take one table for another.
         if has(query_flag::KEYSPACE) {
             params.keyspace = Some(reader.string("keyspace")?);
         }
@@ -122,8 +125,9 @@ impl<'a> QueryParams<'a> {
         Ok(params)
     }
 
-    /// Reads what routing needs of the parameters and goes past the rest, as strictly as [`QueryParams::read`] does: the
-    /// consistency, the values, and whether they are [doubtful](QueryParams::is_doubtful).
+    /// Reads what routing needs of the parameters and goes past the rest, as strictly as
+    /// [`QueryParams::read`] does: the consistency, the values, and whether they are
+    /// [doubtful](QueryParams::is_doubtful).
     #[inline]
     pub(super) fn read_routing(
         reader: &mut Reader<'a>,
@@ -161,7 +165,8 @@ impl<'a> QueryParams<'a> {
         Ok((consistency, values, doubtful))
     }
 
-    /// Appends the parameters as `version` writes them. What time it is now is left out before v5; a keyspace is not, for nodes go by it.
+    /// Appends the parameters as `version` writes them. What time it is now is left out before v5;
+    /// a keyspace is not, for nodes go by it.
     pub fn put(&self, out: &mut Vec<u8>, version: u8) {
         let now_in_seconds = self.now_in_seconds.filter(|_| version >= 5);
         let mut flags = self.flags & query_flag::SKIP_METADATA;

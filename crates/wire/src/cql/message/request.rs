@@ -67,7 +67,8 @@ impl<'a> Prepare<'a> {
         let mut reader = Reader::new(body);
         let text = reader.long_string("query text")?;
         let flags = if version >= 5 { reader.int("prepare flags")? } else { 0 };
-        let keyspace = if flags & PREPARE_KEYSPACE != 0 { Some(reader.string("keyspace")?) } else { None };
+        let keyspace =
+            if flags & PREPARE_KEYSPACE != 0 { Some(reader.string("keyspace")?) } else { None };
         Ok(Prepare { text, keyspace })
     }
 }
@@ -92,13 +93,14 @@ impl<'a> Execute<'a> {
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Execute<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let id = reader.short_bytes("prepared id")?;
-        let result_metadata_id = if version >= 5 { Some(reader.short_bytes("result metadata id")?) } else { None };
+        let result_metadata_id =
+            if version >= 5 { Some(reader.short_bytes("result metadata id")?) } else { None };
         Ok(Execute { id, result_metadata_id, params: QueryParams::read(&mut reader, version)? })
     }
 }
 
-/// The part of an EXECUTE that routing needs. The query it belongs to is on its way a few instructions later, so nothing is
-/// made of the rest.
+/// The part of an EXECUTE that routing needs. The query it belongs to is on its way a few
+/// instructions later, so nothing is made of the rest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ExecuteRouting<'a> {
     /// Id of the prepared statement.
@@ -154,8 +156,8 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Reads a BATCH body, walking over all children once.
     ///
-    /// Values of children have no names even if the names flag is set, which comes only after them: "this feature
-    /// does not work and should not be used".
+    /// Values of children have no names even if the names flag is set, which comes only after them:
+    /// "this feature does not work and should not be used".
     ///
     /// # Errors
     /// An unknown kind, or a child or parameter that is not there or not valid.
@@ -166,7 +168,8 @@ impl<'a> Batch<'a> {
             1 => BatchKind::Unlogged,
             2 => BatchKind::Counter,
             found => {
-                let problem = Problem::Unknown { found: u32::from(found), expected: "kind 0, 1 or 2" };
+                let problem =
+                    Problem::Unknown { found: u32::from(found), expected: "kind 0, 1 or 2" };
                 return Err(DecodeError { problem, field: "batch kind", offset: 0 });
             }
         };
@@ -176,7 +179,13 @@ impl<'a> Batch<'a> {
             read_child(&mut reader, version)?;
         }
         let children = reader.since(start);
-        Ok(Batch { kind, version, count, children, params: QueryParams::read(&mut reader, version)? })
+        Ok(Batch {
+            kind,
+            version,
+            count,
+            children,
+            params: QueryParams::read(&mut reader, version)?,
+        })
     }
 
     /// Number of children.

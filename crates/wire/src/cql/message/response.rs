@@ -41,7 +41,8 @@ impl<'a> AuthToken<'a> {
 /// SUPPORTED (section 4.2.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Supported<'a> {
-    /// Options of STARTUP with the values that the server takes, and others such as `PROTOCOL_VERSIONS`.
+    /// Options of STARTUP with the values that the server takes, and others such as
+    /// `PROTOCOL_VERSIONS`.
     pub options: StringMultimap<'a>,
 }
 

@@ -58,7 +58,9 @@ impl<'a> ResultMessage<'a> {
             result_kind::ROWS => ResultMessage::Rows(Rows::read(&mut reader, version)?),
             result_kind::SET_KEYSPACE => ResultMessage::SetKeyspace(reader.string("keyspace")?),
             result_kind::PREPARED => ResultMessage::Prepared(Prepared::read(&mut reader, version)?),
-            result_kind::SCHEMA_CHANGE => ResultMessage::SchemaChange(SchemaChange::read(&mut reader)?),
+            result_kind::SCHEMA_CHANGE => {
+                ResultMessage::SchemaChange(SchemaChange::read(&mut reader)?)
+            }
             found => {
                 let problem = Problem::Unknown { found: found as u32, expected: "kind 1 to 5" };
                 return Err(DecodeError { problem, field: "result kind", offset: 0 });
@@ -86,7 +88,8 @@ impl<'a> Rows<'a> {
         let count_at = *reader;
         let row_count = reader.count("row count")?;
         let content = reader.rest();
-        // A row has at least the 4-byte length of each column; a row without columns has no end that could be found.
+        // A row has at least the 4-byte length of each column; a row without columns has no end
+        // that could be found.
         let row_bytes_min = (metadata.column_count as u64).saturating_mul(4);
         let row_count_max = (content.len() as u64).checked_div(row_bytes_min).unwrap_or(0);
         if row_count as u64 > row_count_max {
@@ -194,8 +197,8 @@ impl<'a> BindMetadata<'a> {
         Ok(BindMetadata { count, raw: reader.since(start), partition_key, markers })
     }
 
-    /// The index of the bind marker for each column of the partition key, in key order. Empty if a column has none, and
-    /// always in v3.
+    /// The index of the bind marker for each column of the partition key, in key order. Empty if a
+    /// column has none, and always in v3.
     pub fn partition_key(&self) -> impl ExactSizeIterator<Item = u16> + use<'a> {
         self.partition_key.as_chunks::<2>().0.iter().map(|index| u16::from_be_bytes(*index))
     }

@@ -1,8 +1,8 @@
 //! Bound values of QUERY, EXECUTE and BATCH, read where they lie.
 //!
-//! v5, section 4.1.4: a `[short]` n followed by n `[value]`, each preceded by a `[string]` name if the names flag is
-//! set. The list is walked once when its message is decoded, to find what follows it; after that reading it cannot
-//! fail.
+//! v5, section 4.1.4: a `[short]` n followed by n `[value]`, each preceded by a `[string]` name if
+//! the names flag is set. The list is walked once when its message is decoded, to find what follows
+//! it; after that reading it cannot fail.
 
 use std::collections::{HashMap, HashSet};
 
@@ -44,9 +44,14 @@ impl<'a> Values<'a> {
     /// Reads a count and as many values, with names if `named`.
     ///
     /// # Errors
-    /// A value that ends beyond the body, a name that is not UTF-8, or (v4 and later) a length below -2.
+    /// A value that ends beyond the body, a name that is not UTF-8, or (v4 and later) a length
+    /// below -2.
     #[inline]
-    pub fn read(reader: &mut Reader<'a>, version: u8, named: bool) -> Result<Values<'a>, DecodeError> {
+    pub fn read(
+        reader: &mut Reader<'a>,
+        version: u8,
+        named: bool,
+    ) -> Result<Values<'a>, DecodeError> {
         let count = reader.short("value count")?;
         let start = reader.position();
         for _ in 0..count {
@@ -84,21 +89,30 @@ impl<'a> Values<'a> {
         self.iter().nth(index).map(|(_, value)| value)
     }
 
-    /// The value with the name `name`, compared byte by byte; `None` too if the values have no names.
+    /// The value with the name `name`, compared byte by byte; `None` too if the values have no
+    /// names.
     pub fn named(&self, name: &str) -> Option<Value<'a>> {
         self.iter().find(|(found, _)| *found == Some(name)).map(|(_, value)| value)
     }
 
-    /// Those of the values that have one of these names, and of each name the first, as [`Values::named`] finds it. The list is walked once,
-    /// however many names there are.
-    pub fn with_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> HashMap<&'n str, Value<'a>> {
+    /// Those of the values that have one of these names, and of each name the first, as
+    /// [`Values::named`] finds it. The list is walked once, however many names there are.
+    pub fn with_names<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> HashMap<&'n str, Value<'a>> {
         first_of_each(&names.into_iter().collect(), self.iter())
     }
 
     /// The values in order, each with its name if the values have names.
     #[inline]
     pub fn iter(&self) -> ValuesIter<'a> {
-        ValuesIter { reader: Reader::new(self.items), left: self.count, named: self.named, version: self.version }
+        ValuesIter {
+            reader: Reader::new(self.items),
+            left: self.count,
+            named: self.named,
+            version: self.version,
+        }
     }
 
     /// Appends the count and the values as they were read.
@@ -141,7 +155,8 @@ impl<'a> Iterator for ValuesIter<'a> {
     }
 }
 
-/// `[value]` (section 3). v3 knows `[bytes]` only: "if n < 0, no byte should follow and the value represented is null".
+/// `[value]` (section 3). v3 knows `[bytes]` only: "if n < 0, no byte should follow and the value
+/// represented is null".
 #[inline]
 fn read_value<'a>(reader: &mut Reader<'a>, version: u8) -> Result<Value<'a>, DecodeError> {
     let start = *reader;
@@ -182,8 +197,8 @@ impl ValueList {
         ValueList { named: true, ..ValueList::positional(version) }
     }
 
-    /// Appends a value. The name of a value that has none in a list of named ones is empty. Values beyond the
-    /// 65,535th are left out. In v3, which has no unset values, unset becomes null.
+    /// Appends a value. The name of a value that has none in a list of named ones is empty. Values
+    /// beyond the 65,535th are left out. In v3, which has no unset values, unset becomes null.
     pub fn push(&mut self, value: Value<'_>) -> &mut ValueList {
         self.push_named("", value)
     }
@@ -256,10 +271,15 @@ mod tests {
     #[test]
     fn values_are_found_by_many_names_as_by_each() {
         let mut list = ValueList::named(4);
-        list.push_named("a", Value::Bytes(b"x")).push_named("b", Value::Null).push_named("a", Value::Unset);
+        list.push_named("a", Value::Bytes(b"x"))
+            .push_named("b", Value::Null)
+            .push_named("a", Value::Unset);
         let (values, names) = (list.values(), ["b", "a", "c", "a"]);
         let found = values.with_names(names);
-        assert!(names.iter().all(|name| found.get(name).copied() == values.named(name)), "{found:?}");
+        assert!(
+            names.iter().all(|name| found.get(name).copied() == values.named(name)),
+            "{found:?}"
+        );
         let mut list = ValueList::positional(4);
         assert!(list.push(Value::Null).values().with_names([""]).is_empty(), "they have no names");
     }

@@ -1,16 +1,18 @@
 //! Envelopes out of received bytes, one after the other, for every side of every connection.
 //!
-//! A connection owns an [`EnvelopeReader`], which is what has to be remembered between two reads. For the time of one
-//! read it lends itself, the received bytes and a buffer of the event loop to [`Envelopes`], which hands out envelopes as
-//! they are asked for: bare ones (v3, v4 and every handshake) and whole ones in plain v5 segments straight from the
-//! receive buffer, without a copy; from a buffer what was compressed or came in several segments.
+//! A connection owns an [`EnvelopeReader`], which is what has to be remembered between two reads.
+//! For the time of one read it lends itself, the received bytes and a buffer of the event loop to
+//! [`Envelopes`], which hands out envelopes as they are asked for: bare ones (v3, v4 and every
+//! handshake) and whole ones in plain v5 segments straight from the receive buffer, without a copy;
+//! from a buffer what was compressed or came in several segments.
 //!
-//! Bodies that are compressed one by one (v3, v4) are decompressed into the same buffer for who asks by
-//! [`Envelopes::next`]; the proxy, which passes most bodies on as they are, does not.
+//! Bodies that are compressed one by one (v3, v4) are decompressed into the same buffer for who
+//! asks by [`Envelopes::next`]; the proxy, which passes most bodies on as they are, does not.
 //!
-//! The caller pulls, so it may judge a header before the body has come, stop anywhere and go on later at the same
-//! envelope, throw away a message as its bytes come, and switch to segments in the middle of what was received. It takes
-//! the reader out of its state first: then the handler may change that state as it likes, close the connection included.
+//! The caller pulls, so it may judge a header before the body has come, stop anywhere and go on
+//! later at the same envelope, throw away a message as its bytes come, and switch to segments in
+//! the middle of what was received. It takes the reader out of its state first: then the handler
+//! may change that state as it likes, close the connection included.
 //!
 //! ```
 //! use shunt_wire::cql::envelope::{Header, opcode};
@@ -50,7 +52,8 @@
 //! # assert_eq!(received(&mut connection, &mut Vec::new(), &[4, 0, 0, 1, 5, 0, 0, 0, 0, 4]), Ok(9));
 //! ```
 //!
-//! Envelopes that were held back come with another call of the same function, whose `data` may be empty.
+//! Envelopes that were held back come with another call of the same function, whose `data` may be
+//! empty.
 
 #[cfg(test)]
 mod tests;
@@ -69,8 +72,9 @@ enum Framing {
     SegmentsLz4,
 }
 
-/// The memory of a connection between two reads. It is small, so that it can be taken out of a connection's state and
-/// put back, and without memory of its own unless an envelope is under way in segments.
+/// The memory of a connection between two reads. It is small, so that it can be taken out of a
+/// connection's state and put back, and without memory of its own unless an envelope is under way
+/// in segments.
 #[derive(Debug, Default)]
 pub struct EnvelopeReader {
     carry: Option<Box<Carry>>,
@@ -97,14 +101,15 @@ impl Carry {
 }
 
 impl EnvelopeReader {
-    /// A reader of bare envelopes that keeps a buffer of up to `bytes` for envelopes in several segments when it needs
-    /// it no longer. The default keeps none: right where there are many connections.
+    /// A reader of bare envelopes that keeps a buffer of up to `bytes` for envelopes in several
+    /// segments when it needs it no longer. The default keeps none: right where there are many
+    /// connections.
     pub fn keeping(bytes: u32) -> EnvelopeReader {
         EnvelopeReader { kept_bytes: bytes, ..EnvelopeReader::default() }
     }
 
-    /// Begins to read `data`: what was received and not yet done with, oldest first. `scratch` is for what has to
-    /// be decompressed, segments or bodies; what it holds is lost.
+    /// Begins to read `data`: what was received and not yet done with, oldest first. `scratch` is
+    /// for what has to be decompressed, segments or bodies; what it holds is lost.
     #[inline]
     pub fn read<'a>(&'a mut self, data: &'a [u8], scratch: &'a mut Vec<u8>) -> Envelopes<'a> {
         let mut envelopes = Envelopes {
@@ -128,8 +133,9 @@ impl EnvelopeReader {
         envelopes
     }
 
-    /// Everything received from now on comes in segments (v5, section 2.3.1: after the answer to STARTUP), with LZ4 if
-    /// STARTUP agreed on it. While [`Envelopes`] are being read see [`Envelopes::start_segments`].
+    /// Everything received from now on comes in segments (v5, section 2.3.1: after the answer to
+    /// STARTUP), with LZ4 if STARTUP agreed on it. While [`Envelopes`] are being read see
+    /// [`Envelopes::start_segments`].
     pub fn start_segments(&mut self, lz4: bool) {
         self.framing = if lz4 { Framing::SegmentsLz4 } else { Framing::Segments };
     }
@@ -139,7 +145,8 @@ impl EnvelopeReader {
         self.framing != Framing::Bare
     }
 
-    /// Bytes of envelopes that were taken out of their segments and not handed out: a part of one, or what was held.
+    /// Bytes of envelopes that were taken out of their segments and not handed out: a part of one,
+    /// or what was held.
     pub fn carried_bytes(&self) -> usize {
         self.carry.as_ref().map_or(0, |carry| carry.unread().len())
     }
@@ -163,13 +170,14 @@ enum Place {
 
 /// One read of a connection: hands out the envelopes in what was received.
 ///
-/// [`Envelopes::header`] and then [`Envelopes::body`], or both at once: [`Envelopes::next`]. An envelope is done with
-/// when the next one's header is asked for, or at [`Envelopes::finish`]. After an error the connection has to be closed;
-/// what was handed out before it was right.
+/// [`Envelopes::header`] and then [`Envelopes::body`], or both at once: [`Envelopes::next`]. An
+/// envelope is done with when the next one's header is asked for, or at [`Envelopes::finish`].
+/// After an error the connection has to be closed; what was handed out before it was right.
 #[derive(Debug)]
 #[must_use = "finish() says how much of the input is done with"]
 pub struct Envelopes<'a> {
-    /// The unread bytes, as long as they are in what was received: bare, or the payload of a plain segment.
+    /// The unread bytes, as long as they are in what was received: bare, or the payload of a plain
+    /// segment.
     direct: &'a [u8],
     /// Where what is unread begins, in the scratch or the carry.
     at: usize,
@@ -189,8 +197,8 @@ pub struct Envelopes<'a> {
 }
 
 impl Envelopes<'_> {
-    /// The header of the next envelope, whether or not its body has come; `None` when it has not come itself. Nothing in
-    /// it has been judged.
+    /// The header of the next envelope, whether or not its body has come; `None` when it has not
+    /// come itself. Nothing in it has been judged.
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
@@ -214,7 +222,9 @@ impl Envelopes<'_> {
     #[inline(always)]
     pub fn body(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if self.place == Place::Received {
-            let Some((head, rest)) = self.direct.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+            let Some((head, rest)) = self.direct.split_first_chunk::<HEADER_BYTES>() else {
+                return Ok(None);
+            };
             let [.., a, b, c, d] = *head;
             let length = u32::from_be_bytes([a, b, c, d]) as usize;
             if let Some(body) = rest.get(..length) {
@@ -228,12 +238,14 @@ impl Envelopes<'_> {
         self.gather_body()
     }
 
-    /// The next whole envelope, if its body has at most `body_bytes_max` bytes. A body that is compressed by itself (v3,
-    /// v4, section 5) comes decompressed, by the algorithm that STARTUP agreed on; its header stays as it was received.
+    /// The next whole envelope, if its body has at most `body_bytes_max` bytes. A body that is
+    /// compressed by itself (v3, v4, section 5) comes decompressed, by the algorithm that STARTUP
+    /// agreed on; its header stays as it was received.
     ///
     /// # Errors
-    /// Its body is longer, or would be once decompressed, and is refused by what it claims; it is compressed where
-    /// nothing was agreed on, or damaged; or a segment is damaged or ends in the middle of the envelope.
+    /// Its body is longer, or would be once decompressed, and is refused by what it claims; it is
+    /// compressed where nothing was agreed on, or damaged; or a segment is damaged or ends in the
+    /// middle of the envelope.
     #[inline]
     pub fn next(
         &mut self,
@@ -242,16 +254,24 @@ impl Envelopes<'_> {
     ) -> Result<Option<(Header, &[u8])>, FrameError> {
         let Some(header) = self.header()? else { return Ok(None) };
         if header.length > body_bytes_max {
-            return Err(FrameError::EnvelopeTooLarge { claimed: header.length, max: body_bytes_max });
+            return Err(FrameError::EnvelopeTooLarge {
+                claimed: header.length,
+                max: body_bytes_max,
+            });
         }
         // v5, section 2.4.1.2: the flag is "deprecated and ignored".
-        let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5 && self.bare;
-        let body = if is_compressed { self.decompressed_body(body_bytes_max, agreed)? } else { self.body()? };
+        let is_compressed =
+            header.flags & flag::COMPRESSION != 0 && header.version < 5 && self.bare;
+        let body = if is_compressed {
+            self.decompressed_body(body_bytes_max, agreed)?
+        } else {
+            self.body()?
+        };
         Ok(body.map(|body| (header, body)))
     }
 
-    /// The bytes that have come of the body of the envelope whose header was asked for last: at least `bytes` of it,
-    /// unless the body is shorter or more must come first.
+    /// The bytes that have come of the body of the envelope whose header was asked for last: at
+    /// least `bytes` of it, unless the body is shorter or more must come first.
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
@@ -263,7 +283,8 @@ impl Envelopes<'_> {
         Ok(unread.get(HEADER_BYTES..end).unwrap_or_default())
     }
 
-    /// Throws away the envelope whose header was asked for last: what there is of it now, the rest as it comes.
+    /// Throws away the envelope whose header was asked for last: what there is of it now, the rest
+    /// as it comes.
     pub fn skip(&mut self) {
         self.taken = 0;
         let Some(header) = Header::decode(self.unread()) else { return };
@@ -272,8 +293,8 @@ impl Envelopes<'_> {
         self.skip_on();
     }
 
-    /// Everything behind the envelope handed out last comes in segments (v5, section 2.3.1), with LZ4 if STARTUP agreed on
-    /// it.
+    /// Everything behind the envelope handed out last comes in segments (v5, section 2.3.1), with
+    /// LZ4 if STARTUP agreed on it.
     pub fn start_segments(&mut self, lz4: bool) {
         debug_assert!(self.bare, "segments start once");
         self.reader.start_segments(lz4);
@@ -282,8 +303,9 @@ impl Envelopes<'_> {
         self.behind = std::mem::take(&mut self.direct);
     }
 
-    /// Goes on as `writer` does: the message that makes one direction of a connection switch to segments makes the other
-    /// switch too, behind the envelope handed out last. Does nothing before, and nothing once it has.
+    /// Goes on as `writer` does: the message that makes one direction of a connection switch to
+    /// segments makes the other switch too, behind the envelope handed out last. Does nothing
+    /// before, and nothing once it has.
     #[inline]
     pub fn follow(&mut self, writer: &EnvelopeWriter) {
         if self.bare
@@ -293,16 +315,16 @@ impl Envelopes<'_> {
         }
     }
 
-    /// Ends the read behind the envelope handed out last; returns how many of the bytes received are done with. The others
-    /// have to be there again, first, at the next read.
+    /// Ends the read behind the envelope handed out last; returns how many of the bytes received
+    /// are done with. The others have to be there again, first, at the next read.
     #[inline]
     pub fn finish(&mut self) -> usize {
         self.consume();
         self.hold()
     }
 
-    /// Ends the read in front of the envelope handed out last: the next read hands it out once more. Returns how many of
-    /// the bytes received are done with, like [`Envelopes::finish`].
+    /// Ends the read in front of the envelope handed out last: the next read hands it out once
+    /// more. Returns how many of the bytes received are done with, like [`Envelopes::finish`].
     #[inline]
     pub fn hold(&mut self) -> usize {
         self.reader.skip = self.skip;
@@ -347,9 +369,14 @@ impl Envelopes<'_> {
         self.advance(skipped);
     }
 
-    /// As [`Envelopes::body`], of a bare envelope and out of the scratch, which nothing else needs before segments start.
+    /// As [`Envelopes::body`], of a bare envelope and out of the scratch, which nothing else needs
+    /// before segments start.
     #[inline(never)]
-    fn decompressed_body(&mut self, bytes_max: u32, agreed: Option<Algorithm>) -> Result<Option<&[u8]>, FrameError> {
+    fn decompressed_body(
+        &mut self,
+        bytes_max: u32,
+        agreed: Option<Algorithm>,
+    ) -> Result<Option<&[u8]>, FrameError> {
         let algorithm = agreed.ok_or(FrameError::CompressionNotAgreed)?;
         let Self { direct, taken, scratch, .. } = self;
         let length = Header::decode(direct).map_or(0, |header| header.length as usize);
@@ -402,13 +429,14 @@ impl Envelopes<'_> {
         }
     }
 
-    /// True where the next segment has to go on with an envelope: with what is `unread`, or with one that is thrown away.
+    /// True where the next segment has to go on with an envelope: with what is `unread`, or with
+    /// one that is thrown away.
     fn is_within(&self, unread: bool) -> bool {
         unread || self.skip > 0
     }
 
-    /// Takes the next segment, whose payload goes behind what is `unread` if there is anything; false when it has not come
-    /// whole.
+    /// Takes the next segment, whose payload goes behind what is `unread` if there is anything;
+    /// false when it has not come whole.
     fn next_segment(&mut self, unread: bool) -> Result<bool, FrameError> {
         let lz4 = self.reader.framing == Framing::SegmentsLz4;
         let Some(segment) = frame_v5::decode(self.behind, lz4)? else { return Ok(false) };
@@ -440,7 +468,9 @@ impl Envelopes<'_> {
         let carry = self.reader.carry.get_or_insert_default();
         match self.place {
             Place::Received => carry.bytes.extend_from_slice(self.direct),
-            Place::Scratch => carry.bytes.extend_from_slice(self.scratch.get(self.at..).unwrap_or_default()),
+            Place::Scratch => {
+                carry.bytes.extend_from_slice(self.scratch.get(self.at..).unwrap_or_default())
+            }
             Place::Carry => drop(carry.bytes.drain(..self.at.min(carry.bytes.len()))),
         }
         (self.place, self.at) = (Place::Carry, 0);
@@ -475,8 +505,8 @@ impl Envelopes<'_> {
         if self.unread().is_empty() {
             return self.release_carry();
         }
-        // What is done with stays at the head of a carry: many envelopes may be held one by one, and each would move all
-        // that follow.
+        // What is done with stays at the head of a carry: many envelopes may be held one by one,
+        // and each would move all that follow.
         let (at, self_contained) = (self.at, self.self_contained);
         if self.place == Place::Carry
             && let Some(carry) = &mut self.reader.carry

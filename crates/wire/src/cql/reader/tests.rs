@@ -106,7 +106,11 @@ impl Connection {
 }
 
 fn expected(lengths: &[usize]) -> Vec<Found> {
-    lengths.iter().enumerate().map(|(stream, length)| (stream as i16, body(stream as i16, *length))).collect()
+    lengths
+        .iter()
+        .enumerate()
+        .map(|(stream, length)| (stream as i16, body(stream as i16, *length)))
+        .collect()
 }
 
 fn written(envelopes: &[Vec<u8>], lz4: bool) -> Vec<u8> {
@@ -164,7 +168,8 @@ fn compressed(stream: i16, algorithm: Algorithm, length: usize) -> Vec<u8> {
 #[test]
 fn a_compressed_body_comes_decompressed_and_others_are_still_borrowed() {
     for algorithm in [Algorithm::Lz4, Algorithm::Snappy] {
-        let data = [compressed(0, algorithm, 500), envelope(1, 40), compressed(2, algorithm, 300)].concat();
+        let data = [compressed(0, algorithm, 500), envelope(1, 40), compressed(2, algorithm, 300)]
+            .concat();
         let (mut reader, mut scratch) = (EnvelopeReader::default(), Vec::new());
         for cut in 0..=data.len() {
             let (mut start, mut found) = (0, Vec::new());
@@ -177,7 +182,11 @@ fn a_compressed_body_comes_decompressed_and_others_are_still_borrowed() {
                 }
                 start += envelopes.finish();
             }
-            assert_eq!(found, [(0, body(0, 500)), (1, body(1, 40)), (2, body(2, 300))], "cut at {cut}");
+            assert_eq!(
+                found,
+                [(0, body(0, 500)), (1, body(1, 40)), (2, body(2, 300))],
+                "cut at {cut}"
+            );
             assert_eq!((start, reader.held_bytes()), (data.len(), 0));
         }
     }
@@ -198,11 +207,14 @@ fn a_compressed_body_that_is_held_comes_again() {
 fn a_compressed_body_is_refused_by_what_it_claims() {
     let next = |data: &[u8], bytes_max, agreed| {
         let mut scratch = Vec::new();
-        let found =
-            EnvelopeReader::default().read(data, &mut scratch).next(bytes_max, agreed).map(|found| found.is_some());
+        let found = EnvelopeReader::default()
+            .read(data, &mut scratch)
+            .next(bytes_max, agreed)
+            .map(|found| found.is_some());
         (found, scratch.capacity())
     };
-    let (lz4, too_large) = (Some(Algorithm::Lz4), CompressionError::TooLarge { claimed: 500, max: 499 });
+    let (lz4, too_large) =
+        (Some(Algorithm::Lz4), CompressionError::TooLarge { claimed: 500, max: 499 });
     let good = compressed(0, Algorithm::Lz4, 500);
     assert_eq!(next(&good, 500, None), (Err(FrameError::CompressionNotAgreed), 0));
     assert_eq!(next(&good, 499, lz4), (Err(FrameError::Body(too_large)), 0));
@@ -210,7 +222,10 @@ fn a_compressed_body_is_refused_by_what_it_claims() {
     let mut damaged = good.clone();
     damaged.truncate(good.len() - 1);
     damaged[8] -= 1;
-    assert!(matches!(next(&damaged, 500, lz4).0, Err(FrameError::Body(CompressionError::Damaged(_)))));
+    assert!(matches!(
+        next(&damaged, 500, lz4).0,
+        Err(FrameError::Body(CompressionError::Damaged(_)))
+    ));
     // Version 5 ignores the flag.
     let mut ignored = good;
     ignored[0] = 5;
@@ -241,8 +256,10 @@ fn a_stream_cut_in_two_at_every_byte() {
     let lengths = [0, 1, 40, 300, 0, 7];
     let envelopes = envelopes(&lengths);
     let startup = envelope(-1, 20);
-    let cut: Vec<u8> = envelopes.concat().chunks(50).flat_map(|part| segment_of(part, false, true)).collect();
-    let mut streams = vec![(envelopes.concat(), None), ([startup.clone(), cut].concat(), Some((-1, true)))];
+    let cut: Vec<u8> =
+        envelopes.concat().chunks(50).flat_map(|part| segment_of(part, false, true)).collect();
+    let mut streams =
+        vec![(envelopes.concat(), None), ([startup.clone(), cut].concat(), Some((-1, true)))];
     for lz4 in [false, true] {
         streams.push(([startup.clone(), written(&envelopes, lz4)].concat(), Some((-1, lz4))));
     }
@@ -262,11 +279,16 @@ fn a_stream_cut_in_two_at_every_byte() {
 fn what_is_held_stays_and_later_segments_wait_where_they_are() {
     for lz4 in [false, true] {
         let first: Vec<u8> = envelopes(&[30, 30, 30]).concat();
-        let bytes = [segment_of(&first, true, lz4), segment_of(&envelope(3, 30), true, lz4)].concat();
+        let bytes =
+            [segment_of(&first, true, lz4), segment_of(&envelope(3, 30), true, lz4)].concat();
         let mut connection = Connection::segmented(lz4);
         for stream in 0..4 {
             for act in [Act::StopBefore, Act::StopAtHeader, Act::Hold] {
-                let data = if connection.found.is_empty() && act == Act::StopBefore { &bytes[..] } else { &[] };
+                let data = if connection.found.is_empty() && act == Act::StopBefore {
+                    &bytes[..]
+                } else {
+                    &[]
+                };
                 connection.receive(data, || act).unwrap();
                 assert_eq!(connection.found.len(), stream, "{act:?}");
             }
@@ -295,7 +317,9 @@ fn before_a_segment_is_asked_for_it_is_not_looked_at() {
 #[test]
 fn a_long_message_is_skipped_as_it_comes_and_never_kept() {
     let lengths = [10, 500_000, 10];
-    for (bytes, segments) in [(envelopes(&lengths).concat(), None), (written(&envelopes(&lengths), true), Some(true))] {
+    for (bytes, segments) in
+        [(envelopes(&lengths).concat(), None), (written(&envelopes(&lengths), true), Some(true))]
+    {
         let mut connection = segments.map_or_else(Connection::default, Connection::segmented);
         connection.skip = vec![1];
         for piece in bytes.chunks(1000) {
@@ -327,7 +351,10 @@ fn a_self_contained_segment_ends_with_an_envelope() {
     let late = [&whole[..], &next[..20]].concat();
     for bytes in [&late[..], &whole[..5]] {
         let mut connection = Connection::segmented(false);
-        assert_eq!(connection.handle(&segment_of(bytes, true, false)), Err(FrameError::PartialEnvelope));
+        assert_eq!(
+            connection.handle(&segment_of(bytes, true, false)),
+            Err(FrameError::PartialEnvelope)
+        );
     }
     // Held in the middle, it is no less known.
     let mut connection = Connection::segmented(false);
@@ -354,7 +381,8 @@ fn a_self_contained_segment_is_no_part_of_an_envelope() {
         }
     }
     // One that is thrown away ends with its segment as well.
-    let bytes = [segment_of(&long[..30], true, false), segment_of(&long[30..], false, false)].concat();
+    let bytes =
+        [segment_of(&long[..30], true, false), segment_of(&long[30..], false, false)].concat();
     let mut connection = Connection { skip: vec![0], ..Connection::segmented(false) };
     assert_eq!(connection.handle(&bytes), Err(FrameError::PartialEnvelope));
 }
@@ -373,7 +401,8 @@ fn damaged_segments_are_errors() {
 fn memory_is_given_back_unless_it_is_to_be_kept() {
     let bytes = written(&[envelope(0, 200_000)], false);
     for (keep, held) in [(0, false), (100_000, false), (1 << 20, true)] {
-        let mut connection = Connection { reader: EnvelopeReader::keeping(keep), ..Connection::default() };
+        let mut connection =
+            Connection { reader: EnvelopeReader::keeping(keep), ..Connection::default() };
         connection.reader.start_segments(false);
         let (early, late) = bytes.split_at(150_000);
         connection.handle(early).unwrap();

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-/// A keyspace, table, column or marker name as it stands in a statement. Unquoted names mean their lower-case form,
-/// quoted ones are taken as they are with `""` for `"`. Compare it to stored names; it is never turned into a `String`
-/// on the data path.
+/// A keyspace, table, column or marker name as it stands in a statement. Unquoted names mean their
+/// lower-case form, quoted ones are taken as they are with `""` for `"`. Compare it to stored
+/// names; it is never turned into a `String` on the data path.
 #[derive(Copy, Clone, Debug)]
 pub struct Identifier<'a> {
     raw: &'a str,
@@ -38,7 +38,8 @@ impl<'a> Identifier<'a> {
         Identifier { raw, form: Form::Quoted }
     }
 
-    /// Where it begins in the text that it was read from, in bytes; its quotes are part of it. None: it is of another text.
+    /// Where it begins in the text that it was read from, in bytes; its quotes are part of it.
+    /// None: it is of another text.
     #[must_use]
     pub fn place_in(&self, text: &str) -> Option<usize> {
         let start = (self.raw.as_ptr().addr()).checked_sub(text.as_ptr().addr())?;
@@ -53,7 +54,8 @@ impl<'a> Identifier<'a> {
         self.compare(name) == Ordering::Equal
     }
 
-    /// Order of the name it means relative to a stored name, as `str` orders them: for binary search.
+    /// Order of the name it means relative to a stored name, as `str` orders them: for binary
+    /// search.
     #[must_use]
     pub fn compare(&self, name: &str) -> Ordering {
         self.bytes().cmp(name.bytes())

@@ -54,9 +54,13 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// A literal that is one token, apart from the words `true`, `false`, `null`, `nan` and `infinity`.
+    /// A literal that is one token, apart from the words `true`, `false`, `null`, `nan` and
+    /// `infinity`.
     pub(super) fn is_literal(&self) -> bool {
-        matches!(self.kind, TokenKind::String | TokenKind::Number | TokenKind::Uuid | TokenKind::Blob)
+        matches!(
+            self.kind,
+            TokenKind::String | TokenKind::Number | TokenKind::Uuid | TokenKind::Blob
+        )
     }
 }
 
@@ -104,7 +108,9 @@ impl<'a> Lexer<'a> {
                 (TokenKind::Blob, 2 + run(&rest[2..], |byte| byte.is_ascii_hexdigit()))
             }
             b'0'..=b'9' => (TokenKind::Number, number(rest)),
-            b'-' if rest.get(1).is_some_and(u8::is_ascii_digit) => (TokenKind::Number, 1 + number(&rest[1..])),
+            b'-' if rest.get(1).is_some_and(u8::is_ascii_digit) => {
+                (TokenKind::Number, 1 + number(&rest[1..]))
+            }
             b'\'' => delimited(TokenKind::String, rest, b'\''),
             b'"' => delimited(TokenKind::Quoted, rest, b'"'),
             b'$' if rest.starts_with(b"$$") => match find(&rest[2..], b"$$") {
@@ -166,8 +172,9 @@ fn find(bytes: &[u8], end: &[u8; 2]) -> Option<usize> {
     bytes.windows(2).position(|window| window == end)
 }
 
-/// Length of a number without its sign: digits, fraction, exponent, or the units of a duration. Letters that directly
-/// follow belong to it, so `1AND` is one (meaningless) token and the statement is then not understood.
+/// Length of a number without its sign: digits, fraction, exponent, or the units of a duration.
+/// Letters that directly follow belong to it, so `1AND` is one (meaningless) token and the
+/// statement is then not understood.
 fn number(rest: &[u8]) -> usize {
     let mut length = run(rest, |byte| byte.is_ascii_digit());
     // `1..2` is a range, not two fractions.

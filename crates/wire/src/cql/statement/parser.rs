@@ -1,7 +1,7 @@
 //! Recognises statements, without recursion: nesting is counted, so no text can exhaust the stack.
 //!
-//! Functions return `None` when they meet something they do not understand; the statement then keeps what was found so
-//! far but is neither routed by key nor repeated.
+//! Functions return `None` when they meet something they do not understand; the statement then
+//! keeps what was found so far but is neither routed by key nor repeated.
 
 mod clause;
 mod mutation;
@@ -29,11 +29,13 @@ pub(super) fn head(text: &str) -> Statement<'_> {
     let begins = parser.token.is_word("BEGIN");
     let (found, _) = read(&mut parser);
     let kind = match found.kind {
-        // What comes behind BEGIN may come later. A transaction says so at its beginning, or is refused by nodes.
+        // What comes behind BEGIN may come later. A transaction says so at its beginning, or is
+        // refused by nodes.
         Kind::Other if begins => Kind::Batch,
         kind => kind,
     };
-    let mut found = Statement { kind, terms: TermSource::None, plain_where: false, has_tail: true, ..found };
+    let mut found =
+        Statement { kind, terms: TermSource::None, plain_where: false, has_tail: true, ..found };
     if kind == Kind::Use {
         found.keyspace = None;
     }
@@ -43,7 +45,8 @@ pub(super) fn head(text: &str) -> Statement<'_> {
 
 /// The findings about a second execution.
 pub(super) struct Verdict {
-    /// The statement was understood to its end, and nothing in it makes a second execution differ from the first.
+    /// The statement was understood to its end, and nothing in it makes a second execution differ
+    /// from the first.
     pub(super) repeatable: bool,
     /// Each of its writes says when it was written.
     pub(super) stamped: bool,
@@ -53,7 +56,13 @@ pub(super) struct Verdict {
 pub(super) fn judged<'a>(text: &'a str, setting: &'a dyn Setting) -> (Statement<'a>, Verdict) {
     let mut parser = Parser { setting: Some(setting), ..Parser::new(text, 0) };
     let (statement, clean) = read(&mut parser);
-    (statement, Verdict { repeatable: clean && parser.repeatable, stamped: parser.stamped || !parser.unstamped })
+    (
+        statement,
+        Verdict {
+            repeatable: clean && parser.repeatable,
+            stamped: parser.stamped || !parser.unstamped,
+        },
+    )
 }
 
 /// The statement, and whether it was understood to its end.
@@ -216,7 +225,10 @@ impl<'a> Parser<'a> {
             ("TRUNCATE", Kind::Truncate),
         ];
         let first = self.bump();
-        let kind = KINDS.iter().find(|(word, _)| first.is_word(word)).map_or(Kind::Other, |&(_, kind)| kind);
+        let kind = KINDS
+            .iter()
+            .find(|(word, _)| first.is_word(word))
+            .map_or(Kind::Other, |&(_, kind)| kind);
         match kind {
             // Roles are not part of the schema.
             Kind::Ddl if self.token.is_any_word(&["ROLE", "USER", "IDENTITY"]) => Kind::Other,
@@ -276,7 +288,9 @@ impl<'a> Parser<'a> {
             return Some(());
         }
         match self.bump().kind {
-            TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';' | b')' | b']' | b'}') => None,
+            TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';' | b')' | b']' | b'}') => {
+                None
+            }
             TokenKind::Punctuation(b'(' | b'[' | b'{') => self.nested().map(drop),
             _ => Some(()),
         }

@@ -10,8 +10,8 @@ use crate::cql::types::{Column, build_key, literal};
 pub struct Bind<'a> {
     /// Position among the statement's markers, from 0, in order of appearance.
     pub index: u16,
-    /// Name a value would have in a message with named values: that of `:name`, or for `?` the column it is compared
-    /// or assigned to.
+    /// Name a value would have in a message with named values: that of `:name`, or for `?` the
+    /// column it is compared or assigned to.
     pub name: Identifier<'a>,
 }
 
@@ -19,14 +19,18 @@ pub struct Bind<'a> {
 const NAMED_VALUES_MAX: usize = 2_048;
 
 impl Bind<'_> {
-    /// Its value among those of a message; none among more than 2,048 named ones, which would take long to search.
+    /// Its value among those of a message; none among more than 2,048 named ones, which would take
+    /// long to search.
     #[must_use]
     pub fn of<'v>(&self, values: &Values<'v>) -> Option<Value<'v>> {
         if values.is_named() {
             if values.len() > NAMED_VALUES_MAX {
                 return None;
             }
-            values.iter().find(|(name, _)| name.is_some_and(|name| self.name.matches(name))).map(|(_, value)| value)
+            values
+                .iter()
+                .find(|(name, _)| name.is_some_and(|name| self.name.matches(name)))
+                .map(|(_, value)| value)
         } else {
             values.get(usize::from(self.index))
         }
@@ -36,14 +40,14 @@ impl Bind<'_> {
 /// Key columns of a table whose statements are routed by key when they are given as text.
 const KEY_COLUMNS_MAX: usize = 32;
 
-/// Builds the serialized partition key of a statement into `out` (cleared first), from literals of the text and bind
-/// values. The text is read once, however many columns the key has.
+/// Builds the serialized partition key of a statement into `out` (cleared first), from literals of
+/// the text and bind values. The text is read once, however many columns the key has.
 ///
 /// * `partition_key`: the table's key columns, in order.
 /// * `value`: gives the bytes of a bind value, or `None` if it is absent, null or unset.
 ///
-/// False, with `out` empty, if some key column is not fixed to one value that can be encoded with certainty, or the key has more
-/// than 32 columns: then the statement goes to any node.
+/// False, with `out` empty, if some key column is not fixed to one value that can be encoded with
+/// certainty, or the key has more than 32 columns: then the statement goes to any node.
 pub fn routing_key<'v>(
     statement: &Statement<'_>,
     partition_key: &[Column],
@@ -58,7 +62,10 @@ pub fn routing_key<'v>(
     let mut missing = found.len();
     for term in statement.key_terms() {
         // The first of two terms for a column counts.
-        let of = partition_key.iter().zip(found.iter_mut()).find(|(column, _)| term.column.matches(&column.name));
+        let of = partition_key
+            .iter()
+            .zip(found.iter_mut())
+            .find(|(column, _)| term.column.matches(&column.name));
         if let Some((_, place @ None)) = of {
             *place = Some(term);
             missing -= 1;

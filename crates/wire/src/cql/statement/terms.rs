@@ -1,4 +1,5 @@
-//! Iterators over the parts of a classified statement; they read its text again instead of keeping a list.
+//! Iterators over the parts of a classified statement; they read its text again instead of keeping
+//! a list.
 
 use super::Identifier;
 use super::lexer::{Lexer, TokenKind};
@@ -7,8 +8,8 @@ use super::parser::Parser;
 /// A term that a column is compared or assigned to.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Term<'a> {
-    /// A literal of one token as it stands in the text, with its quotes; also `true`, `false`, `null`, `NaN` and
-    /// `Infinity`. [`crate::cql::types::literal`] reads it.
+    /// A literal of one token as it stands in the text, with its quotes; also `true`, `false`,
+    /// `null`, `NaN` and `Infinity`. [`crate::cql::types::literal`] reads it.
     Literal(&'a str),
     /// `?`, with its position among the statement's markers, from 0.
     Marker(u16),
@@ -75,7 +76,8 @@ impl<'a> Iterator for KeyTerms<'a> {
 
     fn next(&mut self) -> Option<KeyTerm<'a>> {
         loop {
-            // Each step gives a term, or nothing for one that is not simple; the end is where the parser stops.
+            // Each step gives a term, or nothing for one that is not simple; the end is where the
+            // parser stops.
             let (term, more) = match &mut self.0 {
                 Walk::Done => return None,
                 Walk::Where(parser) => (parser.relation(), parser.eat_word("AND")),
@@ -83,7 +85,12 @@ impl<'a> Iterator for KeyTerms<'a> {
                     let column = columns.next().identifier();
                     columns.next();
                     let term = values.term().map(|shape| shape.term);
-                    (column.zip(term).map(|(column, term)| Some(KeyTerm { column, term: term? })), values.eat(b','))
+                    (
+                        column
+                            .zip(term)
+                            .map(|(column, term)| Some(KeyTerm { column, term: term? })),
+                        values.eat(b','),
+                    )
                 }
             };
             if !more || term.is_none() {
@@ -172,7 +179,11 @@ pub struct SelectedTexts<'a> {
 
 impl<'a> SelectedTexts<'a> {
     pub(super) fn new(selection: &'a str) -> SelectedTexts<'a> {
-        SelectedTexts { selection, lexer: Lexer::new(selection), start: (!selection.is_empty()).then_some(0) }
+        SelectedTexts {
+            selection,
+            lexer: Lexer::new(selection),
+            start: (!selection.is_empty()).then_some(0),
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! Literals as they stand in a statement to serialized values, as the server would serialize them.
 //!
-//! Which literals a type takes is `Constants.Literal.testAssignment` in Cassandra; the bytes are those of its
-//! serializers and of the native protocol, v4, section 6.
+//! Which literals a type takes is `Constants.Literal.testAssignment` in Cassandra; the bytes are
+//! those of its serializers and of the native protocol, v4, section 6.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::{CqlType, time};
 
-/// Appends the serialized value of a literal (one token, with its quotes) for a column of the given type.
+/// Appends the serialized value of a literal (one token, with its quotes) for a column of the given
+/// type.
 ///
-/// False, with `out` as it was, if the text is no literal of that type or its bytes cannot be told with certainty.
+/// False, with `out` as it was, if the text is no literal of that type or its bytes cannot be told
+/// with certainty.
 pub fn literal(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let written = write(cql_type, text, out).is_some();
@@ -27,8 +29,12 @@ fn write(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> Option<()> {
             write_string(text, out)?;
             out[start..].is_ascii().then_some(())?;
         }
-        CqlType::Tinyint => out.extend_from_slice(&i8::try_from(integer(text)?).ok()?.to_be_bytes()),
-        CqlType::Smallint => out.extend_from_slice(&i16::try_from(integer(text)?).ok()?.to_be_bytes()),
+        CqlType::Tinyint => {
+            out.extend_from_slice(&i8::try_from(integer(text)?).ok()?.to_be_bytes())
+        }
+        CqlType::Smallint => {
+            out.extend_from_slice(&i16::try_from(integer(text)?).ok()?.to_be_bytes())
+        }
         CqlType::Int => out.extend_from_slice(&i32::try_from(integer(text)?).ok()?.to_be_bytes()),
         CqlType::Bigint => out.extend_from_slice(&bigint(text)?),
         CqlType::Varint => write_varint(integer(text)?, out),
@@ -53,7 +59,9 @@ fn write(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> Option<()> {
         CqlType::Time => {
             let nanoseconds = match plain_string(text) {
                 Some(text) => time::time_ns(text)?,
-                None => i64::try_from(integer(text)?).ok().filter(|ns| (0..time::DAY_NS).contains(ns))?,
+                None => i64::try_from(integer(text)?)
+                    .ok()
+                    .filter(|ns| (0..time::DAY_NS).contains(ns))?,
             };
             out.extend_from_slice(&nanoseconds.to_be_bytes());
         }
@@ -98,7 +106,8 @@ fn plain_string(text: &str) -> Option<&str> {
     quoted(text).map(|(inside, _)| inside).filter(|inside| !inside.contains('\''))
 }
 
-/// `-?[0-9]+`. Values beyond 128 bits, which only `varint` and `decimal` could hold, are not worth big numbers.
+/// `-?[0-9]+`. Values beyond 128 bits, which only `varint` and `decimal` could hold, are not worth
+/// big numbers.
 fn integer(text: &str) -> Option<i128> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(())?;
@@ -117,11 +126,13 @@ fn write_varint(value: i128, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_be_bytes()[redundant..]);
 }
 
-/// `[int] scale`, then the unscaled value as a varint. The scale is what `new BigDecimal(text)` gives it, so `1.50` and
-/// `1.5` differ, on the server too.
+/// `[int] scale`, then the unscaled value as a varint. The scale is what `new BigDecimal(text)`
+/// gives it, so `1.50` and `1.5` differ, on the server too.
 fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, integer(exponent.strip_prefix('+').unwrap_or(exponent))?),
+        Some((mantissa, exponent)) => {
+            (mantissa, integer(exponent.strip_prefix('+').unwrap_or(exponent))?)
+        }
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -141,7 +152,9 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
 fn float<F: std::str::FromStr>(text: &str) -> Option<F> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let number = unsigned.starts_with(|first: char| first.is_ascii_digit())
-        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+        && unsigned
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     let constant = text.eq_ignore_ascii_case("nan") || unsigned.eq_ignore_ascii_case("infinity");
     (number || constant).then(|| text.parse().ok())?
 }
@@ -180,7 +193,8 @@ fn write_blob(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Addresses only: a host name would be looked up by the server. Java gives an IPv4 address for a mapped IPv6 one.
+/// Addresses only: a host name would be looked up by the server. Java gives an IPv4 address for a
+/// mapped IPv6 one.
 fn write_inet(text: &str, out: &mut Vec<u8>) -> Option<()> {
     match text.parse().ok()? {
         IpAddr::V4(address) => out.extend_from_slice(&address.octets()),

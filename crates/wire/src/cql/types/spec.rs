@@ -1,4 +1,5 @@
-//! Type specifications: `[option]`s of the native protocol, an id of two bytes and what belongs to it.
+//! Type specifications: `[option]`s of the native protocol, an id of two bytes and what belongs to
+//! it.
 
 use super::CqlType;
 
@@ -26,7 +27,9 @@ pub(super) fn decode(input: &mut &[u8], depth: u32) -> Option<CqlType> {
         id::SET => CqlType::Set(Box::new(element(input)?)),
         id::MAP => CqlType::Map(Box::new(element(input)?), Box::new(element(input)?)),
         // Counts are not believed: vectors grow only as elements are found.
-        id::TUPLE => CqlType::Tuple((0..short(input)?).map(|_| element(input)).collect::<Option<_>>()?),
+        id::TUPLE => {
+            CqlType::Tuple((0..short(input)?).map(|_| element(input)).collect::<Option<_>>()?)
+        }
         id::UDT => {
             let keyspace = string(input)?.to_owned();
             let name = string(input)?.to_owned();
@@ -38,7 +41,8 @@ pub(super) fn decode(input: &mut &[u8], depth: u32) -> Option<CqlType> {
     })
 }
 
-/// Moves `input` past one type specification without building it; `None` as for [`CqlType::decode`].
+/// Moves `input` past one type specification without building it; `None` as for
+/// [`CqlType::decode`].
 pub fn skip_spec(input: &mut &[u8]) -> Option<()> {
     skip(input, 0)
 }

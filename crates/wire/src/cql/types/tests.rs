@@ -1,5 +1,5 @@
-//! Type specifications, names, partition keys, and any text as a literal. What literals serialize to is in
-//! `tests/literals.rs`, against Cassandra's own bytes.
+//! Type specifications, names, partition keys, and any text as a literal. What literals serialize
+//! to is in `tests/literals.rs`, against Cassandra's own bytes.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,10 @@ fn type_specifications() {
     let udt = CqlType::Udt {
         keyspace: "ks".to_owned(),
         name: "u".to_owned(),
-        fields: vec![("a".to_owned(), CqlType::Int), ("b".to_owned(), CqlType::Tuple(vec![CqlType::Tinyint]))],
+        fields: vec![
+            ("a".to_owned(), CqlType::Int),
+            ("b".to_owned(), CqlType::Tuple(vec![CqlType::Tinyint])),
+        ],
     };
     assert_eq!(CqlType::decode(&mut &*list[12].0), Some(udt));
 }

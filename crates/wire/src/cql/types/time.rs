@@ -1,11 +1,12 @@
-//! Dates and times in string literals. Only the forms whose meaning does not depend on the server's settings: a
-//! timestamp without a time zone is not understood.
+//! Dates and times in string literals. Only the forms whose meaning does not depend on the server's
+//! settings: a timestamp without a time zone is not understood.
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 pub(super) const DAY_NS: i64 = 24 * HOUR_NS;
 const DAY_MS: i64 = 86_400_000;
 
-/// `yyyy-mm-dd`, or a plain number of days, to the unsigned number that stands for it: 2^31 is 1970-01-01.
+/// `yyyy-mm-dd`, or a plain number of days, to the unsigned number that stands for it: 2^31 is
+/// 1970-01-01.
 pub(super) fn date_days(text: &str) -> Option<u32> {
     if let Some(number) = plain_number(text) {
         return u32::try_from(number).ok();
@@ -28,14 +29,15 @@ pub(super) fn time_ns(text: &str) -> Option<i64> {
     let mut fraction_ns = 0;
     if cursor.byte(b'.').is_some() {
         let digits = cursor.0.len();
-        fraction_ns = cursor.number(digits, 0..=999_999_999)? * 10i64.pow(9u32.checked_sub(digits as u32)?);
+        fraction_ns =
+            cursor.number(digits, 0..=999_999_999)? * 10i64.pow(9u32.checked_sub(digits as u32)?);
     }
     cursor.end()?;
     Some(hour * HOUR_NS + (minute * 60 + second) * 1_000_000_000 + fraction_ns)
 }
 
-/// `yyyy-mm-dd[( |T)hh:mm[:ss[.fff]]]` with a time zone (`Z`, `+hh`, `+hhmm`, `+hh:mm`), or a plain number, in
-/// milliseconds since 1970.
+/// `yyyy-mm-dd[( |T)hh:mm[:ss[.fff]]]` with a time zone (`Z`, `+hh`, `+hhmm`, `+hh:mm`), or a plain
+/// number, in milliseconds since 1970.
 pub(super) fn timestamp_ms(text: &str) -> Option<i64> {
     if let Some(number) = plain_number(text) {
         return Some(number);
@@ -80,15 +82,17 @@ impl Cursor<'_> {
 
     /// Exactly `digits` digits (1 to 9) with a value in `range`.
     fn number(&mut self, digits: usize, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
-        let (number, rest) = self.0.split_at_checked(digits).filter(|_| (1..=9).contains(&digits))?;
-        let value = number
-            .iter()
-            .try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))?;
+        let (number, rest) =
+            self.0.split_at_checked(digits).filter(|_| (1..=9).contains(&digits))?;
+        let value = number.iter().try_fold(0, |value, byte| {
+            byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
+        })?;
         self.0 = rest;
         range.contains(&value).then_some(value)
     }
 
-    /// Days since 1970. Years before the Gregorian calendar are left to the server, whose versions differ on them.
+    /// Days since 1970. Years before the Gregorian calendar are left to the server, whose versions
+    /// differ on them.
     fn date(&mut self) -> Option<i64> {
         let year = self.number(4, 1583..=9999)?;
         self.byte(b'-')?;
@@ -116,8 +120,11 @@ impl Cursor<'_> {
         let sign = if self.byte(b'+').is_some() { 1 } else { self.byte(b'-').map(|()| -1)? };
         let hours = self.number(2, 0..=18)?;
         let separated = self.byte(b':').is_some();
-        let minutes =
-            if self.0.is_empty() && !separated { 0 } else { self.number(2, if hours < 18 { 0..=59 } else { 0..=0 })? };
+        let minutes = if self.0.is_empty() && !separated {
+            0
+        } else {
+            self.number(2, if hours < 18 { 0..=59 } else { 0..=0 })?
+        };
         Some(sign * (hours * 60 + minutes))
     }
 }

@@ -23,8 +23,14 @@ fn sent(version: u8, compression: Option<Algorithm>, segments: Option<bool>) -> 
     wire
 }
 
-/// Reads what was sent in pieces of so many bytes, and goes over to segments as a server does that answers STARTUP.
-fn found(wire: &[u8], compression: Option<Algorithm>, segments: Option<bool>, piece: usize) -> Vec<(Header, Vec<u8>)> {
+/// Reads what was sent in pieces of so many bytes, and goes over to segments as a server does that
+/// answers STARTUP.
+fn found(
+    wire: &[u8],
+    compression: Option<Algorithm>,
+    segments: Option<bool>,
+    piece: usize,
+) -> Vec<(Header, Vec<u8>)> {
     let (mut reader, mut answers) = (EnvelopeReader::default(), EnvelopeWriter::default());
     let (mut scratch, mut unread, mut found) = (Vec::new(), Vec::new(), Vec::new());
     for arrived in wire.chunks(piece) {
@@ -60,9 +66,12 @@ fn every_framing_in_whole_and_in_pieces() {
             assert_eq!(found[0].1, b"options");
             let streams = found[1..].iter().map(|(header, _)| header.stream);
             assert!(streams.eq(0..LENGTHS.len() as i16), "version {version}");
-            assert!(found[1..].iter().zip(LENGTHS).all(|((_, found), length)| *found == body(length)));
+            assert!(
+                found[1..].iter().zip(LENGTHS).all(|((_, found), length)| *found == body(length))
+            );
             // Bodies that compressing makes no shorter go as they are.
-            let compressed = found.iter().filter(|(header, _)| header.flags & flag::COMPRESSION != 0).count();
+            let compressed =
+                found.iter().filter(|(header, _)| header.flags & flag::COMPRESSION != 0).count();
             assert_eq!(compressed, if compression.is_some() { 4 } else { 0 });
         }
     }
@@ -72,7 +81,8 @@ fn every_framing_in_whole_and_in_pieces() {
 fn what_is_pushed_as_it_is_has_its_length_set() {
     let (mut out, mut writer) = (Vec::new(), EnvelopeWriter::default());
     writer.compression = Some(Algorithm::Lz4);
-    let header = Header { flags: flag::COMPRESSION, length: 99, ..Header::response(4, 1, opcode::READY) };
+    let header =
+        Header { flags: flag::COMPRESSION, length: 99, ..Header::response(4, 1, opcode::READY) };
     writer.push_as_is(&mut out, header, &[0; 5]);
     assert_eq!(out, [0x84, 1, 0, 1, 2, 0, 0, 0, 5, 0, 0, 0, 0, 0]);
 }

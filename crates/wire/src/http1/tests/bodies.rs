@@ -83,8 +83,15 @@ fn behind_the_last_chunk_nothing_stands_that_is_decided_by() {
     ] {
         assert_eq!(trailer(name), Err(Refusal::Trailer), "{name}");
     }
-    for name in ["X", "Content-Digest", "Content-MD5", "ETag", "Server-Timing", "grpc-status", "x-amz-checksum-crc32c"]
-    {
+    for name in [
+        "X",
+        "Content-Digest",
+        "Content-MD5",
+        "ETag",
+        "Server-Timing",
+        "grpc-status",
+        "x-amz-checksum-crc32c",
+    ] {
         assert!(matches!(trailer(name), Ok(Some(_))), "{name}");
     }
 }
@@ -105,10 +112,19 @@ fn lines_of_chunks_and_what_follows_them_have_limits() {
 #[test]
 fn only_a_body_without_length_may_end_with_the_connection() {
     let mut endless = BodyReader::new(Framing::UntilClose);
-    assert_eq!((endless.take(b"abc"), endless.is_complete(), endless.may_end_here()), (Ok(3), false, true));
+    assert_eq!(
+        (endless.take(b"abc"), endless.is_complete(), endless.may_end_here()),
+        (Ok(3), false, true)
+    );
     let mut counted = BodyReader::new(Framing::Length(4));
-    assert_eq!((counted.take(b"abc"), counted.is_complete(), counted.may_end_here()), (Ok(3), false, false));
-    assert_eq!((counted.take(b"def"), counted.is_complete(), counted.may_end_here()), (Ok(1), true, true));
+    assert_eq!(
+        (counted.take(b"abc"), counted.is_complete(), counted.may_end_here()),
+        (Ok(3), false, false)
+    );
+    assert_eq!(
+        (counted.take(b"def"), counted.is_complete(), counted.may_end_here()),
+        (Ok(1), true, true)
+    );
     let mut none = BodyReader::new(Framing::None);
     assert_eq!((none.take(b"abc"), none.is_complete()), (Ok(0), true));
 }

@@ -10,7 +10,8 @@ const LIMITS: HeadLimits = HeadLimits { head_bytes: 160, line_bytes: 48, fields:
 /// Fields, framing, whether the connection goes on, and bytes of the body.
 type Message = (Vec<(Vec<u8>, Vec<u8>)>, Framing, bool, usize);
 
-/// What is known of a stream after all of it was read: heads with what they say, bodies, and what ended it.
+/// What is known of a stream after all of it was read: heads with what they say, bodies, and what
+/// ended it.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     messages: Vec<Message>,
@@ -23,7 +24,8 @@ fn read(stream: &[u8], cuts: &[usize]) -> Outcome {
     let mut outcome = Outcome { messages: Vec::new(), refusal: None, unread: 0 };
     let (mut reader, mut body): (_, Option<BodyReader>) = (HeadReader::new(LIMITS), None);
     let mut unread = Vec::new();
-    let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % (stream.len() + 1)).chain([stream.len()]).collect();
+    let mut ends: Vec<usize> =
+        cuts.iter().map(|cut| cut % (stream.len() + 1)).chain([stream.len()]).collect();
     ends.sort_unstable();
     let mut start = 0;
     for end in ends {

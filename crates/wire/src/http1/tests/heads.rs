@@ -29,7 +29,11 @@ fn a_response_says_where_its_body_ends() {
         ("HTTP/1.1 100 Continue\r\n\r\n", false, Framing::None),
         ("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", false, Framing::None),
     ] {
-        assert_eq!(with_response(text.as_bytes(), to_head, |head| head.framing), Ok(framing), "{text}");
+        assert_eq!(
+            with_response(text.as_bytes(), to_head, |head| head.framing),
+            Ok(framing),
+            "{text}"
+        );
     }
 }
 
@@ -44,9 +48,17 @@ fn connections_go_on_as_the_version_and_connection_say() {
         ("1.0", "Connection: keep-alive\r\nConnection: close\r\n", false),
     ] {
         let request = format!("GET / HTTP/{version}\r\nHost: a\r\n{connection}\r\n");
-        assert_eq!(with_request(request.as_bytes(), |head| head.keep_alive), Ok(expected), "{request}");
+        assert_eq!(
+            with_request(request.as_bytes(), |head| head.keep_alive),
+            Ok(expected),
+            "{request}"
+        );
         let response = format!("HTTP/{version} 200 OK\r\nContent-Length: 1\r\n{connection}\r\n");
-        assert_eq!(with_response(response.as_bytes(), false, |head| head.keep_alive), Ok(expected), "{response}");
+        assert_eq!(
+            with_response(response.as_bytes(), false, |head| head.keep_alive),
+            Ok(expected),
+            "{response}"
+        );
     }
     let endless = b"HTTP/1.1 200 OK\r\n\r\n";
     assert_eq!(with_response(endless, false, |head| head.keep_alive), Ok(false));
@@ -125,7 +137,10 @@ fn first_lines_are_exact() {
         assert_eq!(refused(format!("{line}\r\nHost: a\r\n\r\n").as_bytes()), expected, "{line}");
     }
     assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), Refusal::Host);
-    assert_eq!(refused(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Refusal::TransferEncoding);
+    assert_eq!(
+        refused(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        Refusal::TransferEncoding
+    );
     for good in [
         "GET http://a/b HTTP/1.1",
         "GET HTTP://A:80 HTTP/1.1",
@@ -133,7 +148,11 @@ fn first_lines_are_exact() {
         "OPTIONS * HTTP/1.1",
         "M-SEARCH /?a=b%20 HTTP/1.0",
     ] {
-        assert_eq!(with_request(format!("{good}\r\nHost: a\r\n\r\n").as_bytes(), |_| ()), Ok(()), "{good}");
+        assert_eq!(
+            with_request(format!("{good}\r\nHost: a\r\n\r\n").as_bytes(), |_| ()),
+            Ok(()),
+            "{good}"
+        );
     }
     for (line, expected) in [
         ("HTTP/1.1 99 x", Refusal::Status),
@@ -142,7 +161,11 @@ fn first_lines_are_exact() {
         ("HTTP/3.0 200 x", Refusal::Version),
         ("ICY 200 x", Refusal::StartLine),
     ] {
-        assert_eq!(with_response(format!("{line}\r\n\r\n").as_bytes(), false, |_| ()), Err(expected), "{line}");
+        assert_eq!(
+            with_response(format!("{line}\r\n\r\n").as_bytes(), false, |_| ()),
+            Err(expected),
+            "{line}"
+        );
     }
 }
 
@@ -221,12 +244,18 @@ fn expectations_are_only_there_with_a_body_and_http_1_1() {
 #[test]
 fn limits_are_those_that_were_given() {
     let limits = HeadLimits { head_bytes: 100, line_bytes: 40, fields: 2 };
-    let outcome = |text: &str| HeadReader::new(limits).read(text.as_bytes()).map(|head| head.map(|head| head.len()));
+    let outcome = |text: &str| {
+        HeadReader::new(limits).read(text.as_bytes()).map(|head| head.map(|head| head.len()))
+    };
     let line = |length: usize| format!("{}\r\n", "a".repeat(length - 2));
     assert_eq!(outcome(&line(40)), Ok(None));
     assert_eq!(outcome(&line(41)), Err(Refusal::LineTooLong { limit: 40 }));
     assert_eq!(outcome(&"a".repeat(39)), Ok(None));
-    assert_eq!(outcome(&"a".repeat(40)), Err(Refusal::LineTooLong { limit: 40 }), "no line end can come in time");
+    assert_eq!(
+        outcome(&"a".repeat(40)),
+        Err(Refusal::LineTooLong { limit: 40 }),
+        "no line end can come in time"
+    );
     let field = |length: usize| format!("b:{}\r\n", "c".repeat(length - 4));
     assert_eq!(outcome(&[line(40), field(40), field(18)].concat()), Ok(None));
     let whole = [line(40), field(40), field(18), "\r\n".to_owned()].concat();
@@ -243,15 +272,19 @@ fn what_is_for_one_connection_is_not_forwarded() {
                  Keep-Alive: timeout=5\r\nTE: trailers\r\nx:  y \r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut out = Vec::new();
     with_request(text, |head| head.forward(&[("Via", "b")], &mut out)).expect("it is one");
-    let expected = b"GET /a HTTP/1.1\r\nHost: a\r\nx: y\r\nTransfer-Encoding: chunked\r\nVia: b\r\n\r\n";
+    let expected =
+        b"GET /a HTTP/1.1\r\nHost: a\r\nx: y\r\nTransfer-Encoding: chunked\r\nVia: b\r\n\r\n";
     assert_eq!(out.escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
 #[test]
 fn only_strong_etags_are_told() {
-    for (tag, expected) in [("\"a\"", Some(&b"\"a\""[..])), ("W/\"a\"", None), ("a", None), ("\"", None)] {
+    for (tag, expected) in
+        [("\"a\"", Some(&b"\"a\""[..])), ("W/\"a\"", None), ("a", None), ("\"", None)]
+    {
         let text = format!("HTTP/1.1 200 OK\r\nETag: {tag}\r\n\r\n");
-        let found = with_response(text.as_bytes(), false, |head| head.strong_etag().map(<[u8]>::to_vec));
+        let found =
+            with_response(text.as_bytes(), false, |head| head.strong_etag().map(<[u8]>::to_vec));
         assert_eq!(found.expect("it is one").as_deref(), expected, "{tag}");
     }
 }
@@ -287,15 +320,23 @@ fn a_content_range_says_all_or_is_none() {
             "{value}"
         );
     }
-    let twice = "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-9/10\r\nContent-Range: bytes 0-9/10\r\n\r\n";
-    assert_eq!(with_response(twice.as_bytes(), false, |head| head.content_range()).expect("it is one"), None);
+    let twice =
+        "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-9/10\r\nContent-Range: bytes 0-9/10\r\n\r\n";
+    assert_eq!(
+        with_response(twice.as_bytes(), false, |head| head.content_range()).expect("it is one"),
+        None
+    );
 }
 
 #[test]
 fn every_refusal_of_a_request_has_a_status_and_says_why() {
-    for refusal in [Refusal::HeadTooLong { limit: 7 }, Refusal::Version, Refusal::Connect, Refusal::Nul] {
+    for refusal in
+        [Refusal::HeadTooLong { limit: 7 }, Refusal::Version, Refusal::Connect, Refusal::Nul]
+    {
         assert!(
-            (400..600).contains(&refusal.status()) && !refusal.to_string().is_empty() && !refusal.name().is_empty()
+            (400..600).contains(&refusal.status())
+                && !refusal.to_string().is_empty()
+                && !refusal.name().is_empty()
         );
     }
     assert!(Refusal::HeadTooLong { limit: 7 }.to_string().contains('7'));

@@ -7,7 +7,10 @@ mod heads;
 use super::*;
 
 /// Reads a request's head that is whole, and hands it to `check`.
-fn with_request<T>(text: &[u8], check: impl FnOnce(RequestHead<'_, '_>) -> T) -> Result<T, Refusal> {
+fn with_request<T>(
+    text: &[u8],
+    check: impl FnOnce(RequestHead<'_, '_>) -> T,
+) -> Result<T, Refusal> {
     let mut reader = HeadReader::new(HeadLimits::DEFAULT);
     let head = reader.read(text)?.expect("the head is whole");
     assert_eq!(head.len(), text.len());
@@ -15,7 +18,11 @@ fn with_request<T>(text: &[u8], check: impl FnOnce(RequestHead<'_, '_>) -> T) ->
 }
 
 /// The same of a response, to HEAD or another request.
-fn with_response<T>(text: &[u8], to_head: bool, check: impl FnOnce(ResponseHead<'_, '_>) -> T) -> Result<T, Refusal> {
+fn with_response<T>(
+    text: &[u8],
+    to_head: bool,
+    check: impl FnOnce(ResponseHead<'_, '_>) -> T,
+) -> Result<T, Refusal> {
     let mut reader = HeadReader::new(HeadLimits::DEFAULT);
     let head = reader.read(text)?.expect("the head is whole");
     ResponseHead::read(head, to_head).map(check)

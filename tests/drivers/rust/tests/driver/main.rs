@@ -1,4 +1,5 @@
-//! End-to-end scenarios with the Rust driver, unmodified. One scenario per test, each in every setup.
+//! End-to-end scenarios with the Rust driver, unmodified. One scenario per test, each in every
+//! setup.
 
 mod batch;
 mod concurrency;

@@ -46,7 +46,8 @@ async fn sees(session: &Session, what: &str, condition: impl Fn(&ClusterState) -
 #[test]
 fn changes_are_seen_by_another_session() {
     in_one_setup(async |s| {
-        // The driver notes which keyspaces the events name and reads those again at its next refresh.
+        // The driver notes which keyspaces the events name and reads those again at its next
+        // refresh.
         let refresh = Duration::from_millis(100);
         let other = s.setup.builder().cluster_metadata_refresh_interval(refresh).build().await.unwrap();
         let name = format!("watched_{}", s.setup.name);

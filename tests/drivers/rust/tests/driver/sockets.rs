@@ -1,4 +1,5 @@
-//! The TCP connections of this process as the kernel lists them, whatever the driver says about itself.
+//! The TCP connections of this process as the kernel lists them, whatever the driver says about
+//! itself.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,7 +30,8 @@ fn own_inodes() -> HashSet<String> {
         .collect()
 }
 
-/// Hexadecimal address:port; the address is made of 32-bit words in the machine's (little-endian) order.
+/// Hexadecimal address:port; the address is made of 32-bit words in the machine's (little-endian)
+/// order.
 fn parse(field: &str) -> SocketAddr {
     let (address, port) = field.split_once(':').unwrap();
     let mut bytes = Vec::new();

@@ -8,7 +8,8 @@ use scylla::statement::unprepared::Statement;
 
 const INSERT: &str = "INSERT INTO items (key, number) VALUES (?, ?) IF NOT EXISTS";
 
-/// Runs an INSERT .. IF NOT EXISTS. Returns true if it was applied, and the number of the row that was there.
+/// Runs an INSERT .. IF NOT EXISTS. Returns true if it was applied, and the number of the row that
+/// was there.
 async fn insert(s: &Scenario, number: i32) -> (bool, Option<i32>) {
     try_insert(s, number).await.unwrap()
 }
@@ -67,7 +68,8 @@ fn one_of_many_racers_wins() {
             match outcome {
                 Ok((true, _)) => winners.push(number),
                 Ok((false, _)) => {}
-                // Under contention the store may give up and say so; the proposal may have been accepted.
+                // Under contention the store may give up and say so; the proposal may have been
+                // accepted.
                 Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(
                     DbError::WriteTimeout { write_type: WriteType::Cas, .. },
                     _,

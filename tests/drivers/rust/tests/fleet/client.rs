@@ -16,7 +16,8 @@ use scylla::value::{CqlValue, Row};
 
 pub const ACQUIRE: &str = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
 pub const RELEASE: &str = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?";
-/// As long as `tests/drivers/fleet.py` allows for locks in memory: no lock ends while a test counts on it.
+/// As long as `tests/drivers/fleet.py` allows for locks in memory: no lock ends while a test counts
+/// on it.
 pub const TTL: i32 = 300;
 /// What waits for something gives up after this time.
 pub const PATIENCE: Duration = Duration::from_secs(180);

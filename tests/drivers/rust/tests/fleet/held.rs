@@ -35,7 +35,8 @@ fn a_lock_is_held_by_one_and_its_fences_rise() {
 #[test]
 fn prepared_statements_do_what_texts_do() {
     in_every_setup(async |c| {
-        // The driver prepares a text that has values. These are prepared by hand, and texts without values are sent as they are.
+        // The driver prepares a text that has values. These are prepared by hand, and texts without
+        // values are sent as they are.
         let renew = "UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?";
         let [acquire, renew, release] =
             [ACQUIRE, renew, "DELETE FROM shunt.locks WHERE name = ? IF owner = ? AND fence = ?"];

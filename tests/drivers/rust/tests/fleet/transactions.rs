@@ -1,4 +1,5 @@
-//! Transactions, on the tables of `tests/drivers/fleet.py`. The driver shows no custom payloads of answers.
+//! Transactions, on the tables of `tests/drivers/fleet.py`. The driver shows no custom payloads of
+//! answers.
 
 use scylla::errors::{DbError, PrepareError, RequestAttemptError};
 use scylla::response::query_result::QueryResult;
@@ -143,7 +144,8 @@ fn statements_as_they_are_on_a_table_whose_mode_is_full() {
         let insert = "INSERT INTO driver_transactions.counted (k, v) VALUES (?, ?)";
         c.run(insert, (&c.name, 5)).await;
         c.run("UPDATE driver_transactions.counted SET v = ? WHERE k = ?", (7, &c.name)).await;
-        // Only a transaction adds to a column that is no counter: that nodes do not shows that it was one.
+        // Only a transaction adds to a column that is no counter: that nodes do not shows that it
+        // was one.
         c.run(&format!("UPDATE driver_transactions.counted SET v = v + 1 WHERE k = '{}'", c.name), ()).await;
         let mut batch = Batch::new(BatchType::Logged);
         let (a, b) = (format!("{}-a", c.name), format!("{}-b", c.name));

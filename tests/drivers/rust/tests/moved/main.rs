@@ -1,8 +1,11 @@
-//! Answers of 1 to 16 MiB over one connection of the Rust driver, unmodified, while a proxy hands that connection over to agents for each of them, a
-//! thousand small queries are in flight on it, 5 MiB are inserted, and tables come and go. Every answer is compared with what was written.
+//! Answers of 1 to 16 MiB over one connection of the Rust driver, unmodified, while a proxy hands
+//! that connection over to agents for each of them, a thousand small queries are in flight on it, 5
+//! MiB are inserted, and tables come and go. Every answer is compared with what was written.
 //!
-//! Environment: `SHUNT_MOVED` is the proxy's address, `SHUNT_MOVED_NODE` a node's, `SHUNT_MOVED_ADMIN` that of the proxy's metrics, `SHUNT_MOVED_TIMES` how
-//! often the connection is to be moved; `tests/dispatch/test_cql_drivers.py` makes the hosts. The programs of the other drivers do the same.
+//! Environment: `SHUNT_MOVED` is the proxy's address, `SHUNT_MOVED_NODE` a node's,
+//! `SHUNT_MOVED_ADMIN` that of the proxy's metrics, `SHUNT_MOVED_TIMES` how often the connection is
+//! to be moved; `tests/dispatch/test_cql_drivers.py` makes the hosts. The programs of the other
+//! drivers do the same.
 
 mod data;
 mod work;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use shunt_storage::store::StoreOptions;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
-    Consistency, ErrorMessage, Prepared, QueryParams, ResultMessage, encode, error_code, result_kind,
+    Consistency, ErrorMessage, Prepared, QueryParams, ResultMessage, encode, error_code,
+    result_kind,
 };
 
 use super::cluster;
@@ -44,7 +45,13 @@ impl Client {
             panic!("{text}: not prepared");
         };
         body.clear();
-        encode::execute(&mut body, self.version, id, result_metadata_id, &QueryParams::simple(Consistency::ONE));
+        encode::execute(
+            &mut body,
+            self.version,
+            id,
+            result_metadata_id,
+            &QueryParams::simple(Consistency::ONE),
+        );
         self.ask(opcode::EXECUTE, &body)
     }
 }
@@ -52,15 +59,20 @@ impl Client {
 /// The names in an answer with rows.
 fn names(version: u8, (opcode, body): &(u8, Vec<u8>)) -> Vec<String> {
     assert_eq!((*opcode, result_kind::peek(body)), (opcode::RESULT, Some(result_kind::ROWS)));
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows") };
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else {
+        panic!("no rows")
+    };
     let name = rows.metadata.column_index("name").unwrap();
-    rows.rows().map(|row| String::from_utf8(row.unwrap().get(name).unwrap().to_vec()).unwrap()).collect()
+    rows.rows()
+        .map(|row| String::from_utf8(row.unwrap().get(name).unwrap().to_vec()).unwrap())
+        .collect()
 }
 
 #[test]
 fn clients_are_answered() {
     let directory = tempfile::tempdir().unwrap();
-    let open = || Arc::new(Shared::open(directory.path(), cluster(), &StoreOptions::default()).unwrap());
+    let open =
+        || Arc::new(Shared::open(directory.path(), cluster(), &StoreOptions::default()).unwrap());
     let client = |shared: Arc<Shared>, version| {
         let executor = Executor::new(shared, 0);
         Client { executor, state: ClientState::default(), version }

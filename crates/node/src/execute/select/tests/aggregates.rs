@@ -8,7 +8,10 @@ fn sales() -> Nodes {
         "CREATE TABLE empty (k int PRIMARY KEY, v int, w text)",
     ]);
     for (key, a, b) in [(1, 1, 1), (1, 1, 2), (1, 2, 1), (2, 1, 1), (2, 3, 1), (2, 3, 2)] {
-        nodes.all(&[&format!("INSERT INTO t (k, a, b, v) VALUES ({key}, {a}, {b}, {})", key * 100 + a * 10 + b)]);
+        nodes.all(&[&format!(
+            "INSERT INTO t (k, a, b, v) VALUES ({key}, {a}, {b}, {})",
+            key * 100 + a * 10 + b
+        )]);
     }
     nodes.all(&["INSERT INTO t (k, s) VALUES (3, 30)", "INSERT INTO t (k, s) VALUES (1, 10)"]);
     nodes
@@ -43,7 +46,10 @@ fn aggregates_of_distinct_partitions_count_each_once() {
         let (mut rows, _) = nodes.pages("SELECT DISTINCT k, count(k) FROM t GROUP BY k", page_size);
         rows.sort();
         assert_eq!(rows, ["1, 1", "2, 1", "3, 1"], "{page_size}");
-        assert_eq!(nodes.pages("SELECT DISTINCT k, sum(s) FROM t WHERE k IN (1, 3)", page_size).0, ["1, 40"]);
+        assert_eq!(
+            nodes.pages("SELECT DISTINCT k, sum(s) FROM t WHERE k IN (1, 3)", page_size).0,
+            ["1, 40"]
+        );
     }
 }
 
@@ -56,7 +62,10 @@ fn groups() {
         ("SELECT a, b FROM t WHERE k = 1 GROUP BY a", "1, 1; 2, 1"),
         ("SELECT a, max(b) FROM t WHERE k = 1 GROUP BY a ORDER BY a DESC", "2, 1; 1, 2"),
         ("SELECT k, count(*) FROM t WHERE k IN (2, 1, 3) GROUP BY k", "1, 3; 2, 3; 3, 1"),
-        ("SELECT k, a, count(*) FROM t WHERE k IN (2, 1) GROUP BY k, a LIMIT 3", "1, 1, 2; 1, 2, 1; 2, 1, 1"),
+        (
+            "SELECT k, a, count(*) FROM t WHERE k IN (2, 1) GROUP BY k, a LIMIT 3",
+            "1, 1, 2; 1, 2, 1; 2, 1, 1",
+        ),
         ("SELECT k, a FROM t WHERE k IN (2, 1) GROUP BY k, a PER PARTITION LIMIT 1", "1, 1; 2, 1"),
         (
             "SELECT k, a, count(*) FROM t WHERE k IN (2, 1) GROUP BY k, a ORDER BY a DESC",
@@ -68,10 +77,13 @@ fn groups() {
     ]);
     nodes.check_sorted(&[("SELECT k, count(*) FROM t GROUP BY k", "1, 3; 2, 3; 3, 1")]);
     for page_size in 1..6 {
-        let (rows, _) = nodes.pages("SELECT k, a, count(*) FROM t WHERE k IN (1, 2) GROUP BY k, a", page_size);
-        assert_eq!(rows, ["1, 1, 2", "1, 2, 1", "2, 1, 1", "2, 3, 2"], "{page_size}");
         let (rows, _) =
-            nodes.pages("SELECT k, a FROM t WHERE k IN (1, 2) GROUP BY k, a PER PARTITION LIMIT 1", page_size);
+            nodes.pages("SELECT k, a, count(*) FROM t WHERE k IN (1, 2) GROUP BY k, a", page_size);
+        assert_eq!(rows, ["1, 1, 2", "1, 2, 1", "2, 1, 1", "2, 3, 2"], "{page_size}");
+        let (rows, _) = nodes.pages(
+            "SELECT k, a FROM t WHERE k IN (1, 2) GROUP BY k, a PER PARTITION LIMIT 1",
+            page_size,
+        );
         assert_eq!(rows, ["1, 1", "2, 1"], "{page_size}");
     }
     assert_eq!(nodes.pages("SELECT count(*) FROM t", 2), (vec!["7".to_owned()], 1));

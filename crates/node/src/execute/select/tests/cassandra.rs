@@ -1,4 +1,5 @@
-//! Cases that the differential test has found: statements that were answered otherwise than by Cassandra 5.0.
+//! Cases that the differential test has found: statements that were answered otherwise than by
+//! Cassandra 5.0.
 
 use shunt_wire::cql::message::Consistency;
 
@@ -51,7 +52,8 @@ fn collections_and_counters() {
         "BEGIN BATCH UPDATE t SET l = l + [1] WHERE p = 1 AND c = 1; UPDATE t SET l = l + [2] WHERE p = 1 AND c = 1; APPLY BATCH",
         "BEGIN BATCH UPDATE t SET l = [4] + l WHERE p = 1 AND c = 1; UPDATE t SET l = [3] + l WHERE p = 1 AND c = 1; APPLY BATCH",
         "UPDATE t SET s = s + [7], l = l + [9] WHERE p = 1 AND c IN (1, 2)",
-        // Overwriting with null is older than what is written at the same time, and a null field says nothing.
+        // Overwriting with null is older than what is written at the same time, and a null field
+        // says nothing.
         "INSERT INTO t (p, c, l) VALUES (2, 1, [5]) USING TIMESTAMP 10",
         "UPDATE t USING TIMESTAMP 10 SET l = null WHERE p = 2 AND c = 1",
         "UPDATE t USING TIMESTAMP 10 SET u = {a: 1, b: 2} WHERE p = 2 AND c = 1",
@@ -159,23 +161,40 @@ fn keys_that_are_equal_are_shown_as_they_were_first_written() {
     ]);
 }
 
-/// As many bytes as Cassandra allows in clustering columns, in each and in all of them. What is longer cannot be
-/// written, and who looks for it finds nothing.
+/// As many bytes as Cassandra allows in clustering columns, in each and in all of them. What is
+/// longer cannot be written, and who looks for it finds nothing.
 #[test]
 fn long_clustering_keys() {
     let mut nodes = Nodes::new(&[
         "CREATE TABLE t (p int, c text, v int, PRIMARY KEY (p, c))",
         "CREATE TABLE two (p int, c blob, d blob, v int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY (c DESC)",
     ]);
-    let refused = |bytes: usize| format!("error: Key length of {bytes} is longer than maximum of 65535");
+    let refused =
+        |bytes: usize| format!("error: Key length of {bytes} is longer than maximum of 65535");
     for bytes in [65_532, 65_533, 65_535] {
         let key = "c".repeat(bytes);
-        let (put, get) = (format!("INSERT INTO t (p, c, v) VALUES (1, '{key}', 7)"), format!("'{key}'"));
+        let (put, get) =
+            (format!("INSERT INTO t (p, c, v) VALUES (1, '{key}', 7)"), format!("'{key}'"));
         assert_eq!(nodes.rows(&put), "", "{bytes} bytes");
-        assert_eq!(nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND c = {get}")), "7", "{bytes} bytes");
-        assert_eq!(nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND c >= {get} LIMIT 1")), "7", "{bytes} bytes");
-        assert_eq!(nodes.rows(&format!("UPDATE t SET v = 8 WHERE p = 1 AND c = {get} IF v = 7")), "true");
-        assert_eq!(nodes.rows(&format!("DELETE FROM t WHERE p = 1 AND c = {get}")), "", "{bytes} bytes");
+        assert_eq!(
+            nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND c = {get}")),
+            "7",
+            "{bytes} bytes"
+        );
+        assert_eq!(
+            nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND c >= {get} LIMIT 1")),
+            "7",
+            "{bytes} bytes"
+        );
+        assert_eq!(
+            nodes.rows(&format!("UPDATE t SET v = 8 WHERE p = 1 AND c = {get} IF v = 7")),
+            "true"
+        );
+        assert_eq!(
+            nodes.rows(&format!("DELETE FROM t WHERE p = 1 AND c = {get}")),
+            "",
+            "{bytes} bytes"
+        );
     }
     let key = format!("'{}'", "c".repeat(65_536));
     for statement in [
@@ -187,17 +206,25 @@ fn long_clustering_keys() {
     ] {
         assert_eq!(nodes.rows(&statement), refused(65_536), "{}", &statement[..40]);
     }
-    for condition in [format!("c = {key}"), format!("c IN ({key}, 'c')"), format!("c > {key}"), format!("c >= {key}")] {
+    for condition in [
+        format!("c = {key}"),
+        format!("c IN ({key}, 'c')"),
+        format!("c > {key}"),
+        format!("c >= {key}"),
+    ] {
         let found = nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND {condition}"));
         assert_eq!(found, "", "{}", &condition[..10]);
     }
     // Zeros take most room in storage.
     let zeros = |bytes: usize| format!("0x{}", "00".repeat(bytes));
-    for (first, second, expected) in
-        [(32_768, 32_767, String::new()), (65_535, 0, String::new()), (32_768, 32_768, refused(65_536))]
-    {
+    for (first, second, expected) in [
+        (32_768, 32_767, String::new()),
+        (65_535, 0, String::new()),
+        (32_768, 32_768, refused(65_536)),
+    ] {
         let (c, d) = (zeros(first), zeros(second));
-        let found = nodes.rows(&format!("INSERT INTO two (p, c, d, v) VALUES (1, {c}, {d}, {first})"));
+        let found =
+            nodes.rows(&format!("INSERT INTO two (p, c, d, v) VALUES (1, {c}, {d}, {first})"));
         assert_eq!(found, expected, "{first} and {second} bytes");
     }
     nodes.check(&[("SELECT v FROM two WHERE p = 1", "65535; 32768")]);
@@ -209,8 +236,10 @@ fn long_clustering_keys() {
 
 #[test]
 fn levels_that_a_statement_cannot_have() {
-    let mut nodes =
-        Nodes::new(&["CREATE TABLE t (p int PRIMARY KEY, v int)", "CREATE TABLE n (p int PRIMARY KEY, v counter)"]);
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (p int PRIMARY KEY, v int)",
+        "CREATE TABLE n (p int PRIMARY KEY, v counter)",
+    ]);
     const PLAIN: &str = "error: You must use conditional updates for serializable writes";
     const COUNTER: &str = "error: Counter operations are inherently non-serializable";
     for (text, level, serial, expected) in [
@@ -218,7 +247,12 @@ fn levels_that_a_statement_cannot_have() {
         ("UPDATE t SET v = 2 WHERE p = 1", Consistency::LOCAL_SERIAL, None, PLAIN),
         ("DELETE FROM t WHERE p = 1", Consistency::SERIAL, None, PLAIN),
         ("INSERT INTO t (p, v) VALUES (1, 1)", Consistency::ANY, None, ""),
-        ("SELECT v FROM t", Consistency::ANY, None, "error: ANY ConsistencyLevel is only supported for writes"),
+        (
+            "SELECT v FROM t",
+            Consistency::ANY,
+            None,
+            "error: ANY ConsistencyLevel is only supported for writes",
+        ),
         ("SELECT v FROM t", Consistency::SERIAL, None, "1"),
         ("SELECT v FROM t WHERE p = 1", Consistency::LOCAL_SERIAL, None, "1"),
         (
@@ -249,10 +283,20 @@ fn levels_that_a_statement_cannot_have() {
             "error: consistency level EACH_QUORUM not compatible with replication strategy \
              (org.apache.cassandra.locator.SimpleStrategy)",
         ),
-        ("UPDATE t SET v = 2 WHERE p = 1 IF v = 1", Consistency::ANY, Some(Consistency::LOCAL_SERIAL), "true"),
+        (
+            "UPDATE t SET v = 2 WHERE p = 1 IF v = 1",
+            Consistency::ANY,
+            Some(Consistency::LOCAL_SERIAL),
+            "true",
+        ),
         // The other level is no matter without a condition.
         ("UPDATE t SET v = 3 WHERE p = 1", Consistency::ONE, Some(Consistency::QUORUM), ""),
-        ("BEGIN BATCH UPDATE t SET v = 4 WHERE p = 1 IF v = 3; APPLY BATCH", Consistency::ONE, None, "true"),
+        (
+            "BEGIN BATCH UPDATE t SET v = 4 WHERE p = 1 IF v = 3; APPLY BATCH",
+            Consistency::ONE,
+            None,
+            "true",
+        ),
         (
             "BEGIN BATCH UPDATE t SET v = 4 WHERE p = 1 IF v = 3; APPLY BATCH",
             Consistency::ONE,
@@ -290,7 +334,10 @@ fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
     nodes.check_sorted(&[("SELECT * FROM t", "1, null; 4, 4")]);
     nodes.check(&[("ALTER TABLE t ADD (v int, l list<int>, f frozen<list<int>>)", "")]);
     nodes.check_sorted(&[
-        ("SELECT p, v, l, f, w FROM t", "1, null, null, null, null; 3, 3, [3], [3], null; 4, null, null, null, 4"),
+        (
+            "SELECT p, v, l, f, w FROM t",
+            "1, null, null, null, null; 3, 3, [3], [3], null; 4, null, null, null, 4",
+        ),
         ("SELECT v, writetime(v) FROM t WHERE p = 3", "3, 2000"),
         ("SELECT v FROM t WHERE p = 1", "null"),
         ("SELECT v FROM t WHERE p = 2", ""),
@@ -302,7 +349,10 @@ fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
         ("INSERT INTO t (p, v) VALUES (2, 5) IF NOT EXISTS", "true"),
         ("UPDATE t SET v = 9 WHERE p = 1 IF v = 1", "false, null"),
         ("UPDATE t SET v = 9 WHERE p = 3 IF v = 3", "true"),
-        ("UPDATE t SET l[0] = 7 WHERE p = 1", "error: Attempted to set an element on a list which is null"),
+        (
+            "UPDATE t SET l[0] = 7 WHERE p = 1",
+            "error: Attempted to set an element on a list which is null",
+        ),
         ("UPDATE t SET l[0] = 7 WHERE p = 3", ""),
         ("SELECT v, l FROM t WHERE p = 3", "9, [7]"),
         // Once more, with a time between what was written since.
@@ -318,8 +368,10 @@ fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
 
 #[test]
 fn batches_of_counters_have_no_timestamp() {
-    let mut nodes =
-        Nodes::new(&["CREATE TABLE n (p int PRIMARY KEY, v counter)", "CREATE TABLE t (p int PRIMARY KEY)"]);
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE n (p int PRIMARY KEY, v counter)",
+        "CREATE TABLE t (p int PRIMARY KEY)",
+    ]);
     nodes.check(&[
         (
             "BEGIN COUNTER BATCH USING TIMESTAMP 3 UPDATE n SET v = v + 1 WHERE p = 1; APPLY BATCH",
@@ -339,8 +391,12 @@ fn batches_of_counters_have_no_timestamp() {
 /// A cast to the type that a column has is none.
 #[test]
 fn casts_to_the_same_type_have_the_names_of_their_columns() {
-    let mut nodes = Nodes::new(&["CREATE TABLE t (k int PRIMARY KEY, v text)", "INSERT INTO t (k, v) VALUES (1, 'x')"]);
-    let text = "SELECT CAST(k AS int), CAST(v AS varchar), CAST(k AS text), max(CAST(k AS int)) FROM t";
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (k int PRIMARY KEY, v text)",
+        "INSERT INTO t (k, v) VALUES (1, 'x')",
+    ]);
+    let text =
+        "SELECT CAST(k AS int), CAST(v AS varchar), CAST(k AS text), max(CAST(k AS int)) FROM t";
     let answer = nodes.ask(text, &super::Asked::default()).unwrap();
     assert_eq!(answer.names, ["k", "v", "cast(k as text)", "system.max(k)"]);
 }

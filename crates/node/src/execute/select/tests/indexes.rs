@@ -18,18 +18,23 @@ const ROWS: [&str; 7] = [
 
 /// The table with an index on every column but one, of one kind or the other.
 fn nodes(class: &str) -> Nodes {
-    let targets = ["i", "j", "v", "s", "keys(m)", "m", "entries(m)", "st", "full(fl)", "c1", "c2", "p2"];
-    let indexes: Vec<String> = targets.iter().map(|target| format!("CREATE INDEX ON t ({target}){class}")).collect();
-    let statements: Vec<&str> = ROWS.into_iter().chain(indexes.iter().map(String::as_str)).collect();
+    let targets =
+        ["i", "j", "v", "s", "keys(m)", "m", "entries(m)", "st", "full(fl)", "c1", "c2", "p2"];
+    let indexes: Vec<String> =
+        targets.iter().map(|target| format!("CREATE INDEX ON t ({target}){class}")).collect();
+    let statements: Vec<&str> =
+        ROWS.into_iter().chain(indexes.iter().map(String::as_str)).collect();
     Nodes::new(&statements)
 }
 
-const IN_KEY: &str = "error: Select on indexed columns and with IN clause for the PRIMARY KEY are not supported";
+const IN_KEY: &str =
+    "error: Select on indexed columns and with IN clause for the PRIMARY KEY are not supported";
 const ORDER: &str = "error: ORDER BY with 2ndary indexes is not supported, except for ANN queries.";
 const TUPLES: &str = "error: Multi-column slice restrictions cannot be used for filtering.";
 const ENTRIES: &str = "error: Only EQ relations are supported on map entries";
 
-/// The condition of a statement, and its answer with the older indexes and with storage-attached ones.
+/// The condition of a statement, and its answer with the older indexes and with storage-attached
+/// ones.
 const CASES: &[(&str, &str, &str)] = &[
     ("i = 1", "4; 1; 3", "4; 1; 3"),
     ("i = 1 LIMIT 2", "4; 1", "4; 1"),
@@ -144,7 +149,12 @@ fn an_index_answers_from_its_creation_to_its_end() {
         ("DROP INDEX t_i_idx", ""),
         (text, FILTERING),
     ]);
-    nodes.check(&[("CREATE INDEX ON t (i)", ""), ("TRUNCATE t", ""), (text, ""), ("DROP TABLE t", "")]);
+    nodes.check(&[
+        ("CREATE INDEX ON t (i)", ""),
+        ("TRUNCATE t", ""),
+        (text, ""),
+        ("DROP TABLE t", ""),
+    ]);
     nodes.check(&[
         ("SELECT index_name FROM system_schema.indexes", ""),
         ("SELECT index_name FROM system.\"IndexInfo\"", ""),
@@ -154,7 +164,8 @@ fn an_index_answers_from_its_creation_to_its_end() {
 /// Rows are found among all of a table in pages of a client's size, however few they are.
 #[test]
 fn pages_of_a_rare_value() {
-    let mut nodes = Nodes::new(&["CREATE TABLE t (p int PRIMARY KEY, v int)", "CREATE INDEX ON t (v)"]);
+    let mut nodes =
+        Nodes::new(&["CREATE TABLE t (p int PRIMARY KEY, v int)", "CREATE INDEX ON t (v)"]);
     for key in 0..300 {
         nodes.all(&[&format!("INSERT INTO t (p, v) VALUES ({key}, {})", key % 100)]);
     }

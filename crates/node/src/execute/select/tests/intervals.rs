@@ -53,7 +53,9 @@ fn table(descending: [bool; 3]) -> Table {
 }
 
 fn intervals(table: &Table, text: &str) -> Intervals {
-    let Statement::Select(select) = shunt_language::parse(text).expect(text).statement else { panic!("{text}") };
+    let Statement::Select(select) = shunt_language::parse(text).expect(text).statement else {
+        panic!("{text}")
+    };
     let key = [CqlType::from(shunt_language::ast::NativeType::Int)];
     let mut scope = Scope::new(&(), Some(&key), 0, 0);
     let restrictions = Restrictions::new(table, &select.relations, &mut scope).expect(text);

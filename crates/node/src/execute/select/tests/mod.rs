@@ -1,4 +1,5 @@
-//! SELECT from end to end: statements in, rows as literals out, on three nodes with data between them.
+//! SELECT from end to end: statements in, rows as literals out, on three nodes with data between
+//! them.
 
 mod aggregates;
 mod cassandra;
@@ -57,9 +58,11 @@ struct Asked<'a> {
 impl Nodes {
     pub(in crate::execute) fn new(statements: &[&str]) -> Nodes {
         let directory = tempfile::tempdir().expect("a directory");
-        let addresses: Vec<SocketAddr> = (1..=3).map(|index| SocketAddr::from(([127, 0, 0, index], 9042))).collect();
+        let addresses: Vec<SocketAddr> =
+            (1..=3).map(|index| SocketAddr::from(([127, 0, 0, index], 9042))).collect();
         let info = ClusterInfo::new("test", &addresses);
-        let shared = Shared::open(directory.path(), info, &StoreOptions::default()).expect("stores");
+        let shared =
+            Shared::open(directory.path(), info, &StoreOptions::default()).expect("stores");
         let executor = Executor::new(Arc::new(shared), 1);
         let mut nodes = Nodes { executor, client: ClientState::default(), _directory: directory };
         let keyspace = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -136,7 +139,8 @@ impl Nodes {
     fn pages(&mut self, text: &str, page_size: i32) -> (Vec<String>, usize) {
         let (mut rows, mut state, mut pages) = (Vec::new(), None, 0);
         loop {
-            let asked = Asked { page_size: Some(page_size), state: state.as_deref(), ..Asked::default() };
+            let asked =
+                Asked { page_size: Some(page_size), state: state.as_deref(), ..Asked::default() };
             let answer = self.ask(text, &asked).expect(text);
             assert!(answer.rows.len() <= page_size as usize, "{text}");
             rows.extend(answer.rows);
@@ -155,7 +159,8 @@ fn answer(body: &[u8]) -> Answer {
         return Answer::default();
     };
     let option = |mut bytes: &[u8]| CqlType::read_option(&mut bytes).expect("a type");
-    let types: Vec<CqlType> = found.metadata.columns().map(|column| option(column.type_option)).collect();
+    let types: Vec<CqlType> =
+        found.metadata.columns().map(|column| option(column.type_option)).collect();
     let shown = |row: shunt_wire::cql::message::Row<'_>| {
         let values = row.values().zip(&types).map(|(value, cql_type)| match value {
             Some(bytes) => literal(cql_type, bytes),

@@ -1,4 +1,5 @@
-//! Pages: all rows once in the same order, whatever the size of the pages and whatever happens between them.
+//! Pages: all rows once in the same order, whatever the size of the pages and whatever happens
+//! between them.
 
 use super::{Asked, Nodes};
 
@@ -8,7 +9,8 @@ fn table() -> Nodes {
     ]);
     for key in 0..8 {
         for c in 0..key {
-            nodes.all(&[&format!("INSERT INTO t (k, c, v) VALUES ({key}, {c}, {})", (key + c) % 3)]);
+            nodes
+                .all(&[&format!("INSERT INTO t (k, c, v) VALUES ({key}, {c}, {})", (key + c) % 3)]);
         }
     }
     nodes.all(&["INSERT INTO t (k, s) VALUES (0, 1)", "INSERT INTO t (k, s) VALUES (5, 1)"]);
@@ -41,7 +43,10 @@ fn pages_have_all_rows_once() {
             let (rows, pages) = nodes.pages(text, page_size);
             assert_eq!(rows, all, "{text} in pages of {page_size}");
             let filters = text.ends_with("FILTERING");
-            assert!(filters || pages <= all.len() / page_size as usize + 1, "{text}: {pages} pages of {page_size}");
+            assert!(
+                filters || pages <= all.len() / page_size as usize + 1,
+                "{text}: {pages} pages of {page_size}"
+            );
         }
     }
 }
@@ -73,7 +78,8 @@ fn states_of_others_are_refused() {
     let mut nodes = table();
     nodes.all(&["CREATE TABLE other (k int, c int, PRIMARY KEY (k, c))"]);
     let text = "SELECT c FROM t WHERE k = 7";
-    let state = nodes.ask(text, &Asked { page_size: Some(3), ..Asked::default() }).unwrap().state.unwrap();
+    let state =
+        nodes.ask(text, &Asked { page_size: Some(3), ..Asked::default() }).unwrap().state.unwrap();
     let mut refuse = |text: &str, state: &[u8]| {
         let asked = Asked { state: Some(state), page_size: Some(3), ..Asked::default() };
         nodes.ask(text, &asked).expect_err("a wrong state")
@@ -101,6 +107,10 @@ fn a_filter_that_little_passes_gives_short_pages() {
         let (rows, pages) = nodes.pages(&text, 1000);
         assert_eq!(rows, all.rows, "{text}");
         // The node turns away ten rows before it lets go of a page in tests.
-        assert_eq!(pages, 1 + (28 - count) / 10 * usize::from(!condition.starts_with('k')), "{text}");
+        assert_eq!(
+            pages,
+            1 + (28 - count) / 10 * usize::from(!condition.starts_with('k')),
+            "{text}"
+        );
     }
 }

@@ -93,8 +93,12 @@ fn statements_that_cannot_be() {
     ]);
     let asked = Asked { page_size: Some(5), ..Asked::default() };
     let message = nodes.ask("SELECT * FROM t WHERE k IN (1, 2) ORDER BY a", &asked).unwrap_err();
-    assert!(message.starts_with("Cannot page queries with both ORDER BY and a IN restriction"), "{message}");
-    // Where rows are named, and none is, static columns are asked for; without those there is nothing to put into pages.
+    assert!(
+        message.starts_with("Cannot page queries with both ORDER BY and a IN restriction"),
+        "{message}"
+    );
+    // Where rows are named, and none is, static columns are asked for; without those there is
+    // nothing to put into pages.
     let nothing = "FROM t WHERE k IN (1, 2) AND a = 1 AND b IN () ORDER BY a";
     assert!(nodes.ask(&format!("SELECT v {nothing}"), &asked).is_ok());
     assert!(nodes.ask(&format!("SELECT s, v {nothing}"), &asked).is_err());

@@ -6,25 +6,33 @@ use super::{Asked, Nodes};
 
 /// Partitions 1 to 3 with rows of mixed order, a partition with static content alone.
 fn mixed() -> Nodes {
-    let mut nodes =
-        Nodes::new(&["CREATE TABLE t (k int, a int, b int, s text static, v text, PRIMARY KEY (k, a, b)) \
-                                  WITH CLUSTERING ORDER BY (a ASC, b DESC)"]);
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (k int, a int, b int, s text static, v text, PRIMARY KEY (k, a, b)) \
+                                  WITH CLUSTERING ORDER BY (a ASC, b DESC)",
+    ]);
     for key in 1..=3 {
         for a in 0..3 {
             for b in 0..3 {
-                let text = format!("INSERT INTO t (k, a, b, v) VALUES ({key}, {a}, {b}, '{key}{a}{b}')");
+                let text =
+                    format!("INSERT INTO t (k, a, b, v) VALUES ({key}, {a}, {b}, '{key}{a}{b}')");
                 nodes.all(&[&text]);
             }
         }
     }
-    nodes.all(&["INSERT INTO t (k, s) VALUES (1, 'one')", "INSERT INTO t (k, s) VALUES (9, 'alone')"]);
+    nodes.all(&[
+        "INSERT INTO t (k, s) VALUES (1, 'one')",
+        "INSERT INTO t (k, s) VALUES (9, 'alone')",
+    ]);
     nodes
 }
 
 #[test]
 fn rows_of_one_partition() {
     mixed().check(&[
-        ("SELECT v FROM t WHERE k = 1", "'102'; '101'; '100'; '112'; '111'; '110'; '122'; '121'; '120'"),
+        (
+            "SELECT v FROM t WHERE k = 1",
+            "'102'; '101'; '100'; '112'; '111'; '110'; '122'; '121'; '120'",
+        ),
         ("SELECT * FROM t WHERE k = 1 AND a = 1 AND b = 2", "1, 1, 2, 'one', '112'"),
         ("SELECT * FROM t WHERE k = 1 AND a = 7 AND b = 2", ""),
         ("SELECT v FROM t WHERE k = 1 AND a = 1", "'112'; '111'; '110'"),
@@ -33,7 +41,10 @@ fn rows_of_one_partition() {
         ("SELECT v FROM t WHERE k = 1 AND a > 0 AND a < 2", "'112'; '111'; '110'"),
         ("SELECT v FROM t WHERE k = 1 AND a >= 2", "'122'; '121'; '120'"),
         ("SELECT v FROM t WHERE k = 1 AND a IN (2, 0, 2) AND b = 1", "'101'; '121'"),
-        ("SELECT v FROM t WHERE k = 1 AND a IN (2, 0) AND b IN (1, 2)", "'102'; '101'; '122'; '121'"),
+        (
+            "SELECT v FROM t WHERE k = 1 AND a IN (2, 0) AND b IN (1, 2)",
+            "'102'; '101'; '122'; '121'",
+        ),
         ("SELECT v FROM t WHERE k = 1 AND a IN (2, 0) AND b < 1", "'100'; '120'"),
         ("SELECT v FROM t WHERE k = 1 AND a IN ()", ""),
         ("SELECT v FROM t WHERE k = 1 AND (a, b) = (1, 1)", "'111'"),
@@ -42,7 +53,10 @@ fn rows_of_one_partition() {
         ("SELECT v FROM t WHERE k = 1 AND (a, b) >= (1, 1) AND (a) < (2)", "'112'; '111'"),
         ("SELECT v FROM t WHERE k = 1 AND (a, b) > (0, 1) AND (a, b) <= (1, 0)", "'102'; '110'"),
         ("SELECT v FROM t WHERE k = 1 AND a = 0 LIMIT 2", "'102'; '101'"),
-        ("SELECT v FROM t WHERE k = 1 ORDER BY a DESC, b ASC LIMIT 4", "'120'; '121'; '122'; '110'"),
+        (
+            "SELECT v FROM t WHERE k = 1 ORDER BY a DESC, b ASC LIMIT 4",
+            "'120'; '121'; '122'; '110'",
+        ),
         ("SELECT v FROM t WHERE k = 1 AND a = 1 ORDER BY b", "'110'; '111'; '112'"),
         (
             "SELECT v FROM t WHERE k = 1 AND a IN (0, 2) ORDER BY a DESC, b ASC",
@@ -67,9 +81,15 @@ fn rows_of_several_partitions() {
             "SELECT v FROM t WHERE k IN (3, 1) AND a = 0 ORDER BY a DESC, b ASC",
             "'100'; '300'; '101'; '301'; '102'; '302'",
         ),
-        ("SELECT v FROM t WHERE k IN (3, 1, 2) AND a = 0 ORDER BY a, b DESC LIMIT 4", "'102'; '202'; '302'; '101'"),
+        (
+            "SELECT v FROM t WHERE k IN (3, 1, 2) AND a = 0 ORDER BY a, b DESC LIMIT 4",
+            "'102'; '202'; '302'; '101'",
+        ),
         ("SELECT v FROM t WHERE k IN (1, 2, 3) PER PARTITION LIMIT 1", "'102'; '202'; '302'"),
-        ("SELECT v FROM t WHERE k IN (1, 2, 3) PER PARTITION LIMIT 2 LIMIT 3", "'102'; '101'; '202'"),
+        (
+            "SELECT v FROM t WHERE k IN (1, 2, 3) PER PARTITION LIMIT 2 LIMIT 3",
+            "'102'; '101'; '202'",
+        ),
         ("SELECT DISTINCT k, s FROM t WHERE k IN (1, 2, 9, 77)", "1, 'one'; 2, null; 9, 'alone'"),
         ("SELECT count(*) FROM t WHERE k IN (1, 2)", "18"),
     ]);
@@ -81,7 +101,10 @@ fn rows_of_several_partitions() {
         ("SELECT v FROM t WHERE b = 1 AND k = 2 ALLOW FILTERING", "'201'; '211'; '221'"),
         ("SELECT v FROM t WHERE v = '222' ALLOW FILTERING", "'222'"),
         ("SELECT count(*) FROM t", "28"),
-        ("SELECT k, v FROM t WHERE s = 'one' AND a = 0 ALLOW FILTERING", "1, '100'; 1, '101'; 1, '102'"),
+        (
+            "SELECT k, v FROM t WHERE s = 'one' AND a = 0 ALLOW FILTERING",
+            "1, '100'; 1, '101'; 1, '102'",
+        ),
     ]);
 }
 
@@ -105,11 +128,16 @@ fn scans_are_in_the_order_of_tokens() {
         let text = format!("SELECT token(k) FROM t WHERE token(k) > {from} AND token(k) < {to}");
         assert_eq!(tokens(&mut nodes, &text), all[(first + 1).min(last)..last], "{text}");
     }
-    let wrapping = format!("SELECT token(k) FROM t WHERE token(k) > {} AND token(k) <= {}", all[89], i64::MIN);
+    let wrapping =
+        format!("SELECT token(k) FROM t WHERE token(k) > {} AND token(k) <= {}", all[89], i64::MIN);
     assert_eq!(tokens(&mut nodes, &wrapping), all[90..]);
-    let backwards = format!("SELECT token(k) FROM t WHERE token(k) > {} AND token(k) < {}", all[9], all[3]);
+    let backwards =
+        format!("SELECT token(k) FROM t WHERE token(k) > {} AND token(k) < {}", all[9], all[3]);
     assert_eq!(tokens(&mut nodes, &backwards), [0; 0]);
-    assert_eq!(tokens(&mut nodes, &format!("SELECT token(k) FROM t WHERE token(k) = {}", all[7])), [all[7]]);
+    assert_eq!(
+        tokens(&mut nodes, &format!("SELECT token(k) FROM t WHERE token(k) = {}", all[7])),
+        [all[7]]
+    );
 }
 
 #[test]
@@ -194,18 +222,36 @@ fn deleted_and_expired_rows_are_not_there() {
 #[test]
 fn values_that_are_bound() {
     let mut nodes = mixed();
-    let ints = |values: &[i32]| -> Vec<Vec<u8>> { values.iter().map(|value| value.to_be_bytes().to_vec()).collect() };
+    let ints = |values: &[i32]| -> Vec<Vec<u8>> {
+        values.iter().map(|value| value.to_be_bytes().to_vec()).collect()
+    };
     let (one, list) = (1_i32.to_be_bytes(), split::join_collection(2, ints(&[2, 1])));
     let tuple = split::join_tuple(ints(&[1, 1]).into_iter().map(Some));
     let tuples = split::join_collection(1, [&tuple]);
     type Case<'c> = (&'c str, Vec<Option<&'c [u8]>>, &'c str);
     let cases: [Case<'_>; 6] = [
-        ("SELECT v FROM t WHERE k IN ? AND a = ? AND b = ?", vec![Some(&list), Some(&one), Some(&one)], "'111'; '211'"),
-        ("SELECT v FROM t WHERE k = ? AND a IN ? AND b = ?", vec![Some(&one), Some(&list), Some(&one)], "'111'; '121'"),
-        ("SELECT v FROM t WHERE k = ? AND (a, b) > ?", vec![Some(&one), Some(&tuple)], "'112'; '122'; '121'; '120'"),
+        (
+            "SELECT v FROM t WHERE k IN ? AND a = ? AND b = ?",
+            vec![Some(&list), Some(&one), Some(&one)],
+            "'111'; '211'",
+        ),
+        (
+            "SELECT v FROM t WHERE k = ? AND a IN ? AND b = ?",
+            vec![Some(&one), Some(&list), Some(&one)],
+            "'111'; '121'",
+        ),
+        (
+            "SELECT v FROM t WHERE k = ? AND (a, b) > ?",
+            vec![Some(&one), Some(&tuple)],
+            "'112'; '122'; '121'; '120'",
+        ),
         ("SELECT v FROM t WHERE k = ? AND (a, b) IN ?", vec![Some(&one), Some(&tuples)], "'111'"),
         ("SELECT v FROM t WHERE k = ? LIMIT ?", vec![Some(&one), Some(&one)], "'102'"),
-        ("SELECT v FROM t WHERE k = ? PER PARTITION LIMIT ?", vec![Some(&one), Some(&one)], "'102'"),
+        (
+            "SELECT v FROM t WHERE k = ? PER PARTITION LIMIT ?",
+            vec![Some(&one), Some(&one)],
+            "'102'",
+        ),
     ];
     for (text, values, expected) in cases {
         let answer = nodes.ask(text, &Asked { values: &values, ..Asked::default() }).expect(text);

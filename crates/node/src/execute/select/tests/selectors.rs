@@ -56,9 +56,16 @@ fn selectors_have_values_names_and_types() {
         let text = format!("SELECT {selector} FROM t WHERE k = 1");
         let answer = nodes.ask(&text, &Asked::default()).expect(&text);
         let found = (answer.rows.join("; "), &answer.names[..], &answer.types[..]);
-        assert_eq!(found, (value.to_owned(), &[name.to_owned()][..], &[cql_type.to_owned()][..]), "{text}");
+        assert_eq!(
+            found,
+            (value.to_owned(), &[name.to_owned()][..], &[cql_type.to_owned()][..]),
+            "{text}"
+        );
     }
-    nodes.check(&[("SELECT n, n + 1 FROM c WHERE k = 1", "5, 6"), ("SELECT uuid() FROM t WHERE k = 2", "")]);
+    nodes.check(&[
+        ("SELECT n, n + 1 FROM c WHERE k = 1", "5, 6"),
+        ("SELECT uuid() FROM t WHERE k = 2", ""),
+    ]);
 }
 
 #[test]
@@ -75,7 +82,8 @@ fn json_is_one_column() {
 fn markers_have_the_type_that_is_wanted() {
     let mut nodes = values();
     let (key, two) = (1_i32.to_be_bytes(), 2_i32.to_be_bytes());
-    let asked = Asked { values: &[Some(&two), Some(b"c"), Some(&key), Some(&two)], ..Asked::default() };
+    let asked =
+        Asked { values: &[Some(&two), Some(b"c"), Some(&key), Some(&two)], ..Asked::default() };
     let answer = nodes.ask("SELECT (int) ?, m[?] FROM t WHERE k = ? LIMIT ?", &asked).unwrap();
     assert_eq!(answer.rows, ["2, 3"]);
 }

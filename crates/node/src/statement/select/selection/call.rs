@@ -1,4 +1,5 @@
-//! Functions, operations and aggregates of selectors: which one is meant follows from the types of the arguments.
+//! Functions, operations and aggregates of selectors: which one is meant follows from the types of
+//! the arguments.
 
 use shunt_language::ast::{NativeType, QualifiedName, Selector, Term};
 use shunt_language::error::InvalidRequest;
@@ -47,7 +48,9 @@ impl Preparer<'_, '_, '_> {
         if let Some(kind) = aggregate_kind(native) {
             return match arguments {
                 [only] => self.aggregate(kind, Some(only)),
-                _ => invalid(format!("Invalid number of arguments in call to function {native}: 1 required")),
+                _ => invalid(format!(
+                    "Invalid number of arguments in call to function {native}: 1 required"
+                )),
             };
         }
         self.operation(native, &arguments.iter().collect::<Vec<_>>(), expected)
@@ -61,14 +64,20 @@ impl Preparer<'_, '_, '_> {
     ) -> Result<Typed, InvalidRequest> {
         let function = match self.types().resolve(name, arguments, expected) {
             Ok(function) => function,
-            Err(error) if expected.is_some() => self.types().resolve(name, arguments, None).map_err(|_| error)?,
+            Err(error) if expected.is_some() => {
+                self.types().resolve(name, arguments, None).map_err(|_| error)?
+            }
             Err(error) => return Err(error),
         };
         self.called(function, arguments)
     }
 
     /// A call of a function that is known.
-    pub(super) fn called(&mut self, function: Function, arguments: &[&Selector]) -> Result<Typed, InvalidRequest> {
+    pub(super) fn called(
+        &mut self,
+        function: Function,
+        arguments: &[&Selector],
+    ) -> Result<Typed, InvalidRequest> {
         let mut prepared = Vec::with_capacity(arguments.len());
         for (argument, wanted) in arguments.iter().zip(&function.arguments) {
             prepared.push(self.prepare(argument, Some(wanted))?.0);
@@ -83,7 +92,9 @@ impl Preparer<'_, '_, '_> {
         argument: Option<&Selector>,
     ) -> Result<Typed, InvalidRequest> {
         if self.in_aggregate {
-            return invalid("aggregate functions cannot be used as arguments of aggregate functions");
+            return invalid(
+                "aggregate functions cannot be used as arguments of aggregate functions",
+            );
         }
         let (argument, cql_type) = match argument {
             None => (None, NativeType::Bigint.into()),
@@ -142,14 +153,17 @@ impl TypeOf<'_> {
             types: self,
         };
         let arguments: Vec<_> = arguments.iter().map(shown).collect();
-        let arguments: Vec<&dyn Argument> = arguments.iter().map(|argument| argument as &dyn Argument).collect();
+        let arguments: Vec<&dyn Argument> =
+            arguments.iter().map(|argument| argument as &dyn Argument).collect();
         functions::resolve(name, &arguments, expected, self.scope.key_types)
     }
 
     fn known(&self, selector: &Selector) -> Option<CqlType> {
         match selector {
             Selector::Column(name) => self.table.column(name).map(|column| column.cql_type.clone()),
-            Selector::Term(Term::Hint(..) | Term::Call { .. } | Term::Cast(..)) => self.term(selector),
+            Selector::Term(Term::Hint(..) | Term::Call { .. } | Term::Cast(..)) => {
+                self.term(selector)
+            }
             Selector::Term(_) => None,
             Selector::CountRows => Some(NativeType::Bigint.into()),
             Selector::Metadata(what, of) => {
@@ -162,22 +176,36 @@ impl TypeOf<'_> {
             }
             Selector::Cast(_, native) => Some((*native).into()),
             Selector::Call { name, arguments } => self.of_call(name, arguments),
-            Selector::Field(of, field) => field_of(of, &self.known(of)?, field).ok().map(|found| found.1),
-            Selector::Element(of, _) => element_types(of, &self.known(of)?, "Element").ok().map(|found| found.2),
+            Selector::Field(of, field) => {
+                field_of(of, &self.known(of)?, field).ok().map(|found| found.1)
+            }
+            Selector::Element(of, _) => {
+                element_types(of, &self.known(of)?, "Element").ok().map(|found| found.2)
+            }
             Selector::Slice(of, ..) => self.known(of),
             Selector::Hint(type_name, _) => CqlType::resolve(type_name, self.scope.types).ok(),
             Selector::Tuple(parts) => match &parts[..] {
                 // Parentheses or a tuple of one: only what it is for can tell.
                 [_] => None,
-                several => several.iter().map(|part| self.known(part)).collect::<Option<_>>().map(CqlType::tuple),
+                several => several
+                    .iter()
+                    .map(|part| self.known(part))
+                    .collect::<Option<_>>()
+                    .map(CqlType::tuple),
             },
-            Selector::List(parts) => parts.iter().find_map(|part| self.known(part)).map(CqlType::list),
-            Selector::Set(parts) => parts.iter().find_map(|part| self.known(part)).map(CqlType::set),
+            Selector::List(parts) => {
+                parts.iter().find_map(|part| self.known(part)).map(CqlType::list)
+            }
+            Selector::Set(parts) => {
+                parts.iter().find_map(|part| self.known(part)).map(CqlType::set)
+            }
             Selector::Map(entries) => {
                 let key = entries.iter().find_map(|(key, _)| self.known(key))?;
                 Some(CqlType::map(key, entries.iter().find_map(|(_, value)| self.known(value))?))
             }
-            Selector::Negation(of) => self.resolve("_negate", &[of], None).ok().map(|found| found.returns),
+            Selector::Negation(of) => {
+                self.resolve("_negate", &[of], None).ok().map(|found| found.returns)
+            }
             Selector::Arithmetic { operator, left, right } => {
                 let found = self.resolve(&format!("_{}", operator.symbol()), &[left, right], None);
                 found.ok().map(|found| found.returns)
@@ -198,13 +226,17 @@ impl TypeOf<'_> {
             let argument = self.known(arguments.first()?)?;
             return Aggregate::new(kind, argument).ok().map(|aggregate| aggregate.returns());
         }
-        self.resolve(native, &arguments.iter().collect::<Vec<_>>(), None).ok().map(|found| found.returns)
+        self.resolve(native, &arguments.iter().collect::<Vec<_>>(), None)
+            .ok()
+            .map(|found| found.returns)
     }
 
     /// As [`Argument::fits`].
     fn fits(&self, selector: &Selector, cql_type: &CqlType) -> Option<bool> {
         let all = |parts: &[Selector], element: &CqlType| {
-            parts.iter().try_fold(true, |exact, part| self.fits(part, element).map(|fits| exact && fits))
+            parts
+                .iter()
+                .try_fold(true, |exact, part| self.fits(part, element).map(|fits| exact && fits))
         };
         if let Some(known) = self.known(selector) {
             return cql_type.accepts(&known).then_some(known == *cql_type);
@@ -213,22 +245,29 @@ impl TypeOf<'_> {
             (Selector::Term(Term::Null | Term::Marker(_)), _) => Some(false),
             (Selector::Term(term), _) => {
                 // Markers inside are found when the term is prepared in earnest.
-                let mut apart = Scope::new(self.scope.types, self.scope.key_types, self.scope.now_ms, 0);
+                let mut apart =
+                    Scope::new(self.scope.types, self.scope.key_types, self.scope.now_ms, 0);
                 prepare(term, "", cql_type, &mut apart).ok()?;
                 Some(known_type(term, self.scope).as_ref() == Some(cql_type))
             }
             (Selector::Tuple(parts), CqlType::Tuple(types)) if parts.len() <= types.len() => {
-                let fits = parts.iter().zip(types.iter()).map(|(part, wanted)| self.fits(part, wanted));
+                let fits =
+                    parts.iter().zip(types.iter()).map(|(part, wanted)| self.fits(part, wanted));
                 fits.collect::<Option<Vec<_>>>().map(|exact| exact.into_iter().all(|exact| exact))
             }
             (Selector::Tuple(parts), _) if parts.len() == 1 => self.fits(&parts[0], cql_type),
-            (Selector::List(parts), CqlType::List { element, .. } | CqlType::Vector { element, .. })
+            (
+                Selector::List(parts),
+                CqlType::List { element, .. } | CqlType::Vector { element, .. },
+            )
             | (Selector::Set(parts), CqlType::Set { element, .. }) => all(parts, element),
             (Selector::Set(parts), CqlType::Map { .. }) if parts.is_empty() => Some(false),
             (Selector::Map(entries), CqlType::Map { key, value, .. }) => {
                 let keys = entries.iter().map(|(own, _)| self.fits(own, key));
                 let values = entries.iter().map(|(_, own)| self.fits(own, value));
-                keys.chain(values).collect::<Option<Vec<_>>>().map(|exact| exact.into_iter().all(|exact| exact))
+                keys.chain(values)
+                    .collect::<Option<Vec<_>>>()
+                    .map(|exact| exact.into_iter().all(|exact| exact))
             }
             (Selector::Map(entries), CqlType::Udt { definition, .. }) => {
                 let fits = entries.iter().map(|(field, value)| {
@@ -238,7 +277,11 @@ impl TypeOf<'_> {
                 fits.collect::<Option<Vec<_>>>().map(|exact| exact.into_iter().all(|exact| exact))
             }
             // What it is for decides.
-            (Selector::Call { name, .. }, _) if matches!(name.name.as_str(), "from_json" | "fromjson") => Some(false),
+            (Selector::Call { name, .. }, _)
+                if matches!(name.name.as_str(), "from_json" | "fromjson") =>
+            {
+                Some(false)
+            }
             _ => None,
         }
     }
@@ -259,7 +302,9 @@ impl Argument for SelectorArgument<'_> {
     fn fits(&self, cql_type: &CqlType) -> Option<bool> {
         match &self.known {
             // A counter that was read is a number like others.
-            Some(known) if known.is_counter() && *cql_type == NativeType::Bigint.into() => Some(true),
+            Some(known) if known.is_counter() && *cql_type == NativeType::Bigint.into() => {
+                Some(true)
+            }
             Some(known) => cql_type.accepts(known).then_some(known == cql_type),
             None => self.types.fits(&self.selector, cql_type),
         }

@@ -21,8 +21,12 @@ pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
     name_without(selector, &|_, _| false)
 }
 
-/// The name that the column of a selector has without an alias. Casts of which `is_none` is true are not seen in it.
-pub(super) fn name_without(selector: &Selector, is_none: &dyn Fn(&Selector, NativeType) -> bool) -> String {
+/// The name that the column of a selector has without an alias. Casts of which `is_none` is true
+/// are not seen in it.
+pub(super) fn name_without(
+    selector: &Selector,
+    is_none: &dyn Fn(&Selector, NativeType) -> bool,
+) -> String {
     let name_of = |selector: &Selector| name_without(selector, is_none);
     let all = |selectors: &[Selector]| selectors.iter().map(name_of).collect::<Vec<_>>().join(", ");
     let shown = |term: &Option<Term>| term.as_ref().map_or_else(String::new, raw);
@@ -46,8 +50,10 @@ pub(super) fn name_without(selector: &Selector, is_none: &dyn Fn(&Selector, Nati
         Selector::List(parts) => format!("[{}]", all(parts)),
         Selector::Set(parts) => format!("{{{}}}", all(parts)),
         Selector::Map(entries) => {
-            let entries: Vec<String> =
-                entries.iter().map(|(key, value)| format!("{}: {}", name_of(key), name_of(value))).collect();
+            let entries: Vec<String> = entries
+                .iter()
+                .map(|(key, value)| format!("{}: {}", name_of(key), name_of(value)))
+                .collect();
             format!("{{{}}}", entries.join(", "))
         }
         Selector::Negation(of) => format!("-{}", name_of(of)),
@@ -57,21 +63,26 @@ pub(super) fn name_without(selector: &Selector, is_none: &dyn Fn(&Selector, Nati
     }
 }
 
-/// A term as Cassandra shows it: the text of a string stands between quotes as it is, also if it has quotes in it.
+/// A term as Cassandra shows it: the text of a string stands between quotes as it is, also if it
+/// has quotes in it.
 fn raw(term: &Term) -> String {
     let all = |terms: &[Term]| terms.iter().map(raw).collect::<Vec<_>>().join(", ");
     let pair = |(name, value): (String, &Term)| format!("{name}: {}", raw(value));
     match term {
-        Term::Literal(literal) if literal.kind == LiteralKind::String => format!("'{}'", literal.text),
+        Term::Literal(literal) if literal.kind == LiteralKind::String => {
+            format!("'{}'", literal.text)
+        }
         Term::List(terms) => format!("[{}]", all(terms)),
         Term::Set(terms) => format!("{{{}}}", all(terms)),
         Term::Tuple(terms) => format!("({})", all(terms)),
         Term::Map(entries) => {
-            let entries: Vec<_> = entries.iter().map(|(key, value)| pair((raw(key), value))).collect();
+            let entries: Vec<_> =
+                entries.iter().map(|(key, value)| pair((raw(key), value))).collect();
             format!("{{{}}}", entries.join(", "))
         }
         Term::Udt(fields) => {
-            let fields: Vec<_> = fields.iter().map(|(field, value)| pair((field.clone(), value))).collect();
+            let fields: Vec<_> =
+                fields.iter().map(|(field, value)| pair((field.clone(), value))).collect();
             format!("{{{}}}", fields.join(", "))
         }
         other => other.to_string(),

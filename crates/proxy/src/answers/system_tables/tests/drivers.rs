@@ -1,5 +1,6 @@
-//! What the Python driver (3.29), the Java driver (4.19), gocql (1.7 and 2.1) and the Rust driver `scylla` (1.9) ask of these
-//! tables, in their words, and what each needs of a row so that it takes it for a host.
+//! What the Python driver (3.29), the Java driver (4.19), gocql (1.7 and 2.1) and the Rust driver
+//! `scylla` (1.9) ask of these tables, in their words, and what each needs of a row so that it
+//! takes it for a host.
 
 use shunt_wire::cql::message::encode_result::{PreparedSpec, prepared};
 use shunt_wire::cql::message::{Value, ValueList};
@@ -9,7 +10,8 @@ use super::*;
 
 /// The queries for all rows, with the table that they read.
 const ALL: [(SystemTable, &str); 9] = [
-    // Java, gocql, Python. The Java driver looks for agreement of the schema in `peers` even where there is `peers_v2`.
+    // Java, gocql, Python. The Java driver looks for agreement of the schema in `peers` even where
+    // there is `peers_v2`.
     (SystemTable::PeersV2, "SELECT * FROM system.peers_v2"),
     (SystemTable::Peers, "SELECT * FROM system.peers"),
     // Python.
@@ -29,8 +31,14 @@ const ALL: [(SystemTable, &str); 9] = [
         "SELECT host_id, peer, peer_port, native_address, native_port, schema_version FROM system.peers_v2",
     ),
     // Rust, and its earlier releases.
-    (SystemTable::Peers, "SELECT host_id, rpc_address, data_center, rack, tokens FROM system.peers"),
-    (SystemTable::Peers, "select host_id, rpc_address, data_center, rack, tokens from system.peers"),
+    (
+        SystemTable::Peers,
+        "SELECT host_id, rpc_address, data_center, rack, tokens FROM system.peers",
+    ),
+    (
+        SystemTable::Peers,
+        "select host_id, rpc_address, data_center, rack, tokens from system.peers",
+    ),
     // Drivers for C++ and PHP.
     (SystemTable::Peers, "SELECT peer, rpc_address FROM system.peers"),
 ];
@@ -38,11 +46,14 @@ const ALL: [(SystemTable, &str); 9] = [
 /// The columns of the result, as a node would tell them.
 fn columns_of(table: SystemTable, text: &str) -> Vec<Specification<'static>> {
     let all = if table == SystemTable::PeersV2 { PEERS_V2 } else { PEERS };
-    let asked: Vec<String> = classify(text).selection().split(',').map(|name| name.trim().to_owned()).collect();
+    let asked: Vec<String> =
+        classify(text).selection().split(',').map(|name| name.trim().to_owned()).collect();
     if asked == ["*"] {
         return all.to_vec();
     }
-    let column = |name: &String| *all.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}"));
+    let column = |name: &String| {
+        *all.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}"))
+    };
     asked.iter().map(column).collect()
 }
 
@@ -75,7 +86,8 @@ fn every_list_of_columns_is_answered_with_a_row_for_each_other_member() {
         let rows = all_expected(&columns, &[2, 3]);
         assert_eq!(read.rows(), rows, "{text}");
         // A node's own peers are none of them.
-        let of_node: Vec<Option<&[u8]>> = columns.iter().flat_map(|_| [Some(&b"node"[..]), None]).collect();
+        let of_node: Vec<Option<&[u8]>> =
+            columns.iter().flat_map(|_| [Some(&b"node"[..]), None]).collect();
         read.answer = answer(&columns, &of_node);
         assert_eq!(read.rows(), rows, "{text}");
     }
@@ -98,9 +110,12 @@ fn prepared_and_without_metadata_the_rows_are_the_same() {
         };
         let mut body = Vec::new();
         prepared(&mut body, 4, &spec);
-        let Ok(ResultMessage::Prepared(learned)) = ResultMessage::decode(4, &body) else { panic!("not prepared") };
+        let Ok(ResultMessage::Prepared(learned)) = ResultMessage::decode(4, &body) else {
+            panic!("not prepared")
+        };
         let parsed = classify(text);
-        let statement = crate::prepared::PreparedStatement::learn(text, &parsed, None, false, &learned, None);
+        let statement =
+            crate::prepared::PreparedStatement::learn(text, &parsed, None, false, &learned, None);
         read.known = statement.result_columns.to_vec();
         read.answer.clear();
         RowsWriter::without_metadata(&mut read.answer, columns.len()).finish();
@@ -111,7 +126,8 @@ fn prepared_and_without_metadata_the_rows_are_the_same() {
     }
 }
 
-/// `PeerRowValidator` of the Java driver, `isValidPeer` of gocql and `_is_valid_peer` of the Python driver.
+/// `PeerRowValidator` of the Java driver, `isValidPeer` of gocql and `_is_valid_peer` of the Python
+/// driver.
 #[test]
 fn no_driver_finds_a_row_to_be_incomplete() {
     for (table, text, address) in [
@@ -120,9 +136,14 @@ fn no_driver_finds_a_row_to_be_incomplete() {
     ] {
         let columns = columns_of(table, text);
         for row in Read::new(table, text, &columns).rows() {
-            for name in ["host_id", "data_center", "rack", "tokens", "schema_version"].iter().chain(address) {
+            for name in
+                ["host_id", "data_center", "rack", "tokens", "schema_version"].iter().chain(address)
+            {
                 let index = columns.iter().position(|(column, _)| column == name).expect(name);
-                assert!(row[index].as_ref().is_some_and(|value| !value.is_empty()), "{name} in {text}");
+                assert!(
+                    row[index].as_ref().is_some_and(|value| !value.is_empty()),
+                    "{name} in {text}"
+                );
             }
         }
     }
@@ -134,7 +155,10 @@ fn one_peer_is_asked_for_by_address_with_bind_values_of_any_kind() {
     for (number, rows) in [(2, &[2u8][..]), (3, &[3]), (1, &[]), (9, &[])] {
         for (text, table) in [
             ("SELECT * FROM system.peers WHERE peer = :address", SystemTable::Peers),
-            ("SELECT * FROM system.peers_v2 WHERE peer = :address and peer_port = :port", SystemTable::PeersV2),
+            (
+                "SELECT * FROM system.peers_v2 WHERE peer = :address and peer_port = :port",
+                SystemTable::PeersV2,
+            ),
             ("SELECT * FROM system.peers WHERE peer=?", SystemTable::Peers),
         ] {
             let columns = columns_of(table, text);
@@ -143,7 +167,9 @@ fn one_peer_is_asked_for_by_address_with_bind_values_of_any_kind() {
             let by_name = text.contains(':');
             let mut values = if by_name { ValueList::named(4) } else { ValueList::positional(4) };
             if by_name {
-                values.push_named("port", Value::Bytes(&port)).push_named("address", Value::Bytes(&ip));
+                values
+                    .push_named("port", Value::Bytes(&port))
+                    .push_named("address", Value::Bytes(&ip));
             } else {
                 values.push(Value::Bytes(&ip));
             }
@@ -159,7 +185,9 @@ fn the_port_belongs_to_the_peer_that_is_asked_for() {
     let mut read = Read::new(SystemTable::PeersV2, text, PEERS_V2);
     let mut values = ValueList::named(4);
     let port = 7000i32.to_be_bytes();
-    values.push_named("address", Value::Bytes(&[10, 0, 0, 2])).push_named("port", Value::Bytes(&port));
+    values
+        .push_named("address", Value::Bytes(&[10, 0, 0, 2]))
+        .push_named("port", Value::Bytes(&port));
     read.values = values.values();
     assert_eq!(read.rows(), Shown::new());
 }

@@ -7,7 +7,8 @@ fn shown(text: &str, column: Specification<'_>, of_node: &[u8]) -> Result<Vec<u8
     let body = answer(&[column], &[Some(of_node)]);
     let found = Found { table: SystemTable::Local, version: 4, flags: 0, body: &body, known: &[] };
     let asked = Asked::new(text, Values::default());
-    let shown = show_alone(&found, &alone(), Some(&asked)).map_err(|fault| fault.why.into_owned())?;
+    let shown =
+        show_alone(&found, &alone(), Some(&asked)).map_err(|fault| fault.why.into_owned())?;
     Ok(rows_in(4, &shown.expect("rows")).remove(0).remove(0).expect("a value"))
 }
 
@@ -23,7 +24,10 @@ fn an_alias_hides_no_node() {
 
 #[test]
 fn casts_and_json_of_own_columns_are_made_of_own_values() {
-    let id = text_of("SELECT CAST(host_id AS text) FROM system.local", "00000000-0000-0000-0000-000000000001");
+    let id = text_of(
+        "SELECT CAST(host_id AS text) FROM system.local",
+        "00000000-0000-0000-0000-000000000001",
+    );
     assert!(id.len() == 36 && id != "00000000-0000-0000-0000-000000000001", "{id}");
     for (text, expected) in [
         ("SELECT toJson(rpc_address) FROM system.local", "\"127.0.0.1\""),
@@ -48,7 +52,10 @@ fn rows_as_json_have_own_values_and_what_the_node_says_of_others() {
     ] {
         assert_eq!(text_of(text, of_node), expected, "{text}");
     }
-    assert_eq!(text_of("SELECT JSON rpc_address AS a FROM system.local", "{\"a\": \"x\"}"), "{\"a\":\"127.0.0.1\"}");
+    assert_eq!(
+        text_of("SELECT JSON rpc_address AS a FROM system.local", "{\"a\": \"x\"}"),
+        "{\"a\":\"127.0.0.1\"}"
+    );
 }
 
 #[test]
@@ -66,19 +73,22 @@ fn what_cannot_be_made_is_refused_and_what_is_not_own_is_the_nodes() {
         let why = shown(text, ("x", BIGINT), b"{\"rpc_address\": \"x\"}").expect_err(text);
         assert!(why.contains("shows this proxy"), "{why}");
     }
-    let why = shown("SELECT JSON rpc_address FROM system.local", ("x", TEXT), b"no JSON").expect_err("no JSON");
+    let why = shown("SELECT JSON rpc_address FROM system.local", ("x", TEXT), b"no JSON")
+        .expect_err("no JSON");
     assert!(why.contains("cannot be read"), "{why}");
     assert_eq!(text_of("SELECT toTimestamp(now()) FROM system.local", "now"), "now");
     assert_eq!(text_of("SELECT toJson(cluster_name) FROM system.local", "ring"), "ring");
 }
 
-/// It cannot be told which of the columns are the proxy's own: the request is not known any more, or the node has left the columns out.
+/// It cannot be told which of the columns are the proxy's own: the request is not known any more,
+/// or the node has left the columns out.
 #[test]
 fn a_row_that_is_not_understood_is_not_passed_on() {
     let body = answer(&[("a", INET)], &[Some(&[10, 9, 0, 1])]);
     let found = Found { table: SystemTable::Local, version: 4, flags: 0, body: &body, known: &[] };
     assert!(show_alone(&found, &alone(), None).is_err());
-    let asked = Asked::new("SELECT [key, key], rpc_address AS a FROM system.local", Values::default());
+    let asked =
+        Asked::new("SELECT [key, key], rpc_address AS a FROM system.local", Values::default());
     assert!(show_alone(&found, &alone(), Some(&asked)).is_err());
     let mut body = Vec::new();
     let mut writer = RowsWriter::without_metadata(&mut body, 1);
@@ -91,8 +101,13 @@ fn a_row_that_is_not_understood_is_not_passed_on() {
 #[test]
 fn of_the_proxies_of_a_fleet_functions_are_made_too() {
     let columns = &[("j", TEXT), ("peer", INET)];
-    let read = Read::new(SystemTable::Peers, "SELECT toJson(rpc_address) AS j, peer FROM system.peers", columns);
+    let read = Read::new(
+        SystemTable::Peers,
+        "SELECT toJson(rpc_address) AS j, peer FROM system.peers",
+        columns,
+    );
     assert_eq!(read.rows()[0], [Some(b"\"10.0.0.2\"".to_vec()), Some(vec![10, 0, 0, 2])]);
-    let read = Read::new(SystemTable::Peers, "SELECT JSON * FROM system.peers", &[("[json]", TEXT)]);
+    let read =
+        Read::new(SystemTable::Peers, "SELECT JSON * FROM system.peers", &[("[json]", TEXT)]);
     assert!(read.in_fleet(&fleet(1)).expect_err("JSON").why.contains("not there as JSON"));
 }

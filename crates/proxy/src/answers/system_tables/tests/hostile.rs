@@ -1,5 +1,5 @@
-//! Nodes that answer with anything, and clients that ask for too much: no panic, and no more memory than there is a bound
-//! for.
+//! Nodes that answer with anything, and clients that ask for too much: no panic, and no more memory
+//! than there is a bound for.
 
 use shunt_wire::cql::message::{Value, ValueList, metadata_flag, result_kind};
 
@@ -14,7 +14,8 @@ const TEXTS: [&str; 6] = [
     "SELECT CAST(host_id AS text), toJson(tokens) AS t FROM system.local",
 ];
 
-/// Rewrites an answer in all ways; what comes out must be readable, or the node's own bytes are passed on.
+/// Rewrites an answer in all ways; what comes out must be readable, or the node's own bytes are
+/// passed on.
 fn rewrite(version: u8, flags: u8, body: &[u8]) {
     let known = [ResultColumn { name: "peer".into(), type_option: INET.into() }];
     let (fleet, cluster) = (fleet(2), cluster());
@@ -32,7 +33,12 @@ fn rewrite(version: u8, flags: u8, body: &[u8]) {
                 }
             }
             for shown in shown.into_iter().flatten() {
-                assert!(shown.len() <= 4 * body.len() + (1 << 17), "{} bytes from {}", shown.len(), body.len());
+                assert!(
+                    shown.len() <= 4 * body.len() + (1 << 17),
+                    "{} bytes from {}",
+                    shown.len(),
+                    body.len()
+                );
                 let again = Found { body: &shown, ..found };
                 assert!(again.rows().is_some(), "what is shown must be rows: {body:x?}");
             }
@@ -45,7 +51,12 @@ fn answers() -> Vec<(u8, Vec<u8>)> {
     let values: Vec<Option<&[u8]>> = vec![Some(b"value"); PEERS_V2.len()];
     let mut paged = Vec::new();
     put::int(&mut paged, result_kind::ROWS);
-    put::int(&mut paged, metadata_flag::GLOBAL_TABLE | metadata_flag::HAS_MORE_PAGES | metadata_flag::METADATA_CHANGED);
+    put::int(
+        &mut paged,
+        metadata_flag::GLOBAL_TABLE
+            | metadata_flag::HAS_MORE_PAGES
+            | metadata_flag::METADATA_CHANGED,
+    );
     put::int(&mut paged, 1);
     put::bytes(&mut paged, Some(b"state"));
     put::short_bytes(&mut paged, b"id");
@@ -104,9 +115,12 @@ fn garbage_is_survived() {
 fn columns_without_number_do_not_multiply_by_members() {
     let columns: Vec<Specification<'_>> = vec![("tokens", SET_OF_TEXT); 9_000];
     let text = format!("SELECT {} FROM system.peers", vec!["tokens"; columns.len()].join(","));
-    let member =
-        |number: u32| crate::fleet::Member { address: (number.to_be_bytes(), 9042).into(), incarnation: [0; 16] };
+    let member = |number: u32| crate::fleet::roster::Member {
+        address: (number.to_be_bytes(), 9042).into(),
+        incarnation: [0; 16],
+    };
     let fleet = Fleet::new((1..=200).map(member).collect(), 0).expect("a fleet");
-    let fault = Read::new(SystemTable::Peers, &text, &columns).in_fleet(&fleet).expect_err("too long");
+    let fault =
+        Read::new(SystemTable::Peers, &text, &columns).in_fleet(&fleet).expect_err("too long");
     assert!(fault.why.contains("frame_bytes_max"), "{}", fault.why);
 }

@@ -9,7 +9,9 @@ const KEY: &[Specification<'static>] = &[("peer", INET)];
 
 /// The last bytes of the addresses in the first column.
 fn numbers(rows: &Shown) -> Vec<u8> {
-    rows.iter().map(|row| row[0].as_ref().and_then(|value| value.last().copied()).unwrap_or_default()).collect()
+    rows.iter()
+        .map(|row| row[0].as_ref().and_then(|value| value.last().copied()).unwrap_or_default())
+        .collect()
 }
 
 #[test]
@@ -67,7 +69,8 @@ fn other_conditions_are_refused_by_name() {
 #[test]
 fn null_and_unset_meet_nothing() {
     for value in [Value::Null, Value::Unset] {
-        let mut read = Read::new(SystemTable::Peers, "SELECT peer FROM system.peers WHERE peer = ?", KEY);
+        let mut read =
+            Read::new(SystemTable::Peers, "SELECT peer FROM system.peers WHERE peer = ?", KEY);
         let mut values = ValueList::positional(4);
         values.push(value);
         read.values = values.values();
@@ -96,7 +99,11 @@ fn no_more_rows_come_than_were_asked_for() {
     read.values = values.values();
     assert_eq!(numbers(&read.rows()), [2]);
     // It is about rows, not about what they are counted to.
-    let count = Read::new(SystemTable::Peers, "SELECT count(*) FROM system.peers LIMIT 1", &[("count", BIGINT)]);
+    let count = Read::new(
+        SystemTable::Peers,
+        "SELECT count(*) FROM system.peers LIMIT 1",
+        &[("count", BIGINT)],
+    );
     assert_eq!(count.rows(), [[Some(2i64.to_be_bytes().to_vec())]]);
 }
 
@@ -139,7 +146,10 @@ fn shown(text: &str, columns: &[Specification<'_>]) -> Shown {
 
 #[test]
 fn a_value_stands_under_the_name_that_was_asked_for() {
-    let rows = shown("SELECT rack AS a, \"peer\" AS rack FROM system.peers", &[("a", TEXT), ("rack", INET)]);
+    let rows = shown(
+        "SELECT rack AS a, \"peer\" AS rack FROM system.peers",
+        &[("a", TEXT), ("rack", INET)],
+    );
     assert_eq!(rows[0], [Some(b"r2".to_vec()), Some(vec![10, 0, 0, 2])]);
     let rows = shown("SELECT DISTINCT peer FROM system.peers", KEY);
     assert_eq!(numbers(&rows), [2, 3]);
@@ -148,10 +158,12 @@ fn a_value_stands_under_the_name_that_was_asked_for() {
 #[test]
 fn what_is_no_column_of_a_member_is_null() {
     // Functions of no column that is a member's, whatever they are called and whatever their type.
-    let rows = shown("SELECT now() AS rack, peer FROM system.peers", &[("rack", TEXT), ("peer", INET)]);
+    let rows =
+        shown("SELECT now() AS rack, peer FROM system.peers", &[("rack", TEXT), ("peer", INET)]);
     assert_eq!(rows[1], [None, Some(vec![10, 0, 0, 3])]);
     // Columns of other products, and of other types.
-    let rows = shown("SELECT * FROM system.peers", &[("peer", INET), ("graph", BOOLEAN), ("rack", BLOB)]);
+    let rows =
+        shown("SELECT * FROM system.peers", &[("peer", INET), ("graph", BOOLEAN), ("rack", BLOB)]);
     assert_eq!(rows[0], [Some(vec![10, 0, 0, 2]), None, None]);
 }
 
@@ -163,7 +175,10 @@ fn the_own_row_keeps_its_columns_under_any_name() {
     read.answer = answer(&columns, &[Some(&[10, 9, 0, 1]), Some(&[9; 16]), Some(b"local")]);
     let cluster = cluster();
     let own = Host::member(Place::of(&cluster), ([10, 0, 0, 1], 9042).into());
-    assert_eq!(read.rows(), [[Some(vec![10, 0, 0, 1]), own.value("host_id", None), Some(b"local".to_vec())]]);
+    assert_eq!(
+        read.rows(),
+        [[Some(vec![10, 0, 0, 1]), own.value("host_id", None), Some(b"local".to_vec())]]
+    );
     // A node that says null, or nothing, is believed.
     read.answer = answer(&columns, &[None, None, None]);
     assert_eq!(read.rows(), [[None, None, None]]);
@@ -180,7 +195,10 @@ fn all_rows_come_in_one_page() {
             let mut body = vec![0xee; 16];
             put::int(&mut body, result_kind::ROWS);
             let changed = if metadata_id.is_some() { metadata_flag::METADATA_CHANGED } else { 0 };
-            put::int(&mut body, metadata_flag::GLOBAL_TABLE | metadata_flag::HAS_MORE_PAGES | changed);
+            put::int(
+                &mut body,
+                metadata_flag::GLOBAL_TABLE | metadata_flag::HAS_MORE_PAGES | changed,
+            );
             put::int(&mut body, 1);
             put::bytes(&mut body, state);
             if let Some(id) = metadata_id {
@@ -190,12 +208,25 @@ fn all_rows_come_in_one_page() {
             body.extend_from_slice(INET);
             put::int(&mut body, 1);
             put::bytes(&mut body, Some(&[10, 9, 0, 7]));
-            let found = Found { table: SystemTable::Peers, version, flags: flag::TRACING, body: &body, known: &[] };
+            let found = Found {
+                table: SystemTable::Peers,
+                version,
+                flags: flag::TRACING,
+                body: &body,
+                known: &[],
+            };
             let asked = Asked::new("SELECT peer FROM system.peers", Values::default());
-            let shown = show_fleet(&found, &fleet(1), &cluster(), Some(&asked), 1 << 20).expect("shown").expect("rows");
+            let shown = show_fleet(&found, &fleet(1), &cluster(), Some(&asked), 1 << 20)
+                .expect("shown")
+                .expect("rows");
             assert_eq!(shown[..16], [0xee; 16], "the tracing id");
-            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &shown[16..]) else { panic!("no rows") };
-            assert_eq!((rows.metadata.paging_state, rows.metadata.new_metadata_id), (None, metadata_id));
+            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &shown[16..]) else {
+                panic!("no rows")
+            };
+            assert_eq!(
+                (rows.metadata.paging_state, rows.metadata.new_metadata_id),
+                (None, metadata_id)
+            );
             assert_eq!(rows.metadata.flags, metadata_flag::GLOBAL_TABLE | changed);
             assert_eq!(numbers(&rows_in(version, &shown[16..])), [2, 3]);
         }

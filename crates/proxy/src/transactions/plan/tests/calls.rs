@@ -33,7 +33,8 @@ fn it_is_computed_once_for_keys_and_values() {
       INSERT INTO events (seen, id, at, who) VALUES (now(), uuid(), to_timestamp(now()), ?);
       UPDATE moves SET noted = current_timeuuid() WHERE a = 'x' AND \"B\" = 1;
     COMMIT TRANSACTION";
-    let (timeuuid, uuid, timestamp, varchar) = (native::TIMEUUID, native::UUID, native::TIMESTAMP, native::TEXT);
+    let (timeuuid, uuid, timestamp, varchar) =
+        (native::TIMEUUID, native::UUID, native::TIMESTAMP, native::TEXT);
     let plan = plan_of(text, &[&[timeuuid, uuid, timestamp, varchar], &[timeuuid]]);
     let texts: Vec<_> = plan.draft.texts().map(|text| text.to_string()).collect();
     assert!(texts[0].ends_with("(seen, id, at, who) VALUES (?, ?, ?, ?)"), "{texts:?}");
@@ -54,7 +55,11 @@ fn it_is_computed_once_for_keys_and_values() {
     let id = super::super::partition("ks", "events", &[bytes(0, 1)]);
     assert_eq!(partitions[0], (id, Mode::Exclusive));
     assert_eq!(written(&plan, &Moment::new(WALL_US, 7)), (partitions.clone(), writes.clone()));
-    assert_ne!(written(&plan, &Moment::new(WALL_US, 8)).0[0], partitions[0], "another number, another key");
+    assert_ne!(
+        written(&plan, &Moment::new(WALL_US, 8)).0[0],
+        partitions[0],
+        "another number, another key"
+    );
 }
 
 #[test]
@@ -64,7 +69,13 @@ fn two_of_a_key_are_two_rows() {
         "BEGIN TRANSACTION {insert} {insert} INSERT INTO events (id, at, who) VALUES (uuid(), 5, ?); COMMIT TRANSACTION"
     );
     let key: &[&[u8]] = &[native::UUID, native::TIMESTAMP];
-    let (partitions, _) =
-        written(&plan_of(&text, &[key, key, &[native::UUID, native::TEXT]]), &Moment::new(WALL_US, 7));
-    assert!(partitions[0] != partitions[1] && partitions[1] != partitions[2] && partitions[0] != partitions[2]);
+    let (partitions, _) = written(
+        &plan_of(&text, &[key, key, &[native::UUID, native::TEXT]]),
+        &Moment::new(WALL_US, 7),
+    );
+    assert!(
+        partitions[0] != partitions[1]
+            && partitions[1] != partitions[2]
+            && partitions[0] != partitions[2]
+    );
 }

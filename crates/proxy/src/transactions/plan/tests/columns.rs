@@ -5,12 +5,18 @@ use super::*;
 /// A table with these columns beside its key, each a text.
 fn table_with<'n>(names: impl IntoIterator<Item = &'n str>) -> Arc<Table> {
     let regular = names.into_iter().map(|name| (name, "regular", -1, "text"));
-    table("wide", &[("k", "partition_key", 0, "int")].into_iter().chain(regular).collect::<Vec<_>>())
+    table(
+        "wide",
+        &[("k", "partition_key", 0, "int")].into_iter().chain(regular).collect::<Vec<_>>(),
+    )
 }
 
-/// If a node is asked for the columns of such a table, by a transaction that reads `plain` and writes so.
+/// If a node is asked for the columns of such a table, by a transaction that reads `plain` and
+/// writes so.
 fn asks(table: &Arc<Table>, write: &str) -> bool {
-    let text = format!("BEGIN TRANSACTION LET a = (SELECT plain FROM wide WHERE k = 1); {write}; COMMIT TRANSACTION");
+    let text = format!(
+        "BEGIN TRANSACTION LET a = (SELECT plain FROM wide WHERE k = 1); {write}; COMMIT TRANSACTION"
+    );
     let outline = Outline::read(&text, "ks").unwrap_or_else(|refusal| panic!("{write}: {refusal}"));
     let draft = Draft::new(outline, &[Arc::clone(table)], 0, false).expect(write);
     let shown = shown(&draft, &[&["plain"]]);
@@ -24,13 +30,26 @@ fn columns_of_a_wide_table_are_looked_for_in_a_long_text_at_once() {
     let table = table_with(names.iter().map(String::as_str).chain(["plain"]));
     let long = "column ".repeat(149_000);
     assert!(!asks(&table, &format!("UPDATE wide SET plain = '{long}' WHERE k = 1")));
-    assert!(asks(&table, &format!("UPDATE wide SET plain = '{long}', column9999 = 'a' WHERE k = 1")));
+    assert!(asks(
+        &table,
+        &format!("UPDATE wide SET plain = '{long}', column9999 = 'a' WHERE k = 1")
+    ));
 }
 
 /// Not to ask where a write names a column that is not read would be to write into another one.
 #[test]
 fn a_column_that_a_write_names_is_found_however_it_is_written() {
-    let table = table_with(["plain", "other", "plain_other", "Mixed", "a b", "q\"q", "\u{fc}", "9th", "_low"]);
+    let table = table_with([
+        "plain",
+        "other",
+        "plain_other",
+        "Mixed",
+        "a b",
+        "q\"q",
+        "\u{fc}",
+        "9th",
+        "_low",
+    ]);
     for (write, asked) in [
         ("UPDATE wide SET plain = 'a' WHERE k = 1", false),
         ("UPDATE wide SET PLAIN='a' WHERE k = 1", false),

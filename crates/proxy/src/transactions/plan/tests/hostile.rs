@@ -1,4 +1,5 @@
-//! Tables that somebody has made to harm the proxies: who may make tables needs no right on any other for that.
+//! Tables that somebody has made to harm the proxies: who may make tables needs no right on any
+//! other for that.
 
 use super::*;
 use crate::transactions::plans::Plans;
@@ -12,15 +13,24 @@ fn table_of(types: &[(String, Vec<String>)], cql_type: &str) -> Result<Table, St
         .iter()
         .map(|(name, fields)| {
             let names: Vec<&str> = names.iter().take(fields.len()).map(String::as_str).collect();
-            vec![text(name), texts(&names), texts(&fields.iter().map(String::as_str).collect::<Vec<_>>())]
+            vec![
+                text(name),
+                texts(&names),
+                texts(&fields.iter().map(String::as_str).collect::<Vec<_>>()),
+            ]
         })
         .collect();
     let types = with_rows(&of_types, &rows, |rows| Types::read("ks", rows));
     let read = [vec![Some(vec![1; 16]), text("BLOCKING")]];
-    let table =
-        with_rows(&[("id", native::UUID), ("read_repair", native::TEXT)], &read, |rows| Table::read(types, "t", rows));
-    let of_columns =
-        [("column_name", native::TEXT), ("kind", native::TEXT), ("position", native::INT), ("type", native::TEXT)];
+    let table = with_rows(&[("id", native::UUID), ("read_repair", native::TEXT)], &read, |rows| {
+        Table::read(types, "t", rows)
+    });
+    let of_columns = [
+        ("column_name", native::TEXT),
+        ("kind", native::TEXT),
+        ("position", native::INT),
+        ("type", native::TEXT),
+    ];
     let position = || Some((-1_i32).to_be_bytes().to_vec());
     let rows = [
         vec![text("k"), text("partition_key"), Some(vec![0; 4]), text("int")],
@@ -46,14 +56,19 @@ fn plans_on_wide_tables_take_no_more_memory_than_others() {
         let shown = shown(&draft, &[]);
         let plan = Arc::new(Plan::new(draft, &shown).expect("a plan"));
         plans.keep(("ks".into(), text.as_str().into()), &plan, 5, 0);
-        assert!(plans.usable(&("ks".into(), text.as_str().into()), 0).is_some(), "the last one is kept");
+        assert!(
+            plans.usable(&("ks".into(), text.as_str().into()), 0).is_some(),
+            "the last one is kept"
+        );
         assert!(plans.by_text.len() < 40, "{number}");
     }
 }
 
 /// Types that have the next one in each of so many fields; nodes keep each once.
 fn in_each_other(depth: usize, fields: usize) -> Vec<(String, Vec<String>)> {
-    let field = |level: usize| if level + 1 == depth { "int".to_owned() } else { format!("frozen<t{}>", level + 1) };
+    let field = |level: usize| {
+        if level + 1 == depth { "int".to_owned() } else { format!("frozen<t{}>", level + 1) }
+    };
     (0..depth).map(|level| (format!("t{level}"), vec![field(level); fields])).collect()
 }
 
@@ -73,12 +88,15 @@ fn a_type_that_is_deep_in_itself_is_refused() {
     assert!(table_of(&[], &deep).is_err());
 }
 
-/// A name stands in a text more often than its value does in a message, and each of its places is bound.
+/// A name stands in a text more often than its value does in a message, and each of its places is
+/// bound.
 #[test]
 fn a_value_that_is_named_more_often_than_it_is_sent_is_counted_as_often() {
     let text = |places: usize| {
         let names = vec![":a"; places].join(", ");
-        format!("BEGIN TRANSACTION UPDATE accounts SET tags = {{{names}}} WHERE id = 1; COMMIT TRANSACTION")
+        format!(
+            "BEGIN TRANSACTION UPDATE accounts SET tags = {{{names}}} WHERE id = 1; COMMIT TRANSACTION"
+        )
     };
     let bind = |places: usize, bytes: usize| {
         let draft = draft(&text(places)).expect("a transaction");
@@ -87,12 +105,20 @@ fn a_value_that_is_named_more_often_than_it_is_sent_is_counted_as_often() {
         let mut list = ValueList::named(4);
         list.push_named("a", shunt_wire::cql::message::Value::Bytes(&vec![b'a'; bytes]));
         plan.bind(&list.values()).map(|values| {
-            assert_eq!(bytes_of(&values), places * (bytes + size_of::<Value>()), "what its client's share is counted");
+            assert_eq!(
+                bytes_of(&values),
+                places * (bytes + size_of::<Value>()),
+                "what its client's share is counted"
+            );
             values.len()
         })
     };
     let refused = bind(4_096, 1 << 20).expect_err("4 GiB");
-    assert!(refused.message.contains("binds values of more than 3145728 bytes"), "{}", refused.message);
+    assert!(
+        refused.message.contains("binds values of more than 3145728 bytes"),
+        "{}",
+        refused.message
+    );
     assert_eq!(bind(1, 3 << 20), Ok(1), "as much as a request may have");
     assert_eq!(bind(4_096, 768), Ok(4_096));
     assert!(bind(4_096, 769).is_err());

@@ -32,7 +32,11 @@ fn cells(values: &[Option<i32>]) -> Cells {
 }
 
 /// What a statement answers on a row: none if it is carried out.
-fn answer(text: &str, values: &[i32], row: Option<Cells>) -> Option<(Vec<String>, Vec<Option<i32>>)> {
+fn answer(
+    text: &str,
+    values: &[i32],
+    row: Option<Cells>,
+) -> Option<(Vec<String>, Vec<Option<i32>>)> {
     let plan = plan(text);
     let (bound, list) = (plan.draft.lone.as_ref().expect("a single statement"), ints(values));
     let values = plan.bind(&list.values()).expect("values");
@@ -64,11 +68,19 @@ fn what_is_refused_shows_what_nodes_show() {
     let exists = "UPDATE leases SET v = 1 WHERE k = 1 AND c = ? IF EXISTS";
     assert_eq!(answer(exists, &[2], None), Some((vec!["[applied]".into()], vec![Some(0)])));
     assert_eq!(answer(exists, &[2], row()), None);
-    let of = "DELETE FROM leases WHERE k = 1 AND c = 2 IF v = ? AND \"Owner\" IN (?, 9) AND v = null";
+    let of =
+        "DELETE FROM leases WHERE k = 1 AND c = 2 IF v = ? AND \"Owner\" IN (?, 9) AND v = null";
     let columns = vec!["[applied]".into(), "v".into(), "Owner".into()];
     assert_eq!(answer(of, &[5, 7], row()), Some((columns, vec![Some(0), None, Some(7)])));
     assert_eq!(answer(of, &[5, 7], None), Some((vec!["[applied]".into()], vec![Some(0)])));
-    assert_eq!(answer("UPDATE leases SET v = 1 WHERE k = 1 AND c = 2 IF v = null AND \"Owner\" != 7", &[], None), None);
+    assert_eq!(
+        answer(
+            "UPDATE leases SET v = 1 WHERE k = 1 AND c = 2 IF v = null AND \"Owner\" != 7",
+            &[],
+            None
+        ),
+        None
+    );
     assert_eq!(answer("UPDATE leases SET v = 1 WHERE k = 1 AND c = 2", &[], row()), None);
 }
 
@@ -109,7 +121,8 @@ fn write(read: Option<&RowRead>, is_refused: bool) -> (String, Vec<i64>) {
     let plan = plan("UPDATE leases SET v = 5 WHERE k = 3 AND c = 4 IF v = null");
     let lone = plan.draft.lone.as_ref().expect("a single statement");
     let row = read.map(|read| ReadRow::of(2, read).expect("a row"));
-    let (text, list) = plan.with(&[]).lone_write(lone, row.as_ref(), 1_000, is_refused).expect("a write");
+    let (text, list) =
+        plan.with(&[]).lone_write(lone, row.as_ref(), 1_000, is_refused).expect("a write");
     let number = |value: Wire<'_>| match value {
         Wire::Bytes(bytes) => bytes.iter().fold(0, |sum, byte| sum << 8 | i64::from(*byte)),
         Wire::Null => -1,
@@ -126,8 +139,9 @@ fn a_row_is_made_anew_behind_what_may_come_late_and_before_it_is_written_to() {
     let batch = |part: &str| format!("BEGIN UNLOGGED BATCH\n{part}{statement};\nAPPLY BATCH");
     let delete = "DELETE FROM USING TIMESTAMP ? ..;\n";
     assert_eq!(write(Some(&None), false), (batch(delete), vec![1_000, 3, 4]));
-    let updates =
-        ["\"Owner\"", "v"].map(|column| format!("UPDATE USING TIMESTAMP ? AND TTL ? SET {column} = ? ..;\n")).concat();
+    let updates = ["\"Owner\"", "v"]
+        .map(|column| format!("UPDATE USING TIMESTAMP ? AND TTL ? SET {column} = ? ..;\n"))
+        .concat();
     let number = |value: i64| -> Option<Box<[u8]>> { Some(value.to_be_bytes().into()) };
     let small = |value: i32| -> Option<Box<[u8]>> { Some(value.to_be_bytes().into()) };
     // The one lives for 9 s more, the other for ever.
@@ -146,9 +160,11 @@ fn a_row_is_made_anew_behind_what_may_come_late_and_before_it_is_written_to() {
     assert_eq!(write(Some(&both), true).0, only(&updates));
     let read = ReadRow::of(2, &both).expect("a row");
     assert_eq!((read.latest_us, read.cells.clone()), (60, Some(cells(&[Some(7), Some(8)]))));
-    for broken in
-        [vec![], vec![small(7), number(9), number(50), small(8), None, number(60)], vec![small(7), small(9), small(50)]]
-    {
+    for broken in [
+        vec![],
+        vec![small(7), number(9), number(50), small(8), None, number(60)],
+        vec![small(7), small(9), small(50)],
+    ] {
         assert!(ReadRow::of(2, &Some(broken)).is_none());
     }
 }
@@ -163,17 +179,23 @@ fn a_literal_that_nodes_take_as_it_happens_is_refused() {
     ] {
         let error = draft_on(maps(), text).expect_err(text);
         assert!(error.contains("the value of m") && error.contains("twice"), "{error}");
-        let outline = Outline::read(text.trim_end_matches(" IF EXISTS"), "ks").expect("a statement");
+        let outline =
+            Outline::read(text.trim_end_matches(" IF EXISTS"), "ks").expect("a statement");
         let error = Draft::new(outline, &[maps()], 0, false).expect_err("a transaction").message;
         assert!(error.contains("twice"), "{error}");
     }
-    assert!(draft_on(maps(), "UPDATE leases SET m = {'a': 1, 'b': 2} WHERE k = 1 AND c = 1").is_ok());
+    assert!(
+        draft_on(maps(), "UPDATE leases SET m = {'a': 1, 'b': 2} WHERE k = 1 AND c = 1").is_ok()
+    );
 }
 
 #[test]
 fn a_row_that_no_message_has_room_for_is_refused_by_name() {
     let plan = plan("UPDATE leases SET v = 5 WHERE k = 3 AND c = 4 IF v = null");
-    let read = |bytes: usize| ReadRow { cells: Some(vec![Some(vec![0; bytes].into()); 2]), ..row_of_nothing() };
+    let read = |bytes: usize| ReadRow {
+        cells: Some(vec![Some(vec![0; bytes].into()); 2]),
+        ..row_of_nothing()
+    };
     assert_eq!(plan.with(&[]).check_anew(&read(6_000_000)), Ok(()));
     assert_eq!(plan.with(&[]).check_anew(&row_of_nothing()), Ok(()));
     let error = plan.with(&[]).check_anew(&read(7_000_000)).expect_err("too long");
@@ -192,9 +214,15 @@ fn what_it_may_not_be_is_refused_by_name() {
         ("DELETE FROM leases WHERE k = 1 IF EXISTS", "Some clustering keys are missing"),
         ("UPDATE leases SET x = 1 WHERE k = 1 AND c = 1", "Undefined column name x"),
         ("UPDATE leases SET v = 1 WHERE k = 1 AND c = 1 IF x = 1", "Undefined column name x"),
-        ("UPDATE leases SET v = 1 WHERE k = 1 AND c = 1 IF c = 1", "PRIMARY KEY column 'c' cannot have IF conditions"),
+        (
+            "UPDATE leases SET v = 1 WHERE k = 1 AND c = 1 IF c = 1",
+            "PRIMARY KEY column 'c' cannot have IF conditions",
+        ),
         ("SELECT v FROM leases WHERE k = 1", "no batch and no transaction"),
-        ("BEGIN BATCH UPDATE leases SET v = 1 WHERE k = 1 AND c = 1 APPLY BATCH", "no batch and no transaction"),
+        (
+            "BEGIN BATCH UPDATE leases SET v = 1 WHERE k = 1 AND c = 1 APPLY BATCH",
+            "no batch and no transaction",
+        ),
         (
             "BEGIN TRANSACTION SELECT v FROM leases WHERE k = 1 AND c = 1; COMMIT TRANSACTION",
             "no batch and no transaction",
@@ -210,7 +238,8 @@ fn what_it_may_not_be_is_refused_by_name() {
         (("l", "regular", -1, "list<int>"), "not frozen"),
         (("u", "regular", -1, "spot"), "not frozen"),
     ] {
-        let error = draft_on(leases(&[column]), "DELETE FROM leases WHERE k = 1 AND c = 1").expect_err(shown);
+        let error = draft_on(leases(&[column]), "DELETE FROM leases WHERE k = 1 AND c = 1")
+            .expect_err(shown);
         assert!(error.to_lowercase().contains(shown), "{error}");
     }
     let bare = table("leases", &[("k", "partition_key", 0, "int")]);
@@ -221,7 +250,8 @@ fn what_it_may_not_be_is_refused_by_name() {
     for (seconds, shown) in [(-1, "greater or equal to 0"), (i32::MAX, "too large")] {
         let list = ints(&[seconds]);
         let values = plan.bind(&list.values()).expect("values");
-        let error = plan.with(&values).lives(plan.draft.lone.as_ref().expect("one")).expect_err(shown);
+        let error =
+            plan.with(&values).lives(plan.draft.lone.as_ref().expect("one")).expect_err(shown);
         assert!(error.message.contains(shown), "{}", error.message);
     }
 }
@@ -240,7 +270,8 @@ fn a_row_is_one_whatever_the_bytes_of_its_clustering_key() {
             ("v", "regular", -1, "int"),
         ],
     );
-    let text = "UPDATE numbers SET v = 1 WHERE k = ? AND c = ? AND d = ? AND b = ? AND t = ? IF v = 2";
+    let text =
+        "UPDATE numbers SET v = 1 WHERE k = ? AND c = ? AND d = ? AND b = ? AND t = ? IF v = 2";
     let draft = draft_on(numbers, text).expect("a statement");
     let shown = shown(&draft, &[]);
     let plan = Plan::new(draft, &shown).expect("a plan");
@@ -258,13 +289,20 @@ fn a_row_is_one_whatever_the_bytes_of_its_clustering_key() {
         key[place] = part;
         row(key)
     };
-    // 5 with a zero in front, 1.0 and 1.00, true and true, and a tuple whose last value is not there.
+    // 5 with a zero in front, 1.0 and 1.00, true and true, and a tuple whose last value is not
+    // there.
     for (place, part) in [(1, &[0, 5][..]), (2, &[0, 0, 0, 2, 100]), (3, &[2]), (4, one)] {
         assert_eq!(with(place, part), row(key), "{place}");
     }
-    for (place, part) in
-        [(0, &[0, 5][..]), (0, &[6]), (1, &[6]), (1, &[]), (2, &[0, 0, 0, 1, 11]), (3, &[0]), (4, &other)]
-    {
+    for (place, part) in [
+        (0, &[0, 5][..]),
+        (0, &[6]),
+        (1, &[6]),
+        (1, &[]),
+        (2, &[0, 0, 0, 1, 11]),
+        (3, &[0]),
+        (4, &other),
+    ] {
         assert_ne!(with(place, part), row(key), "{place}");
     }
 }
@@ -278,25 +316,40 @@ fn it_waits_for_transactions_on_its_partition() {
         let shown = shown(&draft, &[]);
         Plan::new(draft, &shown).expect("a plan").with(&[]).partitions().expect("a key")
     };
-    let of_statement = plan("UPDATE leases SET v = 1 WHERE k = 3 AND c = 4").with(&[]).partitions().expect("a key");
-    for other in ["UPDATE leases SET v = 2 WHERE k = 3 AND c = 4", "INSERT INTO leases (k, c) VALUES (3, 5)"] {
+    let of_statement = plan("UPDATE leases SET v = 1 WHERE k = 3 AND c = 4")
+        .with(&[])
+        .partitions()
+        .expect("a key");
+    for other in
+        ["UPDATE leases SET v = 2 WHERE k = 3 AND c = 4", "INSERT INTO leases (k, c) VALUES (3, 5)"]
+    {
         let written = of_transaction(&format!("BEGIN TRANSACTION {other}; COMMIT TRANSACTION"));
         assert_eq!(written.len(), 1);
-        assert!(of_statement.contains(&(written[0].0, Mode::Shared)), "{other}: {written:?} {of_statement:?}");
+        assert!(
+            of_statement.contains(&(written[0].0, Mode::Shared)),
+            "{other}: {written:?} {of_statement:?}"
+        );
     }
 }
 
 /// A table whose columns these are cannot have the mode, as `ALTER` sees it, and as statements do.
 fn unfit(columns: &[(&str, &str, &str)]) -> (Option<String>, Option<String>) {
-    let of_columns =
-        [("column_name", native::TEXT), ("kind", native::TEXT), ("position", native::INT), ("type", native::TEXT)];
+    let of_columns = [
+        ("column_name", native::TEXT),
+        ("kind", native::TEXT),
+        ("position", native::INT),
+        ("type", native::TEXT),
+    ];
     let position = |place: usize| Some((place as i32).to_be_bytes().to_vec());
     let rows: Vec<_> = (0..)
         .zip(columns)
-        .map(|(place, (name, kind, cql_type))| vec![text(name), text(kind), position(place), text(cql_type)])
+        .map(|(place, (name, kind, cql_type))| {
+            vec![text(name), text(kind), position(place), text(cql_type)]
+        })
         .collect();
     let by_text = with_rows(&of_columns, &rows, schema::unfit_by_text);
-    let columns: Vec<_> = (0..).zip(columns).map(|(place, (name, kind, of))| (*name, *kind, place, *of)).collect();
+    let columns: Vec<_> =
+        (0..).zip(columns).map(|(place, (name, kind, of))| (*name, *kind, place, *of)).collect();
     (by_text, table("leases", &columns).unfit_alone())
 }
 
@@ -309,7 +362,8 @@ fn alter_refuses_what_statements_would_be_refused_on() {
     };
     assert_eq!(unfit(&columns(64)), (None, None));
     let key = ("k", "partition_key", "int");
-    let frozen = [key, ("v", "regular", "frozen<spot>"), ("w", "regular", "tuple<int, frozen<list<spot>>>")];
+    let frozen =
+        [key, ("v", "regular", "frozen<spot>"), ("w", "regular", "tuple<int, frozen<list<spot>>>")];
     assert_eq!(unfit(&frozen), (None, None));
     for (columns, shown) in [
         (columns(65), "65 columns"),
@@ -333,7 +387,8 @@ fn a_table_whose_rows_take_too_long_a_text_cannot_have_the_mode() {
     let of = |keys: &[String]| {
         let keys = keys.iter().map(|name| (name.as_str(), "clustering", "int"));
         let regular = names.iter().map(|name| (name.as_str(), "regular", "int"));
-        let columns: Vec<_> = [("k", "partition_key", "int")].into_iter().chain(keys).chain(regular).collect();
+        let columns: Vec<_> =
+            [("k", "partition_key", "int")].into_iter().chain(keys).chain(regular).collect();
         unfit(&columns)
     };
     // Of 1,100 there would be more values than a message can have.
@@ -351,7 +406,10 @@ fn a_table_with_another_column_has_another_layout() {
     let layout = |table: &Table| table.layout();
     assert_eq!(layout(&leases(&[])), layout(&leases(&[])));
     assert_ne!(layout(&leases(&[])), layout(&leases(&[("w", "regular", -1, "int")])));
-    assert_ne!(layout(&leases(&[("w", "regular", -1, "text")])), layout(&leases(&[("w", "regular", -1, "int")])));
+    assert_ne!(
+        layout(&leases(&[("w", "regular", -1, "text")])),
+        layout(&leases(&[("w", "regular", -1, "int")]))
+    );
     let frozen = leases(&[("w", "regular", -1, "frozen<list<int>>")]);
     assert_eq!((frozen.unfit_alone(), leases(&[]).unfit_alone()), (None, None));
 }

@@ -22,7 +22,11 @@ fn params_with_everything<'a>(values: &'a ValueList) -> QueryParams<'a> {
 fn a_query_has_the_specified_layout() {
     let mut values = ValueList::positional(4);
     values.push(Value::Bytes(b"v")).push(Value::Unset);
-    let params = QueryParams { values: values.values(), page_size: Some(2), ..QueryParams::simple(Consistency::ONE) };
+    let params = QueryParams {
+        values: values.values(),
+        page_size: Some(2),
+        ..QueryParams::simple(Consistency::ONE)
+    };
     let tail = [
         0, 2, // value count
         0, 0, 0, 1, b'v', 0xFF, 0xFF, 0xFF, 0xFE, // values
@@ -72,8 +76,10 @@ fn what_a_node_may_be_unable_to_read_is_told() {
         QueryParams { serial_consistency: Some(Consistency(12)), ..plain },
         QueryParams { timestamp: Some(i64::MIN), ..plain },
     ];
-    let sound = QueryParams { serial_consistency: Some(Consistency::SERIAL), timestamp: Some(0), ..plain };
-    for (params, expected) in doubtful.map(|params| (params, true)).into_iter().chain([(plain, false), (sound, false)])
+    let sound =
+        QueryParams { serial_consistency: Some(Consistency::SERIAL), timestamp: Some(0), ..plain };
+    for (params, expected) in
+        doubtful.map(|params| (params, true)).into_iter().chain([(plain, false), (sound, false)])
     {
         assert_eq!(params.is_doubtful(), expected, "{params:?}");
         let bytes = body(|out| encode::execute(out, 5, b"id", Some(b"meta"), &params));
@@ -81,7 +87,8 @@ fn what_a_node_may_be_unable_to_read_is_told() {
     }
 }
 
-/// Cassandra 5 carries `INSERT INTO t` out in the keyspace that a message of version 3 or 4 names so.
+/// Cassandra 5 carries `INSERT INTO t` out in the keyspace that a message of version 3 or 4 names
+/// so.
 #[test]
 fn a_keyspace_is_read_in_all_versions_as_nodes_do() {
     for version in [3, 4] {
@@ -110,7 +117,9 @@ fn text_that_is_not_utf8_is_refused() {
 
 #[test]
 fn prepare_has_flags_in_v5_only() {
-    for (version, keyspace, expected) in [(4, Some("ks"), None), (5, Some("ks"), Some("ks")), (5, None, None)] {
+    for (version, keyspace, expected) in
+        [(4, Some("ks"), None), (5, Some("ks"), Some("ks")), (5, None, None)]
+    {
         let bytes = body(|out| encode::prepare(out, version, "Q", keyspace));
         refuses_every_start(&bytes, |bytes| Prepare::decode(version, bytes));
         let found = Prepare::decode(version, &bytes).unwrap();

@@ -4,7 +4,8 @@ use super::super::*;
 use super::{body, refuses_every_start};
 use crate::cql::message::errors::Failures;
 
-const COUNTS: ReplicaCounts = ReplicaCounts { consistency: Consistency::LOCAL_QUORUM, received: 1, block_for: 2 };
+const COUNTS: ReplicaCounts =
+    ReplicaCounts { consistency: Consistency::LOCAL_QUORUM, received: 1, block_for: 2 };
 
 fn round_trip(version: u8, code: i32, details: ErrorDetails<'_>) {
     let sent = ErrorMessage { code, message: "text", details };
@@ -21,13 +22,18 @@ fn errors_carry_what_their_code_adds() {
         let consistency = Consistency::ALL;
         let unavailable = ErrorDetails::Unavailable { consistency, required: 3, alive: 1 };
         round_trip(version, error_code::UNAVAILABLE, unavailable);
-        let timeout = ErrorDetails::WriteTimeout { counts: COUNTS, write_type: "BATCH", contentions: None };
+        let timeout =
+            ErrorDetails::WriteTimeout { counts: COUNTS, write_type: "BATCH", contentions: None };
         round_trip(version, error_code::WRITE_TIMEOUT, timeout);
         let timeout = ErrorDetails::ReadTimeout { counts: COUNTS, data_present: true };
         round_trip(version, error_code::READ_TIMEOUT, timeout);
         let function = ErrorDetails::FunctionFailure { keyspace: "ks", function: "f", arguments };
         round_trip(version, error_code::FUNCTION_FAILURE, function);
-        round_trip(version, error_code::CAS_WRITE_UNKNOWN, ErrorDetails::CasWriteUnknown { counts: COUNTS });
+        round_trip(
+            version,
+            error_code::CAS_WRITE_UNKNOWN,
+            ErrorDetails::CasWriteUnknown { counts: COUNTS },
+        );
         let exists = ErrorDetails::AlreadyExists { keyspace: "ks", table: "" };
         round_trip(version, error_code::ALREADY_EXISTS, exists);
         round_trip(version, error_code::UNPREPARED, ErrorDetails::Unprepared { id: b"id" });
@@ -54,7 +60,9 @@ fn failures_are_a_number_in_v4_and_a_map_in_v5() {
     });
     refuses_every_start(&bytes, |bytes| ErrorMessage::decode(5, bytes));
     let found = ErrorMessage::decode(5, &bytes).unwrap();
-    let ErrorDetails::ReadFailure { failures: Failures::Reasons(reasons), data_present: true, .. } = found.details
+    let ErrorDetails::ReadFailure {
+        failures: Failures::Reasons(reasons), data_present: true, ..
+    } = found.details
     else {
         panic!("{found:?}")
     };
@@ -96,7 +104,13 @@ fn events_survive_the_round_trip() {
     let arguments = body(|out| put::string_list(out, ["int"]));
     let arguments = Reader::new(&arguments).string_list("arguments").unwrap();
     let schema = |target, name, arguments| {
-        Event::SchemaChange(SchemaChange { change: "CREATED", target, keyspace: "ks", name, arguments })
+        Event::SchemaChange(SchemaChange {
+            change: "CREATED",
+            target,
+            keyspace: "ks",
+            name,
+            arguments,
+        })
     };
     let v6 = "[2001:db8::1]:9042".parse().unwrap();
     for event in [
@@ -125,7 +139,10 @@ fn addresses_are_checked() {
         bytes.extend_from_slice(address);
         Event::decode(&bytes).unwrap_err().to_string()
     };
-    assert_eq!(event(&[5]), "node address at byte 19: expected an address of 4 or 16 bytes, found 0x5");
+    assert_eq!(
+        event(&[5]),
+        "node address at byte 19: expected an address of 4 or 16 bytes, found 0x5"
+    );
     assert_eq!(
         event(&[4, 1, 2, 3, 4, 0, 1, 0, 0]),
         "node address at byte 24: expected a port from 0 to 65535, found 0x10000"
@@ -141,7 +158,8 @@ fn the_small_responses() {
         let bytes = body(|out| encode::auth_success(out, token));
         assert_eq!(AuthToken::decode(&bytes), Ok(AuthToken { token }));
     }
-    let bytes = body(|out| encode::supported(out, [("COMPRESSION", vec!["lz4", "snappy"]), ("X", vec![])]));
+    let bytes =
+        body(|out| encode::supported(out, [("COMPRESSION", vec!["lz4", "snappy"]), ("X", vec![])]));
     refuses_every_start(&bytes, Supported::decode);
     let options = Supported::decode(&bytes).unwrap().options;
     assert!(options.get("COMPRESSION").unwrap().iter().eq(["lz4", "snappy"]));

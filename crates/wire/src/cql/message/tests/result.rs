@@ -19,7 +19,13 @@ fn the_results_without_columns() {
     let bytes = body(|out| encode::set_keyspace(out, "ks"));
     refuses_every_start(&bytes, |bytes| ResultMessage::decode(4, bytes));
     assert_eq!(ResultMessage::decode(4, &bytes), Ok(ResultMessage::SetKeyspace("ks")));
-    let change = SchemaChange { change: "DROPPED", target: "TYPE", keyspace: "ks", name: Some("t"), arguments: None };
+    let change = SchemaChange {
+        change: "DROPPED",
+        target: "TYPE",
+        keyspace: "ks",
+        name: Some("t"),
+        arguments: None,
+    };
     let bytes = body(|out| encode::schema_change(out, &change));
     refuses_every_start(&bytes, |bytes| ResultMessage::decode(4, bytes));
     assert_eq!(ResultMessage::decode(4, &bytes), Ok(ResultMessage::SchemaChange(change)));
@@ -191,7 +197,9 @@ fn prepared_may_have_neither_markers_nor_result() {
         result: &[],
     };
     let bytes = body(|out| prepared(out, 5, &spec));
-    let ResultMessage::Prepared(found) = ResultMessage::decode(5, &bytes).unwrap() else { panic!("not prepared") };
+    let ResultMessage::Prepared(found) = ResultMessage::decode(5, &bytes).unwrap() else {
+        panic!("not prepared")
+    };
     assert_eq!((found.bind.count, found.bind.partition_key().len()), (0, 0));
     assert_eq!(found.result.columns().count(), 0);
 }

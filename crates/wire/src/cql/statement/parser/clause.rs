@@ -14,10 +14,12 @@ pub(super) struct Using {
     pub(super) lives: Option<bool>,
 }
 
-/// Words that end a list of relations or conditions. All but `GROUP` and `PER` are reserved, and these two can only be
-/// columns at the start of a relation, where they are not looked for.
-const CLAUSE_ENDS: [&str; 12] =
-    ["ORDER", "GROUP", "LIMIT", "PER", "ALLOW", "IF", "WITH", "USING", "INSERT", "UPDATE", "DELETE", "APPLY"];
+/// Words that end a list of relations or conditions. All but `GROUP` and `PER` are reserved, and
+/// these two can only be columns at the start of a relation, where they are not looked for.
+const CLAUSE_ENDS: [&str; 12] = [
+    "ORDER", "GROUP", "LIMIT", "PER", "ALLOW", "IF", "WITH", "USING", "INSERT", "UPDATE", "DELETE",
+    "APPLY",
+];
 
 impl<'a> Parser<'a> {
     fn at_clause_end(&self) -> bool {
@@ -32,7 +34,8 @@ impl<'a> Parser<'a> {
             keyspace = Some(std::mem::replace(&mut table, self.identifier()?));
         }
         if self.is_cut && self.lexer.is_at_end() {
-            // The name may go on, or be that of a keyspace: what follows it is not known, and may be half of a comment's beginning.
+            // The name may go on, or be that of a keyspace: what follows it is not known, and may
+            // be half of a comment's beginning.
             return None;
         }
         (statement.keyspace, statement.table) = (keyspace, Some(table));
@@ -50,12 +53,13 @@ impl<'a> Parser<'a> {
             }
         }
         statement.plain_where = plain;
-        statement.terms = TermSource::Where { text: self.lexer.slice(start, self.token.start), marker };
+        statement.terms =
+            TermSource::Where { text: self.lexer.slice(start, self.token.start), marker };
         Some(())
     }
 
-    /// One relation of `WHERE` or condition of `IF`, up to `AND` or the next clause; the inner option is its term if
-    /// it is `column = literal or marker`.
+    /// One relation of `WHERE` or condition of `IF`, up to `AND` or the next clause; the inner
+    /// option is its term if it is `column = literal or marker`.
     pub(in crate::cql::statement) fn relation(&mut self) -> Option<Option<KeyTerm<'a>>> {
         let key_term = match self.token.identifier() {
             Some(column) if self.lexer.peek().is(b'=') => {
@@ -73,7 +77,8 @@ impl<'a> Parser<'a> {
         (self.at_clause_end() || self.token.is_word("AND")).then_some(key_term)
     }
 
-    /// `a IN (..)`, `a > ?`, `(a, b) <= (..)`, `token(a) > ..`, `a['x'] = ..`, `a CONTAINS KEY ..`, `EXISTS`, ..
+    /// `a IN (..)`, `a > ?`, `(a, b) <= (..)`, `token(a) > ..`, `a['x'] = ..`, `a CONTAINS KEY ..`,
+    /// `EXISTS`, ..
     fn other_relation(&mut self) -> Option<()> {
         let mut between = false;
         let mut first = true;
@@ -87,7 +92,9 @@ impl<'a> Parser<'a> {
             }
             let token = self.bump();
             match token.kind {
-                TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';' | b')' | b']' | b'}' | b',') => {
+                TokenKind::End
+                | TokenKind::Bad
+                | TokenKind::Punctuation(b';' | b')' | b']' | b'}' | b',') => {
                     return None;
                 }
                 TokenKind::Punctuation(b'(' | b'[' | b'{') => {

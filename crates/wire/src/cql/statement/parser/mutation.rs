@@ -7,7 +7,8 @@ use crate::cql::statement::terms::TermSource;
 use crate::cql::statement::{ColumnKind, Identifier, Kind, Statement};
 
 impl<'a> Parser<'a> {
-    /// Judges a second execution of a whole INSERT, UPDATE or DELETE, apart from the columns that it writes.
+    /// Judges a second execution of a whole INSERT, UPDATE or DELETE, apart from the columns that
+    /// it writes.
     fn conclude(&mut self, statement: &Statement<'a>, using: Using, gives_values: bool) {
         self.unstamped |= !using.stamped;
         let cells = self.cells(statement);
@@ -127,8 +128,8 @@ impl<'a> Parser<'a> {
         Some(self.term()?.fixed && fixed && is_replaced(kind))
     }
 
-    /// Reads the term that is added to or taken from a column. A counter, and a list that grows, differ after a second
-    /// execution; a set or a map does not.
+    /// Reads the term that is added to or taken from a column. A counter, and a list that grows,
+    /// differ after a second execution; a set or a map does not.
     fn addend(&mut self, kind: Option<ColumnKind>) -> Option<bool> {
         Some(self.term()?.fixed && kind == Some(ColumnKind::Keyed))
     }
@@ -155,8 +156,10 @@ impl<'a> Parser<'a> {
         while !self.token.is_word("FROM") {
             let column = self.identifier()?;
             if self.eat(b'[') {
-                // Deleting an element of a list moves the later ones up, so a second time deletes another.
-                let keyed = table.is_none_or(|table| self.written(table, &column) == Some(ColumnKind::Keyed));
+                // Deleting an element of a list moves the later ones up, so a second time deletes
+                // another.
+                let keyed = table
+                    .is_none_or(|table| self.written(table, &column) == Some(ColumnKind::Keyed));
                 self.repeatable &= self.term()?.fixed && keyed;
                 self.expect(b']')?;
             } else if self.eat(b'.') {
@@ -169,7 +172,8 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// Statements up to `APPLY BATCH`, with or without semicolons. The first one's table and terms stand for all.
+    /// Statements up to `APPLY BATCH`, with or without semicolons. The first one's table and terms
+    /// stand for all.
     pub(super) fn batch(&mut self, statement: &mut Statement<'a>) -> Option<()> {
         let using = self.using()?;
         self.stamped = using.stamped;

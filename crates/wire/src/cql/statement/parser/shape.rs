@@ -79,12 +79,17 @@ impl<'a> Parser<'a> {
                 }
                 _ => return None,
             };
-            return Some(if prefixed || !fixed { Shape::compound(fixed && shape.fixed) } else { shape });
+            return Some(if prefixed || !fixed {
+                Shape::compound(fixed && shape.fixed)
+            } else {
+                shape
+            });
         }
     }
 
-    /// After `(..)`: does a value follow, so that it was a cast? A negative number is taken for subtraction instead,
-    /// which is the cautious reading, and so is a word, which may be the next clause.
+    /// After `(..)`: does a value follow, so that it was a cast? A negative number is taken for
+    /// subtraction instead, which is the cautious reading, and so is a word, which may be the next
+    /// clause.
     fn at_cast_value(&self) -> bool {
         let negative = self.token.kind == TokenKind::Number && self.token.text.starts_with('-');
         (self.token.is_literal() && !negative)
@@ -108,12 +113,13 @@ impl<'a> Parser<'a> {
         Some(Shape::compound(false))
     }
 
-    /// Passes over everything up to the bracket that closes the one just taken, counting markers. Kinds of brackets
-    /// need not be told apart: text that mixes them is refused by every server.
+    /// Passes over everything up to the bracket that closes the one just taken, counting markers.
+    /// Kinds of brackets need not be told apart: text that mixes them is refused by every server.
     pub(super) fn nested(&mut self) -> Option<Nested> {
         let mut nested = Nested { function: false, words: false };
         let mut depth = 1u32;
-        // In `{'k': :v}` the first colon separates and the second begins a marker: it is where a value is due.
+        // In `{'k': :v}` the first colon separates and the second begins a marker: it is where a
+        // value is due.
         let mut value_due = true;
         while depth > 0 {
             if self.token.is(b'?') || (value_due && self.token.is(b':')) {

@@ -30,7 +30,10 @@ fn terms_of_where() {
         ("SELECT * FROM t WHERE m['x'] = ? AND m CONTAINS KEY ? AND b = ?", "b=#2"),
         ("SELECT * FROM t WHERE a BETWEEN ? AND ? AND b = ?", "b=#2"),
         ("SELECT * FROM t WHERE a IS NOT NULL AND b LIKE 'x%' AND c = 1 ALLOW FILTERING", "c=1"),
-        ("SELECT * FROM t WHERE per = 1 AND group = 2 GROUP BY x PER PARTITION LIMIT 3", "per=1 group=2"),
+        (
+            "SELECT * FROM t WHERE per = 1 AND group = 2 GROUP BY x PER PARTITION LIMIT 3",
+            "per=1 group=2",
+        ),
         ("SELECT * FROM t WHERE a = now() AND b = (int) 5 AND c = 1 + 1 AND d = 1", "d=1"),
         ("SELECT * FROM t WHERE a = 1 ORDER BY v ANN OF [1.0, ?] LIMIT 2", "a=1"),
         ("SELECT * FROM t WHERE a = 1 OR b = 2", ""),
@@ -40,7 +43,10 @@ fn terms_of_where() {
         ("SELECT * FROM t WHERE a = 1AND b = 2", ""),
         ("SELECT * FROM t WHERE a =", ""),
         ("SELECT * FROM t WHERE a = 1; x", ""),
-        ("UPDATE t USING TTL ? SET b = ?, c = {'k': ?, :x : :y} WHERE a = ? AND d = ? IF b = ?", "a=#5 d=#6"),
+        (
+            "UPDATE t USING TTL ? SET b = ?, c = {'k': ?, :x : :y} WHERE a = ? AND d = ? IF b = ?",
+            "a=#5 d=#6",
+        ),
         ("DELETE b[?] FROM t USING TIMESTAMP ? WHERE a = ?", "a=#2"),
         ("DELETE FROM t WHERE a = 1 IF b = 2 AND c = 3", "a=1"),
     ];
@@ -75,7 +81,8 @@ fn literals_are_cut_out_whole() {
         ("ks.f(1, g(2))", ""),
     ];
     for (written, expected) in list {
-        let wanted = if expected.is_empty() { "z=1".to_owned() } else { format!("a={expected} z=1") };
+        let wanted =
+            if expected.is_empty() { "z=1".to_owned() } else { format!("a={expected} z=1") };
         let select = format!("SELECT * FROM t WHERE a = {written} AND z = 1");
         let insert = format!("INSERT INTO t (a, z) VALUES ({written}, 1)");
         assert_eq!(terms(&select), wanted, "{select}");
@@ -105,8 +112,14 @@ fn terms_of_insert() {
 #[test]
 fn a_batch_has_the_terms_of_its_first_statement() {
     let list = [
-        ("BEGIN BATCH USING TIMESTAMP ? INSERT INTO t (a) VALUES (?); DELETE FROM u WHERE b = ?; APPLY BATCH", "a=#1"),
-        ("BEGIN BATCH UPDATE t SET x = ? WHERE a = ? INSERT INTO t (a) VALUES (?) APPLY BATCH", "a=#1"),
+        (
+            "BEGIN BATCH USING TIMESTAMP ? INSERT INTO t (a) VALUES (?); DELETE FROM u WHERE b = ?; APPLY BATCH",
+            "a=#1",
+        ),
+        (
+            "BEGIN BATCH UPDATE t SET x = ? WHERE a = ? INSERT INTO t (a) VALUES (?) APPLY BATCH",
+            "a=#1",
+        ),
         ("BEGIN BATCH SELECT * FROM t WHERE a = 1; APPLY BATCH", ""),
         ("BEGIN BATCH INSERT INTO t (a) VALUES (1);", ""),
     ];

@@ -6,8 +6,9 @@ use crate::cql::statement::{TEXT_BYTES_MAX, classify};
 /// `keyspace.table` as stored, `-` for what is absent.
 fn target(text: &str) -> String {
     let statement = classify(text);
-    let name =
-        |name: Option<_>| name.map_or("-".to_owned(), |name: crate::cql::statement::Identifier<'_>| name.to_string());
+    let name = |name: Option<_>| {
+        name.map_or("-".to_owned(), |name: crate::cql::statement::Identifier<'_>| name.to_string())
+    };
     format!("{}.{}", name(statement.keyspace), name(statement.table))
 }
 
@@ -20,7 +21,11 @@ fn kind_and_table() {
         ("SELECT \"from\" FROM ks . t;", Select, "ks.t"),
         ("SELECT cast(a AS text), f(?, b), m['from'] FROM t", Select, "-.t"),
         ("SELECT JSON DISTINCT a FROM t ;; ", Select, "-.t"),
-        ("  \n\t-- comment; DROP\n // other ' one\r /* FROM x */SELECT/**/a/* */FROM t", Select, "-.t"),
+        (
+            "  \n\t-- comment; DROP\n // other ' one\r /* FROM x */SELECT/**/a/* */FROM t",
+            Select,
+            "-.t",
+        ),
         ("SELECT a FROM t WHERE x = '; DROP TABLE t'", Select, "-.t"),
         ("SELECT a FROM t WHERE x = $$it's; $ -- $$", Select, "-.t"),
         ("INSERT INTO ks.t (a, b) VALUES (1, 'x')", Insert, "ks.t"),
@@ -30,7 +35,11 @@ fn kind_and_table() {
         ("DELETE FROM t WHERE k = 1", Delete, "-.t"),
         ("DELETE a, b['x'], c.d FROM ks.t USING TIMESTAMP 9 WHERE k = 1", Delete, "ks.t"),
         ("BEGIN BATCH APPLY BATCH", Batch, "-.-"),
-        ("BEGIN BATCH INSERT INTO ks.t (a) VALUES (1); UPDATE u SET b = 1 WHERE a = 2; APPLY BATCH;", Batch, "ks.t"),
+        (
+            "BEGIN BATCH INSERT INTO ks.t (a) VALUES (1); UPDATE u SET b = 1 WHERE a = 2; APPLY BATCH;",
+            Batch,
+            "ks.t",
+        ),
         (
             "begin unlogged batch using timestamp 5 delete from t where a = 1 delete from u where a = 1 apply batch",
             Batch,
@@ -82,7 +91,10 @@ fn conditional() {
         ("UPDATE t SET a = 1 WHERE k = 1 IF EXISTS", true),
         ("UPDATE t SET a = 1 WHERE k = 1 IF a = ? AND b IN (1, 2) AND c['x'] > 1", true),
         ("DELETE FROM t WHERE k = 1 IF a != 5", true),
-        ("BEGIN BATCH INSERT INTO t (a) VALUES (1) UPDATE t SET b = 1 WHERE a = 1 IF b = 2 APPLY BATCH", true),
+        (
+            "BEGIN BATCH INSERT INTO t (a) VALUES (1) UPDATE t SET b = 1 WHERE a = 1 IF b = 2 APPLY BATCH",
+            true,
+        ),
         ("INSERT INTO t (\"if\") VALUES ('IF NOT EXISTS')", false),
         ("UPDATE t SET a = 1 WHERE k = 1 -- IF EXISTS", false),
     ];
@@ -111,7 +123,11 @@ fn names_match_as_the_server_would_read_them() {
         let keyspace = classify(&text).keyspace.expect(written);
         assert_eq!(keyspace.matches(stored), matches, "{written} {stored}");
         assert_eq!(keyspace.to_string() == stored, matches, "{written} {stored}");
-        assert_eq!(keyspace.compare(stored), keyspace.to_string().as_str().cmp(stored), "{written} {stored}");
+        assert_eq!(
+            keyspace.compare(stored),
+            keyspace.to_string().as_str().cmp(stored),
+            "{written} {stored}"
+        );
     }
 }
 
@@ -163,9 +179,11 @@ fn blanks_in_front_of_a_statement_are_not_counted() {
 /// Wherever the head ends, the name that it has is the right one, or none.
 #[test]
 fn no_end_of_the_head_makes_another_name() {
-    for text in
-        ["SELECT a FROM ks /* c */ .t WHERE a = 1", "SELECT a FROM ks -- c\n.tab WHERE a = 1", "TRUNCATE \"k s\".\"t\""]
-    {
+    for text in [
+        "SELECT a FROM ks /* c */ .t WHERE a = 1",
+        "SELECT a FROM ks -- c\n.tab WHERE a = 1",
+        "TRUNCATE \"k s\".\"t\"",
+    ] {
         let whole = target(text);
         for place in 0..=text.len() {
             let padding = "b".repeat(TEXT_BYTES_MAX - place);

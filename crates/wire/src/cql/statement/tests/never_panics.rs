@@ -16,7 +16,12 @@ fn exercise(text: &str) {
     let mut out = Vec::new();
     for kind in ["text", "int", "timestamp", "decimal", "inet", "blob", "time", "date"] {
         let columns = [Column::new("a", kind), Column::new("b", kind)];
-        routing_key(&statement, &columns, |bind| (bind.index < 2).then_some(&b"value"[..]), &mut out);
+        routing_key(
+            &statement,
+            &columns,
+            |bind| (bind.index < 2).then_some(&b"value"[..]),
+            &mut out,
+        );
     }
 }
 
@@ -98,7 +103,10 @@ fn pieces() -> impl Strategy<Value = String> {
         "!=",
     ]);
     prop::collection::vec((piece, prop::bool::weighted(0.8)), 0..40).prop_map(|pieces| {
-        pieces.iter().map(|(piece, space)| format!("{piece}{}", if *space { " " } else { "" })).collect()
+        pieces
+            .iter()
+            .map(|(piece, space)| format!("{piece}{}", if *space { " " } else { "" }))
+            .collect()
     })
 }
 
@@ -127,7 +135,8 @@ proptest! {
         let (before, after) = base.split_at(at);
         exercise(before);
         exercise(&format!("{before}{with}{}", &after[1..]));
-        // The first is an ordinary INSERT without its condition; the others are dangerous however short.
+        // The first is an ordinary INSERT without its condition; the others are dangerous however
+        // short.
         prop_assert!((repeatable(before, &Known::new()) == Repeatable::Never) || base.starts_with("INSERT"), "{before}");
     }
 

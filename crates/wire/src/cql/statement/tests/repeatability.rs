@@ -3,8 +3,8 @@
 use crate::cql::statement::repeat::{Cells, ColumnKind, Repeatable, Setting, repeatable};
 use crate::cql::statement::{Bind, Identifier};
 
-/// Keyspace `ks` with table `t`; the same without counters but with a time to live, `ttl`; and `n` with counters. Markers
-/// from the fourth on have no value, nor has `:unset`.
+/// Keyspace `ks` with table `t`; the same without counters but with a time to live, `ttl`; and `n`
+/// with counters. Markers from the fourth on have no value, nor has `:unset`.
 #[derive(Debug)]
 pub(super) struct Known([(&'static str, Cells); 3]);
 
@@ -28,7 +28,9 @@ impl Known {
 impl Setting for Known {
     fn table(&self, keyspace: Option<&Identifier<'_>>, table: &Identifier<'_>) -> Option<&Cells> {
         let found = self.0.iter().find(|(name, _)| table.matches(name));
-        found.filter(|_| keyspace.is_none_or(|keyspace| keyspace.matches("ks"))).map(|(_, cells)| cells)
+        found
+            .filter(|_| keyspace.is_none_or(|keyspace| keyspace.matches("ks")))
+            .map(|(_, cells)| cells)
     }
 
     fn has_value(&self, marker: &Bind<'_>) -> bool {
@@ -239,7 +241,8 @@ fn harmless_statements_are_repeated_with_a_timestamp() {
 fn neither_case_nor_blanks_nor_comments_hide_the_danger() {
     for text in DANGEROUS {
         let spaced = text.replace(' ', " /* harmless */\n\t");
-        for variant in [text.to_uppercase(), text.to_lowercase(), spaced, format!("-- x\n{text} ;")] {
+        for variant in [text.to_uppercase(), text.to_lowercase(), spaced, format!("-- x\n{text} ;")]
+        {
             assert_eq!(judge(&variant), Repeatable::Never, "{variant}");
         }
     }

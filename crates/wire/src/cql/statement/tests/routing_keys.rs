@@ -90,5 +90,8 @@ fn a_key_of_many_columns_is_found_and_one_of_more_is_not_looked_for() {
 
 #[test]
 fn the_first_of_two_terms_for_a_column_counts() {
-    assert_eq!(key("SELECT * FROM t WHERE a = 'x' AND a = 'y'", false, &[("a", "text")]).as_deref(), Some(&b"x"[..]));
+    assert_eq!(
+        key("SELECT * FROM t WHERE a = 'x' AND a = 'y'", false, &[("a", "text")]).as_deref(),
+        Some(&b"x"[..])
+    );
 }

@@ -1,0 +1,13 @@
+//! The proxies of a fleet, and what each does for the others.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`membership`] | this proxy's place in the fleet: its lease, its state file, its shards |
+//! | [`peers`] | connections to the other proxies, and requests that go there |
+//! | [`roster`] | the live proxies, as drivers see them in `system.peers` |
+//! | [`statements`] | the proxy's own statements to nodes |
+
+pub mod membership;
+pub(crate) mod peers;
+pub mod roster;
+pub(crate) mod statements;

@@ -1,0 +1,243 @@
+//! Connections to other proxies: opened when they are needed, watched, and closed when they are not
+//! used any more.
+
+use std::net::SocketAddr;
+
+use shunt_locks::{NotServed, Ticket};
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::encode;
+
+use crate::core::Core;
+use crate::fleet::peers::open::OPEN_NS;
+use crate::fleet::peers::read;
+use crate::fleet::peers::{HopLink, Login, STREAM, Sent, SentLock, Step, VERSION};
+use crate::limits;
+use crate::locks::ask;
+use crate::locks::outbox::{Reply, Verdict};
+use crate::locks::question::Question;
+use crate::locks::request::Operation;
+use crate::transactions::answer as transactions;
+
+/// A proxy that has not answered a probe for so long is given up. What it was asked may have been
+/// carried out.
+const PROBE_NS: u64 = 2 * limits::SECOND_NS;
+/// A request that is late by so much is not answered any more, and its place on the connection is
+/// lost.
+const LOST_NS: u64 = 60 * limits::SECOND_NS;
+/// A connection that was not used for so long is closed.
+const IDLE_NS: u64 = 120 * limits::SECOND_NS;
+/// The largest answer: a list of a thousand.
+const ANSWER_BYTES_MAX: u32 = 4 * 1024 * 1024;
+
+fn message(link: &HopLink, io: &mut Io, op: u8, body: &[u8]) {
+    let length = body.len() as u32;
+    let header =
+        Header { version: VERSION, response: false, flags: 0, stream: STREAM, opcode: op, length };
+    let out = io.output(link.conn);
+    out.extend_from_slice(&header.to_bytes());
+    out.extend_from_slice(body);
+}
+
+/// The TCP connection is there.
+pub(crate) fn connected(core: &mut Core, io: &mut Io, key: u32) {
+    let Some(link) = core.fleet.peers.links.get_mut(key as usize) else { return };
+    link.step = Step::Startup;
+    let mut body = Vec::new();
+    let version = env!("CARGO_PKG_VERSION");
+    encode::startup(
+        &mut body,
+        [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "Shunt"), ("DRIVER_VERSION", version)],
+    );
+    message(link, io, opcode::STARTUP, &body);
+}
+
+/// Bytes of another proxy.
+pub(crate) fn received(core: &mut Core, io: &mut Io, key: u32, data: &[u8]) -> usize {
+    let key = key as usize;
+    let Some(link) = core.fleet.peers.links.get_mut(key) else { return data.len() };
+    (link.last_received_ns, link.probed_ns) = (io.now_ns(), 0);
+    let conn = link.conn;
+    let mut reader = std::mem::take(&mut link.reader);
+    let mut scratch = Vec::new();
+    let mut envelopes = reader.read(data, &mut scratch);
+    let mut list = Vec::new();
+    let why = loop {
+        let header = match envelopes.header() {
+            Ok(Some(header)) if header.length <= ANSWER_BYTES_MAX && header.response => header,
+            Ok(Some(_)) => break Some("an answer that cannot be"),
+            Ok(None) => break None,
+            Err(_) => break Some("what is no CQL"),
+        };
+        let Ok(Some(body)) = envelopes.body() else { break None };
+        list.clear();
+        if let Err(why) = take(core, io, key, &header, body, &mut list) {
+            break Some(why);
+        }
+        if core.fleet.peers.links.get(key).is_none_or(|link| link.conn != conn) {
+            return data.len();
+        }
+    };
+    if let Some(why) = why {
+        give_up(core, io, key, why);
+        return data.len();
+    }
+    let used = envelopes.finish();
+    if let Some(link) = core.fleet.peers.links.get_mut(key) {
+        link.reader = reader;
+    }
+    used
+}
+
+fn take(
+    core: &mut Core,
+    io: &mut Io,
+    key: usize,
+    header: &Header,
+    body: &[u8],
+    list: &mut Vec<u8>,
+) -> Result<(), &'static str> {
+    let Some(link) = core.fleet.peers.links.get_mut(key) else { return Ok(()) };
+    match (link.step, header.opcode) {
+        (Step::Startup, opcode::AUTHENTICATE) => {
+            let Some(login) = link.login.clone() else {
+                return Err("it asks for a login that the client does not have");
+            };
+            link.step = Step::Login;
+            let mut token = Vec::new();
+            encode::auth_response(&mut token, Some(&login));
+            message(link, io, opcode::AUTH_RESPONSE, &token);
+            Ok(())
+        }
+        (Step::Startup, opcode::READY) | (Step::Login, opcode::AUTH_SUCCESS) => {
+            link.step = Step::Ready;
+            let unsent = std::mem::take(&mut link.unsent);
+            io.output(link.conn).extend_from_slice(&unsent);
+            link.sent.iter_mut().for_each(|(_, sent)| sent.is_sent = true);
+            Ok(())
+        }
+        (Step::Ready, opcode::RESULT | opcode::ERROR) if header.stream > 0 => {
+            let Some(sent) = link.sent.try_remove(header.stream as usize - 1) else {
+                return Err("it answered what nobody asked");
+            };
+            let (to, login) = (link.address, link.login.clone());
+            let Some(SentLock { operation, .. }) = sent.lock else {
+                transactions::forwarded(core, sent.ticket, header, body);
+                return Ok(());
+            };
+            let outcome = read::outcome(operation, header.flags, header.opcode, body, list);
+            let outcome = outcome.unwrap_or_else(|| read::unknown(operation).into());
+            if !ask::answered_elsewhere(core, io, sent.ticket, &outcome) {
+                release(core, io, to, &login, &sent, &outcome);
+            }
+            core.fleet.locks.keep_texts(sent.texts);
+            Ok(())
+        }
+        (Step::Ready, opcode::SUPPORTED | opcode::EVENT) => Ok(()),
+        (Step::Startup | Step::Login, opcode::ERROR) => {
+            Err("it refused the client's login or version")
+        }
+        _ => Err("it sent what is no answer"),
+    }
+}
+
+/// What is known of what was sent and not answered.
+fn unknown(lock: Option<SentLock>) -> Verdict {
+    lock.map_or(Verdict::InDoubt, |lock| read::unknown(lock.operation))
+}
+
+/// Whoever asked is gone: a lock that was granted meanwhile is released, unless it was asked for
+/// again elsewhere.
+fn release(
+    core: &mut Core,
+    io: &mut Io,
+    to: SocketAddr,
+    login: &Login,
+    sent: &Sent,
+    outcome: &Reply<'_>,
+) {
+    let Some(SentLock { operation: Operation::Acquire { .. }, table, namespace }) = sent.lock
+    else {
+        return;
+    };
+    let (Verdict::Granted, Some(held)) = (outcome.verdict, outcome.holder) else { return };
+    let (name, owner) = sent.texts.split_at(sent.name_bytes);
+    let operation = Operation::GiveBack { fence: held.fence };
+    let question = Question { table, namespace, operation, name, owner };
+    ask::forward_for_nobody(core, io, to, login, &question);
+}
+
+/// A connection ended by itself.
+pub(crate) fn lost(core: &mut Core, io: &mut Io, key: u32) {
+    end(core, io, key as usize);
+}
+
+fn give_up(core: &mut Core, io: &mut Io, key: usize, why: &str) {
+    let Some(link) = core.fleet.peers.links.get(key) else { return };
+    tracing::warn!(core = core.context.index, proxy = %link.address, why, "a connection to another proxy was given up");
+    io.abort(link.conn);
+    end(core, io, key);
+}
+
+/// Answers all that was asked over it with what is known.
+fn end(core: &mut Core, io: &mut Io, key: usize) {
+    let Some(link) = core.fleet.peers.links.try_remove(key) else { return };
+    core.fleet.peers.by.remove(&(link.address, link.login));
+    core.connections.forget(link.conn);
+    for (_, Sent { ticket, lock, is_sent, .. }) in link.sent {
+        let verdict =
+            if is_sent { unknown(lock) } else { Verdict::NotServed(NotServed::Elsewhere) };
+        ask::answered_elsewhere(core, io, ticket, &verdict.into());
+    }
+}
+
+/// Looks for connections that do not answer, or are not used.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    let keys: Vec<usize> = core.fleet.peers.links.iter().map(|(key, _)| key).collect();
+    for key in keys {
+        let Some(link) = core.fleet.peers.links.get_mut(key) else { continue };
+        let silent_ns = now_ns.saturating_sub(link.last_received_ns);
+        let late = link.sent.iter_mut().filter(|(_, sent)| !sent.is_told && now_ns > sent.due_ns);
+        let late: Vec<(Ticket, Option<SentLock>)> = late
+            .map(|(_, sent)| {
+                sent.is_told = true;
+                (sent.ticket, sent.lock)
+            })
+            .collect();
+        for (ticket, lock) in &late {
+            ask::answered_elsewhere(core, io, *ticket, &unknown(*lock).into());
+        }
+        let Some(link) = core.fleet.peers.links.get_mut(key) else { continue };
+        let lost = |sent: &Sent| sent.is_told && now_ns.saturating_sub(sent.due_ns) > LOST_NS;
+        if link.sent.iter().any(|(_, sent)| lost(sent)) {
+            give_up(core, io, key, "it does not answer what it was asked");
+        } else if link.step != Step::Ready {
+            if now_ns.saturating_sub(link.opened_ns) > OPEN_NS {
+                give_up(core, io, key, "it was not ready in time");
+            }
+        } else if link.probed_ns != 0 {
+            if now_ns.saturating_sub(link.probed_ns) > PROBE_NS {
+                give_up(core, io, key, "it did not answer a probe");
+            }
+        } else if !link.sent.is_empty() && silent_ns > limits::SECOND_NS {
+            link.probed_ns = now_ns;
+            message(link, io, opcode::OPTIONS, &[]);
+        } else if link.sent.is_empty() && now_ns.saturating_sub(link.used_ns) > IDLE_NS {
+            let conn = link.conn;
+            io.close(conn);
+            end(core, io, key);
+        }
+    }
+}
+
+/// Closes all: the core ends.
+pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
+    let keys: Vec<usize> = core.fleet.peers.links.iter().map(|(key, _)| key).collect();
+    for key in keys {
+        if let Some(link) = core.fleet.peers.links.get(key) {
+            io.close(link.conn);
+        }
+        end(core, io, key);
+    }
+}

@@ -1,0 +1,156 @@
+//! Requests for locks that another proxy of the fleet owns go there, over one connection for each
+//! core, proxy and login, as ordinary statements on the tables of locks. The client's own login is
+//! shown there, so that proxy checks it as it would check the client, and asks a node what that
+//! login is allowed ([`crate::locks::permission`]): a statement names the same table as the
+//! client's. The payload says nothing that could be of use to a client who sends it.
+//!
+//! A statement that was forwarded says so in its custom payload, and is not forwarded again: two
+//! proxies that think of each other as the owner do not send it round.
+//!
+//! This must never answer a request twice or not at all, nor say of one that was sent and not
+//! answered that it was not carried out. The request of a client that leaves meanwhile is
+//! withdrawn, and what it was granted by then is given back.
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | [`forward`] | a request is written as a statement |
+//! | [`open`] | connections are opened |
+//! | [`link`] | they are watched and closed; answers come in |
+//! | [`read`] | an answer is read |
+//! | [`withdraw`] | what a client has asked that is gone is taken back |
+
+pub(crate) mod forward;
+pub(crate) mod link;
+mod open;
+mod read;
+pub(crate) mod withdraw;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_fleet::{SHARDS, Shard};
+use shunt_language::facade::Table;
+use shunt_locks::{Namespace, Ticket};
+use shunt_reactor::ConnId;
+use shunt_wire::cql::reader::EnvelopeReader;
+use slab::Slab;
+
+use crate::locks::request::Operation;
+
+/// The key of the custom payload of a statement that was forwarded.
+pub(crate) const PAYLOAD: &str = "shunt-hop";
+/// Its value.
+const FORWARDED: u8 = 1;
+/// Its value where a lock is released that was granted to nobody who wants it.
+pub(crate) const GIVES_BACK: u8 = 2;
+/// The key in the custom payload of a transaction that was forwarded; its value is what
+/// [`crate::transactions::known::Asked`] writes.
+pub(crate) const TRANSACTION: &str = "shunt-transaction";
+/// Its value of a renewal that names the mode that its client has named. For a proxy that does not
+/// know it, it is [`FORWARDED`].
+pub(crate) const NAMES_MODE: u8 = 4;
+/// Its first byte in an OPTIONS that withdraws a request; the stream id of that is behind it.
+const WITHDRAWS: u8 = 3;
+/// Version of the protocol between proxies.
+const VERSION: u8 = 4;
+
+/// The stream id of probes, of the handshake, and of what withdraws requests.
+const STREAM: i16 = 0;
+
+/// Where the shards of the other proxies are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owners(pub(crate) [Option<SocketAddr>; SHARDS]);
+
+/// A login, as its SASL token; none where nobody logs in.
+pub(crate) type Login = Option<Arc<[u8]>>;
+
+/// How far the opening of a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Connecting,
+    Startup,
+    Login,
+    Ready,
+}
+
+/// Where a request is that was forwarded: a connection, and its place there. Both may be another's
+/// by now: the ticket says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Via {
+    link: usize,
+    place: usize,
+}
+
+impl Via {
+    fn stream(self) -> i16 {
+        self.place as i16 + 1
+    }
+}
+
+/// A request that was forwarded.
+#[derive(Debug)]
+struct Sent {
+    ticket: Ticket,
+    /// None: it is a transaction.
+    lock: Option<SentLock>,
+    /// Name and owner of a lock that is asked for, to release it should the client be gone by then.
+    texts: Vec<u8>,
+    name_bytes: usize,
+    /// It is on the connection; before that it certainly was not carried out.
+    is_sent: bool,
+    /// When it must be answered.
+    due_ns: u64,
+    /// It was not answered by then, and whoever asked was told so.
+    is_told: bool,
+}
+
+/// What was asked of a lock.
+#[derive(Clone, Copy, Debug)]
+struct SentLock {
+    operation: Operation,
+    table: Table,
+    namespace: Namespace,
+}
+
+/// A connection to another proxy.
+struct HopLink {
+    conn: ConnId,
+    address: SocketAddr,
+    login: Login,
+    /// Whose login that is.
+    role: Option<Arc<str>>,
+    step: Step,
+    reader: EnvelopeReader,
+    /// By stream id, less one.
+    sent: Slab<Sent>,
+    /// Messages that wait for the connection to be ready.
+    unsent: Vec<u8>,
+    opened_ns: u64,
+    last_received_ns: u64,
+    /// When it was used last.
+    used_ns: u64,
+    /// When an OPTIONS was sent that is not answered; 0: none is.
+    probed_ns: u64,
+}
+
+/// The owner of the ways to other proxies.
+#[derive(Default)]
+pub(crate) struct Peers {
+    links: Slab<HopLink>,
+    by: HashMap<(SocketAddr, Login), usize>,
+    pub(crate) owners: Option<Arc<Owners>>,
+}
+
+impl Peers {
+    /// The other proxy whose a shard is.
+    #[inline]
+    pub(crate) fn owner(&self, shard: Shard) -> Option<SocketAddr> {
+        self.owners.as_ref().and_then(|owners| owners.0[usize::from(shard) % SHARDS])
+    }
+
+    /// True if other proxies have shards.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.owners.as_ref().is_some_and(|owners| owners.0.iter().any(Option::is_some))
+    }
+}

@@ -1,0 +1,91 @@
+//! Answers to schema changes, held until the nodes agree.
+//!
+//! The client's next query may go to another node, and must find the new schema there. A driver
+//! would wait for that itself, but it sees proxies only, and these always agree with one another. A
+//! table that was made is known to the cores before the answer goes out.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::message::{ResultMessage, split_response_prefix};
+
+use crate::control::state::{ControlRequest, TableName};
+use crate::core::Core;
+use crate::ids::{LinkKey, Ticket};
+use crate::limits;
+use crate::link::Pending;
+use crate::metrics::Outcome;
+use crate::reply::{self, Answer};
+use crate::retry::AwaitingAgreement;
+
+/// Holds the answer to a schema change until the nodes agree, so that the client's next query,
+/// which may go to another node, finds the new schema. A driver would wait for that itself, but it
+/// only sees the proxy.
+pub(crate) fn hold(
+    core: &mut Core,
+    io: &mut Io,
+    key: LinkKey,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    body: &[u8],
+) {
+    let rest = split_response_prefix(answer.flags & !1, body).map_or(&[][..], |(_, rest)| rest);
+    let change = match ResultMessage::decode(4, rest) {
+        Ok(ResultMessage::SchemaChange(change)) => Some(change),
+        _ => None,
+    };
+    let table = change.and_then(|change| match (change.change, change.target, change.name) {
+        ("CREATED", "TABLE", Some(table)) => Some(Box::new(TableName {
+            keyspace: change.keyspace.to_owned(),
+            table: table.to_owned(),
+        })),
+        _ => None,
+    });
+    let node = core.links.get(key).map(|link| link.node);
+    let Some(node) =
+        node.filter(|_| change.is_some() && core.retries.awaiting.len() < limits::REPAIRS_MAX)
+    else {
+        reply::pass_on(core, io, pending, answer, Outcome::Ok);
+        return;
+    };
+    let held = AwaitingAgreement {
+        pending: *pending,
+        flags: answer.flags,
+        opcode: answer.opcode,
+        body: answer.body.to_vec(),
+        deadline_ns: io.now_ns() + limits::SCHEMA_AGREEMENT_NS,
+    };
+    let ticket = core.retries.next_ticket();
+    core.retries.awaiting.insert(ticket, held);
+    let (core_index, ticket_number) = (core.context.index, ticket.0.into());
+    let request = ControlRequest::AwaitSchemaAgreement {
+        node,
+        core: core_index,
+        ticket: ticket_number,
+        table,
+    };
+    if core.context.control.try_send(request).is_err() {
+        agreed(core, io, ticket);
+    }
+}
+
+/// The nodes agree, or will not: the client gets its answer.
+pub(crate) fn agreed(core: &mut Core, io: &mut Io, ticket: Ticket) {
+    let Some(held) = core.retries.awaiting.remove(&ticket) else { return };
+    let answer = Answer {
+        stream: held.pending.stream,
+        flags: held.flags,
+        opcode: held.opcode,
+        body: &held.body,
+    };
+    reply::pass_on(core, io, &held.pending, &answer, Outcome::Ok);
+}
+
+/// Answers that have waited long enough go out whether the nodes agree or not.
+pub(crate) fn expire(core: &mut Core, io: &mut Io) {
+    let now = io.now_ns();
+    let awaiting = core.retries.awaiting.iter();
+    let late: Vec<Ticket> =
+        awaiting.filter(|(_, held)| now > held.deadline_ns).map(|(ticket, _)| *ticket).collect();
+    for ticket in late {
+        agreed(core, io, ticket);
+    }
+}

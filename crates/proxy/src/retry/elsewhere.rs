@@ -1,0 +1,64 @@
+//! A request that one node did not answer, or did not take, goes to another.
+
+use shunt_reactor::Io;
+use shunt_topology::NodeId;
+
+use crate::aggregate;
+use crate::core::Core;
+use crate::link::Pending;
+use crate::metrics::Outcome;
+use crate::plan::Plan;
+use crate::retry::{failure, taken};
+use crate::route::{self, Choice};
+
+/// Sends a request once more, to whichever node is best now. `avoid`: the node that did not carry
+/// it out, which gets it only if there is no other.
+pub(crate) fn send(
+    core: &mut Core,
+    io: &mut Io,
+    mut pending: Pending,
+    body: &[u8],
+    avoid: Option<NodeId>,
+) {
+    pending.retries += 1;
+    if core.clients.version_of(pending.client).is_none() {
+        core.context.metrics.in_flight.sub(1);
+        return;
+    }
+    if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
+        return failure::fail(
+            core,
+            io,
+            &pending,
+            Outcome::TimedOut,
+            "the node did not answer in time",
+        );
+    }
+    if taken::is_taken(core, io, &pending, body) {
+        return failure::fail(core, io, &pending, Outcome::Intercepted, taken::WHY);
+    }
+    let mut choose =
+        |plan: &Plan| route::choose(&mut core.router, &core.links, pending.pool, plan, avoid);
+    let choice = match choose(&pending.plan) {
+        // It cannot wait as a client's next query can; any node that has room will do.
+        Choice::Full(_) => choose(&Plan { placement: None, ..pending.plan }),
+        choice => choice,
+    };
+    match choice {
+        Choice::Link(link)
+            if aggregate::send(&mut core.links, &mut core.retained, io, link, pending, body) =>
+        {
+            core.context.metrics.outcomes.of(Outcome::Retried).add(1);
+        }
+        Choice::Link(_) | Choice::Full(_) => {
+            failure::fail(core, io, &pending, Outcome::Overloaded, "the other nodes are overloaded")
+        }
+        Choice::Nothing if pending.plan.node.is_some() => {
+            let why = "the node that began this read cannot be reached; begin it again";
+            failure::fail(core, io, &pending, Outcome::LinkLost, why);
+        }
+        Choice::Nothing => {
+            failure::fail(core, io, &pending, Outcome::LinkLost, "no other node can be reached")
+        }
+    }
+}

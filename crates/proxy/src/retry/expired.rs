@@ -1,0 +1,99 @@
+//! Requests whose time is over, and those that have waited so long that their bytes move out of the
+//! shared buffers.
+
+use shunt_reactor::Io;
+
+use crate::core::Core;
+use crate::ids::{LinkKey, LinkRef, Ticket};
+use crate::limits;
+use crate::link::{Kept, Pending, Purpose, keep};
+use crate::metrics::{GivenUp, Outcome};
+use crate::retry::{agreement, failure, unprepared};
+
+/// Looks at all that waits; once a tick.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    for key in core.links.keys() {
+        expire_requests(core, io, key);
+    }
+    let now = io.now_ns();
+    let repairs = core.retries.repairs.iter();
+    let late: Vec<Ticket> =
+        repairs.filter(|(_, repair)| now > repair.deadline_ns).map(|(ticket, _)| ticket).collect();
+    for ticket in late {
+        unprepared::is_late(core, io, ticket);
+    }
+    agreement::expire(core, io);
+}
+
+/// Answers the queries of a link whose time is over. Their stream ids stay taken until the node
+/// answers; a link with some that it never answers is replaced, as they count in the choice of
+/// nodes.
+fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let now = io.now_ns();
+    let Some(link) = core.links.get(key) else { return };
+    let at = LinkRef { key, conn: link.conn };
+    let sweep = io.retained_bytes(at.conn) > limits::LINK_RETAINED_BYTES_SWEEP;
+    let late: Vec<(u16, Pending)> = link
+        .streams
+        .iter()
+        .filter(|(_, pending)| {
+            let age_ns = now.saturating_sub(pending.received_ns);
+            age_ns > core.context.timeout_ns(&pending.plan) || (sweep && age_ns > limits::SECOND_NS)
+        })
+        .map(|(stream, pending)| (stream, *pending))
+        .collect();
+    let mut never_answered = false;
+    for (stream, pending) in late {
+        let age_ns = now.saturating_sub(pending.received_ns);
+        if age_ns <= core.context.timeout_ns(&pending.plan) {
+            copy_out(core, io, at, stream, pending.kept);
+            continue;
+        }
+        never_answered |= pending.purpose == Purpose::Orphan
+            && age_ns > core.context.timeout_ns(&pending.plan) + limits::ORPHAN_AGE_MAX_NS;
+        if matches!(pending.purpose, Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered) {
+            continue;
+        }
+        if let Some(link) = core.links.get_mut(key)
+            && let Some(slot) = link.streams.get_mut(stream)
+        {
+            slot.purpose = Purpose::Orphan;
+            slot.kept = Kept::Nothing;
+            link.orphans += 1;
+        }
+        core.retained.release(&mut core.links, io, at, pending.kept);
+        match pending.purpose {
+            Purpose::Client => {
+                let pending = Pending { fate_unknown: true, ..pending };
+                failure::fail(
+                    core,
+                    io,
+                    &pending,
+                    Outcome::TimedOut,
+                    "the node did not answer in time",
+                );
+            }
+            Purpose::Reprepare { repair } => unprepared::is_late(core, io, repair),
+            Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
+        }
+    }
+    if never_answered {
+        keep::replace(core, io, key, GivenUp::UnansweredQuery);
+    }
+}
+
+/// Moves a slow request's bytes out of the sent log, so that the buffers it shares with others can
+/// go.
+fn copy_out(core: &mut Core, io: &mut Io, at: LinkRef, stream: u16, kept: Kept) {
+    if !matches!(kept, Kept::Sent { .. }) {
+        return;
+    }
+    let Some(bytes) = core.retained.bytes(io, at.conn, kept) else { return };
+    let Some(link) = core.links.find_mut(at) else { return };
+    let copy = core.retained.keep_copy(link, bytes);
+    match link.streams.get_mut(stream) {
+        Some(pending) => pending.kept = copy,
+        None => core.retained.release_on(link, io, copy),
+    }
+    core.retained.release_on(link, io, kept);
+}

@@ -1,0 +1,68 @@
+//! Links that are gone: what was in flight on them goes to another node, or its client is told what
+//! is known.
+//!
+//! A link may break in the middle of anything, so its requests are only noted then, and dealt with
+//! here when the event is over ([`settle`]).
+
+use shunt_reactor::{Io, SentLog};
+
+use crate::core::Core;
+use crate::link::{Kept, Pending, Purpose};
+use crate::metrics::Outcome;
+use crate::retry::{elsewhere, failure, repeat, unprepared};
+
+/// Deals with what was noted during an event. What that breaks in turn is dealt with too.
+#[inline]
+pub(crate) fn settle(core: &mut Core, io: &mut Io) {
+    while !core.retries.lost.is_empty() || !core.retries.linked.is_empty() {
+        settle_some(core, io);
+    }
+}
+
+#[cold]
+fn settle_some(core: &mut Core, io: &mut Io) {
+    for (ticket, opened) in std::mem::take(&mut core.retries.linked) {
+        if opened {
+            unprepared::go_on(core, io, ticket);
+        } else {
+            unprepared::give_up(core, io, ticket);
+        }
+    }
+    for lost in std::mem::take(&mut core.retries.lost) {
+        for pending in &lost.requests {
+            request_lost(core, io, pending, &lost.log);
+        }
+    }
+}
+
+/// A request was in flight on a link that is gone.
+fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) {
+    let buffer = match pending.kept {
+        Kept::Sent { sequence, .. } => log.get(sequence).unwrap_or_default(),
+        Kept::Nothing | Kept::Copy { .. } => &[],
+    };
+    let body = core.retained.bytes_in(buffer, pending.kept);
+    core.retained.forget(pending.kept);
+    match pending.purpose {
+        Purpose::Client => {
+            let pending = Pending { kept: Kept::Nothing, fate_unknown: true, ..*pending };
+            match body {
+                Some(body)
+                    if pending.retries == 0
+                        && repeat::may_repeat(&mut core.router, &pending, &body) =>
+                {
+                    elsewhere::send(core, io, pending, &body, None);
+                }
+                _ => failure::fail(
+                    core,
+                    io,
+                    &pending,
+                    Outcome::LinkLost,
+                    "the connection to the node was lost",
+                ),
+            }
+        }
+        Purpose::Reprepare { repair } => unprepared::give_up(core, io, repair),
+        Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
+    }
+}

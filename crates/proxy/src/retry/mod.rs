@@ -1,0 +1,113 @@
+//! Second attempts, by what made them necessary.
+//!
+//! | cause | module |
+//! |---|---|
+//! | the node does not know the statement | [`unprepared`] |
+//! | the node turned the request away before it began | [`turned_away`] |
+//! | the link to the node was lost | [`lost`] |
+//! | the time is over | [`expired`] |
+//! | the nodes do not agree on the schema yet | [`agreement`] |
+//!
+//! [`repeat`] says which requests may be sent twice, [`taken`] which are not for nodes any more,
+//! [`elsewhere`] sends them to another node, and [`failure`] tells the client what is known where
+//! there is no second attempt. All of it is cold: a request comes here a few times in its life at
+//! most, and then its bytes are copied.
+
+pub(crate) mod agreement;
+pub(crate) mod elsewhere;
+pub(crate) mod expired;
+pub(crate) mod failure;
+pub(crate) mod lost;
+pub(crate) mod repairs;
+pub(crate) mod repeat;
+pub(crate) mod taken;
+pub(crate) mod turned_away;
+pub(crate) mod unprepared;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shunt_reactor::SentLog;
+use shunt_topology::NodeId;
+
+use crate::ids::{LinkRef, PoolId, Ticket};
+use crate::link::Pending;
+use crate::multiget::Multigets;
+use crate::prepared::PreparedStatement;
+use crate::retry::repairs::Repairs;
+
+/// The owner of requests that wait for something before they can go on.
+#[derive(Default)]
+pub(crate) struct Retries {
+    /// Requests whose statement is being prepared again.
+    pub(crate) repairs: Repairs,
+    /// Answers to schema changes that wait for agreement.
+    pub(crate) awaiting: BTreeMap<Ticket, AwaitingAgreement>,
+    tickets: u32,
+    /// The requests that were in flight on links that are gone, to be dealt with before the event
+    /// that ended them is over.
+    pub(crate) lost: Vec<LostRequests>,
+    /// Repairs that waited for a link, and whether it opened; dealt with in the same way.
+    pub(crate) linked: Vec<(Ticket, bool)>,
+    /// Requests that were split, which may have to be sent whole.
+    pub(crate) multigets: Multigets,
+}
+
+impl Retries {
+    pub(crate) fn next_ticket(&mut self) -> Ticket {
+        self.tickets = self.tickets.wrapping_add(1);
+        Ticket(self.tickets)
+    }
+
+    /// True if a lost request, one that was split, or one that waits for a repair, was asked in
+    /// this pool.
+    pub(crate) fn refers_to(&self, pool: PoolId) -> bool {
+        let lost = self.lost.iter().flat_map(|lost| &lost.requests);
+        lost.chain(self.repairs.iter().map(|(_, repair)| &repair.pending))
+            .any(|pending| pending.pool == pool)
+            || self.multigets.refers_to(pool)
+    }
+}
+
+/// The requests that were in flight on a link that is gone.
+pub(crate) struct LostRequests {
+    pub(crate) requests: Vec<Pending>,
+    /// The buffers that they were sent from.
+    pub(crate) log: SentLog,
+}
+
+/// A request whose statement is being prepared again on the node it went to.
+pub(crate) struct Repair {
+    pub(crate) pending: Pending,
+    /// Its bytes.
+    pub(crate) body: Vec<u8>,
+    /// Link it goes back to.
+    pub(crate) link: LinkRef,
+    /// That link's node.
+    pub(crate) node: NodeId,
+    pub(crate) statement: Arc<PreparedStatement>,
+    /// The PREPARE must go out in the keyspace of the one before: in the request's own it got
+    /// another id.
+    pub(crate) in_first_keyspace: bool,
+    pub(crate) deadline_ns: u64,
+}
+
+impl Repair {
+    /// Bytes that it takes in memory, and in its link's buffer once its PREPARE is sent.
+    pub(crate) fn bytes(&self) -> usize {
+        Self::bytes_of(self.body.len(), &self.statement)
+    }
+
+    pub(crate) fn bytes_of(body: usize, statement: &PreparedStatement) -> usize {
+        size_of::<Self>() + body + statement.text.as_ref().map_or(0, |text| text.len())
+    }
+}
+
+/// The answer to a schema change that waits until the nodes agree.
+pub(crate) struct AwaitingAgreement {
+    pub(crate) pending: Pending,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) body: Vec<u8>,
+    pub(crate) deadline_ns: u64,
+}

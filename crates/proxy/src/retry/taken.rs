@@ -1,0 +1,38 @@
+//! Requests that were for nodes when they came, and are not any more when they would be sent once
+//! more: their table has another mode by now, or a rule; or this process has stood still since and
+//! does not know.
+//!
+//! This must never let one through that would not be sent to a node if it came now.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, opcode};
+
+use crate::core::Core;
+use crate::ids::ClientRef;
+use crate::link::Pending;
+use crate::plan::After;
+use crate::route;
+use crate::transactions::{observe, still};
+
+/// What its client is told, who asks again.
+pub(crate) const WHY: &str = "Shunt: by now the proxies decide what is asked of this table, or do not know if they do; ask again";
+
+/// True of a request that nodes are not asked for any more. `body`: its bytes.
+pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[u8]) -> bool {
+    still::see_if_still(core, io);
+    // What the proxy itself asks is what transactions are made of.
+    if core.router.modes.is_empty() || pending.client == ClientRef::PROXY {
+        return false;
+    }
+    let Some(version) = core.router.pools.get(pending.pool).map(|pool| pool.key.version) else {
+        return false;
+    };
+    let (flags, opcode, length) = (pending.flags, pending.opcode, body.len() as u32);
+    let header = Header { version, response: false, flags, stream: pending.stream, opcode, length };
+    let planned = match opcode {
+        opcode::EXECUTE => route::plan_execute(&mut core.router, &header, body),
+        _ => route::plan(&mut core.router, pending.pool, &header, body),
+    };
+    planned.is_ok_and(|plan| plan.after == After::Transaction)
+        && observe::left(core, pending.pool, &header, body).is_none()
+}
