@@ -1,4 +1,4 @@
-//! The agent as it is seen from outside: its part of metrics, health and `/status`.
+//! The agent's part of metrics, health and `/status`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::metrics::{Left, Metrics, Taken, Way, Why};
 
 type Time = fn(&Metrics) -> &Histogram;
 
-/// What is measured of connections that are here for a while.
+/// Histograms of the phases of a client connection's stay.
 const TIMES: [(&str, &str, Time); 5] = [
     ("restore", "From an offer until the connection for it is in.", |metrics| &metrics.restore),
     ("arrival", "From a connection's arrival until it is in.", |metrics| &metrics.arrival),
@@ -43,7 +43,7 @@ pub struct AgentAdmin {
 }
 
 impl AgentAdmin {
-    /// Of the loops with these metrics, in front of this server.
+    /// Creates the admin part for event loops with these metrics, in front of this server.
     pub fn new(loops: Vec<Arc<Metrics>>, upstream: SocketAddr, vips: Vec<SocketAddr>) -> Arc<Self> {
         Arc::new(Self {
             loops: Loops::new(loops),
@@ -53,7 +53,7 @@ impl AgentAdmin {
         })
     }
 
-    /// No dispatcher is to connect from now on, but for connections that are here.
+    /// Marks the agent as draining: dispatchers may connect only to take back their connections.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,4 @@
-//! Answers on their way back: read from the server, offered if they are large, and sent as far as
-//! there is credit.
+//! Answers from the server: read, offered if they are large, and sent as far as credit allows.
 //!
 //! ```text
 //! awaited ──head──> held (size unknown) ──threshold──> offered ──FETCH──> relayed ──end──> the connection is free
@@ -20,20 +19,20 @@ use crate::request;
 use crate::state::{Agent, Exchange, Stage};
 use crate::taken;
 
-/// Timers that end the holding of an answer have this and the exchange's key in theirs.
+/// Mark of the timers that end holding an answer; the rest of the key is the exchange's.
 pub(crate) const HOLD_TIMER: u64 = 1 << 63;
 
-/// What came of looking at bytes of the server.
+/// Outcome of one look at the server's bytes.
 enum Step {
-    /// So many bytes were used; there may be more to do.
+    /// The step used this many bytes; more work may follow.
     Used(usize),
-    /// Nothing can be done with what is there.
+    /// The step needs more bytes, credit or a decision.
     Wait,
     /// The connection is gone.
     Gone,
 }
 
-/// Bytes have come from the server. Returns how many were used.
+/// Takes bytes from the server. Returns how many it used.
 pub(crate) fn received(agent: &mut Agent, io: &mut Io, upstream: usize, data: &[u8]) -> usize {
     let mut used = 0;
     loop {
@@ -51,7 +50,7 @@ fn step(agent: &mut Agent, io: &mut Io, upstream: usize, data: &[u8]) -> Step {
         return Step::Wait;
     }
     let Some(exchange) = connection.exchange else {
-        // Nobody asked for it, so that it would answer the next request.
+        // No request is under way: the bytes would pass for the answer to the next one.
         pool::drop_connection(agent, io, upstream);
         return Step::Gone;
     };
@@ -61,7 +60,7 @@ fn step(agent: &mut Agent, io: &mut Io, upstream: usize, data: &[u8]) -> Step {
     }
 }
 
-/// What of a head is needed when its bytes are gone.
+/// Fields of a head that outlive its bytes.
 struct Found {
     bytes: usize,
     status: u16,
@@ -96,7 +95,7 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
         Err(refusal) => return refuse(agent, io, exchange, refusal),
     };
     connection.reader.reset();
-    // From the first byte of an answer on, asking again would not be the same.
+    // Once an answer has begun, a second request would not be the same.
     state.is_repeatable = false;
     state.request = Vec::new();
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
@@ -133,7 +132,7 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     Step::Used(found.bytes)
 }
 
-/// Decides on an answer whose head is there.
+/// Decides whether to offer, hold or relay an answer whose head is complete.
 fn decide(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     match (agent.options.threshold_bytes, state.answer.framing) {
@@ -160,18 +159,17 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     }
     let Some(reader) = &mut connection.body else { return Step::Wait };
     if state.answer.stage == Stage::Offered {
-        // It is read on when the owner has said how it goes.
+        // Reading goes on once the owner has decided how the answer goes to the client.
         io.pause_reading(connection.conn);
         return Step::Wait;
     }
     let Some(session) = agent.sessions.get_mut(state.session) else {
-        // Its session is lost, and it has no connection of its client's: nobody waits for it.
+        // The session is lost and the answer has no client connection: nobody waits for it.
         request::cancel(agent, io, exchange);
         return Step::Gone;
     };
     let is_held = state.answer.stage == Stage::Held;
-    // What is held is bounded by the threshold, what is sent by credit and by what the control
-    // connection takes.
+    // The threshold bounds held bytes; credit and the control connection's backlog bound sent ones.
     let room = match is_held {
         true => u64::MAX,
         false if session.is_full => 0,
@@ -216,7 +214,7 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     Step::Used(taken)
 }
 
-/// Bytes of a body that goes out on its client's own connection.
+/// Takes bytes of a body that goes out on its client's own connection.
 fn direct(
     agent: &mut Agent,
     io: &mut Io,
@@ -249,7 +247,7 @@ fn direct(
     Step::Used(used)
 }
 
-/// Asks the owner how the answer is to go to the client. Until it says so nothing more is read.
+/// Asks the owner how the answer is to reach the client. Reading stops until it decides.
 fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(&Exchange { session_id, ticket, .. }) = agent.exchanges.get(exchange) else { return };
     if !taken::may_offer(agent, io, session_id, ticket) {
@@ -271,7 +269,7 @@ fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// The owner wants the answer that it was offered.
+/// Relays an offered answer, as its owner asked.
 pub(crate) fn fetch(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if agent.exchanges.get(exchange).is_some_and(|state| state.answer.stage == Stage::Offered) {
         agent.metrics.relayed.of(Why::Fetched).add(1);
@@ -279,9 +277,9 @@ pub(crate) fn fetch(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// An answer has been held for long enough.
+/// Relays an answer whose holding time is over.
 pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
-    // The timer may be that of an exchange that has ended.
+    // The timer may belong to an exchange that has ended.
     let is_due =
         |state: &Exchange| state.answer.stage == Stage::Held && state.deadline_ns <= io.now_ns();
     if agent.exchanges.get(exchange).is_some_and(is_due) {
@@ -290,7 +288,7 @@ pub(crate) fn hold_is_over(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// Sends the head, and of the body what there is.
+/// Sends the head, and the part of the body read so far.
 fn relay(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     let Some(session) = agent.sessions.get_mut(state.session) else {
@@ -306,7 +304,7 @@ fn relay(agent: &mut Agent, io: &mut Io, exchange: usize) {
     pump(agent, io, exchange);
 }
 
-/// Sends what is kept as far as there is credit, then reads on.
+/// Sends kept bytes as far as credit allows, then reads on.
 pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     if state.answer.stage != Stage::Relayed {
@@ -341,7 +339,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// The answer is out.
+/// Ends an exchange whose answer is relayed whole.
 fn finish(agent: &mut Agent, io: &mut Io, exchange: usize) {
     agent.metrics.answers.of(Way::Relayed).add(1);
     let Some(state) = agent.exchanges.get(exchange) else { return };
@@ -353,10 +351,10 @@ fn finish(agent: &mut Agent, io: &mut Io, exchange: usize) {
     free(agent, io, exchange);
 }
 
-/// The exchange is over, and its connection to the server is free.
+/// Forgets an exchange and releases its connection to the server.
 fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get(exchange) else { return };
-    // A server that answered before it had the whole request may take the rest for another one.
+    // A server that answered early may take the rest of the request for another one.
     let was_whole = state.request_is_complete;
     if let Some(upstream) = request::forget(agent, exchange) {
         let goes_on = was_whole
@@ -365,7 +363,7 @@ fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// All of an answer has been put into its client's own connection.
+/// Ends an exchange whose whole answer is in its client's own connection.
 pub(crate) fn finish_direct(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(key) = agent.exchanges.get(exchange).and_then(|state| state.direct) else { return };
     agent.metrics.answers.of(Way::Direct).add(1);
@@ -396,7 +394,7 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, upstream: usize, reason: Cl
             _ => pump(agent, io, exchange),
         }
     } else if state.is_repeatable && was_used {
-        // The server closed a connection that had nothing to do just when it got something.
+        // The server closed an idle connection just as a request reached it.
         state.is_repeatable = false;
         pool::connect(agent, io, exchange);
     } else {
@@ -410,7 +408,7 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, upstream: usize, reason: Cl
     }
 }
 
-/// As the control protocol has it.
+/// The framing in the control protocol's terms.
 fn framing(framing: Framing) -> message::Framing {
     match framing {
         Framing::None => message::Framing::None,

@@ -1,11 +1,11 @@
-//! Clients whose connections have ended here are to hear of it, and no reset may leave this host:
-//! their owner may have given the connection to another since, which this end cannot know. So the
-//! client is asked something: its answer goes to its owner's host, and whoever has the connection
-//! there takes it for what it is, a packet without news; if nobody has, that host's kernel answers
-//! by a reset.
+//! Tells clients that their connection has ended here. No reset may leave this host: the owner may
+//! have given the connection to another agent since, which this host cannot know. So the agent
+//! makes the client send a packet: it reaches the owner's host. The host that holds the connection
+//! takes the packet for one without news; if none does, the owner's kernel answers with a reset.
 //!
-//! It is asked for as long as a steering entry may send what it answers back here, where it is
-//! dropped. Bounded in number: clients beyond that find out by their own time limits.
+//! The agent asks for as long as a steering entry may still send the client's packets back here,
+//! where they are dropped. The number of such clients is bounded; those beyond it rely on their own
+//! time limits.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use shunt_reactor::{ConnId, Io};
 use crate::limits;
 use crate::state::{Agent, Asked, Peer, Taken};
 
-/// The client of this connection, which is not here any more, is to hear that.
+/// Queues the client of a removed connection to be asked, so that it learns of the end.
 pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, taken: &Taken) {
     if agent.own.keeps_resets_back() && agent.asked.len() < limits::ASKED_MAX {
         let (state, since_ns) = (taken.state, taken.since_ns);
@@ -30,11 +30,11 @@ pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, taken: &Taken) {
     }
 }
 
-/// Asks whom it is time to ask: the connection is put in, which makes its kernel ask the peer what
-/// it has, and taken out at once.
+/// Asks clients whose time has come: restoring the connection makes the kernel probe the peer; then
+/// the connection is taken out at once.
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     let Agent { asked, moves, .. } = &mut *agent;
-    // What has come back is not asked for, nor another of the same addresses.
+    // A connection that has come back is not asked about, nor is another of the same addresses.
     for (flow, state) in due(asked, io.now_ns(), |flow| moves.has(flow)) {
         agent.own.expect(flow, limits::ASK_MS);
         let conn = io.restore(Frozen::without_queues(state));
@@ -42,9 +42,9 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     }
 }
 
-/// Takes those out that it is time to ask, as they are by now. Clients that are lost at once would
-/// all be asked at once, time and again, and the loop would do nothing else for as long: no more
-/// than so many are, and the others at the next ticks.
+/// Takes the due entries out, with their state aged to now. At most [`limits::ASKS_AT_ONCE`] go in
+/// one tick and the others in the next: if many clients are lost at once, asking all of them would
+/// keep the loop busy.
 fn due(
     all: &mut VecDeque<Asked>,
     now_ns: u64,
@@ -60,7 +60,7 @@ fn due(
         if asked.due_ns <= now_ns && due.len() < limits::ASKS_AT_ONCE {
             asked.due_ns = now_ns + limits::ASK_NS;
             asked.asks += 1;
-            // Of an older time it would not be answered.
+            // A client would not answer a packet with older timestamps.
             due.push((flow, aged(&asked.state, now_ns.saturating_sub(asked.since_ns) / 1_000_000)));
         }
         if asked.asks < limits::ASKS_MAX {
@@ -70,10 +70,10 @@ fn due(
     due
 }
 
-/// What has asked is out again, or was not let in.
+/// A probing connection is out again, or could not be restored.
 pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, conn: ConnId, flow: Flow, is_out: bool) {
     agent.set_peer(conn, Peer::Nobody);
-    // Of one that comes meanwhile the entry is its own.
+    // A connection of the same addresses that came meanwhile needs its entry.
     if !agent.moves.has(flow) {
         agent.own.disown(flow);
     }

@@ -1,5 +1,5 @@
-//! What [`crate::taken`] wants done with clients' connections is done when the step that it came of
-//! is over.
+//! Carries out what [`crate::taken`] queued for clients' connections, after the step that queued
+//! it.
 
 use shunt_handover::Flow;
 use shunt_handover::agent::{Close, SessionId};
@@ -15,7 +15,7 @@ use crate::metrics::{Left, Way, Why};
 use crate::state::{Agent, Exchange, Peer, Stage, Taken, Wanted};
 use crate::{answer, ask, kept, link, request, taken};
 
-/// Does all that is wanted, in order; what is done may want more.
+/// Carries out all queued work, in order; doing so may queue more.
 pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
     while let Some(wanted) = agent.wanted.pop_front() {
         carry_out(agent, io, wanted);
@@ -28,7 +28,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
         Wanted::Freeze(flow) => {
             if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key))
             {
-                // One that moves is tried again.
+                // Retries of a connection with bytes in flight keep the first time.
                 taken.leaves_ns.get_or_insert(io.now_ns());
                 io.freeze(taken.conn);
             }
@@ -36,8 +36,8 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
         Wanted::Start(flow, (_, ticket), _) if agent.options.protocol == Protocol::Cql => {
             kept::start(agent, io, flow, ticket);
         }
-        // The owner cannot be asked, or does not answer: it finds the answer where it would be
-        // without an agent.
+        // The owner cannot be asked, or does not answer: send the answer on its link, as without an
+        // agent.
         Wanted::Relay(_, ticket) if agent.options.protocol == Protocol::Cql => {
             agent.metrics.relayed.of(Why::Fetched).add(1);
             link::relay(agent, io, ticket);
@@ -74,7 +74,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
     }
 }
 
-/// Puts a connection in, for the answer that was offered.
+/// Restores a connection for the answer that was offered.
 fn restore(
     agent: &mut Agent,
     io: &mut Io,
@@ -91,7 +91,7 @@ fn restore(
         None => offer.and_then(|(_, ticket)| kept::offered_ns(agent, ticket)),
     };
     if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
-        // It goes on also if the owner is lost.
+        // The exchange goes on even if the owner is lost.
         state.is_taken = true;
     }
     let key = agent.taken.insert(Taken {
@@ -122,8 +122,8 @@ fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
     agent.metrics.left.of(Left::Closed).add(1);
     match how {
         Close::Reset => {
-            // Between hosts its reset does not leave, and the client hears it from whoever its
-            // packets go to.
+            // Between hosts the reset does not leave; the host that gets the client's packets tells
+            // it.
             io.abort(taken.conn);
             ask::from_now_on(agent, io, &taken);
         }
@@ -132,14 +132,14 @@ fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
             io.close(taken.conn);
         }
         Close::Silent => {
-            // Taken out, and dropped.
+            // The connection is frozen, and its state dropped.
             agent.set_peer(taken.conn, Peer::ToBeDropped);
             io.freeze(taken.conn);
         }
     }
 }
 
-/// An exchange by its owner's session and ticket, whether or not the session is still there.
+/// Finds an exchange by its owner's session and ticket, even after the session has ended.
 fn exchange_of(agent: &Agent, session: SessionId, ticket: Ticket) -> Option<usize> {
     if let Some(key) = agent.session_keys.get(&session) {
         return agent.sessions.get(*key)?.exchanges.get(&ticket).copied();
@@ -150,7 +150,7 @@ fn exchange_of(agent: &Agent, session: SessionId, ticket: Ticket) -> Option<usiz
         .map(|(key, _)| key)
 }
 
-/// Lets go of a connection, and of the rest of its answer.
+/// Lets go of a connection, and cancels the rest of its answer.
 fn remove(agent: &mut Agent, io: &mut Io, flow: Flow) -> Option<Taken> {
     let key = agent.of_flow.remove(&flow)?;
     let taken = agent.taken.try_remove(key)?;
@@ -162,7 +162,7 @@ fn remove(agent: &mut Agent, io: &mut Io, flow: Flow) -> Option<Taken> {
     Some(taken)
 }
 
-/// A connection was taken out, and is to be its owner's again.
+/// A connection was frozen and goes back to its owner.
 fn left(agent: &mut Agent, io: &mut Io, flow: Flow) {
     let Some(taken) = remove(agent, io, flow) else { return };
     agent.metrics.left.of(Left::Returned).add(1);
@@ -174,7 +174,7 @@ fn left(agent: &mut Agent, io: &mut Io, flow: Flow) {
     }
 }
 
-/// What came of taking a connection out.
+/// Takes the result of freezing a connection.
 pub(crate) fn frozen(
     agent: &mut Agent,
     io: &mut Io,
@@ -200,11 +200,11 @@ pub(crate) fn frozen(
     }
 }
 
-/// A connection has ended, or was not let in.
+/// A connection has ended, or could not be restored.
 pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseReason) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     let (flow, sent, was_arriving) = (taken.flow, taken.sent, taken.is_arriving);
-    // Not let in, the answer is still offered.
+    // The connection could not be restored, but the answer is still offered.
     let exchange = if was_arriving { taken.exchange.take() } else { None };
     remove(agent, io, flow);
     if was_arriving {
@@ -227,7 +227,7 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseRe
     taken::client_gone(agent, io, flow, ending, sent);
 }
 
-/// The answer goes out on the connection from here on, but for what the client has of it.
+/// Sends the answer on the connection, from the first byte that the client lacks.
 fn start(
     agent: &mut Agent,
     io: &mut Io,
@@ -238,7 +238,7 @@ fn start(
     let Some(key) = agent.of_flow.get(&flow).copied() else { return };
     let exchange = exchange_of(agent, session, ticket);
     let state = exchange.and_then(|exchange| Some((exchange, agent.exchanges.get_mut(exchange)?)));
-    // What has begun to be relayed has no head any more.
+    // A relayed answer no longer has its head.
     let has_answer = |state: &Exchange| state.answer.stage == Stage::Offered;
     let state = state
         .filter(|(_, state)| has_answer(state) && state.answer.head.len() as u64 >= answer_sent);

@@ -1,5 +1,4 @@
-//! Large answers of the CQL server, while it is not settled how they go to their clients, and while
-//! they go.
+//! Large answers of the CQL server, from their offer until they are sent.
 
 use std::collections::HashMap;
 
@@ -17,15 +16,14 @@ use crate::segments;
 use crate::state::Agent;
 use crate::taken;
 
-/// The kind of a RESULT that has nothing (v4, section 4.2.5.1).
+/// Kind of a RESULT without content (v4, section 4.2.5.1).
 const VOID: i32 = 1;
 
-/// All answers that are kept.
+/// Store of kept answers.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) answers: HashMap<Ticket, Kept>,
-    /// Of these, of those that are being taken in, and of those that go out on clients'
-    /// connections.
+    /// Bytes of answers being taken in, kept, or going out on clients' connections.
     bytes: usize,
     next_ticket: u64,
 }
@@ -36,29 +34,29 @@ impl Answers {
     }
 }
 
-/// One of them.
+/// One kept answer.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) session: SessionId,
     pub(crate) link: usize,
-    /// The proxy's end of that link.
+    /// The proxy's end of the link, to tell a reused key.
     pub(crate) proxy: ConnId,
     pub(crate) envelope: Vec<u8>,
     offered_ns: u64,
-    /// How its client is to be sent it.
+    /// Header and framing for the client; `None` until the owner sends them.
     shape: Option<Shape>,
 }
 
-/// What an answer begins with at its client, whose stream is another, and what it is wrapped in.
+/// First bytes of an answer for its client, whose stream id differs, and its framing.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     header: [u8; HEADER_BYTES],
-    /// v5: in segments, which may be LZ4.
+    /// v5: the answer goes in segments; true if they are LZ4.
     segments_lz4: Option<bool>,
 }
 
 impl Shape {
-    /// As an owner says it: the header, and for segments one byte more.
+    /// Decodes the owner's form: the header, and one more byte if segments are used.
     fn decode(head: &[u8]) -> Option<Self> {
         let (header, rest) = head.split_first_chunk::<HEADER_BYTES>()?;
         let segments_lz4 = match rest {
@@ -71,26 +69,26 @@ impl Shape {
     }
 }
 
-/// The session of an owner, if it can be asked.
+/// The session of an owner, if it has one.
 pub(crate) fn session_of(agent: &Agent, owner: OwnerId) -> Option<SessionId> {
     let mut sessions = agent.sessions.iter().filter(|(_, session)| session.owner == Some(owner));
     sessions.next().map(|(_, session)| session.id)
 }
 
-/// Makes room for an answer, if there is any.
+/// Reserves room for an answer; false if there is not enough.
 pub(crate) fn reserve(agent: &mut Agent, bytes: usize) -> bool {
     let is_room = agent.kept.bytes.saturating_add(bytes) <= limits::KEPT_BYTES_MAX;
     agent.kept.bytes += if is_room { bytes } else { 0 };
     is_room
 }
 
-/// Gives the room back.
+/// Gives reserved room back.
 pub(crate) fn release(agent: &mut Agent, bytes: usize) {
     agent.kept.bytes -= bytes;
 }
 
-/// Keeps an answer for which there is room, if its owner can be asked about it; gives it back, and
-/// its room, if not.
+/// Keeps an answer with reserved room if its owner can be asked about it. Otherwise returns the
+/// answer and releases its room.
 pub(crate) fn offer(
     agent: &mut Agent,
     io: &Io,
@@ -101,7 +99,7 @@ pub(crate) fn offer(
     if agent.kept.next_ticket == 0 {
         let mut first = [0; 8];
         (agent.options.random)(&mut first);
-        // Room to count up for as long as any process lives; two agents do not meet.
+        // Starting at random below 2^63 keeps two agents' tickets apart and leaves room to count.
         agent.kept.next_ticket = (u64::from_be_bytes(first) >> 1) + 1;
     }
     let ticket = Ticket(agent.kept.next_ticket);
@@ -126,34 +124,34 @@ pub(crate) fn offer(
     Ok(ticket)
 }
 
-/// When this answer was offered.
+/// Time at which this answer was offered, nanoseconds.
 pub(crate) fn offered_ns(agent: &Agent, ticket: Ticket) -> Option<u64> {
     agent.kept.answers.get(&ticket).map(|kept| kept.offered_ns)
 }
 
-/// The owner says how an answer is to go to its client.
+/// Notes the owner's header and framing for an answer.
 pub(crate) fn set_shape(agent: &mut Agent, session: SessionId, ticket: Ticket, head: &[u8]) {
     if let Some(kept) = agent.kept.answers.get_mut(&ticket).filter(|kept| kept.session == session) {
         kept.shape = Shape::decode(head);
     }
 }
 
-/// Takes an answer out; its room is still used.
+/// Removes an answer; its room stays reserved.
 pub(crate) fn take(agent: &mut Agent, ticket: Ticket) -> Option<Kept> {
     let kept = agent.kept.answers.remove(&ticket)?;
     taken::offer_over(agent, kept.session, ticket);
     Some(kept)
 }
 
-/// Nobody wants an answer any more.
+/// Drops an answer that nobody wants.
 pub(crate) fn forget(agent: &mut Agent, ticket: Ticket) {
     if let Some(kept) = take(agent, ticket) {
         release(agent, kept.envelope.len());
     }
 }
 
-/// Its owner wants an answer no more: what is relayed of it says only that its stream id is free.
-/// One for which a connection was given goes out on that.
+/// Replaces an unwanted answer by an empty one, which only frees its stream id. An answer for which
+/// the owner has given a connection goes out on that.
 pub(crate) fn empty(agent: &mut Agent, session: SessionId, ticket: Ticket) {
     if agent.moves.has_taken(session, ticket) {
         return;
@@ -170,8 +168,7 @@ pub(crate) fn empty(agent: &mut Agent, session: SessionId, ticket: Ticket) {
     agent.kept.bytes = agent.kept.bytes + kept.envelope.len() - before;
 }
 
-/// An answer that was offered goes out on its client's own connection, if it is still there and it
-/// was said how.
+/// Sends an offered answer on its client's connection, if the link and the shape are still known.
 pub(crate) fn start(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) {
     if !send(agent, io, flow, ticket) {
         taken::no_answer(agent, io, flow, 0);
@@ -246,7 +243,7 @@ pub(crate) mod tests {
         agent.kept.answers.insert(ticket, kept);
     }
 
-    /// A client's connection to this address, with nothing under way.
+    /// A client's idle connection to this address.
     pub(crate) fn connection(vip: SocketAddr) -> Frozen {
         Frozen::without_queues(TcpState {
             local: vip,

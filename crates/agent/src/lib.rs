@@ -1,27 +1,26 @@
-//! The agent: it stands beside a stock HTTP server on the same host and answers the requests of
-//! dispatchers.
+//! The agent: runs beside a stock HTTP server on the same host and answers dispatchers' requests.
 //!
 //! ```text
 //! dispatcher ── control connection ──> session ── request ──> pool ── connection ──> stock server
-//!            <── RESPONSE, BODY, END ──          <── answer ─────────────────────────
+//!        <── RESPONSE, BODY, END ──          <── answer ─────────────────────────
 //! ```
-//! One session for each control connection, one exchange for each request of it, at most one
-//! exchange at a time on each connection to the server. An answer whose size says so is offered
-//! before any of it is sent: whoever owns the client's connection decides how it goes there.
+//! Each control connection has one session, each of its requests one exchange, and each connection
+//! to the server at most one exchange at a time. An answer known to be large is offered before any
+//! of it is sent: the owner of the client's connection decides how it reaches the client.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `service.rs` | events of the loop, and what time brings |
+//! | `service.rs` | events of the loop, deadlines |
 //! | `session.rs` | control connections: the handshake, and messages out |
 //! | `owner.rs` | messages in |
 //! | `request.rs` | requests on their way to the server |
-//! | `pool.rs`, `uploads.rs` | connections to the server, and who waits for one |
+//! | `pool.rs`, `uploads.rs` | connections to the server, and the queues for them |
 //! | `answer.rs`, `pace.rs` | answers on their way back, and which clients take them slowly |
-//! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: what is to be done, and that it is done |
+//! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: decisions, and their execution |
 //! | `own.rs` | which of their packets are let in |
 //! | `link.rs`, `kept.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
-//! | `metrics.rs`, `admin.rs` | what is seen from outside |
-//! | `state.rs` | what there is of each |
+//! | `metrics.rs`, `admin.rs` | metrics and status |
+//! | `state.rs` | the state of all of these |
 
 mod admin;
 mod answer;

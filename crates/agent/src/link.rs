@@ -1,14 +1,14 @@
-//! Links of proxies to the CQL server: bytes go both ways as they are, but for a large RESULT,
-//! which is taken in and offered.
+//! Links of proxies to the CQL server: bytes pass unchanged both ways, except that a large RESULT
+//! is taken in and offered.
 //!
 //! ```text
-//! proxy ── handshake, REQUEST(from how many bytes on) ──> link ── connection ──> stock server
-//!       <── envelopes, OFFERED(ticket, length) ───────────     <── envelopes ──
+//! proxy ── handshake, REQUEST(threshold in bytes) ─> link ── connection ──> stock server
+//!   <── envelopes, OFFERED(ticket, length) ─────     <── envelopes ──
 //! ```
-//! An offered answer leaves the link's stream, so that the others behind it are not held up by it.
-//! It comes back into it, between two envelopes, when the proxy wants it relayed, or cannot be
-//! asked: its session is lost, or it has not said anything in time. What there is not enough room
-//! for is passed on as it comes.
+//! An offered answer leaves the link's stream, so that it does not hold up those behind it. It
+//! returns to the stream, between two envelopes, when the proxy wants it relayed or cannot be
+//! asked: its session is lost, or it has not replied in time. An answer for which there is no room
+//! is passed on as it comes.
 //!
 //! After the handshake v5 puts envelopes into segments, which [`crate::segments`] takes apart where
 //! it has to.
@@ -26,40 +26,40 @@ use crate::metrics::{Way, Why};
 use crate::segments::{self, Run};
 use crate::state::{Agent, Peer};
 
-/// A link.
+/// A proxy's link to the CQL server.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// To the proxy.
+    /// Connection to the proxy.
     proxy: ConnId,
-    /// To the server.
+    /// Connection to the server.
     server: ConnId,
     owner: OwnerId,
-    /// Answers of so many bytes and more are offered.
+    /// Size in bytes from which answers are offered.
     threshold_bytes: u32,
     reading: Reading,
-    /// Answers that are to be relayed when the envelope that is being passed on is through.
+    /// Answers to relay once the current envelope has passed.
     relayed: VecDeque<Ticket>,
 }
 
-/// Where in the server's stream a link is.
+/// A link's position in the server's stream.
 #[derive(Debug)]
 enum Reading {
     /// Between two envelopes, or in a header.
     Header,
-    /// So many bytes of an envelope are to be passed on.
+    /// This many bytes of an envelope are still to be passed on.
     Passing(usize),
-    /// The same, and behind them come segments.
+    /// The same; segments follow the envelope.
     PassingLast(usize),
-    /// An envelope is being taken in; with its header it has so many bytes.
+    /// An envelope is being taken in; its length with the header.
     TakingIn(Vec<u8>, usize),
-    /// In segments.
+    /// The stream is in segments.
     Segments(Run),
-    /// What comes is not known to be envelopes.
+    /// The stream is not known to be envelopes; all of it passes.
     Opaque,
 }
 
-/// A proxy has shown that it has the key and says that this connection is a link. Whatever comes
-/// next on it is the server's.
+/// Makes a link of a connection whose proxy has proved that it has the key. All further bytes on it
+/// are the server's.
 pub(crate) fn begin(
     agent: &mut Agent,
     io: &mut Io,
@@ -81,7 +81,7 @@ pub(crate) fn begin(
     agent.set_peer(server, Peer::Server(link));
 }
 
-/// Bytes of the proxy's. Returns how many were used.
+/// Passes bytes from the proxy on. Returns how many it used.
 pub(crate) fn of_proxy(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
     let Some(link) = agent.links.get(key) else { return data.len() };
     if io.is_paused(link.proxy) {
@@ -95,7 +95,7 @@ pub(crate) fn of_proxy(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
     data.len()
 }
 
-/// Bytes of the server's. Returns how many were used.
+/// Takes bytes from the server. Returns how many it used.
 pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
     let mut used = 0;
     while let Some(link) = agent.links.get_mut(key) {
@@ -141,7 +141,7 @@ pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8])
             }
             Reading::Header => match Header::decode(rest) {
                 None => return used,
-                // That is this agent's word, not the server's.
+                // Only the agent may send this opcode, never the server.
                 Some(header) if header.opcode == opcode::OFFERED => {
                     closed(agent, io, key);
                     return data.len();
@@ -153,7 +153,7 @@ pub(crate) fn of_server(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8])
     data.len()
 }
 
-/// What a segment of a link's has in it.
+/// Sink for the content of a link's segments.
 struct OfLink<'a> {
     agent: &'a mut Agent,
     io: &'a mut Io,
@@ -181,7 +181,7 @@ impl segments::Sink for OfLink<'_> {
     }
 }
 
-/// Reads a segment. Returns how many bytes were used; 0: it is not there whole.
+/// Reads a segment. Returns how many bytes it used; 0 if the segment is incomplete.
 fn read_segment(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
     let Some(link) = agent.links.get_mut(key) else { return data.len() };
     let Reading::Segments(run) = &mut link.reading else { return 0 };
@@ -200,7 +200,7 @@ fn read_segment(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usiz
     used
 }
 
-/// Decides what becomes of an envelope; its bytes are read by the next step.
+/// Decides what to do with an envelope; the next step reads its bytes.
 fn read_header(agent: &mut Agent, key: usize, header: Header) {
     let bytes = HEADER_BYTES + header.length as usize;
     let is_known = header.response && (3..=5).contains(&header.version);
@@ -219,7 +219,7 @@ fn read_header(agent: &mut Agent, key: usize, header: Header) {
     }
 }
 
-/// Is this the answer to be taken in? Then there is room for it.
+/// True if this answer is to be taken in; its room is then reserved.
 fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
     let Some(link) = agent.links.get(key) else { return false };
     let is_large =
@@ -237,7 +237,7 @@ fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
     false
 }
 
-/// A large answer is here: its proxy is asked how it is to go, if it can be asked.
+/// Offers a large answer to its proxy, if the proxy can be asked.
 fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
     let (Some(link), Some(header)) = (agent.links.get(key), Header::decode(&envelope)) else {
         return;
@@ -245,7 +245,7 @@ fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
     let owner = link.owner;
     match kept::offer(agent, io, owner, key, envelope) {
         Ok(ticket) => {
-            // What it has of flags is about the body that waits.
+            // The header's flags describe the body that is kept.
             let (header, length) = (Header { opcode: opcode::OFFERED, ..header }, header.length);
             let mut offered = Vec::new();
             append(&mut offered, header, |body| {
@@ -259,7 +259,7 @@ fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
     relay_waiting(agent, io, key);
 }
 
-/// An answer goes back into its link's stream, between two envelopes.
+/// Queues an answer to return to its link's stream, between two envelopes.
 pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
     let Some((key, proxy)) = agent.kept.answers.get(&ticket).map(|kept| (kept.link, kept.proxy))
     else {
@@ -267,13 +267,13 @@ pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
     };
     match agent.links.get_mut(key).filter(|link| link.proxy == proxy) {
         Some(link) => link.relayed.push_back(ticket),
-        // Who asked for it knows that the link is gone.
+        // The proxy knows that the link is gone.
         None => kept::forget(agent, ticket),
     }
     relay_waiting(agent, io, key);
 }
 
-/// Those that wait for it go into the link's stream, if nothing is half passed on.
+/// Writes the waiting answers to the link's stream, unless an envelope is half passed on.
 fn relay_waiting(agent: &mut Agent, io: &mut Io, key: usize) {
     use Reading::{Passing, PassingLast, Segments};
     while let Some(link) = agent.links.get_mut(key)
@@ -304,19 +304,19 @@ fn write(agent: &Agent, io: &mut Io, key: usize, envelope: &[u8]) {
     }
 }
 
-/// The proxy's end of a link.
+/// Connection to the proxy's end of a link.
 pub(crate) fn proxy_of(agent: &Agent, key: usize) -> Option<ConnId> {
     agent.links.get(key).map(|link| link.proxy)
 }
 
-/// The kernel has taken what was written to one side: the other is read again.
+/// The kernel has taken one side's bytes: reads the other side again.
 pub(crate) fn drained(agent: &Agent, io: &mut Io, key: usize, is_server: bool) {
     if let Some(link) = agent.links.get(key) {
         io.resume_reading(if is_server { link.proxy } else { link.server });
     }
 }
 
-/// One side has ended, and so does the other, when it has what was written to it.
+/// One side has ended; closes the other once its output is sent.
 pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(link) = agent.links.try_remove(key) else { return };
     if let Reading::TakingIn(_, bytes) | Reading::Segments(Run::TakingIn(_, bytes)) = link.reading {
@@ -331,7 +331,7 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// The agent ends: proxies go on without it.
+/// Closes all links because the agent ends; proxies go on without it.
 pub(crate) fn close_all(agent: &mut Agent, io: &mut Io) {
     let keys: Vec<usize> = agent.links.iter().map(|(key, _)| key).collect();
     keys.into_iter().for_each(|key| closed(agent, io, key));

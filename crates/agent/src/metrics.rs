@@ -1,13 +1,13 @@
-//! What an agent has done since its start, and what it has now. Each event loop writes its own; the
-//! admin thread reads them.
+//! Metrics of an agent: counts since its start, and current levels. Each event loop writes its own;
+//! the admin thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 use shunt_handover::message::{Message, Refusal};
 
 labels! {
-    /// Which way an answer went to its client.
+    /// Path of an answer to its client.
     pub enum Way = "way" {
-        /// To the dispatcher.
+        /// Through the dispatcher.
         Relayed = "relayed",
         /// On the client's own connection.
         Direct = "direct",
@@ -15,50 +15,50 @@ labels! {
 }
 
 labels! {
-    /// Why an answer was relayed that is large, or might have been.
+    /// Why an answer that is or might be large was relayed.
     pub enum Why = "reason" {
-        /// It was offered, and its dispatcher or proxy wanted it relayed, which counts why.
+        /// The dispatcher or proxy wanted the offered answer relayed; it counts the reason itself.
         Fetched = "fetched",
-        /// As many offers, bytes kept for them, or connections are here as may be.
+        /// A limit on offers, kept bytes or connections is reached.
         NoRoom = "no_room",
-        /// It came in chunks, and had not shown in time that it is large.
+        /// The answer came in chunks and did not prove large in time.
         HoldOver = "hold_over",
-        /// CQL: there is no control connection of the proxy's to offer it by.
+        /// CQL: the proxy has no control connection for the offer.
         NoOwner = "no_owner",
-        /// CQL: it was offered, and the proxy was lost, gave it up, or has said nothing in time.
+        /// CQL: the proxy of an offered answer was lost, gave it up, or did not reply in time.
         Unsettled = "unsettled",
     }
 }
 
 labels! {
-    /// What became of a connection that a dispatcher has sent.
+    /// Outcome of a connection that a dispatcher has sent.
     pub enum Taken = "outcome" {
-        /// It is here.
+        /// The connection is here.
         Taken = "taken",
-        /// There is no such offer, or none any more.
+        /// The ticket names no current offer.
         UnknownTicket = "unknown_ticket",
-        /// Its address is none of `--vip`.
+        /// The address is none of `--vip`.
         ForeignAddress = "foreign_address",
-        /// There is one of the same addresses.
+        /// A connection of the same addresses is here.
         Occupied = "occupied",
-        /// There are as many as may be.
+        /// The limit on connections is reached.
         Full = "full",
-        /// This host did not let it in.
+        /// The kernel did not restore the connection.
         NotRestored = "not_restored",
     }
 }
 
 labels! {
-    /// How a connection left.
+    /// End of a connection's stay.
     pub enum Left = "outcome" {
-        /// It went back to its dispatcher.
+        /// Returned to its dispatcher.
         Returned = "returned",
-        /// Its client closed it.
+        /// Closed by its client.
         Client = "client",
-        /// Its client reset it.
+        /// Reset by its client.
         Reset = "reset",
-        /// It was closed here: the server broke its answer off, its time was over, or its
-        /// dispatcher said so.
+        /// Closed here: the server broke the answer off, time ran out, or the dispatcher asked for
+        /// it.
         Closed = "closed",
     }
 }
@@ -66,55 +66,54 @@ labels! {
 /// Counts and times of one event loop.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Counts up by one per turn of the loop; liveness is judged by it.
+    /// Turns of the loop; liveness is judged by this counter.
     pub turns: Counter,
     /// Control connections.
     pub sessions: Gauge,
-    /// Requests being carried out, those that wait for a connection too.
+    /// Requests under way, including those that wait for a connection.
     pub exchanges: Gauge,
-    /// Of these, those that wait for a connection to the server.
+    /// Requests that wait for a connection to the server.
     pub waiting: Gauge,
     /// Connections to the server.
     pub upstreams: Gauge,
-    /// Clients' connections that are here, or on their way.
+    /// Clients' connections that are here or on their way.
     pub flows: Gauge,
     /// Requests of dispatchers.
     pub requests: Counter,
     /// Answers that were sent whole.
     pub answers: Family<Way, { Way::COUNT }>,
-    /// Bytes of bodies; of answers on clients' connections heads too.
+    /// Bytes of bodies; for answers on clients' connections also of heads.
     pub answer_bytes: Family<Way, { Way::COUNT }>,
-    /// Requests that came to nothing here: the server failed, or there was no room.
+    /// Requests that failed here: a server error, or no room.
     pub failed: Counter,
-    /// Answers that dispatchers were asked about.
+    /// Answers offered to dispatchers.
     pub offers: Counter,
     /// Why large answers were relayed.
     pub relayed: Family<Why, { Why::COUNT }>,
-    /// Answers that are offered now.
+    /// Answers currently offered.
     pub offered: Gauge,
-    /// Bytes of large CQL answers that are here.
+    /// Bytes of large CQL answers held here.
     pub kept_bytes: Gauge,
-    /// What became of connections that dispatchers have sent.
+    /// Outcomes of connections that dispatchers have sent.
     pub taken: Family<Taken, { Taken::COUNT }>,
-    /// How connections left.
+    /// Connections that left, by outcome.
     pub left: Family<Left, { Left::COUNT }>,
-    /// From an offer until the connection that was given for it is here.
+    /// Time from an offer until the connection given for it is here.
     pub restore: Histogram,
-    /// From a connection's arrival until it is here: the last part of that.
+    /// Time from a connection's arrival until it is restored: the last part of `restore`.
     pub arrival: Histogram,
-    /// From a request until the first bytes of its answer are put into its client's connection.
-    /// HTTP alone: requests of CQL are not looked at.
+    /// Time from a request until the first bytes of its answer are in the client's connection. HTTP
+    /// only: the agent does not read CQL requests.
     pub first_byte: Histogram,
-    /// From when a connection is to go back until the kernel has let go of it, however often that
-    /// is tried.
+    /// Time from the first attempt to freeze a connection until the kernel has let it go.
     pub freeze: Histogram,
-    /// From when the kernel has the last byte of an answer until the connection's owner has said
-    /// that it has it again.
+    /// Time from the kernel taking an answer's last byte until the owner confirms that it has the
+    /// connection back.
     pub giving_back: Histogram,
 }
 
 impl Metrics {
-    /// Counts what a message says of a client's connection.
+    /// Counts the outcome that a message reports for a client's connection.
     pub(crate) fn count(&self, message: &Message<'_>) {
         let outcome = match message {
             Message::Taken => Taken::Taken,

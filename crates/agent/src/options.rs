@@ -1,4 +1,4 @@
-//! What an agent is made from.
+//! Options of an agent.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,28 +12,27 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// Options of an agent.
 pub struct AgentOptions {
-    /// What it speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
     /// The stock server.
     pub upstream: SocketAddr,
-    /// The key that dispatchers have as well.
+    /// The key shared with dispatchers.
     pub key: SharedKey,
-    /// This run of the process.
+    /// Identifies this run of the process.
     pub instance: Instance,
-    /// Answers of at least so many bytes are offered; `None`: all are relayed.
+    /// Size in bytes from which answers are offered; `None` relays all.
     pub threshold_bytes: Option<u64>,
-    /// How long an answer whose size is not known is held back, so that it may turn out to be
-    /// large.
+    /// Time for which an answer of unknown size is held back to see whether it is large.
     pub hold_ns: u64,
     /// Virtual addresses whose connections may be taken.
     pub vips: Vec<SocketAddr>,
-    /// What keeps packets of connections in and out; none: they find their way.
+    /// Filter for packets of clients' connections; `None`: the network routes them.
     pub own: Option<Box<dyn Own>>,
-    /// Connections to the server at a time; requests beyond it wait.
+    /// Connections to the server at a time; further requests wait.
     pub upstream_connections_max: usize,
-    /// How long the server may take for the head of an answer, or be silent within one.
+    /// Time limit for the head of the server's answer, and for silence within an answer.
     pub upstream_timeout_ns: u64,
-    /// Where nonces come from.
+    /// Source of nonces.
     pub random: Random,
 }
 

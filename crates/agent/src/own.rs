@@ -1,4 +1,4 @@
-//! Which packets reach this host's connections, as far as the agent has a say in it.
+//! Control of the packets that reach this host's connections, as far as the agent controls it.
 
 use std::fmt;
 
@@ -6,24 +6,22 @@ use shunt_handover::Flow;
 
 /// Lets packets of connections in, or keeps them out.
 pub trait Own: Send + fmt::Debug {
-    /// The connection is about to come or to go: no packet of the client's reaches this host, for
-    /// so long.
+    /// Drops the client's packets for this long: the connection is about to come or to go.
     fn expect(&mut self, flow: Flow, lease_ms: u64);
-    /// The client's packets reach the connection that is here, for so long; again: to renew.
+    /// Lets the client's packets reach the connection for this long; repeat the call to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
-    /// The client has ended the connection: what its end here says to that gets out, for so long.
-    /// It may not end it of its own accord: it might be another's by then.
+    /// Lets this end's reply to the client's FIN out for this long. This end may not send a FIN on
+    /// its own: the connection might be another host's then.
     fn let_end(&mut self, flow: Flow, lease_ms: u64);
-    /// The connection is not here, and nothing of it leaves.
+    /// Removes the entry: the connection is not here, and none of its packets leave.
     fn disown(&mut self, flow: Flow);
-    /// True if no reset of this host's leaves it: who is to hear of an end hears it from others.
+    /// True if no reset leaves this host; the client must then learn of an end from another host.
     fn keeps_resets_back(&self) -> bool;
-    /// Removes what is past its lease.
+    /// Removes entries past their lease.
     fn tidy(&mut self);
 }
 
-/// For connections that are found wherever they are: in a simulation, and by a mover that passes
-/// descriptors on.
+/// For connections that need no steering: in a simulation, or where a mover passes descriptors on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 

@@ -1,4 +1,4 @@
-//! Messages of owners, each handed to the step that it is about.
+//! Messages of owners, each handed to the step it concerns.
 
 use shunt_handover::message::{Message, Read, Ticket};
 use shunt_handover::session::Protocol;
@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use crate::state::{Agent, Peer, Phase};
 use crate::{answer, carry, kept, link, request, taken};
 
-/// Bytes have come on a control connection. Returns how many were used.
+/// Reads bytes of a control connection. Returns how many it used.
 pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
     let mut used = 0;
     while let Some(session) = agent.sessions.get_mut(key) {
@@ -41,7 +41,8 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
             Ok(Some((read, Read::Message(ticket, message)))) => {
                 used += read;
                 if session.owner.is_none() {
-                    // A proxy says by its first message what the connection is for.
+                    // A proxy's first message tells whether the connection is a control connection
+                    // or a link.
                     match message {
                         Message::Request { head, .. } => {
                             return used + becomes_link(agent, io, key, head, &data[used..]);
@@ -60,7 +61,7 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
     data.len()
 }
 
-/// The connection is for messages, and its owner is there from now on.
+/// Makes the connection a control connection; its owner counts as present from now on.
 fn is_control(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(session) = agent.sessions.get_mut(key) else { return };
     let Phase::Open(open) = &session.phase else { return };
@@ -70,7 +71,7 @@ fn is_control(agent: &mut Agent, io: &mut Io, key: usize) {
     taken::session_up(agent, io, id, owner, instance);
 }
 
-/// The connection is for the server's bytes. Returns how many of those that came were used.
+/// Makes the connection a link to the server. Returns how many bytes it used.
 fn becomes_link(agent: &mut Agent, io: &mut Io, key: usize, head: &[u8], rest: &[u8]) -> usize {
     let head = head.to_vec();
     let Some(session) = agent.sessions.try_remove(key) else { return 0 };
@@ -85,7 +86,7 @@ fn becomes_link(agent: &mut Agent, io: &mut Io, key: usize, head: &[u8], rest: &
 }
 
 fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Message<'_>) {
-    // Of an exchange that has ended here, messages may be under way; they mean nothing any more.
+    // Late messages for an exchange that has ended here have no effect.
     let exchange =
         agent.sessions.get(key).and_then(|session| session.exchanges.get(&ticket).copied());
     match (message, exchange) {
@@ -139,7 +140,7 @@ fn reply(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &M
     }
 }
 
-/// Ends the sessions of owners that have others.
+/// Ends the older sessions of owners that have connected again.
 pub(crate) fn end_former(agent: &mut Agent, io: &mut Io) {
     while let Some(id) = agent.ending.pop() {
         if let Some(key) = agent.session_keys.get(&id).copied() {
@@ -160,7 +161,7 @@ pub(crate) fn end(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// A control connection has ended: nobody waits for the answers to its requests.
+/// A control connection has ended: cancels its requests, whose answers nobody awaits.
 pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(session) = agent.sessions.try_remove(key) else { return };
     agent.set_peer(session.conn, Peer::Nobody);
@@ -172,11 +173,11 @@ pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
         );
     }
     let mut exchanges: Vec<usize> = session.exchanges.into_values().collect();
-    // In one order, so that a simulation can be run again.
+    // A fixed order lets a simulation be replayed.
     exchanges.sort_unstable();
     for exchange in exchanges {
         match agent.exchanges.get_mut(exchange) {
-            // Its client has nobody else.
+            // This exchange's answer can reach its client only from here.
             Some(state) if state.is_taken => state.session = usize::MAX,
             _ => request::cancel(agent, io, exchange),
         }
@@ -184,7 +185,7 @@ pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     taken::session_lost(agent, io, session.id);
 }
 
-/// The kernel has taken what was written to a control connection: answers for it are read again.
+/// The kernel has taken a control connection's bytes: reads its answers again.
 pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(session) = agent.sessions.get_mut(key) else { return };
     session.is_full = false;

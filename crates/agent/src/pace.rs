@@ -3,20 +3,21 @@
 
 use crate::limits;
 
-/// The bytes of an answer over time.
+/// Progress of an answer over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Sent so far.
+    /// Bytes sent so far.
     pub(crate) sent_bytes: u64,
-    /// When this was looked at last, and how many there were.
+    /// Time of the last check, and the bytes sent by then.
     since_ns: u64,
     since_bytes: u64,
-    /// Few bytes were sent from one look to the next, and the client was the reason.
+    /// True if the client held the answer up and it moved few bytes between two checks.
     pub(crate) is_slow: bool,
 }
 
 impl Pace {
-    /// Looks at it, if that is due. `is_held_up`: the server would send more than the client takes.
+    /// Checks the progress, if a check is due. `is_held_up`: the server offers more than the client
+    /// takes.
     pub(crate) fn look(&mut self, now_ns: u64, is_held_up: bool) {
         if self.since_ns + limits::PACE_INTERVAL_NS > now_ns {
             return;

@@ -1,4 +1,4 @@
-//! Connections to the server: kept while they are of use, never more than there may be.
+//! Connections to the server: reused while possible, bounded in number.
 
 use shunt_reactor::Io;
 
@@ -13,7 +13,7 @@ pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if !may_have_one {
         return wait(agent, exchange, is_full);
     }
-    // The one that was used last is the least likely to be closed by the server just now.
+    // The server is least likely to close the connection used last.
     match agent.idle.pop() {
         Some(upstream) => join(agent, io, exchange, upstream),
         None if agent.upstreams.len() < agent.options.upstream_connections_max => {
@@ -23,7 +23,7 @@ pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// Gives an exchange a new connection.
+/// Opens a new connection for an exchange.
 pub(crate) fn connect(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let conn = io.connect(agent.options.upstream, limits::CONNECT_NS);
     let upstream = agent.upstreams.insert(Upstream::new(conn));
@@ -31,7 +31,7 @@ pub(crate) fn connect(agent: &mut Agent, io: &mut Io, exchange: usize) {
     join(agent, io, exchange, upstream);
 }
 
-/// The exchange has this connection, and what there is of its request is sent.
+/// Binds the exchange to this connection and sends what it has of its request.
 fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
     let (Some(connection), Some(state)) =
         (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))
@@ -48,7 +48,7 @@ fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
     give_credit(agent, io, exchange);
 }
 
-/// Gives credit for what the server has taken of a request's body, now or when it has.
+/// Grants credit for the part of a request's body that the server has taken, now or later.
 pub(crate) fn give_credit(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else {
@@ -70,14 +70,14 @@ pub(crate) fn give_credit(agent: &mut Agent, io: &mut Io, exchange: usize) {
     }
 }
 
-/// The exchange has no more use for its connection, which goes on if it can.
+/// Releases an exchange's connection, for reuse if `goes_on`.
 pub(crate) fn release(agent: &mut Agent, io: &mut Io, upstream: usize, goes_on: bool) {
     let Some(connection) = agent.upstreams.get_mut(upstream) else { return };
     connection.exchange = None;
     connection.body = None;
     connection.reader.reset();
     connection.answers += 1;
-    // Bytes behind an answer would be taken for the next one.
+    // Bytes behind an answer would pass for the next one.
     let has_more = io.is_paused(connection.conn) && io.unread(connection.conn) > 0;
     if !goes_on || has_more || agent.is_draining {
         drop_connection(agent, io, upstream);
@@ -96,18 +96,17 @@ pub(crate) fn drop_connection(agent: &mut Agent, io: &mut Io, upstream: usize) {
     }
 }
 
-/// A connection has ended.
+/// Forgets a connection that has ended.
 pub(crate) fn gone(agent: &mut Agent, upstream: usize) {
     let Some(connection) = agent.upstreams.try_remove(upstream) else { return };
     agent.set_peer(connection.conn, Peer::Nobody);
     agent.idle.retain(|idle| *idle != upstream);
 }
 
-/// At the end of a turn, when everything that had come behind an answer was seen: those that wait
-/// get what has become free.
+/// Gives freed connections to waiting exchanges. Runs at the end of a turn, when all bytes behind
+/// an answer have been seen.
 pub(crate) fn serve_waiting(agent: &mut Agent, io: &mut Io) {
-    // Uploads first: no more than their share is ever under way, so that they keep nobody from the
-    // rest.
+    // Uploads come first: their share is limited, so they cannot keep out the rest.
     while has_room(agent)
         && let Some(exchange) = next_upload(agent).or_else(|| agent.waiting.pop_front())
     {
@@ -119,36 +118,37 @@ pub(crate) fn has_room(agent: &Agent) -> bool {
     agent.upstreams.len() < agent.options.upstream_connections_max || !agent.idle.is_empty()
 }
 
-/// How many connections may be with requests that are not whole: half of them, and a quarter with
-/// those that may be small. Whoever has sent as much as it may cannot be waited for.
+/// Connections that incomplete requests may use: half of them, a quarter for requests that may
+/// still be small. A request that has used up its credit cannot send more until it has a
+/// connection.
 fn share(agent: &Agent, is_full: bool) -> usize {
     (agent.options.upstream_connections_max / if is_full { 2 } else { 4 }).max(1)
 }
 
-/// Connections that are with such requests.
+/// Connections in use by incomplete requests.
 fn under_way(agent: &Agent) -> usize {
     let exchanges =
         agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?));
     exchanges.filter(|state| !state.request_is_complete).count()
 }
 
-/// Whether one more request that is not whole may have a connection now.
+/// True if one more incomplete request may have a connection now.
 fn may_begin(agent: &Agent, is_full: bool) -> bool {
     under_way(agent) < share(agent, is_full)
 }
 
-/// True if a request would begin if there were a connection for it.
+/// True if a waiting request would start if a connection were free.
 pub(crate) fn is_waited_for(agent: &Agent) -> bool {
     !agent.waiting.is_empty() || !agent.uploads.full.is_empty() && may_begin(agent, true)
 }
 
-/// Such a request has to wait.
+/// Queues an incomplete request.
 fn wait(agent: &mut Agent, exchange: usize, is_full: bool) {
     let line = if is_full { &mut agent.uploads.full } else { &mut agent.uploads.others };
     line.push_back(exchange);
 }
 
-/// It has sent as much as it may: from now on it waits for the server.
+/// The request has used up its credit: from now on it waits for the server.
 pub(crate) fn filled(agent: &mut Agent, io: &Io, exchange: usize) {
     if agent.uploads.remove(exchange) {
         agent.uploads.full.push_back(exchange);
@@ -158,14 +158,14 @@ pub(crate) fn filled(agent: &mut Agent, io: &Io, exchange: usize) {
     }
 }
 
-/// It is here as a whole.
+/// The request is complete.
 pub(crate) fn completed(agent: &mut Agent, exchange: usize) {
     if agent.uploads.remove(exchange) {
         agent.waiting.push_back(exchange);
     }
 }
 
-/// The next request that is not whole and may have a connection.
+/// The next incomplete request that may have a connection.
 fn next_upload(agent: &mut Agent) -> Option<usize> {
     if agent.uploads.len() == 0 {
         return None;

@@ -8,7 +8,7 @@ use crate::pool;
 use crate::state::{Agent, Exchange};
 use crate::taken;
 
-/// A request has come, perhaps with a body behind it.
+/// Starts an exchange for a request, whose body may follow.
 pub(crate) fn start(
     agent: &mut Agent,
     io: &mut Io,
@@ -52,7 +52,7 @@ pub(crate) fn start(
     }
 }
 
-/// Bytes of a request's body. False if there are more than were allowed.
+/// Takes bytes of a request's body. False if they exceed the credit.
 pub(crate) fn body(
     agent: &mut Agent,
     io: &mut Io,
@@ -73,11 +73,11 @@ pub(crate) fn body(
     };
     state.request_credit = credit;
     if state.request_taken == 0 {
-        // From here on it is the server that is waited for; more bytes give it no more time, those
-        // that it takes do (`service.rs`).
+        // From here on the exchange waits for the server. Further bytes do not extend its deadline;
+        // bytes that the server takes do (`service.rs`).
         state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
     }
-    // What was allowed at once fits 32 bits by far.
+    // The credit given at once is far below 32 bits.
     state.request_taken = state.request_taken.saturating_add(bytes.len() as u32);
     match state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
         Some(upstream) => io.output(upstream.conn).extend_from_slice(bytes),
@@ -96,8 +96,8 @@ pub(crate) fn body(
     true
 }
 
-/// Counts what waits for a connection, and refuses those with the most if it is too much: a quarter
-/// is free then.
+/// Counts the bytes that wait for a connection. If they exceed the limit, refuses the largest
+/// requests until a quarter is free.
 fn bound_waiting(agent: &mut Agent, io: &mut Io) {
     let waiting = agent.exchanges.iter().filter(|(_, state)| state.upstream.is_none());
     let mut waiting: Vec<(usize, usize)> =
@@ -121,7 +121,7 @@ fn bound_waiting(agent: &mut Agent, io: &mut Io) {
     }
 }
 
-/// A request's body is complete.
+/// Marks a request's body as complete.
 pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.request_is_complete = true;
@@ -129,16 +129,16 @@ pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     pool::completed(agent, exchange);
 }
 
-/// Nobody waits for the answer any more.
+/// Ends an exchange whose answer nobody awaits.
 pub(crate) fn cancel(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let upstream = forget(agent, exchange);
     if let Some(upstream) = upstream {
-        // It would have to be read to its end to be of use again.
+        // The answer would have to be read to its end before the connection could be reused.
         pool::drop_connection(agent, io, upstream);
     }
 }
 
-/// Says why an exchange has failed, and ends it.
+/// Reports why an exchange failed, and ends it.
 pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16, reason: &str) {
     let Some(&Exchange { session, ticket, direct, .. }) = agent.exchanges.get(exchange) else {
         return;

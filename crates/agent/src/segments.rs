@@ -1,41 +1,41 @@
-//! Envelopes of a v5 server, which come in segments with checksums: as many as fit, or a part of a
+//! Envelopes of a v5 server, in segments with checksums: several whole ones in each, or a part of a
 //! large one.
 //!
-//! Segments without anything to be offered go on as they came. Of others the offered answer is
-//! taken out, and what else is in them goes on in new ones.
+//! Segments with no answer to offer pass on unchanged. From others the offered answer is taken out,
+//! and the remaining envelopes go on in new segments.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::frame_v5::{self, Segment, SegmentWriter};
 
-/// Where in a stream of segments a link is.
+/// A link's position in a stream of segments.
 #[derive(Debug)]
 pub(crate) enum Run {
     /// The next segment begins with an envelope.
     Between,
-    /// So many bytes of a large envelope are to be passed on.
+    /// This many bytes of a large envelope are still to be passed on.
     Passing(usize),
-    /// A large envelope is being taken in; with its header it has so many bytes.
+    /// A large envelope is being taken in; its length with the header.
     TakingIn(Vec<u8>, usize),
 }
 
-/// What becomes of what comes.
+/// Receiver of a stream's segments and envelopes.
 pub(crate) trait Sink {
-    /// Is this the answer to be offered? Then there is room for it.
+    /// True if this answer is to be offered; its room is then reserved.
     fn is_offered(&mut self, header: &Header) -> bool;
-    /// A segment goes on as it came, with so many bytes of envelopes.
+    /// Passes a segment on unchanged; it has this many bytes of envelopes.
     fn pass(&mut self, segment: &[u8], bytes: usize);
-    /// Whole envelopes go on, in segments of their own.
+    /// Writes whole envelopes, in new segments.
     fn write(&mut self, envelopes: &[u8]);
-    /// An answer is here.
+    /// Takes an answer to be offered.
     fn offer(&mut self, envelope: Vec<u8>);
 }
 
-/// What comes are no envelopes, or cannot be told apart.
+/// The bytes are not envelopes, or cannot be separated.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
-/// Reads a segment, from `run` on, which has to be between envelopes while it is read. Returns
-/// where the next one is, and how many bytes were used; `None`: it is not there whole.
+/// Reads a segment, starting at `run`, which is left as `Between` meanwhile. Returns the next
+/// position and the bytes used; `None` if the segment is incomplete.
 pub(crate) fn read(
     run: &mut Run,
     data: &[u8],
@@ -60,10 +60,10 @@ pub(crate) fn read(
     Ok(Some((next, segment.consumed)))
 }
 
-/// A segment of whole envelopes.
+/// Reads a segment of whole envelopes.
 fn whole_envelopes(raw: &[u8], segment: &Segment<'_>, sink: &mut impl Sink) -> Result<Run, Broken> {
     let payload = segment.payload;
-    // Before anything of it goes on.
+    // Check all headers before any of the segment goes on.
     let (mut at, mut ends) = (0, Vec::new());
     while at < payload.len() {
         let header = header(&payload[at..])?;
@@ -76,7 +76,7 @@ fn whole_envelopes(raw: &[u8], segment: &Segment<'_>, sink: &mut impl Sink) -> R
     let (mut start, mut passed, mut is_rewritten) = (0, 0, false);
     for (header, end) in ends {
         if sink.is_offered(&header) {
-            // All before it go on, and those behind it after it.
+            // Envelopes before the answer go on; those behind it follow in a later write.
             sink.write(&payload[passed..start]);
             sink.offer(payload[start..end].to_vec());
             (passed, is_rewritten) = (end, true);
@@ -91,7 +91,7 @@ fn whole_envelopes(raw: &[u8], segment: &Segment<'_>, sink: &mut impl Sink) -> R
     Ok(Run::Between)
 }
 
-/// The first part of an envelope that has segments of its own.
+/// Reads the first part of an envelope that spans segments.
 fn first_part(raw: &[u8], payload: &[u8], sink: &mut impl Sink) -> Result<Run, Broken> {
     let header = header(payload)?;
     let whole = HEADER_BYTES + header.length as usize;
@@ -101,7 +101,7 @@ fn first_part(raw: &[u8], payload: &[u8], sink: &mut impl Sink) -> Result<Run, B
     pass_on(raw, payload.len(), whole, sink)
 }
 
-/// Takes in a part that is no longer than what is missing.
+/// Takes in a part that is at most as long as what is missing.
 fn take_in(mut envelope: Vec<u8>, whole: usize, payload: &[u8], sink: &mut impl Sink) -> Run {
     envelope.extend_from_slice(payload);
     if envelope.len() < whole {
@@ -111,19 +111,19 @@ fn take_in(mut envelope: Vec<u8>, whole: usize, payload: &[u8], sink: &mut impl 
     Run::Between
 }
 
-/// Passes a segment on, with so many bytes of the envelope of which so many are left.
+/// Passes on a segment with `bytes` of an envelope that has `left` bytes to come.
 fn pass_on(raw: &[u8], bytes: usize, left: usize, sink: &mut impl Sink) -> Result<Run, Broken> {
     let left = left.checked_sub(bytes).ok_or(Broken)?;
     sink.pass(raw, bytes);
     Ok(if left == 0 { Run::Between } else { Run::Passing(left) })
 }
 
-/// A header of the server's: an offer is this agent's word.
+/// Decodes a header from the server; only this agent may send OFFERED.
 fn header(bytes: &[u8]) -> Result<Header, Broken> {
     Header::decode(bytes).filter(|header| header.opcode != opcode::OFFERED).ok_or(Broken)
 }
 
-/// Puts whole envelopes into segments of their own.
+/// Appends whole envelopes in new segments.
 pub(crate) fn append(out: &mut Vec<u8>, lz4: bool, mut envelopes: &[u8]) {
     let mut writer = SegmentWriter::new(lz4);
     while let Some((header, rest)) = envelopes.split_first_chunk::<HEADER_BYTES>() {

@@ -1,4 +1,4 @@
-//! Events of the loop, each handed to the step that it is about, and what time brings.
+//! Events of the loop, each handed to the step it concerns, and the periodic work.
 
 use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -16,13 +16,13 @@ use crate::session;
 use crate::state::{Agent, Exchange, Peer, Phase, Stage};
 use crate::taken::{self, LOOK_TIMER};
 
-/// The timer that comes round.
+/// Key of the periodic timer.
 const TICK: u64 = 1;
 
-/// An order of the process.
+/// Order from the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AgentMail {
-    /// Take no new requests, finish those that there are, and end.
+    /// Take no new requests, finish those under way, and end.
     Drain,
     /// End now.
     End,
@@ -133,11 +133,11 @@ impl Service for Agent {
     fn turn_ended(&mut self, io: &mut Io) {
         pool::serve_waiting(self, io);
         self.show();
-        // What goes back is nowhere else until its owner says that it is there, and for what is
-        // offered a connection may be on its way.
+        // A returning connection exists nowhere else until its owner confirms it, and a connection
+        // may be on its way for an open offer.
         let is_settled = self.moves.flows() == 0 && self.moves.offers() == 0;
         let is_through = self.is_draining && self.exchanges.is_empty() && is_settled;
-        // What was written last has to be taken as well.
+        // The last bytes written must have been taken as well.
         if is_through && self.sessions.iter().all(|(_, session)| io.backlog(session.conn) == 0) {
             io.stop();
         }
@@ -145,7 +145,7 @@ impl Service for Agent {
 }
 
 impl Agent {
-    /// What is counted elsewhere is copied over once per turn.
+    /// Copies levels that live in other structures to the metrics, once per turn.
     fn show(&self) {
         let metrics = &self.metrics;
         metrics.turns.add(1);
@@ -158,7 +158,7 @@ impl Agent {
         metrics.kept_bytes.set(self.kept.bytes() as u64);
     }
 
-    /// Does what an event has left to be done.
+    /// Does the work that an event has queued.
     fn settle(&mut self, io: &mut Io) {
         carry::out(self, io);
         owner::end_former(self, io);
@@ -183,7 +183,8 @@ fn end_silent_sessions(agent: &mut Agent, io: &mut Io) {
     }
 }
 
-/// A server that takes a request slowly has its time for the answer from when it has all of it.
+/// Extends the deadlines of exchanges whose requests the server is still taking: its time for an
+/// answer counts from the whole request.
 fn see_progress(agent: &mut Agent, io: &Io) {
     for (_, connection) in &mut agent.upstreams {
         let writes = io.writes_of(connection.conn);
@@ -204,8 +205,8 @@ fn end_late_exchanges(agent: &mut Agent, io: &mut Io) {
             .upstream
             .and_then(|key| agent.upstreams.get(key))
             .is_some_and(|up| io.is_paused(up.conn));
-        // Who waits for credit or for the rest of a request waits for the owner, which has
-        // deadlines of its own.
+        // An exchange that lacks credit or the rest of its request waits for the owner, which has
+        // its own deadlines.
         let waits_for_owner = match state.answer.stage {
             Stage::Awaited if state.request_is_complete => false,
             Stage::Awaited => {
@@ -244,7 +245,7 @@ fn end_idle_connections(agent: &mut Agent, io: &mut Io) {
 }
 
 /// Breaks off slow answers while requests wait for a connection to the server: slow answers keep
-/// half of the connections, and the oldest beyond that are broken off.
+/// half of the connections; of those beyond, the oldest are broken off.
 fn break_slow_answers_off(agent: &mut Agent, io: &mut Io) {
     look_at_paces(agent, io);
     if !pool::is_waited_for(agent) || pool::has_room(agent) {

@@ -9,9 +9,9 @@ use tracing::{debug, error, warn};
 use crate::limits;
 use crate::state::{Agent, Open, Peer, Phase, Session};
 
-/// Somebody has connected to the control port: the agent speaks first.
+/// Starts a session for a new control connection: the agent sends first.
 pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Accepted) {
-    // One that ends still lets owners come back for their connections.
+    // A draining agent still lets owners in to take back their connections.
     let is_over = agent.is_draining && agent.moves.flows() == 0;
     if is_over || agent.sessions.len() >= limits::SESSIONS_MAX {
         debug!(peer = %origin.peer, "a control connection is closed at once: there are as many as there may be, or the agent is ending");
@@ -45,8 +45,7 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
 }
 
 impl Session {
-    /// Goes on with the handshake; returns the bytes read, or `None` if the other side is none that
-    /// has the key.
+    /// Continues the handshake; returns the bytes used, or `None` if the peer lacks the key.
     pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Option<usize> {
         let Phase::Shaking { handshake, .. } = &self.phase else { return Some(0) };
         match handshake.read(input, io.output(self.conn)) {

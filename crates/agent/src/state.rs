@@ -1,4 +1,4 @@
-//! What an agent has: sessions, exchanges, connections to the server.
+//! State of an agent: sessions, exchanges, connections to the server.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,51 +32,48 @@ pub struct Agent {
     pub(crate) upstreams: Slab<Upstream>,
     /// Proxies' links to a CQL server.
     pub(crate) links: Slab<Link>,
-    /// Large answers that left them.
+    /// Large answers taken out of links.
     pub(crate) kept: Answers,
-    /// Connections to the server with nothing to do; the last was used last.
+    /// Idle connections to the server, the most recently used last.
     pub(crate) idle: Vec<usize>,
-    /// Exchanges for which there is no connection to the server yet, in order: those whose request
-    /// is here as a whole.
+    /// Exchanges with complete requests that wait for a connection to the server, in order.
     pub(crate) waiting: VecDeque<usize>,
-    /// Those whose request is not.
+    /// Exchanges with incomplete requests.
     pub(crate) uploads: Uploads,
-    /// Bytes of what waits: as they were counted last, and what has come since; and how many there
-    /// may be.
+    /// Bytes of waiting requests (the last count, plus what came since), and their limit.
     pub(crate) waiting_bytes: usize,
     pub(crate) waiting_bytes_max: usize,
-    /// Nothing new is taken, and the loop ends when what there is has ended.
+    /// The agent takes no new work, and the loop ends with the last of the old.
     pub(crate) is_draining: bool,
-    /// What is known of offers and connections.
+    /// Offers and clients' connections, as the hand-over protocol sees them.
     pub(crate) moves: Moves,
     pub(crate) own: Box<dyn Own>,
-    /// Clients' connections, by a key, and the keys by their addresses.
+    /// Clients' connections by key, and the keys by their addresses.
     pub(crate) taken: Slab<Taken>,
     pub(crate) of_flow: HashMap<Flow, usize>,
-    /// Sessions by a name that is never used again.
+    /// Sessions by an id that is never reused.
     pub(crate) session_keys: HashMap<SessionId, usize>,
     pub(crate) next_session: u64,
-    /// Of connections that have left and that their owners have not said to have: when the last
-    /// byte of the answer was out.
+    /// Connections given back and not yet confirmed: when the last byte of the answer was out.
     pub(crate) returning: HashMap<Flow, u64>,
-    /// What is to be done with these connections.
+    /// Work queued for these connections.
     pub(crate) wanted: VecDeque<Wanted>,
-    /// Clients that are to hear from others that their connections are nobody's.
+    /// Clients to be probed so that they learn of their connections' end.
     pub(crate) asked: VecDeque<Asked>,
-    /// When entries past their leases were removed last.
+    /// Time at which entries past their leases were last removed.
     pub(crate) tidied_ns: u64,
-    /// It was said in the log that connections do not come in.
+    /// The log already says that connections cannot be restored.
     pub(crate) is_told: bool,
-    /// Sessions that are to end: their owners have others.
+    /// Sessions to end because their owners have newer ones.
     pub(crate) ending: Vec<SessionId>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// A client that is asked something, and how often it was (`ask.rs`).
+/// A client to be probed, and how often it was (`ask.rs`).
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) state: TcpState,
-    /// When the connection came, with this state.
+    /// Time at which the connection came, with this state.
     pub(crate) since_ns: u64,
     pub(crate) due_ns: u64,
     pub(crate) asks: u8,
@@ -87,50 +84,50 @@ pub(crate) struct Asked {
 pub(crate) struct Taken {
     pub(crate) conn: ConnId,
     pub(crate) flow: Flow,
-    /// As it came.
+    /// State of the connection on arrival.
     pub(crate) state: TcpState,
-    /// The answer that goes out on it, until it is out.
+    /// Exchange whose answer goes out on the connection, until it is out.
     pub(crate) exchange: Option<usize>,
-    /// Bytes of the answer that were put in.
+    /// Bytes of the answer put into the connection.
     pub(crate) sent: u64,
-    /// Of these, those that count as kept until it leaves.
+    /// Bytes of these that count as kept until the connection leaves.
     pub(crate) kept_bytes: usize,
     pub(crate) is_out: bool,
-    /// Its answer broke off, after so many bytes.
+    /// The answer broke off after `sent` bytes.
     pub(crate) is_broken_off: bool,
-    /// It is put in, and not there yet.
+    /// The kernel has not yet restored the connection.
     pub(crate) is_arriving: bool,
-    /// The client has no more to say.
+    /// The client has ended its direction.
     pub(crate) has_ended: bool,
-    /// Writes to it when they were looked at last.
+    /// Writes to the connection at the last check.
     pub(crate) writes: u64,
-    /// When it came.
+    /// Time of arrival.
     pub(crate) since_ns: u64,
-    /// There is one once the answer is out.
+    /// Unacknowledged end of the answer; present once the answer is out.
     pub(crate) tail: Option<Tail>,
-    /// When the answer was offered that it came for.
+    /// Time at which the answer was offered.
     pub(crate) offered_ns: Option<u64>,
-    /// When that was asked for, until its first byte is put in; of CQL's that is not known here.
+    /// Time of the request, until the answer's first byte is put in; unknown for CQL.
     pub(crate) asked_ns: Option<u64>,
-    /// When the kernel had taken all that was put in.
+    /// Time at which the kernel had taken the whole answer.
     pub(crate) out_ns: Option<u64>,
-    /// When it was first to be taken out.
+    /// Time of the first attempt to freeze the connection.
     pub(crate) leaves_ns: Option<u64>,
 }
 
-/// The end of an answer that the kernel has, and the client has not acknowledged.
+/// The end of an answer that the kernel has and the client has not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
-    /// How much it was when it was looked at last.
+    /// Unacknowledged bytes at the last check.
     pub(crate) bytes: usize,
-    /// When it is looked at again.
+    /// Time of the next check.
     pub(crate) look_ns: u64,
 }
 
-/// What is to be done with connections and answers.
+/// Work queued for connections and answers.
 #[derive(Debug)]
 pub(crate) enum Wanted {
-    /// Put this in, for the answer that was offered.
+    /// Restore this connection, for the answer that was offered.
     Restore(Flow, Box<Frozen>, Option<(SessionId, Ticket)>),
     Freeze(Flow),
     /// Send the answer, from this byte on.
@@ -152,13 +149,13 @@ pub(crate) enum Peer {
     Upstream(usize),
     /// The proxy's end of a link.
     Link(usize),
-    /// The CQL server's end of one.
+    /// The CQL server's end of a link.
     Server(usize),
     /// A client's connection.
     Taken(usize),
-    /// The same, which is to go without a word.
+    /// A client's connection that is to go without a packet.
     ToBeDropped,
-    /// A connection that is put in and taken out again, so that its client says something.
+    /// A connection restored only to make its client send a packet.
     Asking(Flow),
 }
 
@@ -166,24 +163,25 @@ pub(crate) enum Peer {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    /// Whose it is, once that is shown and it is a control connection.
+    /// The owner, once it has proved that it has the key and uses this as a control connection.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) conn: ConnId,
     pub(crate) phase: Phase,
-    /// When something came last.
+    /// Time of the last input.
     pub(crate) heard_ns: u64,
-    /// Its exchanges.
+    /// Exchanges by ticket.
     pub(crate) exchanges: HashMap<Ticket, usize>,
-    /// Too much is written and not taken: no answers are read for it.
+    /// Too much output is pending: no answers are read for the session.
     pub(crate) is_full: bool,
-    /// Not if it came when the agent was ending: it is there for connections that go back.
+    /// False if the session began while the agent was draining: it then only takes connections
+    /// back.
     pub(crate) takes_requests: bool,
 }
 
-/// How far a control connection is.
+/// Phase of a control connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// The owner has to show that it has the key, by then.
+    /// The owner must prove by `until_ns` that it has the key.
     Shaking {
         handshake: Box<AgentHandshake>,
         until_ns: u64,
@@ -203,25 +201,25 @@ pub(crate) struct Open {
 /// A request and its answer.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// None has this key any more, if its owner was lost.
+    /// Key of the session; `usize::MAX` once the owner is lost.
     pub(crate) session: usize,
     pub(crate) session_id: SessionId,
-    /// Its owner has given a connection for the answer.
+    /// The owner has given a connection for the answer.
     pub(crate) is_taken: bool,
-    /// On which it goes out.
+    /// Key of the client's connection on which the answer goes out.
     pub(crate) direct: Option<usize>,
     pub(crate) ticket: Ticket,
     pub(crate) upstream: Option<usize>,
-    /// Of the request: what the server has not been sent, or might have to be sent again.
+    /// Bytes of the request still unsent, or kept to be sent again.
     pub(crate) request: Vec<u8>,
     pub(crate) request_is_complete: bool,
-    /// It may be sent again on another connection, and `request` is all of it.
+    /// The request may be repeated on another connection; `request` is then all of it.
     pub(crate) is_repeatable: bool,
     /// The request is HEAD.
     pub(crate) to_head: bool,
     /// Bytes of the request's body that its sender may still send.
     pub(crate) request_credit: u64,
-    /// Those it has sent since it was given credit last.
+    /// Bytes of the body received since the last credit.
     pub(crate) request_taken: u32,
     /// Interim answers so far.
     pub(crate) interim: u32,
@@ -229,29 +227,29 @@ pub(crate) struct Exchange {
     pub(crate) credit: u64,
     pub(crate) pace: Pace,
     pub(crate) answer: Answer,
-    /// When it came, and when its answer was offered.
+    /// Time of the request, and of the offer of its answer.
     pub(crate) asked_ns: u64,
     pub(crate) offered_ns: Option<u64>,
-    /// By then something has to happen.
+    /// Time at which the exchange fails unless it makes progress.
     pub(crate) deadline_ns: u64,
 }
 
-/// How far an answer is.
+/// Stage of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
-    /// There is no head yet.
+    /// The head is incomplete.
     Awaited,
-    /// There is a head, and how large the body will be is not known.
+    /// The head is complete, and the size of the body is unknown.
     Held,
-    /// It was offered.
+    /// The answer is offered.
     Offered,
-    /// It is being sent.
+    /// The answer is being relayed.
     Relayed,
-    /// It goes out on the client's own connection.
+    /// The answer goes out on the client's own connection.
     Direct,
 }
 
-/// An answer.
+/// An answer and its progress.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) stage: Stage,
@@ -260,7 +258,7 @@ pub(crate) struct Answer {
     pub(crate) etag: Vec<u8>,
     /// Bytes of the body that were read and not sent.
     pub(crate) kept: Vec<u8>,
-    /// There are no more than these.
+    /// The whole body was read.
     pub(crate) is_complete: bool,
 }
 
@@ -270,23 +268,23 @@ pub(crate) struct Upstream {
     pub(crate) conn: ConnId,
     pub(crate) exchange: Option<usize>,
     pub(crate) reader: HeadReader,
-    /// Of the answer that is being read, once there is a head.
+    /// Reader of the body, once the head is complete.
     pub(crate) body: Option<BodyReader>,
-    /// It goes on after this answer.
+    /// The connection can be reused after this answer.
     pub(crate) keep_alive: bool,
     /// Answers so far.
     pub(crate) answers: u64,
     pub(crate) idle_since_ns: u64,
-    /// Writes to it when they were looked at last.
+    /// Writes to the connection at the last check.
     pub(crate) writes: u64,
 }
 
 impl Agent {
-    /// An agent with nothing to do.
+    /// Creates an idle agent.
     pub fn new(mut options: AgentOptions) -> Self {
         let mut limits = AgentLimits::default();
         if options.protocol == Protocol::Cql {
-            // Whoever's bytes go on moving is tried again soon, and so more often.
+            // A connection whose bytes are still moving is retried soon, and so more often.
             (limits.idle_ms, limits.freezes) = (crate::limits::CQL_IDLE_MS, u8::MAX);
         }
         let moves = Moves::new(limits, options.vips.iter().copied());
@@ -321,7 +319,7 @@ impl Agent {
         }
     }
 
-    /// Clients' connections that are here, or on their way.
+    /// Number of clients' connections that are here or on their way.
     pub fn taken(&self) -> usize {
         self.moves.flows()
     }
@@ -332,27 +330,27 @@ impl Agent {
         of_owners.map(|(_, session)| session.conn).collect()
     }
 
-    /// What it has done so far, as it counts on.
+    /// The agent's metrics.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
     }
 
-    /// Bytes of large CQL answers that are here.
+    /// Bytes of large CQL answers held here.
     pub fn kept_bytes(&self) -> usize {
         self.kept.bytes()
     }
 
-    /// Requests that wait for a connection to the server may have so many bytes together.
+    /// Sets the limit on the bytes of all requests that wait for a connection to the server.
     pub fn set_waiting_bytes_max(&mut self, bytes: usize) {
         self.waiting_bytes_max = bytes;
     }
 
-    /// Requests that are being carried out.
+    /// Number of requests under way.
     pub fn exchanges(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// Connections to the server.
+    /// Number of connections to the server.
     pub fn upstream_connections(&self) -> usize {
         self.upstreams.len()
     }
@@ -367,8 +365,8 @@ impl Agent {
 }
 
 impl Exchange {
-    /// The server has until then to go on. What is held or offered has a time of its own, which
-    /// neither it nor the client makes longer.
+    /// Gives the server until `deadline_ns` to go on. A held or offered answer has its own
+    /// deadline, which neither the server nor the client can extend.
     pub(crate) fn wait_until(&mut self, deadline_ns: u64) {
         if !matches!(self.answer.stage, Stage::Held | Stage::Offered) {
             self.deadline_ns = deadline_ns;

@@ -1,10 +1,10 @@
-//! Clients' connections that owners have given: [`shunt_handover::agent::Agent`] says what is to be
-//! done with them. It is done in `carry.rs`, when the step that it came of is over.
+//! Clients' connections that owners have given. [`shunt_handover::agent::Agent`] decides what to do
+//! with them; `carry.rs` does it once the current step is over.
 //!
-//! Nothing that a client sends is looked at here: it stays unread, and moves back with the
-//! connection. A client that ends its direction of the stream has its answer all the same, and is
-//! closed when it has all of it. An answer goes out as the server sends it, head first, as fast as
-//! the client takes it: the server is not read while much is written and not taken.
+//! The agent never reads what a client sends: the bytes stay unread and move back with the
+//! connection. A client that ends its direction of the stream still gets its whole answer and is
+//! then closed. An answer goes out head first as the server sends it, as fast as the client takes
+//! it: the agent stops reading the server while much output is pending.
 
 use std::collections::VecDeque;
 
@@ -20,13 +20,14 @@ use crate::metrics::{Metrics, Way};
 use crate::own::Own;
 use crate::state::{Agent, Peer, Tail, Taken, Wanted};
 
-/// Mark of the timers of answers whose end is not acknowledged; the rest is the connection's key.
+/// Mark of the timers that check for an answer's last acknowledgement; the rest is the connection's
+/// key.
 pub(crate) const LOOK_TIMER: u64 = 1 << 62;
 
 struct Sink<'a> {
     own: &'a mut dyn Own,
     wanted: &'a mut VecDeque<Wanted>,
-    /// The offer for which a connection is given.
+    /// The offer for which a connection is being given.
     offer: Option<(SessionId, Ticket)>,
 }
 
@@ -84,7 +85,7 @@ impl AgentSink for Sink<'_> {
     }
 }
 
-/// Tells the state machine something; what it wants done is noted.
+/// Calls the state machine and queues the work it asks for.
 fn with<R>(
     agent: &mut Agent,
     io: &Io,
@@ -94,12 +95,12 @@ fn with<R>(
     work(&mut agent.moves, io.now_ns() / 1_000_000, &mut sink)
 }
 
-/// May an answer be offered?
+/// True if an answer may be offered; the offer is then noted.
 pub(crate) fn may_offer(agent: &mut Agent, io: &Io, session: SessionId, ticket: Ticket) -> bool {
     agent.moves.offer(io.now_ns() / 1_000_000, session, ticket).is_some()
 }
 
-/// An exchange has ended, and what was offered of it.
+/// Withdraws the offer of an exchange that has ended.
 pub(crate) fn offer_over(agent: &mut Agent, session: SessionId, ticket: Ticket) {
     agent.moves.offer_over(session, ticket);
 }
@@ -120,10 +121,10 @@ pub(crate) fn session_lost(agent: &mut Agent, io: &mut Io, id: SessionId) {
     with(agent, io, |moves, now_ms, sink| moves.session_lost(now_ms, id, sink));
 }
 
-/// An owner says something about an offer or a connection.
+/// Handles an owner's message about an offer or a connection.
 ///
 /// # Errors
-/// It is nothing that owners say about them.
+/// The message is not one of these.
 pub(crate) fn heard(
     agent: &mut Agent,
     io: &mut Io,
@@ -136,7 +137,7 @@ pub(crate) fn heard(
     agent.moves.heard(io.now_ns() / 1_000_000, id, ticket, message, &mut sink)
 }
 
-/// Time has passed.
+/// Periodic work on clients' connections.
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     let now_ms = io.now_ns() / 1_000_000;
     let Agent { taken, moves, .. } = agent;
@@ -158,16 +159,16 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
         agent.tidied_ns = io.now_ns();
         agent.own.tidy();
         let Agent { returning, moves, .. } = agent;
-        // What was given up meanwhile.
+        // Drop entries of connections given up meanwhile.
         returning.retain(|flow, _| moves.has(*flow));
     }
 }
 
-/// A connection is in.
+/// A connection has been restored.
 pub(crate) fn restored(agent: &mut Agent, io: &mut Io, conn: ConnId) {
     let key = match agent.peer(conn) {
         Peer::Taken(key) => key,
-        // What asks has asked when it is in.
+        // Restoring a probing connection has sent its probe.
         Peer::Asking(_) => return io.freeze(conn),
         _ => return,
     };
@@ -182,7 +183,7 @@ pub(crate) fn restored(agent: &mut Agent, io: &mut Io, conn: ConnId) {
     with(agent, io, |moves, now_ms, sink| moves.restored(now_ms, flow, true, sink));
 }
 
-/// The client has sent something, which stays unread.
+/// The client has sent bytes, which stay unread.
 pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
     if let Some(taken) = agent.taken.get(key).filter(|_| !data.is_empty()) {
         let flow = taken.flow;
@@ -192,8 +193,8 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
     0
 }
 
-/// How many bytes of an answer may be put into its connection now; 0: the server is read again when
-/// some have left.
+/// Bytes of an answer that its connection can take now. If 0, the server is read again once the
+/// backlog has shrunk.
 pub(crate) fn room(agent: &Agent, io: &mut Io, key: usize) -> u64 {
     let Some(taken) = agent.taken.get(key) else { return 0 };
     let backlog = io.backlog(taken.conn);
@@ -214,7 +215,7 @@ pub(crate) fn put(agent: &mut Agent, io: &mut Io, key: usize, bytes: &[u8]) {
     }
 }
 
-/// So many bytes are put into a connection; if they are the first of its answer, that is noted.
+/// Records the time to the answer's first byte when `bytes` are the first.
 pub(crate) fn begins(metrics: &Metrics, taken: &mut Taken, now_ns: u64, bytes: usize) {
     if bytes > 0
         && let Some(asked_ns) = taken.asked_ns.take()
@@ -223,7 +224,7 @@ pub(crate) fn begins(metrics: &Metrics, taken: &mut Taken, now_ns: u64, bytes: u
     }
 }
 
-/// The kernel has taken what was put into a connection.
+/// The kernel has taken a connection's bytes.
 pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     if let Some(state) = taken.exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
@@ -239,9 +240,9 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// The client has not acknowledged so many bytes of its answer. Until it has all the connection
-/// stays: an acknowledgement that came while it is nowhere would be lost, and the end of the answer
-/// stand still until a timer sends it again.
+/// Notes how many bytes of its answer the client has not acknowledged. Until it has all, the
+/// connection stays: an acknowledgement that arrives while the connection is nowhere would be lost,
+/// and the answer's end would stall until a timer resends it.
 pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     let Some(tail) = &mut taken.tail else { return };
@@ -254,7 +255,7 @@ pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: 
             false => moves.answer_failed(now_ms, flow, sent, sink),
         });
     }
-    // In proportion to how long it takes, and so seldom more than a few times.
+    // The delay grows with the time waited, so few checks are needed.
     let waited_ns = taken.out_ns.map_or(0, |out_ns| io.now_ns().saturating_sub(out_ns));
     tail.look_ns = io.now_ns() + (waited_ns / 8).clamp(limits::LOOK_NS_MIN, limits::LOOK_NS_MAX);
     io.set_timer(tail.look_ns, LOOK_TIMER | key as u64);
@@ -263,7 +264,7 @@ pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: 
     }
 }
 
-/// It is time to look again how much of an answer the client has not acknowledged.
+/// Checks how much of an answer the client has not acknowledged.
 pub(crate) fn look(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     if let Some(tail) = taken.tail.as_mut().filter(|tail| tail.look_ns <= io.now_ns()) {
@@ -272,7 +273,7 @@ pub(crate) fn look(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// All of an answer has been put into its connection.
+/// Marks that the whole answer is in its connection.
 pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, key: usize) {
     if let Some(taken) = agent.taken.get_mut(key) {
         (taken.exchange, taken.is_out) = (None, true);
@@ -280,8 +281,8 @@ pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// The server has failed within an answer that goes out on its client's connection, which goes back
-/// when what there is of it has left.
+/// The server has failed within an answer on its client's connection, which goes back once the
+/// bytes put in have left.
 pub(crate) fn broken_off(agent: &mut Agent, io: &mut Io, key: usize) {
     if let Some(taken) = agent.taken.get_mut(key) {
         (taken.exchange, taken.is_broken_off) = (None, true);
@@ -289,11 +290,11 @@ pub(crate) fn broken_off(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// An exchange has ended whose answer was to go out on a connection, or was going: its key is
-/// another's next, which that connection must not end.
+/// Separates a connection from an exchange that has ended without its answer: the exchange's key
+/// will be reused, and the connection must not end the new exchange.
 pub(crate) fn without_answer(agent: &mut Agent, exchange: usize, direct: Option<usize>) {
     let is_its = |taken: &Taken| taken.exchange == Some(exchange);
-    // One that is on its way in is known by nothing else.
+    // Only the connection itself knows an exchange while it is on its way in.
     let key =
         direct.or_else(|| agent.taken.iter().find(|(_, taken)| is_its(taken)).map(|(key, _)| key));
     if let Some(taken) = key.and_then(|key| agent.taken.get_mut(key)).filter(|taken| is_its(taken))
@@ -302,22 +303,22 @@ pub(crate) fn without_answer(agent: &mut Agent, exchange: usize, direct: Option<
     }
 }
 
-/// A connection was not let in.
+/// A connection could not be restored.
 pub(crate) fn not_restored(agent: &mut Agent, io: &Io, flow: Flow) {
     with(agent, io, |moves, now_ms, sink| moves.restored(now_ms, flow, false, sink));
 }
 
-/// A connection has ended by its client.
+/// A client has ended its connection.
 pub(crate) fn client_gone(agent: &mut Agent, io: &Io, flow: Flow, ending: Ending, sent: u64) {
     with(agent, io, |moves, now_ms, sink| moves.client_gone(now_ms, flow, ending, sent, sink));
 }
 
-/// A connection was taken out of the loop, or was not.
+/// A connection was frozen, or could not be.
 pub(crate) fn frozen(agent: &mut Agent, io: &Io, flow: Flow, outcome: Result<Frozen, NotFrozen>) {
     with(agent, io, |moves, now_ms, sink| moves.frozen(now_ms, flow, outcome, sink));
 }
 
-/// The answer that was to go out on a connection is not there.
+/// The answer for a connection is gone.
 pub(crate) fn no_answer(agent: &mut Agent, io: &Io, flow: Flow, answer_sent: u64) {
     with(agent, io, |moves, now_ms, sink| moves.answer_failed(now_ms, flow, answer_sent, sink));
 }

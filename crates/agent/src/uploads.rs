@@ -1,14 +1,14 @@
-//! Requests that are still on their way from their clients, who may take any time for them: they
-//! have a share of the connections to the server, so that the others are there for requests that
-//! are here as a whole. One that gets none is taken in as far as its first credit goes, and has one
-//! like any other when that was all of it.
+//! Requests whose bodies are still arriving from their clients, which may take any time. They may
+//! use a share of the connections to the server; the rest stay free for complete requests. A
+//! request without a connection is taken in as far as its first credit goes; if that is all of it,
+//! it queues like any other.
 
 use std::collections::VecDeque;
 
-/// Exchanges with requests that are not here as a whole, and without a connection, each in order.
+/// Exchanges with incomplete requests and no connection, each queue in order.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
-    /// Those that have sent as much as they may before somebody takes it.
+    /// Exchanges that have used up their credit.
     pub(crate) full: VecDeque<usize>,
     pub(crate) others: VecDeque<usize>,
 }
@@ -18,7 +18,7 @@ impl Uploads {
         self.full.len() + self.others.len()
     }
 
-    /// Removes one that has ended, or is whole; false if it is not there.
+    /// Removes an exchange that has ended or is complete; false if it is not queued.
     pub(crate) fn remove(&mut self, exchange: usize) -> bool {
         let before = self.len();
         self.full.retain(|one| *one != exchange);

@@ -1,4 +1,4 @@
-//! Owners that have the key and say what no owner says.
+//! Owners that have the key and send messages that no real owner sends.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ fn vip() -> SocketAddr {
     ([192, 0, 2, 1], 80).into()
 }
 
-/// Keeps what comes, and says nothing but what the test has it say: all owners, and the server.
+/// Records input and sends only what the test tells it to: all owners, and the server.
 #[derive(Default)]
 struct Station {
     came: HashMap<ConnId, Vec<u8>>,
@@ -58,11 +58,11 @@ fn key() -> SharedKey {
     SharedKey::new(&[7; 32]).expect("it is long enough")
 }
 
-/// One control connection, as its owner has it.
+/// One control connection, seen from its owner.
 struct Control {
     conn: ConnId,
     handshake: OwnerHandshake,
-    /// Bytes of the agent's that were read.
+    /// Bytes of the agent's output that were read.
     read: usize,
     codec: Option<(Encoder, Decoder)>,
 }
@@ -98,7 +98,7 @@ impl Scene {
         Self { world, agent, owners, server }
     }
 
-    /// Connects, and leaves what the agent says first unread.
+    /// Connects, and leaves the agent's greeting unread.
     fn connect(&mut self, owner: u64, nonce: u8) -> Control {
         let conn = self.world.with(self.owners, |_, io| io.connect(address(7000), SECOND));
         let owners = self.owners;
@@ -117,7 +117,7 @@ impl Scene {
             .map_or_else(Vec::new, |all| all[control.read..].to_vec())
     }
 
-    /// The owner's part of the handshake: what it has to say to be let in.
+    /// The owner's part of the handshake.
     fn shake(&self, control: &mut Control) -> Vec<u8> {
         let mut out = Vec::new();
         let read = control.handshake.read(&self.came(control), &mut out);
@@ -148,7 +148,7 @@ impl Scene {
         control.codec = Some((session.encoder, session.decoder));
     }
 
-    /// What the agent has said since, but for bodies.
+    /// Kinds of the messages the agent has sent since, except bodies.
     fn heard(&self, control: &mut Control) -> Vec<String> {
         let came = self.came(control);
         let (_, decoder) = control.codec.as_mut().expect("a session");
@@ -169,13 +169,13 @@ impl Scene {
         !self.world.host(self.owners).came.contains_key(&control.conn)
     }
 
-    /// Which session of the agent's this is, by the order in which they came.
+    /// The agent's connection for a session, numbered in order of arrival.
     fn conn_of(&self, session: u64) -> ConnId {
         let agent = self.world.host(self.agent);
         agent.sessions[agent.session_keys[&SessionId(session)]].conn
     }
 
-    /// An answer that is too large to be relayed at once was offered.
+    /// Has the server answer a request so that the agent offers the answer.
     fn has_offer(&mut self, control: &mut Control) {
         let head: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let request =
@@ -210,7 +210,7 @@ fn what_is_said_of_an_offer_that_was_taken_ends_that_session_alone() {
         let mut scene = Scene::new();
         let (mut other, mut control) = (scene.owner(2, 5), scene.owner(1, 3));
         scene.has_offer(&mut control);
-        // The same owner connects once more, and all of it comes in one turn.
+        // The same owner connects again, and all bytes arrive in one turn.
         let mut next = scene.connect(1, 4);
         let hello = scene.shake(&mut next);
         let both = [message(&mut control, &take()), message(&mut control, &after)].concat();
@@ -223,7 +223,7 @@ fn what_is_said_of_an_offer_that_was_taken_ends_that_session_alone() {
         scene.is_open(&mut next);
         assert!(scene.is_closed(&control), "{after:?}");
         assert!(!scene.heard(&mut next).contains(&"Response".to_owned()), "{after:?}");
-        // Others are served as before.
+        // Other owners are served as before.
         assert_eq!(scene.heard(&mut other), ["HeldEnd"]);
         let ping = message(&mut other, &Message::Ping);
         scene.say(&other, &ping);
