@@ -2,139 +2,147 @@
 //! four of them.
 //!
 //! A file uses another if it names it, or something in it, in a path that begins with `crate`,
-//! `super`, `self` or a child module. What is re-exported belongs to the file that re-exports it,
-//! unless that is the root of the crate. Declarations (`mod x;`) and tests do not count.
+//! `super`, `self`, a child module or an imported name, or if it calls a macro of the other. What is
+//! re-exported belongs to the file that re-exports it, unless that is the root of the crate.
+//! Declarations (`mod x;`) and tests do not count, nor do methods of a value whose type is not named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use super::paths::{self, Named, Source};
 use super::{assert_none, root, rust_files};
 
 const FILES_MAX: usize = 4;
 
-type Module = Vec<String>;
+type Module = paths::Path;
+type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-/// The modules of a crate, each with those that it uses.
-fn uses_of(name: &str) -> BTreeMap<Module, BTreeSet<Module>> {
-    let source = format!("crates/{name}/src/");
-    let files: Vec<(Module, String)> = rust_files()
-        .into_iter()
-        .filter_map(|(path, text)| {
-            let path = path.to_str()?.strip_prefix(&source)?.strip_suffix(".rs")?.to_owned();
-            let mut module: Module = path.split('/').map(str::to_owned).collect();
-            if module.iter().any(|part| part == "tests") {
+/// Imports that lead to imports are followed so far.
+const IMPORTS_MAX: usize = 4;
+
+/// The files of a crate, without those for tests; the root has the empty path.
+struct Crate {
+    files: BTreeMap<Module, Source>,
+    macros: BTreeMap<String, Module>,
+}
+
+impl Crate {
+    fn new(files: impl IntoIterator<Item = (Module, String)>) -> Self {
+        let mut files: BTreeMap<Module, Source> =
+            files.into_iter().map(|(module, text)| (module, paths::read(&text))).collect();
+        let mut tests = Vec::new();
+        for (module, source) in &files {
+            for name in &source.test_modules {
+                tests.push([module.as_slice(), std::slice::from_ref(name)].concat());
+            }
+        }
+        files.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
+        let mut macros = BTreeMap::new();
+        for (module, source) in &files {
+            for name in &source.macros_defined {
+                macros.insert(name.clone(), module.clone());
+            }
+        }
+        Self { files, macros }
+    }
+
+    /// The modules, each with those that it uses. The root of a crate is its table of contents.
+    fn uses(&self) -> Uses {
+        let modules = self.files.keys().filter(|module| !module.is_empty());
+        modules.map(|module| (module.clone(), self.used_by(module))).collect()
+    }
+
+    fn used_by(&self, module: &Module) -> BTreeSet<Module> {
+        let source = &self.files[module];
+        let imported = source.imports.iter().map(|import| &import.from);
+        let paths = imported.chain(&source.named).filter_map(|named| self.module_of(module, named));
+        let macros = source.macros_called.iter().filter_map(|name| self.macros.get(name).cloned());
+        paths.chain(macros).filter(|used| used != module && !used.is_empty()).collect()
+    }
+
+    /// The module that a path leads into, seen from another.
+    fn module_of(&self, from: &Module, named: &Named) -> Option<Module> {
+        let path = self.absolute(from, named, IMPORTS_MAX)?;
+        let module = self.longest_module(&path);
+        if !module.is_empty() {
+            return Some(module);
+        }
+        // What the root re-exports belongs where it comes from.
+        let from_root = Named { within: Vec::new(), path };
+        self.files.get(&module)?;
+        Some(self.longest_module(&self.through_imports(&module, &from_root, IMPORTS_MAX)?))
+    }
+
+    fn longest_module(&self, path: &[String]) -> Module {
+        let lengths = (0..=path.len()).rev();
+        let modules = lengths.map(|length| &path[..length]);
+        modules.into_iter().find(|module| self.files.contains_key(*module)).unwrap_or(&[]).to_vec()
+    }
+
+    /// A path from the root of the crate; nothing if it leads out of the crate.
+    fn absolute(&self, from: &Module, named: &Named, imports: usize) -> Option<Module> {
+        let mut parts = named.path.iter().peekable();
+        let mut place = [from.as_slice(), &named.within].concat();
+        match parts.peek()?.as_str() {
+            "crate" => {
+                parts.next();
+                place.clear();
+            }
+            "super" | "self" => {
+                parts.next_if(|part| *part == "self");
+                while parts.next_if(|part| *part == "super").is_some() {
+                    place.pop();
+                }
+            }
+            child => {
+                place.clone_from(from);
+                place.push(child.to_owned());
+                if !self.files.contains_key(&place) {
+                    return self.through_imports(from, named, imports);
+                }
+                parts.next();
+            }
+        }
+        place.extend(parts.cloned());
+        Some(place)
+    }
+
+    /// A path that begins with a name which the file imports.
+    fn through_imports(&self, file: &Module, named: &Named, imports: usize) -> Option<Module> {
+        let (first, rest) = named.path.split_first()?;
+        let imports = imports.checked_sub(1)?;
+        self.files[file].imports.iter().find_map(|import| {
+            let is_itself = import.from.path.first() == Some(first);
+            if is_itself || import.name != *first && import.name != "*" {
                 return None;
             }
-            if ["mod", "lib", "main"].contains(&module.last()?.as_str()) {
-                module.pop();
+            let mut place = self.absolute(file, &import.from, imports)?;
+            if import.name == "*" {
+                place.pop();
+                place.push(first.clone());
+                self.files.get(&place)?;
             }
-            // The root of a crate is its table of contents.
-            (!module.is_empty()).then_some((module, text))
+            place.extend(rest.iter().cloned());
+            Some(place)
         })
-        .collect();
-    let modules: BTreeSet<Module> = files.iter().map(|(module, _)| module.clone()).collect();
-    files.iter().map(|(module, text)| (module.clone(), used_in(module, text, &modules))).collect()
-}
-
-fn used_in(module: &Module, text: &str, modules: &BTreeSet<Module>) -> BTreeSet<Module> {
-    let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let code: String = product
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect::<Vec<_>>()
-        .join(" ");
-    let mut paths = Vec::new();
-    let mut rest = String::new();
-    for statement in code.split_inclusive(';') {
-        match statement.rsplit_once("use ") {
-            Some((before, tree)) if before.is_empty() || before.ends_with([' ', '(', ')', '}']) => {
-                expand(tree.trim_end_matches(';'), "", &mut paths);
-                rest.push_str(before);
-            }
-            _ => rest.push_str(statement),
-        }
-    }
-    let words = rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
-    paths.extend(
-        words
-            .filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
-            .map(str::to_owned),
-    );
-    paths
-        .iter()
-        .filter_map(|path| resolve(module, path, modules))
-        .filter(|used| used != module)
-        .collect()
-}
-
-/// The paths in a `use` tree, braces multiplied out.
-fn expand(tree: &str, prefix: &str, paths: &mut Vec<String>) {
-    let tree = tree.trim();
-    let Some((head, rest)) = tree.split_once('{') else {
-        let leaf = tree.split(" as ").next().unwrap_or_default().trim();
-        paths.push(if leaf == "self" {
-            prefix.trim_end_matches("::").to_owned()
-        } else {
-            format!("{prefix}{leaf}")
-        });
-        return;
-    };
-    let inner = rest.trim_end().strip_suffix('}').unwrap_or(rest);
-    let prefix = format!("{prefix}{}", head.trim());
-    let (mut depth, mut start) = (0, 0);
-    for (at, c) in inner.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                expand(&inner[start..at], &prefix, paths);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    if !inner[start..].trim().is_empty() {
-        expand(&inner[start..], &prefix, paths);
     }
 }
 
-/// The module that a path leads into, seen from another.
-fn resolve(from: &Module, path: &str, modules: &BTreeSet<Module>) -> Option<Module> {
-    let mut parts = path.split("::").map(|part| part.trim().to_owned()).peekable();
-    let mut full: Module = match parts.peek()?.as_str() {
-        "crate" => {
-            parts.next();
-            Vec::new()
+/// The files below `crates/NAME/src`.
+fn read_crate(name: &str) -> Crate {
+    let source = format!("crates/{name}/src/");
+    Crate::new(rust_files().into_iter().filter_map(|(path, text)| {
+        let path = path.to_str()?.strip_prefix(&source)?.strip_suffix(".rs")?.to_owned();
+        let mut module: Module = path.split('/').map(str::to_owned).collect();
+        if module == ["lib"] || module == ["main"] || module.last()? == "mod" {
+            module.pop();
         }
-        "super" => {
-            let mut up = from.clone();
-            while parts.next_if(|part| part == "super").is_some() {
-                up.pop();
-            }
-            up
-        }
-        "self" => {
-            parts.next();
-            from.clone()
-        }
-        child => {
-            let mut own = from.clone();
-            own.push(child.to_owned());
-            if !modules.contains(&own) {
-                return None;
-            }
-            from.clone()
-        }
-    };
-    full.extend(parts);
-    while !full.is_empty() && !modules.contains(&full) {
-        full.pop();
-    }
-    (!full.is_empty()).then_some(full)
+        (!module.iter().any(|part| part == "tests")).then_some((module, text))
+    }))
 }
 
 /// Everything that can be reached from a module.
-fn reached(from: &Module, uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Module> {
+fn reached(from: &Module, uses: &Uses) -> BTreeSet<Module> {
     let (mut found, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {
         for used in uses.get(module).into_iter().flatten() {
@@ -147,7 +155,7 @@ fn reached(from: &Module, uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet
 }
 
 /// The circles of a crate, each with its modules.
-fn circles(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Module>> {
+fn circles(uses: &Uses) -> BTreeSet<BTreeSet<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<Module>> =
         uses.keys().map(|module| (module, reached(module, uses))).collect();
     let in_circle = uses.keys().filter(|module| reached[module].contains(*module));
@@ -162,39 +170,123 @@ fn circles(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Modul
         .collect()
 }
 
+/// Circles that are larger still, by crate and number of files. The list may only shrink.
+const KNOWN: [(&str, usize); 11] = [
+    ("language", 6),
+    ("handover", 5),
+    ("node", 17),
+    ("proxy", 21),
+    ("proxy", 18),
+    ("proxy", 5),
+    ("reactor", 5),
+    ("storage", 12),
+    ("storage", 8),
+    ("wire", 6),
+    ("wire", 6),
+];
+
 #[test]
 fn no_circle_has_more_than_four_files() {
+    let mut known: Vec<(&str, usize)> = KNOWN.to_vec();
     let mut offenders = Vec::new();
     let mut crates = 0;
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let uses = uses_of(&name);
+        let uses = read_crate(&name).uses();
         crates += usize::from(uses.values().any(|used| !used.is_empty()));
         for circle in circles(&uses).into_iter().filter(|circle| circle.len() > FILES_MAX) {
-            let files: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-            offenders.push(format!("{name}: {} files: {}", files.len(), files.join(", ")));
+            if let Some(at) = known.iter().position(|known| *known == (&*name, circle.len())) {
+                known.remove(at);
+                continue;
+            }
+            let mut lines = vec![format!("{name}: {} files", circle.len())];
+            for module in &circle {
+                let used: Vec<String> =
+                    uses[module].intersection(&circle).map(|module| module.join("::")).collect();
+                lines.push(format!("    {} uses {}", module.join("::"), used.join(", ")));
+            }
+            offenders.push(lines.join("\n  "));
         }
     }
     assert!(crates > 8, "uses were found in {crates} crates only");
+    offenders.extend(known.iter().map(|gone| format!("take {gone:?} out of KNOWN, or lower it")));
     assert_none("circles of more than four files", offenders);
 }
 
+fn module(path: &str) -> Module {
+    path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// What a file with this text uses in a crate that has the modules `a`, `a::b`, `a::b::d` and `c`,
+/// and whose root re-exports a name of `c`.
+fn used(from: &str, text: &str) -> Vec<String> {
+    let mut files: BTreeMap<Module, String> =
+        ["a", "a::b", "a::b::d"].map(|path| (module(path), String::new())).into();
+    files.insert(module("c"), "macro_rules! of_c { () => {} }".to_owned());
+    files.insert(module(""), "mod a;\npub use c::Thing as OfRoot;".to_owned());
+    files.insert(module(from), text.to_owned());
+    Crate::new(files).used_by(&module(from)).iter().map(|module| module.join("::")).collect()
+}
+
 #[test]
-fn circles_are_found_through_braces_parents_and_children() {
-    let module = |path: &str| -> Module { path.split("::").map(str::to_owned).collect() };
-    let modules: BTreeSet<Module> = ["a", "a::b", "c"].map(module).into();
-    let used = |from: &str, text: &str| used_in(&module(from), text, &modules);
+fn uses_are_found_in_imports() {
+    assert_eq!(used("c", "use crate::{a::{self, b::Thing}, c};"), ["a", "a::b"]);
+    assert_eq!(used("a", "pub(crate) use b::Thing;"), ["a::b"]);
+    assert_eq!(used("a", "pub(in crate::c) fn f() {}"), [""; 0]);
+    assert_eq!(used("a::b", "use super::*;\nuse d::*;"), ["a", "a::b::d"]);
+    assert_eq!(used("a::b", "use crate::OfRoot;"), ["c"]);
     assert_eq!(
-        used("c", "use crate::{a::{self, b::Thing}, c};"),
-        [module("a"), module("a::b")].into()
+        used("a", "mod inner {\n    use super::super::c;\n}\nuse self::b::d;"),
+        ["a::b::d", "c"]
     );
-    assert_eq!(used("a::b", "use std::fs;\nfn f() { super::super::c::g() }"), [module("c")].into());
-    assert_eq!(used("a", "pub(crate) use b::Thing;"), [module("a::b")].into());
+    assert_eq!(used("a", "fn f() {\n    use std::fs;\n    use crate::c;\n}"), ["c"]);
+}
+
+#[test]
+fn uses_are_found_in_code() {
+    assert_eq!(used("a::b", "use std::fs;\nfn f() { super::super::c::g() }"), ["c"]);
+    assert_eq!(used("a::b", "fn f() { d::g::<u8>(); self::d::h(); }"), ["a::b::d"]);
+    assert_eq!(used("c", "fn f(x: &<crate::a::b::d::T as Clone>::U) {}"), ["a::b::d"]);
     assert_eq!(
-        used("a", "// use crate::c;\nmod b;\n#[cfg(test)]\nmod tests { use crate::c; }"),
-        BTreeSet::new()
+        used("c", "use crate::a;\nuse crate::a::b as other;\nother::d::f();"),
+        ["a", "a::b", "a::b::d"]
     );
-    let uses: BTreeMap<Module, BTreeSet<Module>> = [
+    assert_eq!(used("c", "use crate::a::*;\nfn f() { b::g() }"), ["a", "a::b"]);
+    assert_eq!(used("a", "of_c!(1);"), ["c"]);
+    assert_eq!(used("a", "print!(\"{}\", crate::c::f());"), ["c"]);
+    assert_eq!(used("c", "use std::a;\nfn f() { a::g(); other::a::b() }"), [""; 0]);
+}
+
+#[test]
+fn comments_texts_and_tests_use_nothing() {
+    assert_eq!(used("a", "// crate::c\n/* crate::c /* */ crate::c */"), [""; 0]);
+    assert_eq!(
+        used("a", "const A: &str = \"crate::c\"; const B: &str = r#\"\" crate::c\"#;"),
+        [""; 0]
+    );
+    assert_eq!(
+        used("a", "fn f<'a>(c: char) -> bool { c == '\"' || c == '\\'' } // \" crate::c"),
+        [""; 0]
+    );
+    assert_eq!(used("a", "mod b;\n#[cfg(test)]\nmod tests { use crate::c; }"), [""; 0]);
+    // A declaration ends nothing: this once hid the imports below it in 37 files.
+    assert_eq!(used("a", "#[cfg(test)]\nmod tests;\nmod b;\n\nuse crate::c;"), ["c"]);
+    assert_eq!(used("a", "#[cfg(test)]\nuse crate::{c};\nuse b::d;"), ["a::b::d"]);
+    assert_eq!(
+        used("a", "#[cfg(all(test, unix))]\n#[allow(x)]\npub(crate) fn f() { crate::c::g() }"),
+        [""; 0]
+    );
+    assert_eq!(used("a", "struct A {\n#[cfg(test)]\nx: crate::c::X,\ny: b::Y }"), ["a::b"]);
+    assert_eq!(used("a", "#[cfg(not(test))]\nuse crate::c;"), ["c"]);
+    assert_eq!(used("a::b", "fn f() {}\n#[cfg(test)]\nmod d;"), [""; 0]);
+    let models = [("", ""), ("a", "#[cfg(test)]\nmod models;"), ("a::models", "use super::X;")];
+    let models = Crate::new(models.map(|(path, text)| (module(path), text.to_owned())));
+    assert_eq!(models.uses().len(), 1);
+}
+
+#[test]
+fn circles_are_found() {
+    let uses: Uses = [
         (module("a"), [module("a::b")].into()),
         (module("a::b"), [module("c")].into()),
         (module("c"), [module("a")].into()),

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::{assert_none, root, rust_files};
+use super::{assert_none, paths, root, rust_files};
 
 /// The steps in their order, and the state that they work on. Everything here is passed by every
 /// query.
@@ -68,12 +68,10 @@ fn nothing_blocks_beside_the_data_path() {
             rust_files().into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect();
         assert!(!files.is_empty(), "{} is gone: name its successor here", prefix.display());
         for (path, text) in files {
-            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-            for word in ["Mutex", "RwLock", "thread::", "async ", "blocking_"] {
-                if product
-                    .lines()
-                    .any(|line| !line.trim_start().starts_with("//") && line.contains(word))
-                {
+            for word in paths::product_tokens(&text) {
+                let blocks = ["Mutex", "RwLock", "thread", "async"].contains(&word.as_str())
+                    || word.starts_with("blocking_");
+                if blocks {
                     offenders.push(format!("{} uses {word}", path.display()));
                 }
             }

@@ -7,6 +7,7 @@
 
 mod circles;
 mod data_path;
+mod paths;
 
 use std::fs;
 use std::path::{Path, PathBuf};
