@@ -1,4 +1,4 @@
-//! Control of the packets that reach this host's connections, as far as the agent controls it.
+//! Filter for the packets of clients' connections on this host.
 
 use std::fmt;
 

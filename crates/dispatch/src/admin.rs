@@ -1,4 +1,4 @@
-//! The dispatcher as it is seen from outside: its part of metrics, health and `/status`.
+//! The dispatcher's part of metrics, health and `/status`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::metrics::{BackendMetrics, Ended, Metrics, NotSalvagedFor, Way, Why};
 
 type Time = fn(&Metrics) -> &Histogram;
 
-/// What is measured of hand-overs, each from the decision on if nothing else is said.
+/// Histograms of hand-overs, measured from the decision unless the help says otherwise.
 const TIMES: [(&str, &str, Time); 4] = [
     ("freeze", "Until the kernel has let go of a connection.", |metrics| &metrics.freeze),
     ("taking", "Until an agent has a connection: it stands still.", |metrics| &metrics.taking),
@@ -28,14 +28,14 @@ const TIMES: [(&str, &str, Time); 4] = [
 pub struct DispatchAdmin {
     loops: Loops<Metrics>,
     backends: Vec<SocketAddr>,
-    /// Whether connections are handed over, in a word or a sentence.
+    /// Whether connections are handed over, or why not.
     handover: String,
     draining: AtomicBool,
 }
 
 impl DispatchAdmin {
-    /// Of the loops with these metrics. `handover`: whether connections are handed over, or why
-    /// not.
+    /// Creates the admin part for event loops with these metrics. `handover`: whether connections
+    /// are handed over, or why not.
     pub fn new(loops: Vec<Arc<Metrics>>, backends: Vec<SocketAddr>, handover: String) -> Arc<Self> {
         Arc::new(Self {
             loops: Loops::new(loops),
@@ -45,7 +45,7 @@ impl DispatchAdmin {
         })
     }
 
-    /// No client is to be sent here from now on.
+    /// Marks the dispatcher as draining: it should get no new clients.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

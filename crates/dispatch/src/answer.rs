@@ -15,7 +15,7 @@ use crate::rest::status_of;
 use crate::resume::{self, Offered};
 use crate::state::{Answer, Dispatcher, Place};
 
-/// An agent asks how a large answer is to go to the client.
+/// An agent asks how a large answer is to reach the client.
 pub(crate) fn offered(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -56,13 +56,13 @@ pub(crate) fn offered(
     }
 }
 
-/// The client has all of an answer that an agent has sent, and its connection is here again.
+/// The client has the whole answer from an agent, and its connection is here again.
 pub(crate) fn is_out(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     dispatcher.take_exchange(client);
     reply::next(dispatcher, io, client);
 }
 
-/// What an agent has done wrong; its control connection is ended.
+/// An agent's violation of the protocol; ends its control connection.
 pub(crate) type Wrong = &'static str;
 
 const OUT_OF_ORDER: Wrong = "the agent has sent parts of an answer out of order";
@@ -70,7 +70,7 @@ const TOO_MANY_INTERIM: Wrong =
     "the agent has sent more interim answers (1xx) to one request than it may";
 const NO_CREDIT: Wrong = "the agent has sent more of an answer than it was given credit for";
 
-/// The head of an answer.
+/// Takes the head of an answer.
 pub(crate) fn head(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -96,8 +96,8 @@ pub(crate) fn head(
     };
     let (conn, version) = (state.conn, exchange.version);
     if status < 200 {
-        // RFC 9110, section 15.2: a client of HTTP/1.0 is not sent any. Nor is one that takes
-        // nothing: what it is told by them is late already.
+        // RFC 9110, section 15.2: HTTP/1.0 clients get no interim answers. A client that reads
+        // nothing gets none either: they would arrive too late.
         if version == Version::Http11 && io.backlog(conn) <= limits::CLIENT_BACKLOG_BYTES_LOW {
             io.output(conn).extend_from_slice(head);
             dispatcher.weight.grow(head.len());
@@ -137,12 +137,12 @@ pub(crate) fn head(
     Ok(())
 }
 
-/// The head without the empty line that ends it, and its status.
+/// Splits off the empty line that ends the head, and reads the status.
 fn split_head(head: &[u8]) -> Option<(&[u8], u16)> {
     Some((head.strip_suffix(b"\r\n")?, status_of(head)?))
 }
 
-/// Bytes of an answer's body.
+/// Takes bytes of an answer's body.
 pub(crate) fn body(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -155,8 +155,8 @@ pub(crate) fn body(
         .as_mut()
         .and_then(|exchange| exchange.answer.as_mut())
         .ok_or(OUT_OF_ORDER)?;
-    // What it may send at first is all that it may ever be ahead: credit is given for what has
-    // come.
+    // The initial credit is the most an agent may ever be ahead: further credit replaces bytes
+    // received.
     let uncredited = answer.uncredited.saturating_add(bytes.len() as u32);
     if uncredited > CREDIT_BYTES {
         return Err(NO_CREDIT);
@@ -172,7 +172,7 @@ pub(crate) fn body(
     Ok(())
 }
 
-/// Gives the agent credit for what the client has taken, now or when it has.
+/// Grants the agent credit for what the client has taken, now or later.
 pub(crate) fn give_credit(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     let Some(exchange) = state.exchange.as_mut() else { return };
@@ -188,7 +188,7 @@ pub(crate) fn give_credit(dispatcher: &mut Dispatcher, io: &mut Io, client: usiz
     dispatcher.backends[exchange.backend].send(io, exchange.ticket, &Message::Credit { bytes });
 }
 
-/// The body has ended.
+/// Takes the end of a body.
 pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> Result<(), Wrong> {
     let Some(state) = dispatcher.clients.get(client) else { return Ok(()) };
     let answer = state.exchange.as_ref().and_then(|exchange| exchange.answer.as_ref());
@@ -200,7 +200,7 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> Re
     Ok(())
 }
 
-/// The answer has gone to the client; the next request may come.
+/// Ends an exchange whose whole answer has gone to the client; the next request may come.
 fn finish(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if let Some(exchange) = dispatcher.take_exchange(client) {
         reply::whole(dispatcher, io, client, &exchange);

@@ -1,6 +1,6 @@
-//! What all clients take up together. Each has bounds of its own, and many have many times as much:
-//! when it is too much, those that have taken nothing for longest are cut off, until there is room
-//! again.
+//! Limit on the memory of all clients together. Each client has bounds of its own, but their sum
+//! may be too much: then the clients that have taken nothing for longest are cut off until there is
+//! room again.
 
 use std::cmp::Reverse;
 
@@ -10,26 +10,26 @@ use crate::failing;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Place};
 
-/// Who has taken nothing for as many seconds is alike: of these the one with the most is cut off
-/// first.
+/// Idle times are compared in whole seconds; among equal ones the client with the most bytes is cut
+/// off first.
 const ALIKE_NS: u64 = 1_000_000_000;
 
 impl Dispatcher {
-    /// Clients of this event loop may take up so many bytes together. What only one may is another
-    /// bound.
+    /// Sets the limit on the bytes of all clients of this event loop; limits per client are
+    /// separate.
     pub fn set_clients_bytes_max(&mut self, bytes: usize) {
         self.weight.most = bytes;
     }
 }
 
-/// Weighs all clients if they may have become too heavy.
+/// Weighs all clients if they may have exceeded the limit.
 pub(crate) fn look(dispatcher: &mut Dispatcher, io: &mut Io) {
     if dispatcher.weight.is_due() {
         weigh(dispatcher, io);
     }
 }
 
-/// Weighs all clients, and cuts off those that take nothing if it is too much.
+/// Weighs all clients, and cuts off idle ones if the sum exceeds the limit.
 pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
     let weights = dispatcher.clients.iter().map(|(_, client)| of(client, io));
     dispatcher.weight.set(weights.sum());
@@ -42,7 +42,7 @@ pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
         .map(|(key, client)| (key, client.stalled_since_ns / ALIKE_NS, of(client, io)));
     let mut all: Vec<(usize, u64, usize)> = all.filter(|(_, _, bytes)| *bytes > 0).collect();
     all.sort_unstable_by_key(|(_, since, bytes)| (*since, Reverse(*bytes)));
-    // With some room behind it, so that not each answer has all weighed again.
+    // The spare quarter avoids weighing all clients for every answer.
     let enough = dispatcher.weight.most - dispatcher.weight.most / 4;
     let mut count = 0_usize;
     for (client, _, bytes) in all {
@@ -60,7 +60,7 @@ pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
     );
 }
 
-/// Bytes that are kept for one that is here.
+/// Bytes kept for a client whose connection is here.
 fn of(client: &Client, io: &Io) -> usize {
     let head = client.exchange.as_ref().map_or(0, |exchange| exchange.head.len());
     match client.place {

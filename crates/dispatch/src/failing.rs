@@ -1,8 +1,8 @@
-//! Which backend a request is sent to, and what is done when that comes to nothing.
+//! Choice of a backend for a request, and handling of its failure.
 //!
-//! A request that only reads is sent to another backend, once, while nothing of an answer has gone
-//! to the client. Otherwise the client is told; if a part of an answer has gone to it, `resume.rs`
-//! has what follows.
+//! A request that only reads is sent to another backend, once, while no part of an answer has gone
+//! to the client. Otherwise the client gets an error; once a part of an answer has gone out,
+//! `resume.rs` takes over.
 
 use shunt_handover::message::Message;
 use shunt_reactor::Io;
@@ -13,11 +13,11 @@ use crate::reply;
 use crate::resume;
 use crate::state::{Dispatcher, Exchange, Place};
 
-/// The backend for a request: for reads the one with the fewest in flight, without `avoided`; for
-/// others the primary.
+/// Chooses the backend for a request: for reads the one with the fewest requests in flight, except
+/// `avoided`; for others the primary.
 ///
 /// # Errors
-/// There is none; says why.
+/// The reason why no backend can be used.
 pub(crate) fn choose(
     dispatcher: &mut Dispatcher,
     is_read: bool,
@@ -52,7 +52,7 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-/// Sends the head of a request to a backend; a body follows as it comes.
+/// Sends a request's head to a backend; its body follows as it comes.
 pub(crate) fn send(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -83,14 +83,14 @@ pub(crate) fn send(
     state.exchange = Some(exchange);
 }
 
-/// Ends the exchange of a client, and tells the agent that nobody waits for it.
+/// Ends a client's exchange and tells the agent that nobody awaits the answer.
 pub(crate) fn give_up(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> Option<Exchange> {
     let exchange = dispatcher.take_exchange(client)?;
     dispatcher.backends[exchange.backend].send(io, exchange.ticket, &Message::Cancel);
     Some(exchange)
 }
 
-/// An exchange has come to nothing at its backend, which knows no more of it.
+/// Handles an exchange that failed at its backend, which has already forgotten it.
 pub(crate) fn failed(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -114,12 +114,12 @@ pub(crate) fn failed(
     reply::error(dispatcher, io, client, Some(&exchange), status, reason);
 }
 
-/// A backend is lost, with all that it was doing.
+/// Fails all exchanges of a backend that is lost.
 pub(crate) fn backend_lost(dispatcher: &mut Dispatcher, io: &mut Io, backend: usize) {
     let is_there = |client: &crate::state::Client| {
         client.exchange.as_ref().is_some_and(|exchange| exchange.backend == backend)
     };
-    // What becomes of those that are not here is the owner's to say.
+    // The owner decides about clients whose connections are not here.
     let is_there = |client: &crate::state::Client| client.place == Place::Here && is_there(client);
     let clients: Vec<usize> = dispatcher
         .clients

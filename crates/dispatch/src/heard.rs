@@ -1,4 +1,4 @@
-//! Messages of agents, each handed to the step that it is about.
+//! Messages of agents, each handed to the step it concerns.
 
 use shunt_handover::message::{Message, Read, Ticket};
 use shunt_reactor::Io;
@@ -9,7 +9,7 @@ use crate::links;
 use crate::moved;
 use crate::state::{Dispatcher, Link, Place};
 
-/// Bytes have come from an agent. Returns how many were used.
+/// Takes bytes from an agent. Returns how many it used.
 pub(crate) fn received(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -55,14 +55,14 @@ pub(crate) fn received(
     }
 }
 
-/// Whose exchange the ticket names. Of one that has ended here, messages may be under way; they
-/// mean nothing any more.
+/// Finds the client whose exchange the ticket names. Late messages for an exchange that has ended
+/// here have no effect.
 fn client(dispatcher: &Dispatcher, index: usize, ticket: Ticket) -> Option<usize> {
     let client = *dispatcher.tickets.get(&ticket)?;
     let exchange = dispatcher.clients.get(client)?.exchange.as_ref()?;
     let is_here = dispatcher.clients.get(client).is_some_and(|state| state.place == Place::Here);
-    // What an agent says of an answer while it is to get the connection is said once more by what
-    // it says of that.
+    // An agent's messages about an answer do not count while it is to get the connection: its
+    // messages about the connection repeat them.
     (exchange.backend == index && is_here).then_some(client)
 }
 
@@ -74,7 +74,7 @@ fn is_about_connections(message: &Message<'_>) -> bool {
     )
 }
 
-/// Takes a message.
+/// Handles a message.
 fn take(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -108,8 +108,8 @@ fn take(
             if let Some(exchange) = &mut state.exchange {
                 let was_held_up = exchange.request_credit == 0;
                 exchange.request_credit = exchange.request_credit.saturating_add(u64::from(*bytes));
-                // The server has taken a part of the request: who was held up by that, or waits for
-                // the answer, has its time from then on.
+                // The server has taken a part of the request: a client held up by it, or waiting
+                // for the answer, has its full time from now on.
                 if exchange.body.is_some() {
                     if was_held_up {
                         exchange.progress_bytes = 0;

@@ -13,7 +13,7 @@ use crate::moved;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Exchange, Peer, Place};
 
-/// A client has connected.
+/// Takes a new client's connection.
 pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, origin: &Accepted) {
     if dispatcher.is_draining {
         io.close(conn);
@@ -27,7 +27,7 @@ pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, o
     dispatcher.set_peer(conn, Peer::Client(client));
 }
 
-/// Bytes have come from a client. Returns how many were used.
+/// Takes bytes from a client. Returns how many it used.
 pub(crate) fn received(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -38,7 +38,7 @@ pub(crate) fn received(
     loop {
         let Some(state) = dispatcher.clients.get(client) else { return data.len() };
         if state.place != Place::Here {
-            // What is not read moves with the connection, or is presented again.
+            // Unread bytes move with the connection, or are presented again.
             return used;
         }
         let unread = &data[used..];
@@ -47,8 +47,8 @@ pub(crate) fn received(
             None if !unread.is_empty()
                 && io.backlog(state.conn) > limits::CLIENT_BACKLOG_BYTES_LOW =>
             {
-                // What it has not taken is kept here: its next request waits in the kernel until it
-                // has.
+                // Unsent output is kept here: the next request waits in the kernel until the client
+                // has taken it.
                 io.pause_reading(state.conn);
                 io.notify_drained(state.conn, limits::CLIENT_BACKLOG_BYTES_LOW);
                 return used;
@@ -68,14 +68,14 @@ pub(crate) fn received(
     }
 }
 
-/// Reads a head, and starts its exchange; `None` if it is not whole, or was refused.
+/// Reads a head and starts its exchange; `None` if the head is incomplete or was refused.
 fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> Option<usize> {
     let state = dispatcher.clients.get_mut(client)?;
     if data.is_empty() {
         return None;
     }
-    // RFC 9112, section 2.2: an empty line in front of a request is left out. It begins none, which
-    // would be answered when its time is over.
+    // RFC 9112, section 2.2: skip an empty line before a request. It starts no head whose time
+    // could run out.
     if state.reader.is_fresh() && b"\r\n".starts_with(&data[..data.len().min(2)]) {
         return if data.len() < 2 { None } else { Some(2) };
     }
@@ -116,7 +116,7 @@ fn refuse(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, refusal: Refu
     reply::error(dispatcher, io, client, None, refusal.status(), &refusal.to_string());
 }
 
-/// Begins the exchange of a request and sends it to a backend.
+/// Starts the exchange of a request and sends it to a backend.
 fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &RequestHead<'_, '_>) {
     let body_bytes_max = dispatcher.options.body_bytes_max;
     if let Framing::Length(length) = request.framing
@@ -164,8 +164,7 @@ fn too_large(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     reply::error(dispatcher, io, client, None, 413, &text);
 }
 
-/// Passes on what there is of a body, as far as the agent takes it; `None` if nothing can be done
-/// now.
+/// Passes on the bytes of a body as far as the agent has credit; `None` if it can take none now.
 fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> Option<usize> {
     let state = dispatcher.clients.get_mut(client)?;
     let exchange = state.exchange.as_mut()?;
@@ -218,7 +217,7 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     Some(taken)
 }
 
-/// A client has taken what was written: its next request is read, if it waits for nothing else.
+/// A client has taken its output: reads its next request, if it waits for nothing else.
 pub(crate) fn go_on(dispatcher: &Dispatcher, io: &mut Io, client: usize) {
     let Some(state) = dispatcher.clients.get(client) else { return };
     if state.exchange.is_none() && state.place == Place::Here {

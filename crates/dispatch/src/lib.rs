@@ -2,27 +2,28 @@
 //!
 //! ```text
 //! client ── request ──> intake ── REQUEST, BODY, END ──> agent (a control connection for each backend)
-//!        <── answer ──                 <── RESPONSE, BODY, END
+//!    <── answer ──                 <── RESPONSE, BODY, END
 //! ```
-//! Requests of one connection are carried out one after the other, so that answers are in order.
-//! Those that only read go to the backend with the fewest requests in flight, all others to the
-//! first backend, the primary. How fast either side sends is bounded by credit, so that a slow
-//! client or server holds up nobody else.
+//! The dispatcher carries out the requests of one connection one after the other, so that answers
+//! are in order. Requests that only read go to the backend with the fewest requests in flight, all
+//! others to the first backend, the primary. Credit bounds how fast either side sends, so that a
+//! slow client or server holds up no other.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `service.rs` | events of the loop, and what time brings |
+//! | `service.rs` | events of the loop, deadlines |
 //! | `intake.rs` | requests: read, checked, sent to a backend |
-//! | `links.rs` | control connections: made, kept, lost |
+//! | `links.rs` | control connections: opening, keeping, losing them |
 //! | `heard.rs` | messages of agents |
 //! | `answer.rs` | answers on their way to clients |
-//! | `failing.rs` | exchanges that have failed: again elsewhere, or an error |
-//! | `reply.rs` | answers of our own, all of them errors |
-//! | `weight.rs`, `crowd.rs` | what all clients take up together, and what is done when that is too much |
+//! | `resume.rs`, `rest.rs` | the rest of an answer that broke off, from another backend |
+//! | `failing.rs` | failed exchanges: a second backend, or an error |
+//! | `reply.rs` | answers that the dispatcher makes itself, all of them errors |
+//! | `weight.rs`, `crowd.rs` | memory of all clients together, and its limit |
 //! | `policy.rs` | whether an answer goes over the client's own connection |
 //! | `moved.rs` | connections that are with agents, or on their way |
-//! | `metrics.rs`, `admin.rs` | what is seen from outside |
-//! | `state.rs` | what there is of each |
+//! | `metrics.rs`, `admin.rs` | metrics and status |
+//! | `state.rs` | the state of all of these |
 
 mod admin;
 mod answer;

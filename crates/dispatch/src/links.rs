@@ -1,4 +1,4 @@
-//! Control connections to the agents: made, kept, and made again when they are lost.
+//! Control connections to the agents: opened, kept alive, and opened again after a loss.
 
 use shunt_handover::message::{Message, Ticket};
 use shunt_handover::session::{NONCE_BYTES, OwnerHandshake, Protocol};
@@ -10,10 +10,10 @@ use crate::limits;
 use crate::moved;
 use crate::state::{Dispatcher, Link, Open, Peer};
 
-/// What time brings: connects, pings, and the end of those that are silent.
+/// Connects, pings, and ends silent connections.
 pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
     let now_ns = io.now_ns();
-    // One that ends takes nothing new, but gets back what agents have of its own.
+    // A draining dispatcher takes nothing new, but still gets its connections back from agents.
     let goes_on = !dispatcher.is_draining || !dispatcher.moved.is_empty();
     for index in 0..dispatcher.backends.len() {
         let backend = &mut dispatcher.backends[index];
@@ -54,8 +54,7 @@ fn open(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
     dispatcher.set_peer(conn, Peer::Backend(index));
 }
 
-/// Goes on with the handshake; returns the bytes used, or `None` if the agent is none that has the
-/// key.
+/// Continues the handshake; returns the bytes used, or `None` if the agent lacks the key.
 pub(crate) fn shake(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -101,14 +100,14 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &
     lost(dispatcher, io, index, why);
 }
 
-/// A control connection has ended, or could not be made. It is tried again after a while, longer
-/// each time.
+/// A control connection has ended, or could not be opened. Schedules the next try, later after each
+/// failure.
 pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &str) {
     let mut jitter = [0; 8];
     (dispatcher.options.random)(&mut jitter);
     let backend = &mut dispatcher.backends[index];
     let was_up = backend.is_up();
-    // Half of it by chance, so that dispatchers do not come back all at once.
+    // The random half keeps dispatchers from coming back all at once.
     let back_off_ns =
         backend.back_off_ns / 2 + u64::from_be_bytes(jitter) % (backend.back_off_ns / 2 + 1);
     backend.link = Link::Down { until_ns: io.now_ns() + back_off_ns };
@@ -124,7 +123,7 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
     }
 }
 
-/// The kernel has taken what was written to an agent: bodies for it are read again.
+/// The kernel has taken an agent's bytes: reads bodies for it again.
 pub(crate) fn drained(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
     dispatcher.backends[index].is_full = false;
     for (_, client) in &dispatcher.clients {

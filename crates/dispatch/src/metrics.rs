@@ -1,13 +1,13 @@
-//! What a dispatcher has done since its start, and what it has now. Each event loop writes its own;
-//! the admin thread reads them.
+//! Metrics of a dispatcher: counts since its start, and current levels. Each event loop writes its
+//! own; the admin thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 use shunt_handover::owner::{Gone, NotSalvaged, Outcome, Relayed};
 
 labels! {
-    /// Which way an answer went to its client.
+    /// Path of an answer to its client.
     pub enum Way = "way" {
-        /// Through here.
+        /// Through the dispatcher.
         Relayed = "relayed",
         /// From the agent, on the client's own connection.
         HandedOver = "handed_over",
@@ -15,51 +15,52 @@ labels! {
 }
 
 labels! {
-    /// Why an answer was relayed that an agent had offered to send itself.
+    /// Why an answer was relayed though an agent had offered to send it.
     pub enum Why = "reason" {
-        /// `--handover off`, or this host cannot.
+        /// `--handover off`, or this host lacks support.
         Off = "off",
-        /// The client speaks HTTP/1.0, or its connection ends with this answer.
+        /// The client uses HTTP/1.0, or its connection ends with this answer.
         ConnectionEnds = "connection_ends",
-        /// The answer ends where its connection does.
+        /// The end of the connection marks the end of the answer.
         UntilClose = "until_close",
-        /// The request has not gone to the agent as a whole.
+        /// The agent does not yet have the whole request.
         RequestNotRead = "request_not_read",
-        /// The client has not taken what was written before.
+        /// The client has not taken earlier output.
         Backlog = "backlog",
-        /// Much waits to be sent to the agent: a connection would stand still behind it.
+        /// Much output to the agent is pending: a connection would stall behind it.
         LinkBusy = "link_busy",
-        /// As many connections are with agents, or on their way, as may be.
+        /// The limit on connections with agents or on their way is reached.
         Full = "full",
-        /// Its packets cannot be sent on: the agent is not in this network, or the table is full.
+        /// The packets cannot be redirected: the agent is not in this network, or the table is
+        /// full.
         NotSteered = "not_steered",
-        /// The kernel did not let go of the connection.
+        /// The kernel did not let the connection go.
         NotFrozen = "not_frozen",
-        /// There is too much in the connection's queues.
+        /// The connection's queues hold too much.
         NotSendable = "not_sendable",
-        /// The agent did not take it.
+        /// The agent refused the connection.
         Refused = "refused",
-        /// The agent was lost before it had it.
+        /// The agent was lost before it had the connection.
         AgentLost = "agent_lost",
     }
 }
 
 labels! {
-    /// How a connection came back, or did not.
+    /// End of a hand-over.
     pub enum Ended = "outcome" {
-        /// It is here again, its answer is out.
+        /// The connection is back, and its answer is out.
         Returned = "returned",
-        /// Its client closed it with the whole answer.
+        /// The client closed the connection after the whole answer.
         Closed = "closed",
-        /// It is here again, with nothing of the answer; another backend was asked.
+        /// The connection is back without any of the answer; another backend was asked.
         Unused = "unused",
-        /// It ended within the answer, or is here again with a part of it.
+        /// The connection ended within the answer, or is back with a part of it.
         BrokenOff = "broken_off",
-        /// Its agent was lost, and it is here again with what its client has of the answer.
+        /// The agent was lost; the connection is back with the client's place in the answer.
         Salvaged = "salvaged",
-        /// Its agent was lost, and did not come back.
+        /// The agent was lost and did not come back.
         AgentLost = "agent_lost",
-        /// This host did not let it in again.
+        /// The kernel did not restore the connection.
         NotRestored = "not_restored",
     }
 }
@@ -67,12 +68,11 @@ labels! {
 labels! {
     /// Why a connection whose agent was lost did not go on here though its answer could have.
     pub enum NotSalvagedFor = "reason" {
-        /// Its client has sent something that the agent's host has acknowledged, or has ended its
-        /// stream.
+        /// The client has sent bytes that the agent's host acknowledged, or has ended its stream.
         ClientSentMore = "client_sent_more",
-        /// Its client had not got all of the head, or is nowhere in this answer.
+        /// The client lacked a part of the head, or its place is not within this answer.
         NoPlace = "no_place",
-        /// The client did not say how far it is.
+        /// The client did not reveal how far it is.
         NotFound = "not_found",
     }
 }
@@ -80,11 +80,11 @@ labels! {
 /// Counts and times of one event loop.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Counts up by one per turn of the loop; liveness is judged by it.
+    /// Turns of the loop; liveness is judged by this counter.
     pub turns: Counter,
     /// Clients that have connected.
     pub clients_accepted: Counter,
-    /// Clients that are connected, those with agents too.
+    /// Connected clients, including those with agents.
     pub clients: Gauge,
     /// Requests sent to a backend, each once.
     pub requests: Counter,
@@ -94,49 +94,49 @@ pub struct Metrics {
     pub resumed: Counter,
     /// Answers that went out whole.
     pub answers: Family<Way, { Way::COUNT }>,
-    /// Bytes of answers: of bodies if they were relayed, heads too if not.
+    /// Bytes of answers: of bodies if relayed, including heads if handed over.
     pub answer_bytes: Family<Way, { Way::COUNT }>,
-    /// Errors answered here.
+    /// Errors answered by the dispatcher.
     pub errors: Counter,
-    /// Clients cut off within an answer, because the rest of it could not be had or was not taken.
+    /// Clients cut off within an answer, because the rest was unavailable or was not taken.
     pub cut: Counter,
-    /// Answers that agents have offered to send themselves.
+    /// Answers that agents offered to send.
     pub offers: Counter,
-    /// Hand-overs that were begun.
+    /// Hand-overs started.
     pub handovers: Counter,
-    /// Offers that were relayed, those after a hand-over was begun too.
+    /// Offers relayed, including those after a hand-over had started.
     pub relayed: Family<Why, { Why::COUNT }>,
-    /// How hand-overs have ended that were not relayed after all.
+    /// Hand-overs that ended without relaying, by outcome.
     pub ended: Family<Ended, { Ended::COUNT }>,
-    /// Connections whose agents were lost that could have gone on here, and did not.
+    /// Connections with lost agents that could have gone on here, and did not.
     pub not_salvaged: Family<NotSalvagedFor, { NotSalvagedFor::COUNT }>,
     /// 1 if connections are handed over.
     pub hands_over: Gauge,
     /// Connections that are with agents, or on their way.
     pub away: Gauge,
-    /// Of these, those on their way.
+    /// Connections on their way.
     pub moving: Gauge,
-    /// From the decision until the kernel has let go of the connection.
+    /// Time from the decision until the kernel has let the connection go.
     pub freeze: Histogram,
-    /// From the decision until the agent has the connection: so long does a client's connection
-    /// stand still.
+    /// Time from the decision until the agent has the connection: the client's connection stalls
+    /// for this long.
     pub taking: Histogram,
-    /// From the decision until the connection is back.
+    /// Time from the decision until the connection is back.
     pub absence: Histogram,
-    /// From a connection's arrival on its way back until it is here: the last part of that.
+    /// Time from a connection's return until it is restored: the last part of `absence`.
     pub restore: Histogram,
-    /// Of each agent, in the order of the options.
+    /// Metrics of each agent, in the order of the options.
     pub backends: Vec<BackendMetrics>,
 }
 
-/// Of one agent, as one event loop sees it.
+/// Metrics of one agent, as one event loop sees it.
 #[derive(Debug, Default)]
 pub struct BackendMetrics {
-    /// 1 if there is a control connection.
+    /// 1 if the control connection is open.
     pub up: Gauge,
-    /// Requests that it carries out for this loop.
+    /// Requests that the agent carries out for this loop.
     pub in_flight: Gauge,
-    /// Requests that it was sent.
+    /// Requests sent to the agent.
     pub requests: Counter,
     /// Control connections that were lost.
     pub lost: Counter,
@@ -150,7 +150,7 @@ impl Metrics {
         }
     }
 
-    /// Counts how a hand-over has ended.
+    /// Counts the outcome of a hand-over.
     pub(crate) fn count(&self, outcome: &Outcome) {
         let ended = match outcome {
             Outcome::Relay(why) => return self.relayed.of(Why::of(*why)).add(1),

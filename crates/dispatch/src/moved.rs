@@ -1,10 +1,10 @@
-//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be
-//! done, and here it is done.
+//! Clients' connections that are with an agent, or on their way: [`Owner`] decides, and this module
+//! carries it out.
 //!
-//! A client's connection leaves while its exchange goes on: the exchange ends when the connection
-//! is back with the whole answer. With nothing of it it is another agent's, and with a part, if
-//! another has the rest (`resume.rs`). Nothing is read from a client, or written to it, while its
-//! connection is not here.
+//! A client's exchange goes on while its connection is away; the exchange ends when the connection
+//! is back with the whole answer. If it returns with nothing of the answer, another agent gets the
+//! request; if with a part, another agent may have the rest (`resume.rs`). While the connection is
+//! away nothing is read from or written to the client.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ use crate::policy::Handover;
 use crate::state::{Backend, Client, Dispatcher, Peer, Place};
 use crate::{answer, failing, links, reply, resume};
 
-/// What the owner wants done, in order.
+/// Work that the owner wants done, in order.
 enum Wanted {
     Freeze(Flow),
     Restore(Flow, Frozen),
@@ -107,7 +107,7 @@ impl OwnerSink for Sink<'_> {
     }
 }
 
-/// Has the owner do something, and does what it wants done.
+/// Calls the owner, and does the work it asks for.
 fn with<R>(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -144,7 +144,7 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             let conn = io.restore(frozen);
             let client = match dispatcher.moved.get(&flow) {
                 Some(client) => *client,
-                // It was handed over by a process before this one.
+                // An earlier process handed this connection over.
                 None => {
                     let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
                     let client =
@@ -156,8 +156,8 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             let Some(state) = dispatcher.clients.get_mut(client) else { return };
             (state.conn, state.place, state.arrives_ns) = (conn, Place::Arriving, io.now_ns());
             if state.exchange.is_some() {
-                // As before it left: what it asks next waits, and it may have no more to ask and
-                // end its direction.
+                // As before it left: the client's next request waits, and the client may end its
+                // direction.
                 io.pause_reading(conn);
             }
             dispatcher.set_peer(conn, Peer::Client(client));
@@ -168,8 +168,8 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
             dispatcher.set_peer(conn, Peer::Probe(probe));
         }
         Wanted::Reset(state, frozen_at_ms) => {
-            // Put in and aborted it sends a reset, or what makes the client say something, which is
-            // answered by one.
+            // Restoring and aborting the connection sends a reset, or a packet that makes the
+            // client send one, which gets a reset.
             if let Some(state) = state
                 .map(|state| aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms)))
             {
@@ -189,8 +189,8 @@ fn carry_out(dispatcher: &mut Dispatcher, io: &mut Io, wanted: Wanted) {
     }
 }
 
-/// An agent offers an answer, and it is to go over the client's own connection, but for so many
-/// bytes in front.
+/// Hands over the client's connection for an offered answer, whose first `skipped` bytes the client
+/// is not to get.
 pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, skipped: u64) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     state.leaves_ns = Some(io.now_ns());
@@ -202,7 +202,7 @@ pub(crate) fn offer(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, ski
     });
 }
 
-/// What came of taking a connection out of the loop.
+/// Takes the result of freezing a connection.
 pub(crate) fn frozen(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -215,7 +215,7 @@ pub(crate) fn frozen(
             dispatcher.set_peer(conn, Peer::Nobody);
             dispatcher.probes.try_remove(probe);
             if outcome.is_err() {
-                // Its packets are held, and no reset leaves.
+                // The flow's packets are held, and no reset leaves.
                 io.abort(conn);
             }
             return;
@@ -246,7 +246,7 @@ pub(crate) fn frozen(
     with(dispatcher, io, |owner, now_ms, sink| owner.frozen(now_ms, flow, outcome, sink));
 }
 
-/// A connection is in the loop.
+/// A connection has been restored.
 pub(crate) fn restored(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId) {
     match dispatcher.peer(conn) {
         Peer::Client(client) => settle(dispatcher, io, client, true),
@@ -254,13 +254,13 @@ pub(crate) fn restored(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId) {
             dispatcher.set_peer(conn, Peer::Nobody);
             io.abort(conn);
         }
-        // The kernel has asked the client what it has.
+        // The kernel has probed the client.
         Peer::Probe(_) => io.freeze(conn),
         Peer::Backend(_) | Peer::Nobody => {}
     }
 }
 
-/// A connection that was on its way in is in, or was not let in.
+/// Notes that an arriving connection was restored, or could not be.
 pub(crate) fn settle(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, is_in: bool) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     let flow = state.flow;
@@ -276,12 +276,12 @@ pub(crate) fn settle(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, is
     with(dispatcher, io, |owner, _, sink| owner.restored(flow, is_in, sink));
 }
 
-/// A client's connection has ended while it was to leave.
+/// A client's connection ended while it was about to leave.
 pub(crate) fn client_gone(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow) {
     with(dispatcher, io, |owner, _, sink| owner.client_gone(flow, sink));
 }
 
-/// An agent says something about connections. False if it cannot be.
+/// Handles an agent's message about connections. False if the message violates the protocol.
 pub(crate) fn heard(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -324,15 +324,15 @@ pub(crate) fn control_lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usiz
     with(dispatcher, io, |owner, now_ms, sink| owner.control_lost(now_ms, agent, sink));
 }
 
-/// Time has passed.
+/// Periodic work of the owner.
 pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
     with(dispatcher, io, |owner, now_ms, sink| owner.tick(now_ms, sink));
 }
 
-/// All connections are to come back as soon as their answers are out.
+/// Recalls all connections; each comes back once its answer is out.
 pub(crate) fn recall_all(dispatcher: &mut Dispatcher, io: &mut Io) {
     let mut flows: Vec<Flow> = dispatcher.moved.keys().copied().collect();
-    // In one order, so that a simulation can be run again.
+    // A fixed order lets a simulation be replayed.
     flows.sort_unstable();
     for flow in flows {
         with(dispatcher, io, |owner, _, sink| owner.recall(flow, sink));
@@ -354,7 +354,7 @@ fn ended(dispatcher: &mut Dispatcher, io: &mut Io, flow: Flow, ticket: Ticket, o
             failing::failed(dispatcher, io, client, 502, "the agent that had the answer was lost");
         }
         Outcome::Back { is_complete: true, .. } => answer::is_out(dispatcher, io, client),
-        // Of a request that a process before this one has read nothing is known.
+        // This process does not know a request that an earlier process read.
         Outcome::Back { answer_sent: 0, .. }
             if dispatcher.clients.get(client).is_some_and(|state| state.exchange.is_none()) =>
         {
@@ -425,7 +425,7 @@ mod tests {
             with(dispatcher, io, |_, _, sink| sink.is_probing(flow))
         };
         assert!(world.with(host, probe));
-        // Nobody has such a connection here.
+        // No host here has such a connection.
         world.run_for(SECOND);
         let is_out = |dispatcher: &mut Dispatcher, io: &mut Io| {
             assert!(dispatcher.probes.is_empty());

@@ -1,4 +1,4 @@
-//! What a dispatcher is made from.
+//! Options of a dispatcher.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,41 +13,41 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// Options of a dispatcher.
 pub struct DispatchOptions {
-    /// Where clients connect: connections to other addresses are not its own.
+    /// Addresses that clients connect to; connections to others are not this dispatcher's.
     pub listen: Vec<SocketAddr>,
-    /// Those of all event loops of this process, which steer by one table.
+    /// Clients of all event loops of this process, which share one steering table.
     pub clients: Clients,
     /// Agents, the primary first.
     pub backends: Vec<SocketAddr>,
-    /// The key that the agents have as well.
+    /// The key shared with the agents.
     pub key: SharedKey,
-    /// Who this is to the agents: the same after a restart, and nobody else's.
+    /// Identity towards the agents: unique, and the same after a restart.
     pub owner: OwnerId,
-    /// This run of the process.
+    /// Identifies this run of the process.
     pub instance: Instance,
     /// Whether answers go over the client's own connection.
     pub handover: Handover,
-    /// Where packets of moved connections are sent on from; none: they find their way.
+    /// Redirects packets of moved connections; `None`: the network routes them.
     pub steer: Option<Box<dyn Steer>>,
     /// Largest body of a request; larger ones are refused with 413.
     pub body_bytes_max: u64,
-    /// How long a connection may have no request.
+    /// Longest time without a request on a connection.
     pub idle_timeout_ns: u64,
-    /// How long the head of a request may take.
+    /// Time limit for the head of a request.
     pub head_timeout_ns: u64,
-    /// How long nothing may come within a body, and how long a client may take nothing of an
+    /// Longest silence within a body, and longest time for which a client takes nothing of an
     /// answer.
     pub body_timeout_ns: u64,
-    /// Bytes of a body that have to come within that time; fewer are no progress.
+    /// Bytes of a body required within that time; fewer are no progress.
     pub body_bytes_per_timeout: u64,
-    /// How long an agent may take for an answer to begin.
+    /// Time limit for an agent to begin an answer.
     pub answer_timeout_ns: u64,
-    /// Where nonces and the first ticket come from.
+    /// Source of nonces and of the first ticket.
     pub random: Random,
 }
 
 impl DispatchOptions {
-    /// True of an address that clients of this dispatcher connect to.
+    /// True if clients of this dispatcher connect to this address.
     pub(crate) fn serves(&self, local: SocketAddr) -> bool {
         let is = |listen: &SocketAddr| {
             let same = listen.ip().to_canonical() == local.ip().to_canonical();

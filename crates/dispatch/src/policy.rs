@@ -1,4 +1,4 @@
-//! Whether a large answer goes over the client's own connection or through here.
+//! Decides whether a large answer goes over the client's own connection or is relayed.
 
 use shunt_handover::message::Framing;
 use shunt_wire::http1::Version;
@@ -6,42 +6,42 @@ use shunt_wire::http1::Version;
 use crate::limits;
 use crate::metrics::Why;
 
-/// When connections are handed over.
+/// Policy for handing connections over.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Handover {
-    /// Never: every answer is relayed.
+    /// Relay every answer.
     #[default]
     Off,
-    /// Whenever an agent offers an answer, and nothing speaks against it.
+    /// Hand over every offered answer unless something prevents it.
     Auto,
 }
 
-/// What is known of an answer and of its client when it is decided on.
+/// Properties of an offered answer and its client that decide its path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) framing: Framing,
     pub(crate) version: Version,
-    /// The connection goes on after the answer.
+    /// The connection stays open after the answer.
     pub(crate) goes_on: bool,
-    /// All of the request has gone to the agent.
+    /// The agent has the whole request.
     pub(crate) is_read: bool,
-    /// Bytes that were written to the client, and that the kernel has not taken.
+    /// Bytes written to the client that the kernel has not taken.
     pub(crate) backlog: usize,
-    /// Bytes that were written to the agent, and that the kernel has not taken.
+    /// Bytes written to the agent that the kernel has not taken.
     pub(crate) link_backlog: usize,
 }
 
-/// What becomes of an answer.
+/// Decision on an offered answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// It is fetched from the agent and passes through here.
+    /// Fetch the answer from the agent and relay it.
     Relay(Why),
-    /// The agent gets the client's connection.
+    /// Give the agent the client's connection.
     HandOver,
 }
 
-/// Decides on an offer. An agent sends the head as it has offered it, which is as the client is to
-/// have it only if the connection goes on and is one of HTTP/1.1: of others the head says more.
+/// Decides on an offer. An agent sends the head as it offered it, which suits the client only if
+/// the connection is HTTP/1.1 and stays open: otherwise the head needs changes.
 pub(crate) fn decide(handover: Handover, offer: &Offer) -> Verdict {
     let against = [
         (handover == Handover::Off, Why::Off),

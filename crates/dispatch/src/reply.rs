@@ -1,4 +1,5 @@
-//! Answers of our own. All are errors, and say in a line what was wrong.
+//! Answers that the dispatcher makes itself. All are errors, with one line that says what was
+//! wrong.
 
 use shunt_reactor::Io;
 use tracing::debug;
@@ -6,8 +7,8 @@ use tracing::debug;
 use crate::metrics::Way;
 use crate::state::{Dispatcher, Exchange};
 
-/// Answers an exchange that has come to nothing, or a request that was refused (`None`). The
-/// connection goes on only if the whole request was read.
+/// Answers a failed exchange or a refused request (`None`). The connection stays open only if the
+/// whole request was read.
 pub(crate) fn error(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -47,11 +48,11 @@ pub(crate) fn error(
     }
 }
 
-/// The client may send its next request.
+/// Lets the client send its next request.
 pub(crate) fn next(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if dispatcher.is_draining {
-        // The head of the answer may have gone out before that was known; an idle connection may
-        // end at any time.
+        // The answer's head may have gone out before the drain began; an idle connection may end at
+        // any time.
         close(dispatcher, io, client);
         return;
     }
@@ -62,7 +63,7 @@ pub(crate) fn next(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     io.resume_reading(state.conn);
 }
 
-/// An answer of which the client has been given all.
+/// Ends an exchange whose answer the client has been given whole.
 pub(crate) fn whole(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, exchange: &Exchange) {
     dispatcher.metrics.answers.of(Way::Relayed).add(1);
     match exchange.answer.as_ref().is_some_and(|answer| answer.goes_on) {
@@ -71,8 +72,8 @@ pub(crate) fn whole(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, exc
     }
 }
 
-/// Closes a client's connection when what was written has gone out. That may take as long as the
-/// client takes something: the loop itself waits for a short time only.
+/// Closes a client's connection once its output has gone out, for as long as the client goes on
+/// taking it: the event loop itself would wait only briefly.
 pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     if io.backlog(state.conn) > 0 {
@@ -88,8 +89,7 @@ pub(crate) fn close(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     }
 }
 
-/// Cuts a client off: its connection is reset, so that what it has of an answer is not taken for
-/// all of it.
+/// Cuts a client off with a reset, so that it does not take a part of an answer for the whole.
 pub(crate) fn cut(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if let Some(state) = dispatcher.remove_client(client) {
         dispatcher.metrics.cut.add(1);
@@ -97,7 +97,7 @@ pub(crate) fn cut(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     }
 }
 
-/// RFC 9110, section 15, and RFC 6585.
+/// Reason phrases of RFC 9110, section 15, and RFC 6585.
 fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",

@@ -1,4 +1,4 @@
-//! The rest of an answer: how it is asked for, and how it is told from everything else.
+//! The rest of an answer: the request for it, and the check of what comes.
 
 use shunt_handover::limits::{ETAG_BYTES_MAX, HEAD_BYTES_MAX};
 use shunt_handover::message::Framing;
@@ -8,11 +8,11 @@ use shunt_wire::http1::{
 
 use crate::limits;
 
-/// What an agent passes on.
+/// Limits of heads that agents pass on.
 const ANSWER_HEAD: HeadLimits =
     HeadLimits { head_bytes: HEAD_BYTES_MAX, line_bytes: HEAD_BYTES_MAX, fields: 256 };
 
-/// Fields of a request that ask for another part than the rest, or for none.
+/// Request fields that would ask for another part than the rest, or for none.
 const LEFT_OUT: [&[u8]; 6] = [
     b"range",
     b"if-range",
@@ -22,22 +22,21 @@ const LEFT_OUT: [&[u8]; 6] = [
     b"if-unmodified-since",
 ];
 
-/// The rest of an answer, as far as another backend can be asked for it.
+/// The rest of an answer that another backend can be asked for.
 #[derive(Debug)]
 pub(crate) struct Rest {
     etag: Vec<u8>,
-    /// What the client has not got: the first and the last byte, of so many.
+    /// First and last byte that the client lacks, and the total.
     range: ContentRange,
-    /// Bytes of the head in front of it, which are sent with it where the connection is handed
-    /// over.
+    /// Bytes of the head before the rest, which go out with it when the connection is handed over.
     head_bytes: u64,
-    /// It was asked for, and its head has not come.
+    /// The rest was requested, and its head has not come.
     is_awaited: bool,
     tries: u8,
 }
 
 impl Rest {
-    /// All of an answer to a GET, none of which has been sent.
+    /// The whole of a GET's answer, before any of it is sent.
     pub(crate) fn of(head: &[u8], framing: Framing) -> Option<Box<Rest>> {
         let Framing::Length(length) = framing else { return None };
         if length < limits::RESUMED_BYTES_MIN {
@@ -62,13 +61,12 @@ impl Rest {
         }))
     }
 
-    /// True from the request for it until its head has come.
+    /// True from the request for the rest until its head has come.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
 
-    /// It is asked for, but for what the client has got by now, unless that was done too often.
-    /// None of it may be left.
+    /// Notes a request for the last `left` bytes, at least one; false if too many were made.
     pub(crate) fn ask(&mut self, left: u64) -> bool {
         self.range.first = self.range.last + 1 - left;
         self.is_awaited = true;
@@ -76,17 +74,18 @@ impl Rest {
         self.tries <= limits::RESUMES_MAX
     }
 
-    /// Its head has come.
+    /// The head of the rest has come.
     pub(crate) fn begins(&mut self) {
         self.is_awaited = false;
     }
 
-    /// It is offered, with a head of so many bytes.
+    /// The rest is offered with a head of `bytes` bytes.
     pub(crate) fn set_head(&mut self, bytes: u64) {
         self.head_bytes = bytes;
     }
 
-    /// So many bytes of it and its head have been sent; what is left, or none if that cannot be.
+    /// Notes that `bytes` of head and rest have been sent; returns the bytes left, or `None` if
+    /// that cannot be.
     pub(crate) fn sent(&mut self, bytes: u64) -> Option<u64> {
         if !self.follows(bytes) {
             return None;
@@ -95,18 +94,18 @@ impl Rest {
         Some(self.left())
     }
 
-    /// True if it can go on behind so many bytes of it and its head: never within the head, which
-    /// another server may have otherwise.
+    /// True if the rest can go on after `bytes` of head and rest: never within the head, which may
+    /// differ on another server.
     pub(crate) fn follows(&self, bytes: u64) -> bool {
         bytes.checked_sub(self.head_bytes).is_some_and(|body| body <= self.left())
     }
 
-    /// Bytes that the client has not got.
+    /// Bytes that the client lacks.
     fn left(&self) -> u64 {
         (self.range.last + 1).saturating_sub(self.range.first)
     }
 
-    /// The request for it, made of the one for the whole.
+    /// Builds the request for the rest from the one for the whole.
     pub(crate) fn request(&self, whole: &[u8]) -> Vec<u8> {
         let fields = whole.strip_suffix(b"\r\n").unwrap_or(whole);
         let mut request = Vec::with_capacity(whole.len() + self.etag.len() + 80);
@@ -123,7 +122,7 @@ impl Rest {
         request
     }
 
-    /// True of the head of an answer that is this rest and nothing else.
+    /// True if the head announces exactly this rest.
     pub(crate) fn is_in(&self, head: &[u8]) -> bool {
         let mut reader = HeadReader::new(ANSWER_HEAD);
         let Ok(Some(head)) = reader.read(head) else { return false };
@@ -136,7 +135,7 @@ impl Rest {
     }
 }
 
-/// The status of a head as agents pass it on.
+/// Status in a head as agents pass it on.
 pub(crate) fn status_of(head: &[u8]) -> Option<u16> {
     let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     std::str::from_utf8(status).ok()?.parse().ok()
@@ -173,7 +172,7 @@ mod tests {
         ] {
             assert!(rest(&other, 100_000).is_none(), "{other}");
         }
-        // A part has one only if it says which it is.
+        // A part has a rest only if the head says which part it is.
         assert!(rest(&WHOLE.replace("200", "206"), 100_000).is_none());
         assert!(rest(&part(5, 100_004, 200_000, "\"a-1\""), 100_000).is_some());
         assert!(rest(&part(5, 100_005, 200_000, "\"a-1\""), 100_000).is_none());

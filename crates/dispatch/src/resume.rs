@@ -1,15 +1,15 @@
-//! An answer that breaks off goes on with its rest from another backend, where that is certain to
-//! be the rest of it.
+//! Resumes an answer that breaks off, with the rest from another backend, where it is certain to be
+//! the rest of the same answer.
 //!
-//! Certain is what has the same strong entity tag and the same length (RFC 9110, section 8.8.1).
-//! The rest is asked for by `Range` and `If-Range`, and what comes has to say that it is these
-//! bytes of that whole. Its head is for us alone: the client has had one. Never is anything put
-//! behind a part of an answer that does not follow it; whose rest cannot be had is cut off, as it
-//! would be without all this.
+//! It is certain if the strong entity tag and the length are the same (RFC 9110, section 8.8.1).
+//! The dispatcher asks for the rest by `Range` and `If-Range`, and the answer must say that it is
+//! these bytes of that whole. Its head stays here: the client has had one. Bytes that do not
+//! continue a part must never be sent behind it; if the rest cannot be had, the client is cut off,
+//! as it would be without this module.
 //!
-//! That leaves out answers in chunks and those that end with the connection, of which nobody knows
-//! what is left; those with a weak tag or none; several ranges in one answer; whatever is no GET,
-//! or has a body or a very long head.
+//! Excluded are answers in chunks and those that end with the connection, whose length is unknown;
+//! answers with a weak tag or none; several ranges in one answer; and requests that are not GET,
+//! have a body or a very long head.
 
 use shunt_handover::message::Framing;
 use shunt_reactor::Io;
@@ -19,27 +19,27 @@ use crate::rest::{Rest, status_of};
 use crate::state::{Answer, Dispatcher, Exchange};
 use crate::{failing, limits, reply};
 
-/// What an agent says of an answer that is to be a rest.
+/// Result of checking an offered answer.
 pub(crate) enum Offered {
-    /// It is not, or was not asked for as one.
+    /// The answer is not a rest, and none was requested.
     NoRest,
-    /// It is, with so many bytes in front that the client is not to have.
+    /// The answer is the rest; this many bytes before it are not for the client.
     Rest(u64),
-    /// It should be, and is not, and has been dealt with; or there is none to be offered.
+    /// The answer should be the rest and is not, and has been dealt with; or it must not be
+    /// offered.
     Wrong,
 }
 
-/// All of an answer, if another backend could be asked for a rest of it.
+/// The rest of a whole answer, if another backend could be asked for it.
 pub(crate) fn of(exchange: &Exchange, head: &[u8], framing: Framing) -> Option<Box<Rest>> {
-    // A body has gone by, and a long head is not kept for as long as an answer takes.
+    // A body is already gone, and a long head is not kept for the duration of an answer.
     let is_alone = exchange.body.is_none() && exchange.body_bytes == 0;
     let is_short = exchange.head.len() <= limits::RESUMED_REQUEST_BYTES_MAX;
     let is_get = exchange.is_read && !exchange.to_head && is_alone && is_short;
     is_get.then(|| Rest::of(head, framing)).flatten()
 }
 
-/// An agent offers an answer: looks whether it is the rest that it was asked for, or one of which
-/// there may be a rest.
+/// Checks an offered answer: it may be the requested rest, or one that has a rest.
 pub(crate) fn offered(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -62,7 +62,7 @@ pub(crate) fn offered(
             rest.set_head(head.len() as u64);
             Offered::Rest(head.len() as u64)
         }
-        // An answer of which some has been relayed is none to be offered.
+        // An answer that has partly been relayed must not be offered.
         _ if has_begun => Offered::Wrong,
         _ => {
             exchange.rest = of(exchange, head, framing);
@@ -71,7 +71,7 @@ pub(crate) fn offered(
     }
 }
 
-/// The head of an answer that is to be a rest: it ends here.
+/// Takes the head of an answer that should be a rest; the head is not passed on.
 pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head: &[u8]) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     let Some(rest) = state.exchange.as_mut().and_then(|exchange| exchange.rest.as_mut()) else {
@@ -87,15 +87,14 @@ pub(crate) fn head(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, head
     }
 }
 
-/// What came is not the rest: it is of another version, or the server has no parts of it.
+/// The answer is not the rest: its version differs, or the server does not support ranges.
 fn refused(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     if let Some(exchange) = failing::give_up(dispatcher, io, client) {
         go_on(dispatcher, io, client, exchange, "a backend has not the same");
     }
 }
 
-/// A client's connection is back with a part of its answer, of which this is how many bytes, those
-/// of the head among them.
+/// Takes a client's connection that is back with `answer_sent` bytes of its answer, head included.
 pub(crate) fn came_back(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, answer_sent: u64) {
     let Some(mut exchange) = dispatcher.take_exchange(client) else {
         return reply::cut(dispatcher, io, client);
@@ -107,8 +106,8 @@ pub(crate) fn came_back(dispatcher: &mut Dispatcher, io: &mut Io, client: usize,
     go_on(dispatcher, io, client, exchange, "the server has broken off its answer");
 }
 
-/// An answer has broken off here; whoever sent it knows no more of it. Its rest is asked for, or
-/// its client cut off.
+/// Resumes an answer that broke off and whose sender has forgotten it: requests the rest, or cuts
+/// the client off.
 pub(crate) fn go_on(
     dispatcher: &mut Dispatcher,
     io: &mut Io,
@@ -122,7 +121,7 @@ pub(crate) fn go_on(
         return reply::cut(dispatcher, io, client);
     };
     if left == 0 {
-        // It broke off behind its last byte.
+        // The answer broke off after its last byte.
         return reply::whole(dispatcher, io, client, &exchange);
     }
     let may_be = rest.ask(left);

@@ -1,4 +1,4 @@
-//! Events of the loop, each handed to the step that it is about, and what time brings.
+//! Events of the loop, each handed to the step it concerns, and the periodic work.
 
 use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -15,13 +15,13 @@ use crate::policy::Handover;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Link, Peer, Place};
 
-/// The timer that comes round.
+/// Key of the periodic timer.
 const TICK: u64 = 1;
 
-/// An order of the process.
+/// Order from the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DispatchMail {
-    /// Take no new requests, finish those that there are, and end.
+    /// Take no new requests, finish those under way, and end.
     Drain,
     /// End now.
     End,
@@ -40,7 +40,7 @@ impl Service for Dispatcher {
     }
 
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
-        // The agent speaks first.
+        // The agent sends first.
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
@@ -113,7 +113,7 @@ impl Service for Dispatcher {
     fn turn_ended(&mut self, io: &mut Io) {
         crowd::look(self, io);
         self.show();
-        // What was written to clients last has to be taken by them as well.
+        // Clients must also have taken the last bytes written to them.
         let links = self
             .backends
             .iter()
@@ -126,7 +126,7 @@ impl Service for Dispatcher {
 }
 
 impl Dispatcher {
-    /// What is counted elsewhere is copied over once per turn.
+    /// Copies levels that live in other structures to the metrics, once per turn.
     fn show(&self) {
         let metrics = &self.metrics;
         metrics.turns.add(1);
@@ -141,7 +141,7 @@ impl Dispatcher {
     }
 }
 
-/// What a client waits for, or is waited for, when its time is over.
+/// Cause of a client's missed deadline.
 #[derive(Clone, Copy)]
 enum Late {
     Idle,
@@ -150,7 +150,7 @@ enum Late {
     Answer,
     Rest,
     Taking,
-    /// The rest of a body, whose answer has begun.
+    /// The rest of a request body whose answer has begun.
     BodyBehindAnswer,
 }
 
@@ -192,7 +192,7 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
         return Some(Late::Taking);
     }
     if has_untaken {
-        // As long as it takes what came before, nothing is asked of it, and then it has its time.
+        // While the client takes earlier output its time does not run.
         client.deadline_ns = client.deadline_ns.max(now_ns + body_timeout_ns);
         return None;
     }
@@ -201,7 +201,7 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
         None => is_over.then_some(if client.is_in_head { Late::Head } else { Late::Idle }),
         Some(exchange) if exchange.answer.is_some() => {
             let is_awaited = exchange.rest.as_ref().is_some_and(|rest| rest.is_awaited());
-            // One that is held up by its server is not asked for.
+            // A body held up by its server is not expected from the client.
             let has_more = exchange.body.is_some() && !io.is_paused(client.conn);
             match (is_awaited, has_more) {
                 (true, _) => is_over.then_some(Late::Rest),
@@ -209,7 +209,7 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
                 (false, false) => None,
             }
         }
-        // Whose body is not read for want of credit waits for the backend.
+        // A body that is not read for lack of credit waits for the backend.
         Some(exchange) if exchange.body.is_none() || io.is_paused(client.conn) => {
             is_over.then_some(Late::Answer)
         }

@@ -1,4 +1,4 @@
-//! What a dispatcher has: clients with their exchanges, and links to the agents.
+//! State of a dispatcher: clients with their exchanges, and links to the agents.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -24,24 +24,24 @@ pub struct Dispatcher {
     pub(crate) options: DispatchOptions,
     peers: Peers<Peer>,
     pub(crate) clients: Slab<Client>,
-    /// In the order of the options, so that the first is the primary.
+    /// Agents in the order of the options; the first is the primary.
     pub(crate) backends: Vec<Backend>,
-    /// Whose exchange a ticket names.
+    /// Client whose exchange a ticket names.
     pub(crate) tickets: HashMap<Ticket, usize>,
     next_ticket: u64,
-    /// Where the search for the backend with the fewest requests starts, so that equals take turns.
+    /// Start of the next search for the least loaded backend, so that equals take turns.
     pub(crate) next_backend: usize,
-    /// Nothing new is taken, and the loop ends when what there is has ended.
+    /// The dispatcher takes no new work, and the loop ends with the last of the old.
     pub(crate) is_draining: bool,
     pub(crate) metrics: Arc<Metrics>,
-    /// Which connections are with agents, or on their way.
+    /// Hand-over state of connections that are with agents, or on their way.
     pub(crate) owner: Owner,
     pub(crate) steer: Box<dyn Steer>,
-    /// The clients of these.
+    /// Clients of these connections.
     pub(crate) moved: HashMap<Flow, usize>,
-    /// Those that are in the loop as [`Peer::Probe`].
+    /// Flows that are in the loop as [`Peer::Probe`].
     pub(crate) probes: Slab<Flow>,
-    /// All clients.
+    /// Keys of all clients by flow.
     pub(crate) of_flow: HashMap<Flow, usize>,
     pub(crate) weight: Weight,
 }
@@ -53,28 +53,28 @@ pub(crate) enum Peer {
     Nobody,
     Client(usize),
     Backend(usize),
-    /// A connection that nobody has is put in to be reset.
+    /// A connection that no process has, restored to be reset.
     ToBeReset,
-    /// One whose agent is lost is put in and taken out, so that its client says what it has.
+    /// A connection whose agent is lost, restored and frozen so that its client reveals its state.
     Probe(usize),
 }
 
-/// Where a client's connection is.
+/// Place of a client's connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
     Here,
-    /// It is taken out of the loop at the end of this turn.
+    /// The loop freezes the connection at the end of this turn.
     Leaving,
     /// With an agent, or nowhere.
     Away,
-    /// It is put into the loop.
+    /// The loop is restoring the connection.
     Arriving,
 }
 
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// While the connection is here.
+    /// Valid while the connection is here.
     pub(crate) conn: ConnId,
     pub(crate) flow: Flow,
     pub(crate) place: Place,
@@ -82,19 +82,18 @@ pub(crate) struct Client {
     pub(crate) reader: HeadReader,
     /// The head of a request has begun.
     pub(crate) is_in_head: bool,
-    /// By then something has to come of the client, or the answer has to begin.
+    /// Time by which the client must send, or the answer begin.
     pub(crate) deadline_ns: u64,
     pub(crate) exchange: Option<Exchange>,
-    /// It is closed when it has taken what was written.
+    /// The connection closes once its output has been taken.
     pub(crate) is_closing: bool,
-    /// Writes to it when they were looked at last, and since when there were no more although there
-    /// is something to write.
+    /// Writes to the connection at the last check, and since when pending output has not moved.
     pub(crate) writes: u64,
     pub(crate) stalled_since_ns: u64,
-    /// When it was decided that its connection goes to an agent, until it is back; none of one that
-    /// another process has handed over.
+    /// Time of the decision to hand the connection over, until it is back; `None` if another
+    /// process made it.
     pub(crate) leaves_ns: Option<u64>,
-    /// When it was given to the loop to be put in.
+    /// Time at which the loop began to restore it.
     pub(crate) arrives_ns: u64,
 }
 
@@ -103,40 +102,40 @@ pub(crate) struct Client {
 pub(crate) struct Exchange {
     pub(crate) ticket: Ticket,
     pub(crate) backend: usize,
-    /// The head as the backend gets it; kept while it, or a request for the rest of its answer, may
-    /// be sent to another.
+    /// Head as the backend gets it; kept while the request, or one for the rest of its answer, may
+    /// go to another.
     pub(crate) head: Vec<u8>,
     pub(crate) is_read: bool,
     pub(crate) is_idempotent: bool,
     pub(crate) to_head: bool,
     pub(crate) version: Version,
-    /// The client would go on with the connection.
+    /// The client wants the connection to stay open.
     pub(crate) keep_alive: bool,
-    /// Of the request, until it is complete.
+    /// Reader of the request's body, until it is complete.
     pub(crate) body: Option<BodyReader>,
     /// Bytes of the body so far.
     pub(crate) body_bytes: u64,
-    /// Of these, those since it was given its time.
+    /// Bytes of the body since its deadline was last set.
     pub(crate) progress_bytes: u64,
-    /// Bytes of the body that the agent still takes.
+    /// Bytes of the body that the agent still accepts.
     pub(crate) request_credit: u64,
-    /// It was sent to a second backend.
+    /// The request was sent to a second backend.
     pub(crate) is_repeated: bool,
     pub(crate) answer: Option<Answer>,
     /// Interim answers of the backend.
     pub(crate) interim: u32,
-    /// What of the answer another backend can be asked for, should it break off.
+    /// Part of the answer that another backend can be asked for if it breaks off.
     pub(crate) rest: Option<Box<Rest>>,
 }
 
 /// An answer whose head has gone to the client.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Bytes that are still to come, if the head says how many there are.
+    /// Bytes still to come, if the head says how many.
     pub(crate) left: Option<u64>,
-    /// Bytes that have come and for which the agent was given no credit yet.
+    /// Bytes received for which the agent has no new credit yet.
     pub(crate) uncredited: u32,
-    /// The client's connection goes on after it.
+    /// The client's connection stays open after the answer.
     pub(crate) goes_on: bool,
 }
 
@@ -145,27 +144,27 @@ pub(crate) struct Answer {
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     pub(crate) link: Link,
-    /// Requests that it carries out for this loop.
+    /// Requests that the agent carries out for this loop.
     pub(crate) in_flight: usize,
-    /// How long it is left alone when it cannot be reached the next time.
+    /// Delay after the next failed connect.
     pub(crate) back_off_ns: u64,
-    /// When something came from it last, and when it was asked whether it is there.
+    /// Time of the agent's last message, and of the last ping to it.
     pub(crate) heard_ns: u64,
     pub(crate) pinged_ns: u64,
-    /// Too much is written and not taken: no bodies are read for it.
+    /// Too much output is pending: no bodies are read for the agent.
     pub(crate) is_full: bool,
-    /// It was said in the log that it cannot be reached.
+    /// The log already says that the agent cannot be reached.
     pub(crate) is_told: bool,
 }
 
-/// How far a control connection is.
+/// State of a control connection.
 #[derive(Debug)]
 pub(crate) enum Link {
-    /// There is none; to be tried then.
+    /// No connection; the next try is due at `until_ns`.
     Down {
         until_ns: u64,
     },
-    /// Connecting, or showing one another the key, until then at the latest.
+    /// Connecting, or proving the key to each other, until `until_ns`.
     Opening {
         conn: ConnId,
         handshake: Box<OwnerHandshake>,
@@ -174,7 +173,7 @@ pub(crate) enum Link {
     Open(Box<Open>),
 }
 
-/// A control connection on which both sides have shown that they have the key.
+/// A control connection on which both sides have proved that they have the key.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) conn: ConnId,
@@ -183,7 +182,7 @@ pub(crate) struct Open {
 }
 
 impl Dispatcher {
-    /// A dispatcher that has not connected to its agents.
+    /// Creates a dispatcher that has not connected to its agents.
     pub fn new(mut options: DispatchOptions) -> Self {
         let mut first = [0; 8];
         (options.random)(&mut first);
@@ -198,7 +197,7 @@ impl Dispatcher {
             clients: Slab::new(),
             backends,
             tickets: HashMap::new(),
-            // Room to count up for as long as any process lives.
+            // Starting below 2^63 leaves room to count.
             next_ticket: u64::from_be_bytes(first) >> 1,
             next_backend: 0,
             is_draining: false,
@@ -212,22 +211,22 @@ impl Dispatcher {
         }
     }
 
-    /// Connections of clients that are with agents, or on their way.
+    /// Number of clients' connections that are with agents, or on their way.
     pub fn moved(&self) -> usize {
         self.owner.flows()
     }
 
-    /// What it has done so far, as it counts on.
+    /// The dispatcher's metrics.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
     }
 
-    /// Backends that can be sent requests.
+    /// Number of backends that can be sent requests.
     pub fn backends_up(&self) -> usize {
         self.backends.iter().filter(|backend| backend.is_up()).count()
     }
 
-    /// Requests that are being carried out.
+    /// Number of requests under way.
     pub fn exchanges(&self) -> usize {
         self.tickets.len()
     }
@@ -251,7 +250,7 @@ impl Dispatcher {
     pub(crate) fn remove_client(&mut self, key: usize) -> Option<Client> {
         let state = self.clients.try_remove(key)?;
         self.options.clients.left(state.flow);
-        // The next one of these addresses may be there already.
+        // A newer connection of these addresses may have replaced the entry.
         if self.of_flow.get(&state.flow) == Some(&key) {
             self.of_flow.remove(&state.flow);
         }
@@ -264,7 +263,7 @@ impl Dispatcher {
         Ticket(self.next_ticket)
     }
 
-    /// Takes the exchange of a client away, which has ended or failed.
+    /// Removes a client's exchange, which has ended or failed.
     pub(crate) fn take_exchange(&mut self, client: usize) -> Option<Exchange> {
         let exchange = self.clients.get_mut(client)?.exchange.take()?;
         self.tickets.remove(&exchange.ticket);
@@ -316,7 +315,7 @@ impl Backend {
         matches!(self.link, Link::Open(_))
     }
 
-    /// Bytes that were written to it, and that the kernel has not taken.
+    /// Bytes written to the agent that the kernel has not taken.
     pub(crate) fn backlog(&self, io: &Io) -> usize {
         if let Link::Open(open) = &self.link { io.backlog(open.conn) } else { 0 }
     }

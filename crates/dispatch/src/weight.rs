@@ -1,12 +1,12 @@
-//! What all clients are known to take up together.
+//! Estimate of the bytes that all clients take up together.
 
 use crate::limits;
 
-/// What all clients of an event loop take up.
+/// Bytes of all clients of an event loop.
 #[derive(Debug)]
 pub(crate) struct Weight {
     pub(crate) most: usize,
-    /// As they were weighed last, and what has come since.
+    /// Bytes at the last weighing, and those added since.
     pub(crate) weighed: usize,
     grown: usize,
 }
@@ -18,18 +18,18 @@ impl Default for Weight {
 }
 
 impl Weight {
-    /// There are so many bytes more. What has gone since is seen when they are weighed again.
+    /// Adds bytes. Bytes that have gone since are noticed at the next weighing.
     pub(crate) fn grow(&mut self, bytes: usize) {
         self.grown += bytes;
     }
 
-    /// They were weighed.
+    /// Notes the result of a weighing.
     pub(crate) fn set(&mut self, bytes: usize) {
         (self.weighed, self.grown) = (bytes, 0);
     }
 
-    /// They may be too much. Close below the bound not every byte has all weighed again: it is
-    /// passed by a sixteenth.
+    /// True if a weighing is due. Close to the limit it may be exceeded by a sixteenth, so that not
+    /// every byte causes one.
     pub(crate) fn is_due(&self) -> bool {
         self.weighed + self.grown > self.most && self.grown > self.most / 16
     }

@@ -1,4 +1,4 @@
-//! An agent that says it has connections which other loops of the same process have.
+//! Tests with an agent that claims connections which other loops of the same process have.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn key() -> SharedKey {
     SharedKey::new(&[1; 20]).expect("it is long enough")
 }
 
-/// An agent that has the key, carries nothing out, and says what the test has it say.
+/// An agent with the key that does nothing except send what the test tells it to.
 struct Liar {
     handshake: AgentHandshake,
     open: HashMap<ConnId, Option<Box<Established>>>,
@@ -90,7 +90,7 @@ impl Service for Liar {
     fn turn_ended(&mut self, _: &mut Io) {}
 }
 
-/// A client, which waits.
+/// A client that waits.
 struct Asker;
 
 impl Service for Asker {
@@ -108,7 +108,7 @@ impl Service for Asker {
     fn turn_ended(&mut self, _: &mut Io) {}
 }
 
-/// The one table of the host.
+/// The host's steering table, shared by its loops.
 #[derive(Clone, Debug, Default)]
 struct Table(Arc<Mutex<HashMap<Flow, SocketAddr>>>);
 
@@ -131,7 +131,7 @@ impl Steer for Table {
     }
 }
 
-/// Two loops of one process, of which the second has a client, and an agent that both speak with.
+/// Two loops of one process, the second with a client, and an agent connected to both.
 struct Loops {
     world: World,
     agent: HostId<Liar>,
@@ -157,7 +157,7 @@ impl Loops {
             };
             world.add("dispatcher", Dispatcher::new(dispatcher))
         });
-        // The kernel gives new connections to one loop or another; here to the second.
+        // The kernel gives a new connection to any loop; here to the second.
         world.listen(loops[1], address(1, 80));
         let client = world.add("client", Asker);
         let mut scene = Self { world, agent, loops, client, clients, table };
@@ -166,7 +166,7 @@ impl Loops {
         scene
     }
 
-    /// The client has asked, and waits for its answer.
+    /// Flow of a client that has sent a request and waits.
     fn flow_of_client(&mut self) -> Flow {
         let dispatcher = self.loops[1];
         self.world.with(self.client, |_, io| {
@@ -179,7 +179,7 @@ impl Loops {
         client.flow
     }
 
-    /// What an owner answers to what the agent says.
+    /// Sends a message to an owner; returns the owner's replies.
     fn say(&mut self, owner: u64, ticket: u64, message: &Message<'_>) -> Vec<String> {
         self.world
             .with(self.agent, |agent, io| agent.say(io, OwnerId(owner), Ticket(ticket), message));
@@ -188,7 +188,7 @@ impl Loops {
         answers.into_iter().map(str::to_owned).collect()
     }
 
-    /// The agent says that it has this connection, of a process before.
+    /// Claims that the agent has this connection from an earlier process.
     fn hold(&mut self, owner: u64, ticket: u64, flow: Flow) -> Vec<String> {
         self.say(
             owner,
@@ -202,7 +202,7 @@ impl Loops {
 fn no_agent_is_believed_to_have_a_connection_that_another_loop_has() {
     let mut scene = Loops::new();
     let flow = scene.flow_of_client();
-    // In whichever loop, and however its addresses are written.
+    // The loop and the notation of the addresses make no difference.
     let mapped = |address: SocketAddr| match address.ip() {
         IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
         IpAddr::V6(_) => address,

@@ -1,4 +1,5 @@
-//! Answers that break off go on from another backend, where that is certain to be the rest of them.
+//! Answers that break off go on from another backend, where the rest is certain to be that of the
+//! same answer.
 
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};
 
@@ -9,8 +10,8 @@ use crate::{check, draw};
 
 const LARGE: usize = 8 << 20;
 
-/// A client has a part of its answer, and the server that it comes from dies; it is back a little
-/// later, as another version.
+/// A client has a part of its answer when the server dies; the server restarts later with another
+/// version.
 fn within_the_first(request: Request, backends: usize, hands_over: bool) -> Scene {
     let plan = vec![vec![request, Request::Length(10)]];
     let mut scene = match hands_over {
@@ -61,7 +62,7 @@ fn what_another_server_has_in_another_version_is_never_put_behind_a_part() {
             );
             assert_eq!(check(&scene, 0, true), 1);
             let counted = scene.counted();
-            // It is asked, and what it says is compared.
+            // The other server is asked, and its answer is compared.
             assert!(
                 counted.resumed >= asked && (asked > 0 || counted.resumed == 0),
                 "{request:?}: {counted:?}"

@@ -1,4 +1,4 @@
-//! A client that carries out a plan and keeps what came of each request.
+//! A client that carries out a plan and keeps the outcome of each request.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,17 +11,17 @@ use crate::requests::{Request, unchunked};
 const CONNECT_NS: u64 = 5_000_000_000;
 const RETRY_NS: u64 = 20_000_000;
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// An answer that the client takes for whole.
+    /// An answer that the client takes for complete.
     Whole { status: u16, body: Vec<u8> },
-    /// The connection ended, and the client knows that it has no whole answer.
+    /// The connection ended, and the client knows that its answer is incomplete.
     Broken,
 }
 
 impl Outcome {
-    /// In short.
+    /// A short description.
     pub(crate) fn words(&self) -> String {
         match self {
             Outcome::Whole { status, body } => {
@@ -43,13 +43,13 @@ pub(crate) struct Client {
     /// Requests sent ahead of answers.
     depth: usize,
     conn: Option<ConnId>,
-    /// Of the plan, those that were sent and have no outcome.
+    /// Requests of the plan that were sent and have no outcome.
     in_flight: VecDeque<usize>,
     sent: usize,
     reader: HeadReader,
     answer: Option<(u16, Framing, BodyReader, bool)>,
     raw: Vec<u8>,
-    /// The body of the request in front waits for `100 Continue`.
+    /// The body of the first request waits for `100 Continue`.
     withheld: bool,
     pub(crate) is_started: bool,
 }
@@ -80,13 +80,13 @@ impl Client {
         self.conn
     }
 
-    /// Resets its connection, and goes on with another behind what was asked for on it.
+    /// Resets the connection; goes on with another, after the requests sent on this one.
     pub(crate) fn give_up(&mut self, io: &mut Io, conn: ConnId) {
         io.abort(conn);
         self.closed(io, conn, CloseReason::Reset);
     }
 
-    /// A part of an answer has come.
+    /// True if a part of an answer has come.
     pub(crate) fn has_begun(&self) -> bool {
         self.answer.is_some()
     }
@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    /// Reads one head or a part of a body; `None` if there is too little.
+    /// Reads one head or a part of a body; `None` if more bytes are needed.
     fn step(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> Option<usize> {
         if let Some((status, framing, body, goes_on)) = &mut self.answer {
             let taken = body.take(data).expect("chunks are right");
@@ -137,7 +137,7 @@ impl Client {
         let says_close = head.field("connection") == Some(b"close");
         self.reader.reset();
         if status == 100 {
-            // With requests sent ahead it may be for one whose body has gone by.
+            // With requests sent ahead, the 100 may be for one whose body is already sent.
             if self.withheld {
                 self.withheld = false;
                 let last = *self.in_flight.back().unwrap();
@@ -161,7 +161,7 @@ impl Client {
         self.outcomes.push(Outcome::Whole { status, body });
         self.in_flight.pop_front();
         if !goes_on {
-            // What was sent behind it is not answered on this connection: it is sent once more.
+            // Requests sent behind it get no answer on this connection: send them again.
             io.close(conn);
             self.restart(io, self.outcomes.len());
             return;
@@ -169,7 +169,7 @@ impl Client {
         self.send(io, conn);
     }
 
-    /// Goes on with another connection, from this request.
+    /// Goes on with another connection, starting at this request.
     fn restart(&mut self, io: &mut Io, from: usize) {
         self.conn = None;
         self.in_flight.clear();

@@ -1,4 +1,4 @@
-//! Many clients at once, of which each keeps within its own bounds.
+//! Many clients at once, each within its own bounds.
 
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND};
 
@@ -6,14 +6,13 @@ use crate::client::Outcome;
 use crate::requests::Request;
 use crate::scene::Scene;
 
-/// What all clients may take up here.
+/// Limit on the bytes of all clients.
 const ALL_BYTES_MAX: usize = 1 << 20;
 const MANY: usize = 20;
 
 #[test]
 fn of_many_that_take_nothing_those_are_cut_off_that_have_most_and_others_are_answered() {
-    // Sent ahead of the answers, each of which is so small that its server's connection is soon
-    // free again.
+    // Pipelined requests for answers so small that the connection to the server is soon free again.
     let ahead = "GET /length/60000 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(8);
     let mut plans = vec![vec![Request::Raw(ahead)]; MANY];
     plans.push(vec![Request::Length(1_000); 5]);

@@ -1,6 +1,6 @@
 //! Client, dispatcher, agents and servers in one simulated world: whatever the network and the
-//! processes do, a client never has a wrong byte, and never takes a part of an answer for all of
-//! it.
+//! processes do, a client never gets a wrong byte, and never takes a part of an answer for the
+//! whole.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,14 +30,14 @@ fn draw(seed: u64) -> Vec<Request> {
     (0..REQUESTS).map(|_| Request::draw(&mut random)).collect()
 }
 
-/// Checks each outcome against what the server has said; with faults, errors of the dispatcher and
+/// Checks each outcome against the server's answer; with faults, errors of the dispatcher and
 /// visible ends are right as well.
 fn check(scene: &Scene, client: usize, may_fail: bool) -> usize {
     let service = scene.world.host(scene.clients[client]);
     let mut whole = 0;
     for (request, outcome) in service.plan.iter().zip(&service.outcomes) {
         match outcome {
-            // What ends with the connection ends with the server's process as well, and nobody can
+            // An answer that ends with the connection also ends when the server dies; no client can
             // tell.
             Outcome::Whole { status: 200, body }
                 if scene.origins_restarted > 0 && matches!(request, Request::UntilClose(_)) =>
@@ -69,7 +69,7 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
     for_seeds(12, |seed| {
         let mut scene = Scene::new(seed, Options::calm(), 2, vec![draw(seed), draw(!seed)]);
         scene.wait_for_backends();
-        // So small that nearly everything is cut, and not so small that time-outs are reached.
+        // Small enough to cut nearly everything, and large enough that no time-outs pass.
         scene.world.set_options(Options { window_bytes: 512..8192, ..Options::crumbs() });
         assert!(scene.run(600 * SECOND), "not all was answered: {}", scene.words());
         assert_eq!(check(&scene, 0, false) + check(&scene, 1, false), 2 * REQUESTS);
@@ -230,8 +230,7 @@ fn requests_that_are_refused_are_told_why() {
 #[test]
 fn a_server_that_takes_nothing_has_no_more_time_by_each_byte_that_its_client_sends() {
     let head = "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
-    // More than the server's window and what an agent keeps before it holds the client up, and less
-    // than it has credit for.
+    // More than the server's window and the agent's buffer, and less than the client's credit.
     let request = Request::Raw(format!("{head}{}", "x".repeat(150_000)));
     let options = Options { window_bytes: 65_536..65_537, ..Options::calm() };
     let mut scene = Scene::new(1, options, 1, vec![vec![request]]);
@@ -252,8 +251,8 @@ fn a_server_that_takes_nothing_has_no_more_time_by_each_byte_that_its_client_sen
     scene.is_at_rest();
 }
 
-/// As streaming applications do. How large it will be is not known, so that the agent holds it, but
-/// not for longer because the body goes on.
+/// Streaming applications answer like this. The size is unknown, so the agent holds the answer; the
+/// request's ongoing body must not extend that time.
 #[test]
 fn an_answer_that_begins_within_its_request_is_not_held_for_as_long_as_that_takes() {
     let request =

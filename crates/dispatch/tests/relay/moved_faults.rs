@@ -121,8 +121,8 @@ fn an_answer_that_is_lost_while_its_connection_comes_in_takes_no_other_one_with_
     assert!(scene.world.run_until(10 * SECOND, |world| world.host(dispatcher).backends_up() == 1));
     scene.world.post(lost, ());
     assert!(scene.world.run_until(SECOND, |world| world.host(agent).taken() == 1));
-    // It is in with the agent's next turn, and its server resets the answer before that. So soon it
-    // cannot be taken out again.
+    // The connection would be restored in the agent's next turn; the server resets the answer
+    // before. A connection this new cannot be frozen again.
     let calm = Options { freeze_failed: 1.0, ..Options::calm() };
     scene.world.set_options(Options { latency_ns: 1..2, ..calm.clone() });
     let conn = scene.world.host(scene.origins[0]).conn();
@@ -130,7 +130,7 @@ fn an_answer_that_is_lost_while_its_connection_comes_in_takes_no_other_one_with_
     assert!(scene.world.run_until(SECOND, |world| world.host(agent).exchanges() == 0));
     assert_eq!(scene.world.host(agent).taken(), 1);
     scene.world.set_options(calm);
-    // Another client's answer is half way when the connection leaves.
+    // The other client's answer is half way when the connection leaves.
     scene.world.post(other, ());
     assert!(scene.world.run_until(SECOND, |world| world.host(other).has_begun()));
     scene.world.freeze(other);
@@ -146,7 +146,7 @@ fn an_answer_that_is_lost_while_its_connection_comes_in_takes_no_other_one_with_
 #[test]
 fn an_answer_goes_on_and_its_connection_comes_back_although_the_control_connection_was_lost_meanwhile()
  {
-    // The agent's word that it has the connection is lost, or was heard.
+    // The agent's message that it has the connection is lost, or arrives.
     for is_heard in [false, true] {
         let plan = vec![Request::Length(32 << 20), Request::Length(10)];
         let mut scene = Scene::handing_over(8, Options::calm(), 1, vec![plan]);
@@ -197,7 +197,7 @@ fn an_agent_that_ends_keeps_what_it_gives_back_until_that_is_there() {
     let agent = *scene.agents.iter().find(|agent| scene.world.host(**agent).taken() == 1).unwrap();
     scene.world.post(agent, shunt_agent::AgentMail::Drain);
     scene.world.freeze(dispatcher);
-    // The client has its answer, and asks for the next.
+    // The client has its answer, and sends the next request.
     scene.world.run_for(SECOND);
     assert_eq!(scene.world.host(client).outcomes.len(), 1);
     assert!(scene.world.is_running(agent), "it has ended with a connection that nobody else has");

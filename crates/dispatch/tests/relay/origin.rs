@@ -1,4 +1,4 @@
-//! A stock server, as far as the requests here need one.
+//! A stock server, as far as these requests need one.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const REQUESTS_MAX: usize = 7;
 struct Connection {
     reader: HeadReader,
     request: Option<(String, BodyReader, bool)>,
-    /// The bytes that it asks for, if what there is has this tag.
+    /// Requested range, valid if the tag matches.
     part: Option<(usize, usize, String)>,
     raw: Vec<u8>,
     served: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Origin {
     connections: HashMap<ConnId, Connection>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
-    /// Requests for parts that were answered with them.
+    /// Requests answered with parts.
     pub(crate) parts: u64,
     version: u8,
 }
@@ -34,7 +34,7 @@ impl Origin {
         Self { version, ..Self::default() }
     }
 
-    /// The only connection to it.
+    /// The only connection to the server.
     pub(crate) fn conn(&self) -> ConnId {
         assert_eq!(self.connections.len(), 1);
         *self.connections.keys().next().unwrap()
@@ -157,7 +157,8 @@ impl Origin {
                 say("200 OK", &format!("Content-Length: {}\r\n", body.len()));
                 out.extend(body);
             }
-            // What it says while it still reads was said with the head.
+            // The part of the answer before this went out with the head, while the server was still
+            // reading.
             "begun" => out.extend_from_slice(b"0\r\n\r\n"),
             "never" => return,
             other => panic!("{other}"),

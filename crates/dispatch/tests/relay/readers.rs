@@ -6,7 +6,7 @@ use crate::client::Outcome;
 use crate::requests::Request;
 use crate::scene::Scene;
 
-/// There are as many slow readers as the agent has connections to the server.
+/// The slow readers use all of the agent's connections to the server.
 #[test]
 fn slow_readers_keep_no_connection_from_others_for_long() {
     let mut plans = vec![vec![Request::Length(32 << 20)]; 2];
@@ -34,7 +34,7 @@ fn slow_readers_keep_no_connection_from_others_for_long() {
     scene.is_at_rest();
 }
 
-/// Nobody waits for their connections.
+/// No other request waits for a connection.
 #[test]
 fn slow_readers_go_on_where_nobody_waits() {
     let mut scene = Scene::new(7, Options::calm(), 1, vec![vec![Request::Length(4 << 20)]; 2]);

@@ -2,50 +2,50 @@
 
 use shunt_reactor::sim::Random;
 
-/// A request of which both sides know what the answer is.
+/// A request whose answer both sides know.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request {
-    /// So many bytes, whose number is said.
+    /// Body of this many bytes, with a Content-Length.
     Length(usize),
-    /// So many bytes, which each run of a server has in a version of its own.
+    /// Body of this many bytes, different for each run of a server.
     Versioned(usize),
-    /// The same, with a tag that says that all versions are much the same.
+    /// As `Versioned`, with a weak tag that is the same for all versions.
     Weak(usize),
-    /// The first, with a body that the server takes no notice of.
+    /// As `Length`, with a request body that the server ignores.
     WithBody(usize),
-    /// The first, with a head of 20 KB.
+    /// As `Length`, with a head of 20 KB.
     LongHead(usize),
-    /// The first in chunks.
+    /// As `Length`, in chunks.
     Chunked(usize),
-    /// The same, and the connection ends with them.
+    /// As `Length`, ended by the end of the connection.
     UntilClose(usize),
-    /// HEAD of the first.
+    /// HEAD of `Length`.
     Head(usize),
-    /// 204 and 304.
+    /// Status 204 or 304.
     Empty(u16),
-    /// A body of so many bytes goes to the server, which says what it got.
+    /// Sends a body of this many bytes; the server answers with its length and checksum.
     Upload(usize),
-    /// The same in chunks.
+    /// As `Upload`, in chunks.
     UploadChunked(usize),
-    /// The same, after the server has said that it wants it.
+    /// As `Upload`, after `100 Continue`.
     UploadExpected(usize),
-    /// The first, of a client of HTTP/1.0.
+    /// As `Length`, from an HTTP/1.0 client.
     Old(usize),
-    /// Bytes that are sent as they are.
+    /// Bytes sent unchanged.
     Raw(String),
 }
 
-/// Bytes that are nowhere the same.
+/// Bytes without repetition.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
 }
 
-/// A version of these bytes that is nowhere the same as another.
+/// One version of these bytes; it differs from every other at each byte.
 pub(crate) fn version(bytes: usize, version: u8) -> Vec<u8> {
     pattern(bytes).into_iter().map(|byte| byte ^ version).collect()
 }
 
-/// What a server says of a body: its length and a checksum.
+/// A server's answer to a body: its length and a checksum.
 pub(crate) fn seen(body: &[u8]) -> Vec<u8> {
     let sum = body.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -53,7 +53,7 @@ pub(crate) fn seen(body: &[u8]) -> Vec<u8> {
     format!("{} {sum:x}", body.len()).into_bytes()
 }
 
-/// Bytes in chunks of odd sizes.
+/// Encodes bytes in chunks of odd sizes.
 pub(crate) fn chunked(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in body.chunks(1_777) {
@@ -65,7 +65,7 @@ pub(crate) fn chunked(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The reverse of [`chunked`], of chunks that are known to be right.
+/// Decodes [`chunked`], given valid chunks.
 pub(crate) fn unchunked(mut raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     loop {
@@ -104,7 +104,7 @@ impl Request {
         matches!(self, Request::Head(_))
     }
 
-    /// What goes to the server; of [`Request::UploadExpected`] the head alone.
+    /// Bytes sent to the server first; for [`Request::UploadExpected`] only the head.
     pub(crate) fn head(&self) -> Vec<u8> {
         let get = |method: &str, path: String| {
             format!("{method} {path} HTTP/1.1\r\nHost: a\r\nX-Own: 1\r\nConnection: x-own\r\n\r\n")
@@ -135,7 +135,7 @@ impl Request {
         .into_bytes()
     }
 
-    /// What comes behind the head.
+    /// Bytes sent after the head.
     pub(crate) fn body(&self) -> Vec<u8> {
         match self {
             Request::Upload(bytes) | Request::UploadExpected(bytes) => pattern(*bytes),
@@ -149,11 +149,11 @@ impl Request {
         if let Request::Empty(status) = self { *status } else { 200 }
     }
 
-    /// True of the body of the answer, or of one.
+    /// True if this is the body of the answer, or of one valid answer.
     pub(crate) fn is_answered_by(&self, body: &[u8]) -> bool {
         match self {
             Request::Versioned(bytes) | Request::Weak(bytes) => {
-                // The first byte says which.
+                // The first byte tells the version.
                 let first = body.first().copied().unwrap_or_default();
                 *body == version(*bytes, first ^ pattern(1)[0])
             }

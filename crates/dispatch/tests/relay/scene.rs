@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::origin::Origin;
 use crate::requests::Request;
 
-/// Large bodies are offered from here on.
+/// Size from which bodies are offered.
 const THRESHOLD: u64 = 64 << 10;
 /// Fewer than clients could use, so that requests wait for one another.
 const UPSTREAM_CONNECTIONS_MAX: usize = 2;
@@ -31,7 +31,7 @@ pub(crate) struct Scene {
     pub(crate) origins_restarted: usize,
 }
 
-/// What a dispatcher has counted.
+/// Counts of a dispatcher.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) clients: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Counted {
     pub(crate) bytes_handed_over: u64,
     pub(crate) offers: u64,
     pub(crate) handed_over: u64,
-    /// Of these, those that were relayed after all.
+    /// Hand-overs that were relayed after all.
     pub(crate) not_handed_over: u64,
     pub(crate) returned: u64,
     pub(crate) gone: u64,
@@ -98,7 +98,7 @@ impl Scene {
         Scene::build(seed, options, backends, plans, ([1; 20], [1; 20]), Handover::Off)
     }
 
-    /// In which large answers go over their clients' own connections.
+    /// A scene in which large answers go over their clients' own connections.
     pub(crate) fn handing_over(
         seed: u64,
         options: Options,
@@ -108,7 +108,7 @@ impl Scene {
         Scene::build(seed, options, backends, plans, ([1; 20], [1; 20]), Handover::Auto)
     }
 
-    /// The agent serves another virtual address than the dispatcher's.
+    /// A scene whose agent serves another virtual address than the dispatcher's.
     pub(crate) fn elsewhere(seed: u64, options: Options, plans: Vec<Vec<Request>>) -> Scene {
         let mut scene = Scene::handing_over(seed, options, 1, plans);
         let agent = agent(scene.key, 0, seed, 0, address(2, 80));
@@ -137,7 +137,7 @@ impl Scene {
         let mut world = World::new(seed, options);
         let (mut agents, mut origins) = (Vec::new(), Vec::new());
         for index in 0..backends as u8 {
-            // A stock server waits for whoever takes something.
+            // A stock server waits long for slow readers.
             let options = LoopOptions { linger_ns: 300 * SECOND, ..LoopOptions::default() };
             let origin = world.add_with("origin", options, Origin::of_version(index));
             world.listen(origin, address(10 + index, 80));
@@ -194,7 +194,7 @@ impl Scene {
         }
     }
 
-    /// Until all clients are done; false if they are not in time.
+    /// Runs until all clients are done; false if the time limit passes first.
     pub(crate) fn run(&mut self, limit_ns: u64) -> bool {
         for client in &self.clients {
             if !self.world.host(*client).is_started {
@@ -217,8 +217,8 @@ impl Scene {
         self.world.restart(self.agents[index], next);
     }
 
-    /// While clients go on, agents start anew or stand still, and servers start anew where the seed
-    /// is even; then all is calm.
+    /// Restarts or stops agents, and for even seeds restarts servers, while clients go on; then
+    /// calms down.
     pub(crate) fn suffer(&mut self, seed: u64) {
         let mut random = Random::new(seed);
         for _ in 0..6 {
@@ -234,8 +234,8 @@ impl Scene {
         self.world.calm();
     }
 
-    /// The first client has had some answers when the first agent dies: it answers no more, and
-    /// what it was sent stays where it is.
+    /// The first agent dies when the first client has had some answers: it answers no more, and
+    /// requests sent to it are lost.
     pub(crate) fn lose_an_agent_within(&mut self) {
         self.wait_for_backends();
         let client = self.clients[0];
@@ -245,7 +245,7 @@ impl Scene {
         self.kill_agent(0);
     }
 
-    /// The control connection to an agent is lost; both processes go on.
+    /// Breaks the control connection to an agent; both processes go on.
     pub(crate) fn drop_control(&mut self, index: usize) {
         self.world.cut(self.dispatcher, self.agents[index]);
         let dispatcher = self.dispatcher;
@@ -261,7 +261,7 @@ impl Scene {
         self.world.restart(self.origins[index], Origin::of_version(version));
     }
 
-    /// Nothing is left of requests that have ended.
+    /// Asserts that all state of ended requests is gone.
     pub(crate) fn is_at_rest(&mut self) {
         self.world.run_for(90 * SECOND);
         let dispatcher = self.world.host(self.dispatcher);
@@ -278,7 +278,7 @@ impl Scene {
         Counted::of(&self.world.host(self.dispatcher).metrics())
     }
 
-    /// How far everybody is.
+    /// Progress of all parties.
     pub(crate) fn words(&self) -> String {
         let clients = self.clients.iter().map(|client| self.world.host(*client));
         let outcomes: Vec<String> = clients

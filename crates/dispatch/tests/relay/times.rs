@@ -1,5 +1,5 @@
-//! How long the steps of a hand-over take, as dispatcher and agent measure them: each is the time
-//! between its two moments, to the nanosecond.
+//! Durations of a hand-over's steps as dispatcher and agent measure them: each equals the time
+//! between its two events, to the nanosecond.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::check;
 use crate::requests::Request;
 use crate::scene::Scene;
 
-/// From one host to another, always.
+/// Fixed latency between hosts.
 const WAY: u64 = 3 * MILLISECOND;
-/// From something that a loop could react to until it turns, always.
+/// Fixed time from an event until the loop turns.
 const TURN: u64 = 7 * MICROSECOND;
-/// How often, and how long in all.
+/// Count and sum of a histogram.
 type Times = (u64, u64);
 
 fn even() -> Options {
@@ -24,16 +24,15 @@ fn even() -> Options {
         latency_ns: WAY..WAY + 1,
         turn_delay_ns: TURN..TURN + 1,
         timer_delay_ns: 0..1,
-        // All of an answer is taken at once.
+        // The window takes a whole answer at once.
         window_bytes: 64 << 20..(64 << 20) + 1,
         ..Options::calm()
     }
 }
 
-/// The client asks for a large answer, and then for a small one, by which its connection comes
-/// back.
+/// The client requests a large answer, and then a small one, which brings its connection back.
 fn scene(options: Options) -> Scene {
-    // By this seed it waits for the first before it asks for the second.
+    // With this seed the client waits for the first answer before the second request.
     let mut scene = Scene::handing_over(
         3,
         Options::calm(),
@@ -58,7 +57,7 @@ fn agent(scene: &Scene) -> Arc<shunt_agent::Metrics> {
     scene.world.host(scene.agents[0]).metrics()
 }
 
-/// When this comes to be so.
+/// Time at which the condition becomes true.
 fn when(
     scene: &mut Scene,
     is_so: impl Fn(&shunt_dispatch::Metrics, &shunt_agent::Metrics) -> bool,
@@ -78,7 +77,7 @@ fn each_is_the_time_between_its_two_moments() {
         when(&mut scene, |_, agent| agent.answer_bytes.of(shunt_agent::Way::Direct).get() > 0);
     when(&mut scene, |_, agent| agent.answers.of(shunt_agent::Way::Direct).get() == 1);
     let host = scene.agents[0];
-    // Nothing holds the last byte up, and the loop hears of that in its next turn.
+    // Nothing holds up the last byte, and the loop learns of it in its next turn.
     assert!(scene.world.run_until(SECOND, |world| world.held(host).backlog == 0));
     let out = scene.world.now_ns() + TURN;
     let left = when(&mut scene, |_, agent| agent.left.of(Left::Returned).get() == 1);
@@ -88,7 +87,7 @@ fn each_is_the_time_between_its_two_moments() {
 
     let (dispatcher, agent) = (dispatcher(&scene), agent(&scene));
     assert_eq!(times(&dispatcher.freeze), (1, TURN));
-    // The connection goes to the agent, is put in, and the dispatcher is told.
+    // The connection goes to the agent and is restored, and the dispatcher is told.
     assert_eq!(begun, decided + TURN + WAY + TURN + TURN);
     assert_eq!(times(&dispatcher.taking), (1, begun - decided + WAY + TURN));
     assert_eq!(times(&dispatcher.absence), (1, back - decided));
@@ -99,7 +98,7 @@ fn each_is_the_time_between_its_two_moments() {
     assert_eq!(times(&agent.arrival), (1, TURN));
     assert_eq!(times(&agent.first_byte), (1, begun - requested));
     assert_eq!(times(&agent.freeze), (1, TURN));
-    // The dispatcher says at once that it has it, a turn before it is in.
+    // The dispatcher confirms at once, a turn before the connection is restored.
     assert_eq!(times(&agent.giving_back), (1, left + WAY + TURN + WAY + TURN - out));
 }
 

@@ -1,4 +1,4 @@
-//! Requests whose bodies take their time.
+//! Requests whose bodies arrive slowly.
 
 use shunt_reactor::sim::{Options, SECOND};
 
@@ -27,11 +27,11 @@ fn what_waits_for_a_connection_has_a_bound_in_bytes() {
     let refused = outcomes
         .filter(|outcomes| matches!(outcomes[..], [Outcome::Whole { status: 503, .. }]))
         .count();
-    // One has a connection.
+    // One request has a connection.
     assert!((MANY - 3..MANY - 1).contains(&refused), "{refused} are refused");
 }
 
-/// More of them than the agent has connections to the server.
+/// More slow uploads than the agent has connections to the server.
 #[test]
 fn slow_uploads_keep_no_connection_from_others() {
     let slow =
